@@ -1,0 +1,20 @@
+//! The vocabulary of Shoal: identifiers, attributes, names, times, errors and the limits that every
+//! other crate shares.
+//!
+//! Nothing here does anything: no I/O, no clock, no state. A word defined here means the same in the
+//! namespace, on the wire and on disk.
+
+mod attr;
+mod content;
+mod errno;
+mod id;
+pub mod limits;
+mod name;
+mod time;
+
+pub use attr::{FileKind, Inode, Statfs, mode};
+pub use content::{BlockInfo, BlockRef, Extent};
+pub use errno::Errno;
+pub use id::{BatchSeq, BlockGroupId, BlockId, InodeId, SessionId};
+pub use name::{Cookie, Name, NameError};
+pub use time::Timestamp;

@@ -1,0 +1,76 @@
+//! Encoding of everything that leaves a process or stays on a disk: a version byte, then
+//! [postcard](https://postcard.jamesmunns.com/wire-format).
+
+use serde::{Serialize, de::DeserializeOwned};
+use shoal_namespace::Op;
+
+/// Version of an encoded list of operations.
+pub const OPS_VERSION: u8 = 1;
+
+/// Encodes the operations of a batch, for the wire and the log alike.
+pub fn encode_ops(ops: &[Op]) -> Vec<u8> {
+    encode(OPS_VERSION, &ops)
+}
+
+/// Decodes the operations of a batch.
+pub fn decode_ops(bytes: &[u8]) -> Result<Vec<Op>, CodecError> {
+    decode(OPS_VERSION, bytes)
+}
+
+/// Bytes that are not what they should be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// Nothing there at all.
+    #[error("empty record")]
+    Empty,
+    /// Written by a newer Shoal, or not by Shoal.
+    #[error("format version {found} is unknown to this program, which reads up to {known}")]
+    Version {
+        /// In the record.
+        found: u8,
+        /// The newest this program reads.
+        known: u8,
+    },
+    /// The bytes do not form a value.
+    #[error("malformed record: {0}")]
+    Malformed(#[from] postcard::Error),
+    /// Bytes left over behind the value.
+    #[error("{0} stray bytes behind a record")]
+    Trailing(usize),
+}
+
+/// Encodes a value under a version.
+pub fn encode<T: Serialize>(version: u8, value: &T) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    out.push(version);
+    postcard::to_extend(value, out).expect("encoding into memory cannot fail")
+}
+
+/// Decodes a value written under exactly this version.
+pub fn decode<T: DeserializeOwned>(version: u8, bytes: &[u8]) -> Result<T, CodecError> {
+    match bytes.split_first() {
+        None => Err(CodecError::Empty),
+        Some((&found, _)) if found != version => Err(CodecError::Version { found, known: version }),
+        Some((_, body)) => {
+            let (value, rest) = postcard::take_from_bytes(body)?;
+            if rest.is_empty() { Ok(value) } else { Err(CodecError::Trailing(rest.len())) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damaged_records_are_errors_and_never_values() {
+        let good = encode(1, &(7u64, "seven".to_string()));
+        assert_eq!(decode::<(u64, String)>(1, &good), Ok((7, "seven".to_string())));
+        assert_eq!(decode::<(u64, String)>(1, &[]), Err(CodecError::Empty));
+        assert_eq!(decode::<(u64, String)>(2, &good), Err(CodecError::Version { found: 1, known: 2 }));
+        assert!(matches!(decode::<(u64, String)>(1, &good[..4]), Err(CodecError::Malformed(_))));
+        let mut long = good.clone();
+        long.push(0);
+        assert_eq!(decode::<(u64, String)>(1, &long), Err(CodecError::Trailing(1)));
+    }
+}

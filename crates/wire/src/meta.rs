@@ -1,0 +1,254 @@
+//! The service of a volume's metadata group.
+
+use crate::codec::CodecError;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use shoal_namespace::Dentry;
+use shoal_types::{
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, Inode, InodeId, Name, SessionId, Statfs, Timestamp,
+};
+
+/// Version of the messages; both sides must speak the same.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Why a metadata server did not do what it was asked to.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MetaError {
+    /// The operation itself fails: the caller gets this error.
+    #[error("{0}")]
+    Errno(Errno),
+    /// The session has ended (closed, or fenced after missing its renewals). What it still had to say is refused.
+    #[error("{0} has ended")]
+    Fenced(SessionId),
+    /// A batch that should have succeeded did not: the client's cache was wrong. None of the batch was applied.
+    #[error("{session}, {seq}: operation {index} was refused with {errno}")]
+    Refused {
+        /// Whose batch.
+        session: SessionId,
+        /// Which batch.
+        seq: BatchSeq,
+        /// Which operation in it.
+        index: u32,
+        /// Why.
+        errno: Errno,
+    },
+    /// The server is stopping, or cannot reach its majority: try another or wait.
+    #[error("the metadata server is not serving: {0}")]
+    Unavailable(String),
+    /// The two sides speak different versions.
+    #[error("the server speaks protocol version {server}, this client {client}")]
+    Version {
+        /// Its version.
+        server: u32,
+        /// Ours.
+        client: u32,
+    },
+    /// A message that could not be understood.
+    #[error(transparent)]
+    Codec(#[from] std::sync::Arc<CodecError>),
+    /// The server's disk failed or its state is damaged; it stops.
+    #[error("the metadata server failed: {0}")]
+    Failed(String),
+}
+
+/// A right to cache, granted with a reply. One right serves everything its cover covers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Lease {
+    /// The inode that the right is counted under: a directory covers itself, its names and its files; a file
+    /// with more than one name covers itself.
+    pub cover: InodeId,
+    /// How much of a right.
+    pub kind: LeaseKind,
+}
+
+/// How much a lease allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LeaseKind {
+    /// Answers may be cached until recalled.
+    Watch,
+    /// Changes may be made without asking, too.
+    Exclusive,
+}
+
+/// Opens a session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionRequest {
+    /// [`PROTOCOL_VERSION`] of the client.
+    pub protocol: u32,
+    /// Who mounts, for people to read: host, process, mount point.
+    pub client: String,
+    /// The client's wall clock when it asked, to measure its offset.
+    pub now: Timestamp,
+}
+
+/// A session's start.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct OpenReply {
+    /// The new session.
+    pub session: SessionId,
+    /// The volume's identity, the same for all its life.
+    pub volume: u128,
+    /// Renew at least this often, in milliseconds.
+    pub renew_ms: u64,
+    /// Content up to this size is kept inline, in bytes.
+    pub inline_bytes: u32,
+    /// The server's wall clock when it answered.
+    pub now: Timestamp,
+    /// What the session may use from now on.
+    pub grant: GrantReply,
+    /// Rights granted: with a single session, an exclusive on the root, which covers all below.
+    pub leases: Vec<Lease>,
+}
+
+/// Room that a session asks for and reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Space {
+    /// Bytes it was granted and has not used, and bytes it has used that are not committed yet.
+    pub outstanding_bytes: u64,
+    /// Bytes it wants in addition.
+    pub want_bytes: u64,
+}
+
+/// Asks for inode numbers and room ahead of need; also renews the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grant {
+    /// Who asks.
+    pub session: SessionId,
+    /// How many inode numbers, 0 for none.
+    pub inodes: u64,
+    /// How much room.
+    pub space: Space,
+}
+
+/// What was granted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GrantReply {
+    /// The first of `inodes` consecutive numbers that are the session's alone.
+    pub first_inode: u64,
+    /// How many.
+    pub inodes: u64,
+    /// How many bytes may be written in addition: all that was wanted, less, or 0 when the volume is full.
+    pub bytes: u64,
+}
+
+/// A batch of a session's journal: applied as a whole, once, after all earlier ones.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Whose journal.
+    pub session: SessionId,
+    /// Which batch: the one after the last, or a repetition.
+    pub seq: BatchSeq,
+    /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes as they are.
+    pub ops: Bytes,
+}
+
+/// The batch is durable and applied.
+#[derive(Clone, Debug, Default)]
+pub struct CommitReply {
+    /// All batches up to this one are.
+    pub seq: BatchSeq,
+}
+
+/// Takes the outcome of a commit; called once, on a thread of the server that must not be held up.
+pub type CommitDone = Box<dyn FnOnce(Result<CommitReply, MetaError>) + Send>;
+
+/// What of a file comes along with its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Prefetch {
+    /// Name, number and kind only.
+    Names,
+    /// Inode and extended attributes too.
+    Attributes,
+    /// And the content of files that are wholly inline.
+    Contents,
+}
+
+/// An inode with what belongs to it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FileRecord {
+    /// Its number.
+    pub ino: InodeId,
+    /// Its record.
+    pub inode: Inode,
+    /// All its extended attributes.
+    pub xattrs: Vec<(Name, Bytes)>,
+    /// All its extents, if it is wholly inline (or empty) and contents were asked for.
+    pub extents: Option<Vec<(u64, Extent)>>,
+}
+
+/// One name of a directory.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DirEntry {
+    /// The name; its cookie follows from it.
+    pub name: Name,
+    /// What it stands for.
+    pub dentry: Dentry,
+    /// More of it, as asked for.
+    pub record: Option<FileRecord>,
+}
+
+/// Part of a directory, in the order of cookies.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ListReply {
+    /// Entries after the cookie that was given. All names of one cookie come together.
+    pub entries: Vec<DirEntry>,
+    /// Whether the directory ends here.
+    pub end: bool,
+}
+
+/// What a name stands for.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct LookupReply {
+    /// The entry and its file, or `None`: there is no such name.
+    pub found: Option<(Dentry, FileRecord)>,
+}
+
+/// A volume's metadata, as clients use it. All calls but [`submit`](Self::submit) block the calling thread; all may be made
+/// from many threads at once. Reads see every commit that was reported done before they were made.
+pub trait MetaService: Send + Sync + 'static {
+    /// Starts a session.
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError>;
+    /// Ends a session that has nothing left to commit: its orphans die.
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError>;
+    /// Grants inode numbers and room, and renews.
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError>;
+    /// Takes a batch; `done` hears when it is durable on a majority and applied. Batches must arrive in order; several may be
+    /// under way.
+    fn submit(&self, commit: Commit, done: CommitDone);
+    /// One name.
+    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError>;
+    /// A directory, from after a cookie on, until about `bytes_max` of reply.
+    fn list(
+        &self,
+        session: SessionId,
+        dir: InodeId,
+        after: Cookie,
+        prefetch: Prefetch,
+        bytes_max: usize,
+    ) -> Result<ListReply, MetaError>;
+    /// One inode, with contents as far as they are inline. `ENOENT` if there is none.
+    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError>;
+    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them, and the blocks they name. If there are
+    /// more, what is returned is complete up to the end of its last extent.
+    fn extents(
+        &self,
+        session: SessionId,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count_max: usize,
+    ) -> Result<ExtentsReply, MetaError>;
+    /// Room in the volume.
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
+}
+
+/// Part of a file's content map.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ExtentsReply {
+    /// Whole extents with their offsets, in order.
+    pub extents: Vec<(u64, Extent)>,
+    /// Every block they name, once.
+    pub blocks: Vec<(BlockId, BlockInfo)>,
+    /// Whether there are more extents in the range.
+    pub more: bool,
+}
