@@ -14,6 +14,7 @@
 //! and inherited modes: the caller chooses them, and they stand in the operation.
 
 pub mod kv;
+pub mod limits;
 pub mod op;
 pub mod ops;
 pub mod tree;

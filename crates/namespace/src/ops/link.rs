@@ -1,0 +1,39 @@
+//! Gives a file another name.
+
+use super::names;
+use crate::{Dentry, Fault, Tree};
+use shoal_types::limits::LINKS_MAX;
+use shoal_types::{Errno, InodeId, Name, Timestamp};
+
+/// See [`Op::Link`](crate::Op::Link). A file without a name never gets one again (`ENOENT`), a directory never a second one (`EPERM`).
+pub fn apply<T: Tree>(
+    tree: &mut T,
+    ino: InodeId,
+    parent: InodeId,
+    name: &Name,
+    time: Timestamp,
+) -> Result<(), Fault<T::Error>> {
+    let mut dir = names::directory(tree, parent)?;
+    if tree.dentry(parent, name)?.is_some() {
+        return Err(Errno::EEXIST.into());
+    }
+    let mut inode = names::inode(tree, ino)?;
+    if inode.is_dir() {
+        return Err(Errno::EPERM.into());
+    }
+    if inode.nlink == 0 {
+        return Err(Errno::ENOENT.into());
+    }
+    if inode.nlink >= LINKS_MAX {
+        return Err(Errno::EMLINK.into());
+    }
+
+    names::count(&mut dir, 1, 0, time);
+    inode.nlink += 1;
+    inode.multi_link = true;
+    inode.ctime = time;
+    tree.put_dentry(parent, name, Dentry { ino, kind: inode.kind });
+    tree.put_inode(parent, dir);
+    tree.put_inode(ino, inode);
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! Removes an extended attribute.
+
+use super::names;
+use crate::{Fault, Tree};
+use shoal_types::{Errno, InodeId, Name, Timestamp};
+
+/// See [`Op::RemoveXattr`](crate::Op::RemoveXattr).
+pub fn apply<T: Tree>(
+    tree: &mut T,
+    ino: InodeId,
+    name: &Name,
+    time: Timestamp,
+) -> Result<(), Fault<T::Error>> {
+    let mut inode = names::inode(tree, ino)?;
+    if inode.xattrs == 0 || tree.xattr(ino, name)?.is_none() {
+        return Err(Errno::ENODATA.into());
+    }
+
+    inode.xattrs = inode.xattrs.saturating_sub(1);
+    inode.ctime = time;
+    tree.remove_xattr(ino, name);
+    tree.put_inode(ino, inode);
+    Ok(())
+}

@@ -1,0 +1,29 @@
+//! Removes an empty directory.
+
+use super::names;
+use crate::{Fault, Tree};
+use shoal_types::{Errno, InodeId, Name, Timestamp};
+
+/// See [`Op::Rmdir`](crate::Op::Rmdir).
+pub fn apply<T: Tree>(
+    tree: &mut T,
+    parent: InodeId,
+    name: &Name,
+    time: Timestamp,
+    keep: bool,
+) -> Result<(), Fault<T::Error>> {
+    let mut dir = names::directory(tree, parent)?;
+    let (dentry, inode) = names::named(tree, parent, name)?;
+    if !inode.is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    if inode.entries > 0 {
+        return Err(Errno::ENOTEMPTY.into());
+    }
+
+    names::count(&mut dir, -1, -1, time);
+    tree.put_inode(parent, dir);
+    tree.remove_dentry(parent, name);
+    names::lose_name(tree, dentry.ino, inode, time, keep);
+    Ok(())
+}
