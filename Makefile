@@ -1,0 +1,65 @@
+# Shoal's one entry point. `make` lists what there is; each target first installs what it needs (scripts/setup).
+
+MOUNT ?= run/mnt
+DATA ?= run/data
+
+# Outside the work tree, so that a fresh clone reuses what is built: RocksDB alone takes minutes.
+export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
+export SHOAL_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/tools
+
+# One profile for everything, and always the whole workspace: other choices would build RocksDB again.
+CARGO_BUILD = cargo build --release --workspace --bins
+SHOAL = $(CARGO_TARGET_DIR)/release/shoal
+
+.PHONY: help
+help: ## This list
+	@echo "Shoal: a clustered POSIX file system. Targets:"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "    make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "Where: MOUNT=$(MOUNT) DATA=$(DATA) (say 'make up MOUNT=/mnt/shoal DATA=/srv/shoal' for other places)"
+
+.PHONY: build
+build: ## Build the release binaries
+	@scripts/setup build
+	$(CARGO_BUILD)
+
+.PHONY: up
+up: build ## Build, start in the background, return once mounted
+	@scripts/up "$(SHOAL)" "$(DATA)" "$(MOUNT)"
+
+.PHONY: down
+down: ## Unmount cleanly and stop
+	@scripts/down "$(SHOAL)" "$(DATA)" "$(MOUNT)"
+
+.PHONY: test
+test: ## Every test: units, properties, and programs in real mounts
+	@scripts/setup build test
+	@scripts/test --workspace
+
+.PHONY: test-crash
+test-crash: ## The long crash run: killed with -9 at 100 random moments (SEED=n repeats a run)
+	@scripts/setup build test
+	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance crash -- --nocapture
+
+.PHONY: test-long
+test-long: ## Every acceptance test at full length
+	@scripts/setup build test
+	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance
+
+.PHONY: verify
+verify: ## Format, lints, dependency direction, licences
+	@scripts/setup build verify
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	cargo test --release --workspace --test house
+	@scripts/deny
+
+.PHONY: fix
+fix: ## Format, and apply the lints that can mend themselves
+	@scripts/setup build verify
+	cargo clippy --release --workspace --all-targets --fix --allow-dirty --allow-staged
+	cargo fmt --all
+
+.PHONY: bench
+bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
+	@scripts/setup bench
+	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
