@@ -1,0 +1,103 @@
+//! The brick as a whole. What it does stands in one file per operation.
+
+use crate::aligned::Pool;
+use crate::disk::{Disk, refused};
+use crate::error::BrickError;
+use crate::format;
+use crate::header_cache::HeaderCache;
+use crate::layout::{Layout, Run};
+use crate::limits::{ALIGN_BYTES, RESERVE_BYTES_MAX, RESERVE_SHARE};
+use bytes::Bytes;
+use nix::fcntl::Flock;
+use nix::sys::statvfs::statvfs;
+use parking_lot::{Mutex, RwLock};
+use shoal_types::{BlockId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockService, BlockStat};
+use std::collections::HashSet;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open brick.
+pub struct Brick {
+    pub(crate) layout: Layout,
+    pub(crate) disk: Disk,
+    pub(crate) buffers: Pool,
+    pub(crate) headers: HeaderCache,
+    /// Blocks that are being put now.
+    pub(crate) under_way: Mutex<HashSet<BlockId>>,
+    /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an empty
+    /// directory under the write lock, so that no file loses the directory it is being made in.
+    pub(crate) runs: RwLock<HashSet<Run>>,
+    id: u128,
+    _lock: Flock<File>,
+}
+
+impl Brick {
+    /// Makes an empty brick in a new or empty directory.
+    pub fn format(dir: &Path) -> Result<(), BrickError> {
+        format::format(dir)
+    }
+
+    /// Opens a brick. No other process can until it is dropped.
+    pub fn open(dir: &Path) -> Result<Arc<Brick>, BrickError> {
+        let layout = Layout::new(dir);
+        let (lock, id) = format::recognise(&layout)?;
+        let buffers = Pool::default();
+        let disk = Disk::probe(&layout, &mut buffers.lend(ALIGN_BYTES)).map_err(BrickError::io(dir))?;
+        tracing::debug!(?disk, brick = %dir.display(), "opened");
+        Ok(Arc::new(Brick {
+            layout,
+            disk,
+            buffers,
+            headers: HeaderCache::default(),
+            under_way: Mutex::default(),
+            runs: RwLock::default(),
+            id,
+            _lock: lock,
+        }))
+    }
+
+    /// The brick's identity, the same for all its life.
+    pub fn id(&self) -> u128 {
+        self.id
+    }
+
+    /// Total and available bytes of the disk, and how many of them blocks must leave.
+    pub(crate) fn room(&self) -> Result<(u64, u64, u64), BlockError> {
+        let path = &self.layout.blocks;
+        let room = statvfs(path).map_err(|errno| refused(path)(errno.into()))?;
+        let total = room.blocks() * room.fragment_size();
+        let available = room.blocks_available() * room.fragment_size();
+        Ok((total, available, (total / RESERVE_SHARE).min(RESERVE_BYTES_MAX)))
+    }
+}
+
+impl BlockService for Brick {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        self.put_block(id, parts)
+    }
+
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.get_range(id, offset, len)
+    }
+
+    /// Those that were there are durably gone when this returns. A failure to remove one does not keep the others.
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        self.delete_blocks(ids)
+    }
+
+    /// What a torn put left behind is listed, too, with length 0.
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.list_session(session)
+    }
+
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.list_sessions()
+    }
+
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        let (total_bytes, available, reserve) = self.room()?;
+        Ok(Statfs { total_bytes, free_bytes: available.saturating_sub(reserve), ..Statfs::default() })
+    }
+}

@@ -1,0 +1,54 @@
+//! Removing blocks, and the directories that become empty.
+
+use crate::brick::Brick;
+use crate::disk::{refused, sync_dir};
+use crate::layout::Run;
+use shoal_types::BlockId;
+use shoal_wire::BlockError;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+
+impl Brick {
+    pub(crate) fn delete_blocks(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        let mut first_failure = Ok(());
+        let mut touched = BTreeSet::new();
+        for &id in ids {
+            let path = self.layout.block(id);
+            match std::fs::remove_file(&path) {
+                Ok(()) => {
+                    touched.insert(Run::of(id));
+                }
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => first_failure = first_failure.and(Err(refused(&path)(error))),
+            }
+            self.headers.remove(id);
+        }
+        for run in touched {
+            // Without this a power failure could bring blocks back that nobody would ever list again.
+            let path = self.layout.run(run);
+            match sync_dir(&path) {
+                // Another deletion took the last block of the directory, and the directory.
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => first_failure = first_failure.and(Err(refused(&path)(error))),
+                Ok(()) => self.prune(run),
+            }
+        }
+        first_failure
+    }
+
+    /// Removes a run's directory and its session's if they are empty now. Nothing depends on it, so it may fail.
+    fn prune(&self, run: Run) {
+        let (session, directory) = (self.layout.session(run.session), self.layout.run(run));
+        // Looking first spares puts the wait for the lock in the usual case that there are other blocks.
+        if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
+            return;
+        }
+        let mut runs = self.runs.write();
+        if std::fs::remove_dir(&directory).is_ok() {
+            runs.remove(&run);
+            if std::fs::remove_dir(&session).is_ok() {
+                tracing::debug!(session = %run.session, "no blocks left");
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading and verifying blocks.
+
+use crate::aligned::Buffer;
+use crate::brick::Brick;
+use crate::disk::refused;
+use crate::header::{Header, padded};
+use crate::limits::{CHUNK_BYTES, HEADER_BYTES};
+use bytes::Bytes;
+use shoal_types::BlockId;
+use shoal_wire::BlockError;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+impl Brick {
+    pub(crate) fn get_range(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        let path = self.layout.block(id);
+        let file = self.open_block(id, &path)?;
+        let header = match self.headers.get(id) {
+            Some(header) => header,
+            None => self.read_header(id, &file, &path)?,
+        };
+        let end = match offset.checked_add(len) {
+            Some(end) if end <= header.len => end,
+            _ => {
+                let what = format!("{len} bytes from {offset} on are not within its {}", header.len);
+                return Err(BlockError::Invalid { id, what });
+            }
+        };
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        let chunks = offset / CHUNK_BYTES..end.div_ceil(CHUNK_BYTES);
+        let content = self.read_chunks(id, &header, &file, &path, chunks.clone())?;
+        let skip = (offset - chunks.start * CHUNK_BYTES) as usize;
+        let wanted = skip..skip + len as usize;
+        // A small part of a large buffer would keep all of it alive for as long as the caller caches the part.
+        if wanted.len() * 2 < content.len() {
+            Ok(content.get(wanted).map(Bytes::copy_from_slice).unwrap_or_default())
+        } else {
+            Ok(Bytes::from_owner(content).slice(wanted))
+        }
+    }
+
+    /// Reads all of a block from the disk and checks every byte of its file; answers the length of its content.
+    pub fn verify(&self, id: BlockId) -> Result<u32, BlockError> {
+        let path = self.layout.block(id);
+        let file = self.open_block(id, &path)?;
+        let header = self.read_header(id, &file, &path)?;
+        let chunks = 0..header.sums.len() as u32;
+        self.read_chunks(id, &header, &file, &path, chunks)?;
+        self.disk.forget(&file);
+        Ok(header.len)
+    }
+
+    /// Length of a block's content, from its header alone.
+    pub(crate) fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        if let Some(header) = self.headers.get(id) {
+            return Ok(header.len);
+        }
+        let path = self.layout.block(id);
+        let file = self.open_block(id, &path)?;
+        Ok(self.read_header(id, &file, &path)?.len)
+    }
+
+    fn open_block(&self, id: BlockId, path: &Path) -> Result<File, BlockError> {
+        self.disk.open(path).map_err(|error| {
+            let stranger = || std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+            if error.kind() == ErrorKind::NotFound {
+                BlockError::Missing(id)
+            } else if stranger() {
+                BlockError::Corrupt { id, what: format!("{} is not a file", path.display()) }
+            } else {
+                refused(path)(error)
+            }
+        })
+    }
+
+    fn read_header(&self, id: BlockId, file: &File, path: &Path) -> Result<Arc<Header>, BlockError> {
+        let corrupt = |what| BlockError::Corrupt { id, what };
+        let found = file.metadata().map_err(refused(path))?;
+        if !found.is_file() {
+            return Err(corrupt(format!("{} is not a file", path.display())));
+        }
+        let mut page = self.buffers.lend(HEADER_BYTES);
+        let got = self.disk.read(file, &mut page, 0).map_err(refused(path))?;
+        let header = match page.first_chunk() {
+            Some(bytes) if got == HEADER_BYTES => Header::decode(id, bytes).map_err(corrupt)?,
+            _ => return Err(corrupt(format!("the file has only {} bytes", found.len()))),
+        };
+        if found.len() != header.file_bytes() {
+            let what = format!("the file has {} bytes instead of {}", found.len(), header.file_bytes());
+            return Err(corrupt(what));
+        }
+        let header = Arc::new(header);
+        self.headers.insert(id, header.clone());
+        Ok(header)
+    }
+
+    /// Reads whole chunks, in one request, and checks them.
+    fn read_chunks(
+        &self,
+        id: BlockId,
+        header: &Header,
+        file: &File,
+        path: &Path,
+        chunks: Range<u32>,
+    ) -> Result<Buffer, BlockError> {
+        let start = (chunks.start * CHUNK_BYTES) as usize;
+        let end = padded(header.len).min((chunks.end * CHUNK_BYTES) as usize);
+        let mut content = self.buffers.lend(end - start);
+        let at = (HEADER_BYTES + start) as u64;
+        let got = self.disk.read(file, &mut content, at).map_err(refused(path))?;
+        if got != content.len() {
+            let what = format!("the file ends at byte {} of {}", at + got as u64, header.file_bytes());
+            return Err(BlockError::Corrupt { id, what });
+        }
+        for (chunk, index) in content.chunks(CHUNK_BYTES as usize).zip(chunks) {
+            let stored = header.sums.get(index as usize);
+            if stored != Some(&crc32c::crc32c(chunk)) {
+                let at = index * CHUNK_BYTES;
+                let what = format!("the checksum of bytes {at} to {} does not match", at + CHUNK_BYTES - 1);
+                return Err(BlockError::Corrupt { id, what });
+            }
+        }
+        Ok(content)
+    }
+}

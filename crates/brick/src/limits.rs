@@ -1,0 +1,38 @@
+//! Limits of a brick, and sizes that are part of its disk format.
+
+use shoal_types::limits::BLOCK_BYTES_MAX;
+
+/// Bytes under one checksum. Part of the format. A read verifies whole chunks: small enough that a read of one page
+/// costs little more, large enough that the checksums of 4 MiB fit a header with room to spare.
+pub const CHUNK_BYTES: u32 = 64 << 10;
+
+/// Bytes of a block file's header. Part of the format. One page, so that the content behind it is aligned
+/// for direct I/O on every disk.
+pub const HEADER_BYTES: usize = 4096;
+
+/// Alignment of file offsets, lengths and memory for direct I/O, in bytes: the largest logical block size in use.
+pub const ALIGN_BYTES: usize = 4096;
+
+/// Most chunks of a block.
+pub const CHUNKS_MAX: u32 = BLOCK_BYTES_MAX.div_ceil(CHUNK_BYTES);
+
+/// Blocks per directory. Part of the format. 1 GiB of large blocks: few enough directories to make durable,
+/// few enough names in each to list at once.
+pub const DIRECTORY_BLOCKS: u64 = 256;
+
+/// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB for 64
+/// GiB of large blocks whose reads need no second request to the disk.
+pub const HEADERS_CACHED_MAX: usize = 8192;
+
+/// Directories remembered as durable. Forgetting them only costs an fsync each.
+pub const DIRECTORIES_KNOWN_MAX: usize = 65_536;
+
+/// Buffers of one large block that are kept for the next one instead of being freed (and faulted in again).
+pub const BUFFERS_KEPT_MAX: usize = 8;
+
+/// Room that blocks leave on the disk, as a share of it: 1/64. The metadata group decides about space long before;
+/// this is the backstop that keeps its log and store writable on the same disk.
+pub const RESERVE_SHARE: u64 = 64;
+
+/// Upper bound of that room, in bytes.
+pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
