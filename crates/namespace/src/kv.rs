@@ -1,6 +1,9 @@
 //! The ordered key-value store under a namespace.
 
+mod mem;
+
 use bytes::Bytes;
+pub use mem::{MemSnapshot, MemStore};
 
 /// A store could not do what it was asked to: the disk failed, is full, or holds damaged data. Whoever gets this
 /// stops using the store.

@@ -13,10 +13,14 @@
 //! **Not here.** Permissions: the kernel of the client checks them (`default_permissions`). Times, inode numbers
 //! and inherited modes: the caller chooses them, and they stand in the operation.
 
+pub mod codec;
+pub mod keys;
 pub mod kv;
 pub mod limits;
 pub mod op;
 pub mod ops;
+pub mod query;
+pub mod records;
 pub mod tree;
 
 pub use op::{Op, RenameFlags, SetAttr, XattrSet};

@@ -4,12 +4,13 @@
 //! that implements the same traits, so nobody above this crate can tell the difference.
 
 mod block;
-mod codec;
 mod meta;
 
 pub use block::{BlockError, BlockService, BlockStat};
-pub use codec::{CodecError, OPS_VERSION, decode, decode_ops, encode, encode_ops};
 pub use meta::{
-    Commit, CommitDone, CommitReply, DirEntry, ExtentsReply, FileRecord, Grant, GrantReply, Lease, LeaseKind, ListReply,
-    LookupReply, MetaError, MetaService, OpenReply, Prefetch, PROTOCOL_VERSION, SessionRequest, Space,
+    Commit, CommitDone, CommitReply, Grant, GrantReply, Lease, LeaseKind, MetaError, MetaService, OpenReply,
+    PROTOCOL_VERSION, SessionRequest, Space,
 };
+// What reads are answered with, and how everything is encoded: the same on the wire as in the namespace.
+pub use shoal_namespace::codec::{CodecError, OPS_VERSION, decode, decode_ops, encode, encode_ops};
+pub use shoal_namespace::query::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};

@@ -1,12 +1,9 @@
 //! The service of a volume's metadata group.
 
-use crate::codec::CodecError;
+use crate::{CodecError, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_namespace::Dentry;
-use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, Inode, InodeId, Name, SessionId, Statfs, Timestamp,
-};
+use shoal_types::{BatchSeq, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
 
 /// Version of the messages; both sides must speak the same.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -152,57 +149,6 @@ pub struct CommitReply {
 /// Takes the outcome of a commit; called once, on a thread of the server that must not be held up.
 pub type CommitDone = Box<dyn FnOnce(Result<CommitReply, MetaError>) + Send>;
 
-/// What of a file comes along with its name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Prefetch {
-    /// Name, number and kind only.
-    Names,
-    /// Inode and extended attributes too.
-    Attributes,
-    /// And the content of files that are wholly inline.
-    Contents,
-}
-
-/// An inode with what belongs to it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct FileRecord {
-    /// Its number.
-    pub ino: InodeId,
-    /// Its record.
-    pub inode: Inode,
-    /// All its extended attributes.
-    pub xattrs: Vec<(Name, Bytes)>,
-    /// All its extents, if it is wholly inline (or empty) and contents were asked for.
-    pub extents: Option<Vec<(u64, Extent)>>,
-}
-
-/// One name of a directory.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct DirEntry {
-    /// The name; its cookie follows from it.
-    pub name: Name,
-    /// What it stands for.
-    pub dentry: Dentry,
-    /// More of it, as asked for.
-    pub record: Option<FileRecord>,
-}
-
-/// Part of a directory, in the order of cookies.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ListReply {
-    /// Entries after the cookie that was given. All names of one cookie come together.
-    pub entries: Vec<DirEntry>,
-    /// Whether the directory ends here.
-    pub end: bool,
-}
-
-/// What a name stands for.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct LookupReply {
-    /// The entry and its file, or `None`: there is no such name.
-    pub found: Option<(Dentry, FileRecord)>,
-}
-
 /// A volume's metadata, as clients use it. All calls but [`submit`](Self::submit) block the calling thread; all may be made
 /// from many threads at once. Reads see every commit that was reported done before they were made.
 pub trait MetaService: Send + Sync + 'static {
@@ -240,15 +186,4 @@ pub trait MetaService: Send + Sync + 'static {
     ) -> Result<ExtentsReply, MetaError>;
     /// Room in the volume.
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
-}
-
-/// Part of a file's content map.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ExtentsReply {
-    /// Whole extents with their offsets, in order.
-    pub extents: Vec<(u64, Extent)>,
-    /// Every block they name, once.
-    pub blocks: Vec<(BlockId, BlockInfo)>,
-    /// Whether there are more extents in the range.
-    pub more: bool,
 }

@@ -1,8 +1,8 @@
 //! Encoding of everything that leaves a process or stays on a disk: a version byte, then
 //! [postcard](https://postcard.jamesmunns.com/wire-format).
 
+use crate::Op;
 use serde::{Serialize, de::DeserializeOwned};
-use shoal_namespace::Op;
 
 /// Version of an encoded list of operations.
 pub const OPS_VERSION: u8 = 1;

@@ -1,0 +1,3 @@
+//! Reads.
+mod reply;
+pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};

@@ -1,0 +1,218 @@
+//! The values of the store. Each begins with the version of its format; see [`keys`](crate::keys) for where each is kept.
+
+use crate::codec::{self, CodecError};
+use crate::limits::{COMPACT_EXTENT_BYTES_MEAN_MAX, COMPACT_EXTENTS_MIN};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use shoal_types::{
+    BatchSeq, BlockId, BlockInfo, BlockRef, Extent, FileKind, Inode, InodeId, SessionId, Timestamp,
+};
+
+/// Version of all records below.
+pub const RECORD_VERSION: u8 = 1;
+
+/// Encodes a record.
+pub fn encode<T: Serialize>(record: &T) -> Bytes {
+    codec::encode(RECORD_VERSION, record).into()
+}
+
+/// Decodes a record.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    codec::decode(RECORD_VERSION, bytes)
+}
+
+/// An inode, and what only the store needs to know of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InodeRecord {
+    /// The inode.
+    pub inode: Inode,
+    /// How many extents its content has.
+    pub extents: u64,
+    /// It becomes a candidate for compaction with this many extents: raised where compaction found nothing to merge, so that
+    /// a file that cannot be improved is not looked at again and again.
+    pub compact_at: u64,
+    /// It is dead, and nobody sees it any more; only its extents are not all taken apart yet.
+    pub reaping: bool,
+}
+
+impl InodeRecord {
+    /// A record without content.
+    pub fn new(inode: Inode) -> InodeRecord {
+        InodeRecord { inode, extents: 0, compact_at: COMPACT_EXTENTS_MIN, reaping: false }
+    }
+
+    /// Whether the file has so many and such small extents that it is worth compacting: exactly then it is on the list.
+    pub fn wants_compaction(&self) -> bool {
+        self.inode.kind == FileKind::Regular
+            && !self.reaping
+            && self.extents >= self.compact_at.max(COMPACT_EXTENTS_MIN)
+            && self.inode.allocated / self.extents <= COMPACT_EXTENT_BYTES_MEAN_MAX
+    }
+}
+
+/// A block that content refers to, or did until it became garbage.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BlockRecord {
+    /// How many extents refer to it. A block that has come to 0 stays there: it is on the garbage list.
+    pub refs: u64,
+    /// Its length and place.
+    pub info: BlockInfo,
+}
+
+/// A session.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionRecord {
+    /// Who mounts, for people to read.
+    pub client: String,
+    /// When it began.
+    pub opened: Timestamp,
+    /// The last batch that was applied.
+    pub last: BatchSeq,
+    /// Inode numbers that are its own: first number and count, in order, never adjacent.
+    pub inodes: Vec<(u64, u64)>,
+    /// It has ended, and only its orphans are not all gone yet.
+    pub ended: bool,
+}
+
+impl SessionRecord {
+    /// Whether the session may give this number to a new inode.
+    pub fn owns(&self, ino: InodeId) -> bool {
+        let after = self.inodes.partition_point(|(first, _)| *first <= ino.0);
+        let range = after.checked_sub(1).and_then(|index| self.inodes.get(index));
+        range.is_some_and(|(first, count)| ino.0 - first < *count)
+    }
+}
+
+/// What a volume is and was told to be.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeRecord {
+    /// Its identity, the same for all its life.
+    pub id: u128,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Its settings.
+    pub options: VolumeOptions,
+}
+
+/// Settings of a volume.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct VolumeOptions {
+    /// Content up to this size is kept inline, in bytes.
+    pub inline_bytes: u32,
+}
+
+impl Default for VolumeOptions {
+    fn default() -> VolumeOptions {
+        VolumeOptions { inline_bytes: shoal_types::limits::INLINE_BYTES_DEFAULT }
+    }
+}
+
+/// What is counted and what is numbered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Counters {
+    /// Sum of `allocated` over all inodes.
+    pub used_bytes: u64,
+    /// Inodes in existence, orphans included.
+    pub inodes: u64,
+    /// The next inode number to grant.
+    pub next_inode: InodeId,
+    /// The next session's number.
+    pub next_session: SessionId,
+    /// The next block number for the metadata group's own use ([`SessionId::SERVER`]).
+    pub next_server_block: u64,
+}
+
+/// Values that say no more than that their key is there.
+pub fn present() -> Bytes {
+    Bytes::from_static(&[RECORD_VERSION])
+}
+
+const EXTENT_INLINE: u8 = 0;
+const EXTENT_BLOCK: u8 = 1;
+const EXTENT_ZERO: u8 = 2;
+
+/// Encodes an extent: version, kind, then the bytes themselves, so that they can be taken out without a copy.
+pub fn encode_extent(extent: &Extent) -> Bytes {
+    let body = match extent {
+        Extent::Inline(bytes) => bytes.len(),
+        _ => 24,
+    };
+    let mut out = Vec::with_capacity(2 + body);
+    out.push(RECORD_VERSION);
+    match extent {
+        Extent::Inline(bytes) => {
+            out.push(EXTENT_INLINE);
+            out.extend_from_slice(bytes);
+        }
+        Extent::Block(block) => {
+            out.push(EXTENT_BLOCK);
+            out.extend_from_slice(&block.id.session.0.to_be_bytes());
+            out.extend_from_slice(&block.id.seq.to_be_bytes());
+            out.extend_from_slice(&block.offset.to_be_bytes());
+            out.extend_from_slice(&block.len.to_be_bytes());
+        }
+        Extent::Zero { len } => {
+            out.push(EXTENT_ZERO);
+            out.extend_from_slice(&len.to_be_bytes());
+        }
+    }
+    out.into()
+}
+
+/// Decodes an extent that ends at `end`, with its offset. One that is empty or begins before 0 is damaged.
+pub fn decode_extent(end: u64, value: &[u8]) -> Result<(u64, Extent), CodecError> {
+    let malformed = || CodecError::Malformed(postcard::Error::DeserializeBadEncoding);
+    let (version, rest) = value.split_first().ok_or(CodecError::Empty)?;
+    if *version != RECORD_VERSION {
+        return Err(CodecError::Version { found: *version, known: RECORD_VERSION });
+    }
+    let (kind, body) = rest.split_first().ok_or_else(malformed)?;
+    let extent = match (*kind, body.len()) {
+        (EXTENT_INLINE, _) => Extent::Inline(Bytes::copy_from_slice(body)),
+        (EXTENT_BLOCK, 24) => {
+            let mut numbers = Fields(body);
+            let id = BlockId { session: SessionId(numbers.u64()), seq: numbers.u64() };
+            Extent::Block(BlockRef { id, offset: numbers.u32(), len: numbers.u32() })
+        }
+        (EXTENT_ZERO, 8) => Extent::Zero { len: Fields(body).u64() },
+        _ => return Err(malformed()),
+    };
+    match end.checked_sub(extent.len()) {
+        Some(offset) if !extent.is_empty() => Ok((offset, extent)),
+        _ => Err(malformed()),
+    }
+}
+
+/// Numbers of fixed size, one behind the other, whose total length has been checked.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn u64(&mut self) -> u64 {
+        self.take().map_or(0, u64::from_be_bytes)
+    }
+    fn u32(&mut self) -> u32 {
+        self.take().map_or(0, u32::from_be_bytes)
+    }
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*head)
+    }
+}
+
+/// Encodes the value of an extended attribute.
+pub fn encode_xattr(value: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(1 + value.len());
+    out.push(RECORD_VERSION);
+    out.extend_from_slice(value);
+    out.into()
+}
+
+/// The value of an extended attribute inside its record.
+pub fn decode_xattr(record: &[u8]) -> Result<&[u8], CodecError> {
+    match record.split_first() {
+        None => Err(CodecError::Empty),
+        Some((&RECORD_VERSION, value)) => Ok(value),
+        Some((&found, _)) => Err(CodecError::Version { found, known: RECORD_VERSION }),
+    }
+}
