@@ -1,1 +1,44 @@
-//! Under construction.
+//! The kernel front end: a volume as a directory, through FUSE.
+//!
+//! **Model.** Requests are read by a few threads and answered on the spot, from the client's memory. What the client cannot
+//! answer without waiting is repeated by one of the threads kept for that, so that it holds up nobody else. There is no
+//! logic of a file system here: every method decodes a request, makes one call of [`shoal_client::Client`], and
+//! encodes the outcome.
+//!
+//! **The kernel caches.** The session is told before anybody else changes what it has seen, so the kernel may keep names
+//! (absent ones too), attributes, listings, link targets and content for as long as it likes. `open`, `opendir` and `flush`
+//! are refused once with `ENOSYS`; from then on the kernel opens and closes files without a message. Reading what was
+//! read before sends nothing at all.
+//!
+//! **Assumes.** Linux 5.12 or newer. Permissions, ACLs and locks are checked by the kernel (`default_permissions`);
+//! with a single mount its own fcntl and flock locks are the right ones.
+//!
+//! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the mount has
+//! ended, by whatever hand, every request has been answered before [`Mounted::wait`] returns.
+//!
+//! **Refuses.** ioctl(2), `RENAME_WHITEOUT`, collapsing and inserting ranges, `O_TMPFILE`.
+//!
+//! **If it hangs.** A process stuck in a mount whose server does not answer is freed by
+//! `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`), or `umount -f -l`.
+
+mod answer;
+mod caller;
+mod encode;
+mod front;
+mod kernel;
+pub mod limits;
+mod listing;
+mod mount;
+mod mountinfo;
+mod serve;
+mod setattr;
+mod slow;
+mod stats;
+mod tune;
+mod xattr;
+
+pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use stats::{OpStats, Stats};
+
+/// The file system's type as `/proc/mounts` shows it.
+pub const FSTYPE: &str = "fuse.shoal";

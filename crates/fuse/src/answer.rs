@@ -1,0 +1,100 @@
+//! The ways to answer a request.
+
+use crate::encode::{absent, errno, file_attr, generation};
+use crate::limits::KERNEL_CACHE;
+use bytes::Bytes;
+use fuser::{FileHandle, FopenFlags, Generation};
+use shoal_client::Entry;
+use shoal_types::{Errno, Inode, InodeId};
+use std::cell::RefCell;
+
+/// A reply of any kind can be an error.
+pub(crate) trait Fail {
+    fn fail(self, why: Errno);
+}
+
+macro_rules! fail {
+    ($($reply:ident)*) => { $(
+        impl Fail for fuser::$reply {
+            fn fail(self, why: Errno) {
+                self.error(errno(why));
+            }
+        }
+    )* };
+}
+
+fail! {
+    ReplyAttr ReplyBmap ReplyCreate ReplyData ReplyDirectory ReplyDirectoryPlus ReplyEmpty ReplyEntry ReplyIoctl
+    ReplyLseek ReplyOpen ReplyPoll ReplyStatfs ReplyWrite ReplyXattr
+}
+
+pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
+    match found {
+        Ok(Entry { ino, inode }) => reply.entry(&KERNEL_CACHE, &file_attr(ino, &inode), generation(&inode)),
+        Err(why) => reply.fail(why),
+    }
+}
+
+/// A lookup; what is not there is cached by the kernel too.
+pub(crate) fn found(reply: fuser::ReplyEntry, found: Result<Option<Entry>, Errno>) {
+    match found.transpose() {
+        Some(found) => entry(reply, found),
+        None => reply.entry(&KERNEL_CACHE, &absent(), Generation(0)),
+    }
+}
+
+/// A file made by open(2). It is open from now on, and what was written to it stays in the kernel's cache when it is
+/// opened again.
+pub(crate) fn created(reply: fuser::ReplyCreate, made: Result<Entry, Errno>) {
+    match made {
+        Ok(Entry { ino, inode }) => reply.created(
+            &KERNEL_CACHE,
+            &file_attr(ino, &inode),
+            generation(&inode),
+            FileHandle(0),
+            FopenFlags::FOPEN_KEEP_CACHE,
+        ),
+        Err(why) => reply.fail(why),
+    }
+}
+
+pub(crate) fn attr(reply: fuser::ReplyAttr, ino: InodeId, inode: Result<Inode, Errno>) {
+    match inode {
+        Ok(inode) => reply.attr(&KERNEL_CACHE, &file_attr(ino, &inode)),
+        Err(why) => reply.fail(why),
+    }
+}
+
+pub(crate) fn empty(reply: fuser::ReplyEmpty, done: Result<(), Errno>) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(why) => reply.fail(why),
+    }
+}
+
+/// Content in parts. One part, the common case, goes to the kernel from where it lies.
+pub(crate) fn parts(reply: fuser::ReplyData, parts: Result<Vec<Bytes>, Errno>) {
+    thread_local! {
+        static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    match parts.as_deref() {
+        Ok([]) => reply.data(&[]),
+        Ok([part]) => reply.data(part),
+        Ok(parts) => JOINED.with_borrow_mut(|joined| {
+            joined.clear();
+            parts.iter().for_each(|part| joined.extend_from_slice(part));
+            reply.data(joined);
+        }),
+        Err(why) => reply.fail(*why),
+    }
+}
+
+/// Bytes that the caller has `room` for; 0 asks how much it takes.
+pub(crate) fn sized(reply: fuser::ReplyXattr, room: u32, value: Result<Bytes, Errno>) {
+    match value {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > room as usize => reply.fail(Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(why) => reply.fail(why),
+    }
+}

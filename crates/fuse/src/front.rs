@@ -1,0 +1,616 @@
+//! The requests of the kernel, one method each: decode, call the client, encode. `Wait` and threads are in `serve`.
+
+use crate::answer;
+use crate::encode::inode_id;
+use crate::kernel;
+use crate::limits::STAT_BLOCK_BYTES;
+use crate::serve::Server;
+use crate::setattr::Wanted;
+use crate::stats::{Op, Timer};
+use crate::xattr::{self, Setter};
+use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
+use shoal_client::{Caller, Fallocate, Seek};
+use shoal_namespace::RenameFlags;
+use shoal_types::limits::NAME_BYTES_MAX;
+use shoal_types::{Errno, Statfs};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The file system as the kernel sees it.
+pub(crate) struct Front(pub Server);
+
+fn caller(req: &Request, umask: u32) -> Caller {
+    Caller { uid: req.uid(), gid: req.gid(), umask }
+}
+
+impl Front {
+    fn make(
+        &self,
+        op: Op,
+        caller: Caller,
+        parent: INodeNo,
+        name: &OsStr,
+        (mode, rdev): (u32, u32),
+        reply: fuser::ReplyEntry,
+    ) {
+        let parent = inode_id(parent);
+        self.0.serve(
+            op,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.create(wait, &caller, parent, name, mode, rdev),
+            answer::entry,
+        );
+    }
+}
+
+impl fuser::Filesystem for Front {
+    fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> io::Result<()> {
+        kernel::negotiate(config)
+    }
+
+    fn destroy(&mut self) {
+        self.0.drain();
+    }
+
+    // --- names ---
+
+    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
+        let parent = inode_id(parent);
+        self.0.serve(
+            Op::Lookup,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.lookup(wait, parent, name),
+            answer::found,
+        );
+    }
+
+    /// Counted by inode: the kernel sends many in one message, which `fuser` takes apart.
+    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
+        let timer = Timer::start(Op::Forget);
+        self.0.client().forget(inode_id(ino), nlookup);
+        self.0.note(timer);
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: fuser::ReplyEntry,
+    ) {
+        self.make(Op::Mknod, caller(req, umask), parent, name, (mode, rdev), reply);
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: fuser::ReplyEntry,
+    ) {
+        self.make(Op::Mkdir, caller(req, umask), parent, name, (mode | libc::S_IFDIR, 0), reply);
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _flags: i32,
+        reply: fuser::ReplyCreate,
+    ) {
+        let (caller, parent) = (caller(req, umask), inode_id(parent));
+        self.0.serve(
+            Op::Create,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.create(wait, &caller, parent, name, mode | libc::S_IFREG, 0),
+            answer::created,
+        );
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        link_name: &OsStr,
+        target: &Path,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (caller, parent) = (caller(req, 0), inode_id(parent));
+        let name = link_name.as_bytes().to_vec();
+        self.0.serve(
+            Op::Symlink,
+            reply,
+            target.as_os_str().as_bytes(),
+            move |client, wait, target| client.symlink(wait, &caller, parent, &name, target),
+            answer::entry,
+        );
+    }
+
+    fn link(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        newparent: INodeNo,
+        newname: &OsStr,
+        reply: fuser::ReplyEntry,
+    ) {
+        let (ino, parent) = (inode_id(ino), inode_id(newparent));
+        self.0.serve(
+            Op::Link,
+            reply,
+            newname.as_bytes(),
+            move |client, wait, name| client.link(wait, ino, parent, name),
+            answer::entry,
+        );
+    }
+
+    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+        let parent = inode_id(parent);
+        self.0.serve(
+            Op::Unlink,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.unlink(wait, parent, name),
+            answer::empty,
+        );
+    }
+
+    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+        let parent = inode_id(parent);
+        self.0.serve(
+            Op::Rmdir,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.rmdir(wait, parent, name),
+            answer::empty,
+        );
+    }
+
+    fn rename(
+        &self,
+        _req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        newparent: INodeNo,
+        newname: &OsStr,
+        flags: fuser::RenameFlags,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let known = fuser::RenameFlags::RENAME_NOREPLACE | fuser::RenameFlags::RENAME_EXCHANGE;
+        if !known.contains(flags) {
+            return self.0.refuse(Op::Rename, reply, Errno::EINVAL);
+        }
+        let flags = RenameFlags {
+            no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
+            exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
+        };
+        let (from, to) = (inode_id(parent), inode_id(newparent));
+        let from_name = name.as_bytes().to_vec();
+        self.0.serve(
+            Op::Rename,
+            reply,
+            newname.as_bytes(),
+            move |client, wait, to_name| client.rename(wait, from, &from_name, to, to_name, flags),
+            answer::empty,
+        );
+    }
+
+    fn readlink(&self, _req: &Request, ino: INodeNo, reply: fuser::ReplyData) {
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Readlink,
+            reply,
+            &(),
+            move |client, wait, ()| client.readlink(wait, ino),
+            |reply, target| answer::parts(reply, target.map(|target| vec![target])),
+        );
+    }
+
+    fn readdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        reply: fuser::ReplyDirectory,
+    ) {
+        self.0.list(Op::Readdir, reply, inode_id(ino), offset);
+    }
+
+    fn readdirplus(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        reply: fuser::ReplyDirectoryPlus,
+    ) {
+        self.0.list(Op::Readdirplus, reply, inode_id(ino), offset);
+    }
+
+    // --- attributes ---
+
+    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Getattr,
+            reply,
+            &(),
+            move |client, wait, ()| client.getattr(wait, ino),
+            move |reply, inode| answer::attr(reply, ino, inode),
+        );
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        _fh: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<fuser::BsdFileFlags>,
+        reply: fuser::ReplyAttr,
+    ) {
+        let ino = inode_id(ino);
+        let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
+        self.0.serve(
+            Op::Setattr,
+            reply,
+            &(),
+            move |client, wait, ()| client.setattr(wait, ino, set),
+            move |reply, inode| answer::attr(reply, ino, inode),
+        );
+    }
+
+    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: fuser::ReplyStatfs) {
+        self.0.serve(
+            Op::Statfs,
+            reply,
+            &(),
+            |client, wait, ()| client.statfs(wait),
+            |reply, room| match room {
+                Ok(Statfs { total_bytes, free_bytes, inodes, free_inodes }) => {
+                    let block = u64::from(STAT_BLOCK_BYTES);
+                    let (total, free) = (total_bytes / block, free_bytes / block);
+                    let files = inodes.saturating_add(free_inodes);
+                    let unit = STAT_BLOCK_BYTES;
+                    reply.statfs(total, free, free, files, free_inodes, unit, NAME_BYTES_MAX as u32, unit);
+                }
+                Err(why) => answer::Fail::fail(reply, why),
+            },
+        );
+    }
+
+    // --- content ---
+
+    fn read(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: fuser::ReplyData,
+    ) {
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Read,
+            reply,
+            &(),
+            move |client, wait, ()| client.read(wait, ino, offset, size),
+            answer::parts,
+        );
+    }
+
+    fn write(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: fuser::ReplyWrite,
+    ) {
+        let ino = inode_id(ino);
+        let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let len = data.len() as u32;
+        self.0.serve(
+            Op::Write,
+            reply,
+            data,
+            move |client, wait, data| client.write(wait, ino, offset, data, clear_setid),
+            move |reply, done| match done {
+                Ok(()) => reply.written(len),
+                Err(why) => answer::Fail::fail(reply, why),
+            },
+        );
+    }
+
+    fn fallocate(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let Some(what) = fallocate_mode(mode) else {
+            return self.0.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
+        };
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Fallocate,
+            reply,
+            &(),
+            move |client, wait, ()| client.fallocate(wait, ino, offset, length, what),
+            answer::empty,
+        );
+    }
+
+    fn copy_file_range(
+        &self,
+        _req: &Request,
+        ino_in: INodeNo,
+        _fh_in: FileHandle,
+        offset_in: u64,
+        ino_out: INodeNo,
+        _fh_out: FileHandle,
+        offset_out: u64,
+        len: u64,
+        flags: fuser::CopyFileRangeFlags,
+        reply: fuser::ReplyWrite,
+    ) {
+        if !flags.is_empty() {
+            return self.0.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
+        }
+        let (src, dst) = (inode_id(ino_in), inode_id(ino_out));
+        // The reply counts in 32 bits.
+        let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
+        self.0.serve(
+            Op::CopyFileRange,
+            reply,
+            &(),
+            move |client, wait, ()| client.copy_file_range(wait, src, offset_in, dst, offset_out, len),
+            |reply, copied| match copied {
+                Ok(copied) => reply.written(copied as u32),
+                Err(why) => answer::Fail::fail(reply, why),
+            },
+        );
+    }
+
+    fn lseek(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: fuser::ReplyLseek,
+    ) {
+        let what = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return self.0.refuse(Op::Lseek, reply, Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return self.0.refuse(Op::Lseek, reply, Errno::ENXIO);
+        };
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Lseek,
+            reply,
+            &(),
+            move |client, wait, ()| client.lseek(wait, ino, offset, what),
+            |reply, offset| match offset.and_then(|o| i64::try_from(o).map_err(|_| Errno::EOVERFLOW)) {
+                Ok(offset) => reply.offset(offset),
+                Err(why) => answer::Fail::fail(reply, why),
+            },
+        );
+    }
+
+    fn fsync(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let ino = inode_id(ino);
+        self.0.serve_slow(Op::Fsync, reply, move |client| client.fsync(ino), answer::empty);
+    }
+
+    fn fsyncdir(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        _fh: FileHandle,
+        _datasync: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let ino = inode_id(ino);
+        self.0.serve_slow(Op::Fsyncdir, reply, move |client| client.fsync(ino), answer::empty);
+    }
+
+    // --- extended attributes ---
+
+    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Getxattr,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.getxattr(wait, ino, name),
+            move |reply, value| answer::sized(reply, size, value),
+        );
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: fuser::ReplyXattr) {
+        let (ino, uid) = (inode_id(ino), req.uid());
+        self.0.serve(
+            Op::Listxattr,
+            reply,
+            &(),
+            move |client, wait, ()| client.listxattr(wait, ino),
+            move |reply, names| answer::sized(reply, size, names.map(|names| xattr::joined(&names, uid))),
+        );
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let how = match xattr::how(flags) {
+            Ok(how) => how,
+            Err(why) => return self.0.refuse(Op::Setxattr, reply, why),
+        };
+        let ino = inode_id(ino);
+        let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
+        let name = name.as_bytes().to_vec();
+        self.0.serve(
+            Op::Setxattr,
+            reply,
+            value,
+            move |client, wait, value| {
+                client.setxattr(wait, ino, &name, value, how)?;
+                if name == xattr::ACL_ACCESS { xattr::drop_setgid(client, wait, ino, who) } else { Ok(()) }
+            },
+            answer::empty,
+        );
+    }
+
+    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+        let ino = inode_id(ino);
+        self.0.serve(
+            Op::Removexattr,
+            reply,
+            name.as_bytes(),
+            move |client, wait, name| client.removexattr(wait, ino, name),
+            answer::empty,
+        );
+    }
+
+    // --- what the kernel does by itself once it is told that nobody else does ---
+
+    /// From the first refusal on the kernel opens files without a message, keeps their cache, and sends no RELEASE.
+    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
+        self.0.refuse(Op::Open, reply, Errno::ENOSYS);
+    }
+
+    /// The same for directories, whose listings it then keeps too.
+    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
+        self.0.refuse(Op::Opendir, reply, Errno::ENOSYS);
+    }
+
+    /// close(2) has nothing to wait for: errors of earlier writes are reported by fsync. Locks are the kernel's own.
+    fn flush(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _lock_owner: LockOwner,
+        reply: fuser::ReplyEmpty,
+    ) {
+        self.0.refuse(Op::Flush, reply, Errno::ENOSYS);
+    }
+
+    /// Only of a file created before the first open(2) was refused.
+    fn release(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        self.0.note(Timer::start(Op::Release));
+        reply.ok();
+    }
+
+    /// `default_permissions`: the kernel checks them.
+    fn access(&self, _req: &Request, _ino: INodeNo, _mask: fuser::AccessFlags, reply: fuser::ReplyEmpty) {
+        self.0.refuse(Op::Access, reply, Errno::ENOSYS);
+    }
+
+    /// Files are always ready.
+    fn poll(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _ph: fuser::PollNotifier,
+        _events: fuser::PollEvents,
+        _flags: fuser::PollFlags,
+        reply: fuser::ReplyPoll,
+    ) {
+        self.0.refuse(Op::Poll, reply, Errno::ENOSYS);
+    }
+
+    /// There is no block device underneath.
+    fn bmap(&self, _req: &Request, _ino: INodeNo, _blocksize: u32, _idx: u64, reply: fuser::ReplyBmap) {
+        self.0.refuse(Op::Bmap, reply, Errno::ENOSYS);
+    }
+
+    /// No ioctl is known.
+    fn ioctl(
+        &self,
+        _req: &Request,
+        _ino: INodeNo,
+        _fh: FileHandle,
+        _flags: fuser::IoctlFlags,
+        _cmd: u32,
+        _in_data: &[u8],
+        _out_size: u32,
+        reply: fuser::ReplyIoctl,
+    ) {
+        self.0.refuse(Op::Ioctl, reply, kernel::ENOTTY);
+    }
+}
+
+/// `None`: a mode that is not supported (collapse, insert, unshare).
+fn fallocate_mode(mode: i32) -> Option<Fallocate> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Some(Fallocate::Allocate { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(Fallocate::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Some(Fallocate::ZeroRange { keep_size }),
+        _ => None,
+    }
+}

@@ -1,0 +1,58 @@
+//! What is agreed with the kernel when a mount begins.
+
+use crate::limits::{BACKGROUND_REQUESTS_MAX, REQUEST_BYTES_MAX};
+use fuser::{InitFlags, KernelConfig};
+use shoal_types::Errno;
+use std::io;
+
+/// The answer to an unknown ioctl(2).
+pub(crate) const ENOTTY: Errno = Errno(libc::ENOTTY);
+
+/// What Shoal cannot do without: correctness depends on it.
+const REQUIRED: InitFlags = InitFlags::FUSE_NO_OPEN_SUPPORT
+    .union(InitFlags::FUSE_NO_OPENDIR_SUPPORT)
+    // ACLs are checked by the kernel, and inherited by the client, which therefore gets modes unmasked.
+    .union(InitFlags::FUSE_POSIX_ACL)
+    .union(InitFlags::FUSE_DONT_MASK)
+    // Otherwise every write(2) begins with a question for security.capability.
+    .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
+    // File handles (NFS export, name_to_handle_at(2)) outlive the kernel's cache.
+    .union(InitFlags::FUSE_EXPORT_SUPPORT);
+
+/// What makes it faster.
+const WANTED: InitFlags = InitFlags::FUSE_DO_READDIRPLUS
+    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
+    .union(InitFlags::FUSE_PARALLEL_DIROPS)
+    .union(InitFlags::FUSE_ASYNC_READ)
+    .union(InitFlags::FUSE_ASYNC_DIO)
+    .union(InitFlags::FUSE_BIG_WRITES)
+    .union(InitFlags::FUSE_MAX_PAGES)
+    .union(InitFlags::FUSE_CACHE_SYMLINKS)
+    // Cached content is dropped when we say so, not when the kernel thinks that a size looks new.
+    .union(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
+
+// Not asked for, on purpose:
+// - FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS: with a single mount the kernel's own locks are right.
+// - FUSE_WRITEBACK_CACHE: the kernel would ignore sizes and times that another client changed.
+// - FUSE_AUTO_INVAL_DATA: the kernel would ask for attributes before reading what it has cached.
+// - FUSE_ATOMIC_O_TRUNC: open(2) sends no message that could truncate.
+// - FUSE_SETXATTR_EXT: `fuser` 0.18 misreads the longer message.
+
+/// Settles the terms of the mount.
+pub(crate) fn negotiate(config: &mut KernelConfig) -> io::Result<()> {
+    let missing = REQUIRED - config.capabilities();
+    if !missing.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("this kernel's FUSE lacks {missing:?}: Linux 5.12 or newer is needed"),
+        ));
+    }
+    let wanted = (REQUIRED | WANTED) & config.capabilities();
+    let refused = |_| io::Error::other("the FUSE library refuses what the kernel offers");
+    config.add_capabilities(wanted).map_err(refused)?;
+    config.set_max_write(REQUEST_BYTES_MAX).map_err(|_| io::Error::other("the request size is refused"))?;
+    config
+        .set_max_background(BACKGROUND_REQUESTS_MAX)
+        .map_err(|_| io::Error::other("the number of background requests is refused"))?;
+    Ok(())
+}

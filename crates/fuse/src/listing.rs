@@ -1,0 +1,195 @@
+//! readdir: names in the order of their cookies, as many as fit the kernel's buffer.
+//!
+//! The offset that goes with an entry is where a listing goes on *after* it: 1 and 2 behind `.` and `..`, the name's
+//! cookie behind a name. So an offset stays valid whatever happens to the directory.
+//!
+//! A listing that must wait keeps what it has gathered and goes on where it may.
+//!
+//! Two names may share a cookie. If the buffer is full between them, the offset alone would skip the second; therefore the
+//! place is remembered in [`Splits`], and whoever goes on from that offset is shown the rest of the group.
+
+use crate::answer::Fail;
+use crate::encode::{file_attr, file_type, generation, node};
+use crate::limits::{KERNEL_CACHE, SPLIT_LISTINGS_MAX};
+use fuser::{ReplyDirectory, ReplyDirectoryPlus};
+use parking_lot::Mutex;
+use shoal_client::{Client, Entry, Reply, Wait};
+use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::ops::ControlFlow;
+use std::os::unix::ffi::OsStrExt;
+
+/// Offset behind `.`.
+const AFTER_DOT: u64 = 1;
+/// Offset behind `..`, where the names begin.
+const AFTER_DOTDOT: u64 = Cookie::START.0;
+
+/// The kernel's buffer.
+pub(crate) trait Sink: Fail + Send + 'static {
+    /// Whether it wants inodes with the names.
+    const PLUS: bool;
+    /// Adds an entry; `false` if it does not fit.
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, inode: Option<&Inode>) -> bool;
+    /// Hands it over.
+    fn send(self);
+}
+
+impl Sink for ReplyDirectory {
+    const PLUS: bool = false;
+
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<&Inode>) -> bool {
+        !ReplyDirectory::add(self, node(ino), offset, file_type(kind), OsStr::from_bytes(name))
+    }
+
+    fn send(self) {
+        self.ok();
+    }
+}
+
+impl Sink for ReplyDirectoryPlus {
+    const PLUS: bool = true;
+
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, _: FileKind, inode: Option<&Inode>) -> bool {
+        let Some(inode) = inode else {
+            tracing::error!(%ino, "a listing with inodes lacks one");
+            return false;
+        };
+        let attr = file_attr(ino, inode);
+        let name = OsStr::from_bytes(name);
+        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &KERNEL_CACHE, &attr, generation(inode))
+    }
+
+    fn send(self) {
+        self.ok();
+    }
+}
+
+/// Listings that broke off between names of one cookie, and how many of them were shown.
+#[derive(Default)]
+pub(crate) struct Splits(Mutex<HashMap<(InodeId, u64), usize>>);
+
+impl Splits {
+    fn remember(&self, dir: InodeId, offset: u64, shown: usize) {
+        let mut splits = self.0.lock();
+        if splits.len() >= SPLIT_LISTINGS_MAX {
+            splits.clear();
+        }
+        splits.insert((dir, offset), shown);
+    }
+
+    fn shown(&self, dir: InodeId, offset: u64) -> usize {
+        self.0.lock().get(&(dir, offset)).copied().unwrap_or(0)
+    }
+}
+
+/// A reply being filled.
+pub(crate) struct Listing<S> {
+    sink: S,
+    dir: InodeId,
+    /// Where it goes on.
+    offset: u64,
+    /// How many names of the cookie `offset` were shown, here or in the replies before.
+    shown: usize,
+}
+
+impl<S: Sink> Listing<S> {
+    pub(crate) fn new(sink: S, dir: InodeId, offset: u64, splits: &Splits) -> Listing<S> {
+        Listing { sink, dir, offset, shown: splits.shown(dir, offset) }
+    }
+
+    /// Fills the buffer. What was added before a failure stays.
+    pub(crate) fn fill(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<()> {
+        if self.offset < AFTER_DOTDOT && !self.add_dots(&client.getattr(wait, self.dir)?) {
+            return Ok(());
+        }
+        while let Some(bare) = self.add_names(client, wait, splits)? {
+            if !self.add_bare(client, wait, &bare, splits)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what the client shows, up to a name that comes without the inode it should have; that one is returned.
+    fn add_names(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<Option<Name>> {
+        // Within a group of names with one cookie the group begins anew, less what was shown of it.
+        let mut skip = self.shown;
+        let after = Cookie(if skip > 0 { self.offset - 1 } else { self.offset });
+        let (mut passed, mut bare) = (Vec::new(), None);
+        let outcome = client.readdir(wait, self.dir, after, S::PLUS, &mut |name, dentry, inode| {
+            let cookie = name.cookie().0;
+            if skip > 0 && cookie == self.offset {
+                skip -= 1;
+                passed.extend(inode.map(|_| dentry.ino));
+                return ControlFlow::Continue(());
+            }
+            if S::PLUS && inode.is_none() {
+                bare = Some(name.clone());
+                return ControlFlow::Break(());
+            }
+            if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, inode) {
+                self.moved_to(cookie);
+                return ControlFlow::Continue(());
+            }
+            self.full_before(cookie, splits);
+            ControlFlow::Break(())
+        });
+        // They were accepted only to get past them: the kernel does not hear of them.
+        passed.into_iter().for_each(|ino| client.forget(ino, 1));
+        outcome.map(|_| bare)
+    }
+
+    /// Adds a name whose inode has to be looked up; `false` if it does not fit. A name that is gone meanwhile is passed over.
+    fn add_bare(&mut self, client: &Client, wait: Wait, name: &Name, splits: &Splits) -> Reply<bool> {
+        let cookie = name.cookie().0;
+        if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())?
+            && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(&inode))
+        {
+            client.forget(ino, 1);
+            self.full_before(cookie, splits);
+            return Ok(false);
+        }
+        self.moved_to(cookie);
+        Ok(true)
+    }
+
+    fn full_before(&self, cookie: u64, splits: &Splits) {
+        if cookie == self.offset {
+            splits.remember(self.dir, cookie, self.shown);
+        }
+    }
+
+    fn moved_to(&mut self, cookie: u64) {
+        self.shown = if cookie == self.offset { self.shown + 1 } else { 1 };
+        self.offset = cookie;
+    }
+
+    /// `.` and `..`; `false` if they do not fit. With either goes the inode of the directory itself: the kernel uses no
+    /// more of it than the type.
+    fn add_dots(&mut self, inode: &Inode) -> bool {
+        for (name, offset, ino) in
+            [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent(self.dir, inode))]
+        {
+            if self.offset < offset {
+                if !self.sink.add(name, offset, ino, FileKind::Directory, Some(inode)) {
+                    return false;
+                }
+                self.offset = offset;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn send(self) {
+        self.sink.send();
+    }
+
+    pub(crate) fn fail(self, why: shoal_types::Errno) {
+        self.sink.fail(why);
+    }
+}
+
+fn parent(dir: InodeId, inode: &Inode) -> InodeId {
+    if dir == InodeId::ROOT { dir } else { inode.parent }
+}

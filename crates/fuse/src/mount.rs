@@ -1,0 +1,289 @@
+//! Beginning and end of a mount.
+
+use crate::front::Front;
+use crate::limits;
+use crate::mountinfo;
+use crate::serve::{Server, Shared};
+use crate::stats::Stats;
+use crate::tune;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags};
+use parking_lot::{Condvar, Mutex};
+use shoal_client::Client;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// What `/proc/mounts` names as the source: the volume.
+    pub source: String,
+    /// Threads that read requests from the kernel.
+    pub readers: usize,
+    /// Threads for requests that have to wait.
+    pub slow_threads: usize,
+    /// How far the kernel reads ahead in a file, in KiB.
+    pub read_ahead_kib: u32,
+    /// Whether users other than the one who mounts may use it.
+    pub allow_other: bool,
+    /// Nothing may be changed.
+    pub read_only: bool,
+    /// Device files do not work.
+    pub nodev: bool,
+    /// Set-user-id and set-group-id bits do not work.
+    pub nosuid: bool,
+    /// Programs cannot be run.
+    pub noexec: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        MountOptions {
+            source: "shoal".into(),
+            readers: cores.min(limits::READER_THREADS_MAX),
+            slow_threads: limits::SLOW_THREADS,
+            read_ahead_kib: limits::READ_AHEAD_KIB,
+            allow_other: true,
+            read_only: false,
+            nodev: false,
+            nosuid: false,
+            noexec: false,
+        }
+    }
+}
+
+/// Why something could not be mounted or unmounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mount point cannot be used.
+    #[error("cannot mount on {path}: {cause}")]
+    Mountpoint {
+        /// The path given.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: io::Error,
+    },
+    /// A process that served the mount point is gone, but its mount is still there.
+    #[error("{path} is a dead mount, left by a process that was killed: remove it with 'umount -l {path}'")]
+    Dead {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// No `/dev/fuse`.
+    #[error("cannot open /dev/fuse: {0}; is the kernel module loaded ('modprobe fuse')?")]
+    Device(io::Error),
+    /// The kernel refused.
+    #[error("mount(2) on {path}: {cause}; mounting takes root")]
+    Refused {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+    /// Processes use the mount.
+    #[error("{path} is in use: see 'fuser -vm {path}' for who it is")]
+    Busy {
+        /// The mount point.
+        path: PathBuf,
+    },
+    /// The conversation with the kernel failed.
+    #[error("FUSE: {0}")]
+    Session(io::Error),
+    /// umount(2) failed.
+    #[error("umount(2) of {path}: {cause}")]
+    Unmount {
+        /// The mount point.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
+}
+
+/// A mounted volume. Dropping it ends the mount at once, whoever uses it.
+pub struct Mounted {
+    mountpoint: PathBuf,
+    /// Device number of the mount, to know it from others at the same place.
+    device: String,
+    shared: Arc<Shared>,
+    end: Arc<End>,
+    session: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// How the conversation with the kernel ended, once it has.
+#[derive(Default)]
+struct End {
+    outcome: Mutex<Option<Result<(), String>>>,
+    known: Condvar,
+}
+
+/// Mounts a volume. From then on the kernel's requests are answered on threads of this process until somebody unmounts it.
+pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> Result<Mounted, MountError> {
+    let mountpoint = directory(mountpoint)?;
+    let server = Server::start(client, options.slow_threads.max(1)).map_err(MountError::Session)?;
+    let shared = server.shared();
+    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+    attach(&device, &mountpoint, &options)?;
+    start(server, device, &mountpoint, &options)
+        .map(|(device, end, session)| Mounted {
+            mountpoint: mountpoint.clone(),
+            device,
+            shared,
+            end,
+            session: Mutex::new(Some(session)),
+        })
+        .inspect_err(|_| {
+            let _ = nix::mount::umount2(&mountpoint, MntFlags::MNT_DETACH);
+        })
+}
+
+/// The mount point's full path, if it is one.
+fn directory(path: &Path) -> Result<PathBuf, MountError> {
+    let unusable = |cause: io::Error| match cause.raw_os_error() {
+        Some(libc::ENOTCONN) => MountError::Dead { path: path.into() },
+        _ => MountError::Mountpoint { path: path.into(), cause },
+    };
+    let full = path.canonicalize().map_err(unusable)?;
+    match full.metadata().map_err(unusable)?.is_dir() {
+        true => Ok(full),
+        false => Err(unusable(io::ErrorKind::NotADirectory.into())),
+    }
+}
+
+fn attach(device: &File, mountpoint: &Path, options: &MountOptions) -> Result<(), MountError> {
+    let mut flags = MsFlags::empty();
+    flags.set(MsFlags::MS_RDONLY, options.read_only);
+    flags.set(MsFlags::MS_NODEV, options.nodev);
+    flags.set(MsFlags::MS_NOSUID, options.nosuid);
+    flags.set(MsFlags::MS_NOEXEC, options.noexec);
+    let data = format!(
+        "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
+        device.as_raw_fd(),
+        nix::unistd::geteuid(),
+        nix::unistd::getegid(),
+        if options.allow_other { ",allow_other" } else { "" },
+    );
+    nix::mount::mount(
+        Some(options.source.as_str()),
+        mountpoint,
+        Some(crate::FSTYPE),
+        flags,
+        Some(data.as_str()),
+    )
+    .map_err(|errno| MountError::Refused { path: mountpoint.into(), cause: errno.into() })
+}
+
+type Started = (String, Arc<End>, JoinHandle<()>);
+
+/// Agrees on terms with the kernel and lets the threads loose.
+fn start(
+    server: Server,
+    device: File,
+    mountpoint: &Path,
+    options: &MountOptions,
+) -> Result<Started, MountError> {
+    let mut config = fuser::Config::default();
+    config.n_threads = Some(options.readers.max(1));
+    config.clone_fd = true;
+    // Who may come in is the kernel's decision (`allow_other`), not the library's.
+    let everybody = fuser::SessionACL::All;
+    let session = fuser::Session::from_fd(Front(server), OwnedFd::from(device), everybody, config)
+        .map_err(MountError::Session)?;
+    let entry = mountinfo::at(mountpoint)
+        .map_err(MountError::Session)?
+        .ok_or_else(|| MountError::Session(io::Error::other("the mount has vanished")))?;
+    tune::read_ahead(&entry.device, options.read_ahead_kib);
+    let end = Arc::new(End::default());
+    let told = end.clone();
+    let run = move || {
+        let outcome = session.run().map_err(|cause| cause.to_string());
+        *told.outcome.lock() = Some(outcome);
+        told.known.notify_all();
+    };
+    let session = Builder::new().name("fuse-session".into()).spawn(run).map_err(MountError::Session)?;
+    Ok((entry.device, end, session))
+}
+
+impl Mounted {
+    /// Where it is mounted.
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// What the kernel has asked for so far.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+
+    /// Waits until the volume is unmounted, by [`unmount`](Self::unmount) or from outside (umount(8)), and every request has
+    /// been answered. What was written is then with the client, which makes it durable when it is closed.
+    pub fn wait(&self) -> Result<(), MountError> {
+        let mut outcome = self.end.outcome.lock();
+        loop {
+            match &*outcome {
+                Some(Ok(())) => return Ok(()),
+                Some(Err(cause)) => return Err(MountError::Session(io::Error::other(cause.clone()))),
+                None => self.end.known.wait(&mut outcome),
+            }
+        }
+    }
+
+    /// Whether it is unmounted, by whomever.
+    pub fn has_ended(&self) -> bool {
+        self.end.outcome.lock().is_some()
+    }
+
+    /// Unmounts and waits for the end. [`MountError::Busy`] if the mount is in use; then it stays.
+    pub fn unmount(&self) -> Result<(), MountError> {
+        if self.is_ours()? {
+            nix::mount::umount2(&self.mountpoint, MntFlags::UMOUNT_NOFOLLOW).map_err(
+                |errno| match errno {
+                    Errno::EBUSY => MountError::Busy { path: self.mountpoint.clone() },
+                    errno => MountError::Unmount { path: self.mountpoint.clone(), cause: errno.into() },
+                },
+            )?;
+        }
+        self.wait()
+    }
+
+    /// Ends the mount at once, in use or not: it vanishes from its place, and every use of what is still open fails
+    /// with `ECONNABORTED` or `ENOTCONN`. What an administrator does to a mount of a hung process is the same:
+    /// `umount -f -l`, or writing to `/sys/fs/fuse/connections/N/abort`.
+    pub fn abort(&self) -> Result<(), MountError> {
+        if self.is_ours()? {
+            // The first ends the conversation, even if the mount cannot go away; the second takes it out of sight.
+            let busy = nix::mount::umount2(&self.mountpoint, MntFlags::MNT_FORCE);
+            if busy.is_err() {
+                nix::mount::umount2(&self.mountpoint, MntFlags::MNT_DETACH).map_err(|errno| {
+                    MountError::Unmount { path: self.mountpoint.clone(), cause: errno.into() }
+                })?;
+            }
+        }
+        self.wait()
+    }
+
+    /// Whether the mount at the mount point is still this one.
+    fn is_ours(&self) -> Result<bool, MountError> {
+        let entry = mountinfo::at(&self.mountpoint).map_err(MountError::Session)?;
+        Ok(!self.has_ended()
+            && entry.is_some_and(|entry| entry.fstype == crate::FSTYPE && entry.device == self.device))
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if !self.has_ended()
+            && let Err(error) = self.abort()
+        {
+            tracing::error!("{error}");
+            return;
+        }
+        if let Some(session) = self.session.lock().take() {
+            let _ = session.join();
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! How a request is answered: from memory on the thread that read it, or else by a thread that may wait.
+
+use crate::answer::Fail;
+use crate::encode::settled;
+use crate::limits;
+use crate::listing::{Listing, Sink, Splits};
+use crate::slow::{Gauge, SlowPool};
+use crate::stats::{Counters, Op, Stats, Timer};
+use shoal_client::{Client, Failure, Reply, Wait};
+use shoal_types::{Errno, InodeId};
+use std::borrow::Borrow;
+use std::io;
+use std::sync::Arc;
+
+/// What all threads of a mount share.
+pub(crate) struct Shared {
+    pub client: Arc<Client>,
+    pub counters: Counters,
+    splits: Splits,
+    waiting: Gauge,
+}
+
+impl Shared {
+    pub(crate) fn stats(&self) -> Stats {
+        Stats { ops: self.counters.snapshot(), slow_queued: self.waiting.waiting() }
+    }
+}
+
+/// Answers requests.
+pub(crate) struct Server {
+    shared: Arc<Shared>,
+    slow: SlowPool,
+}
+
+impl Server {
+    pub(crate) fn start(client: Arc<Client>, slow_threads: usize) -> io::Result<Server> {
+        let slow = SlowPool::start(slow_threads, limits::SLOW_QUEUE_LEN_MAX)?;
+        let shared =
+            Shared { client, counters: Counters::new(), splits: Splits::default(), waiting: slow.gauge() };
+        Ok(Server { shared: Arc::new(shared), slow })
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.shared.client
+    }
+
+    /// Finishes what waits.
+    pub(crate) fn drain(&mut self) {
+        self.slow.drain();
+    }
+
+    /// Makes a call and answers with its outcome. `arg` is what the request lends to the call; it is copied only if the
+    /// call has to wait.
+    pub(crate) fn serve<A, T, R>(
+        &self,
+        op: Op,
+        reply: R,
+        arg: &A,
+        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) where
+        A: ToOwned + ?Sized,
+        A::Owned: Send + 'static,
+        R: Send + 'static,
+    {
+        let timer = Timer::start(op);
+        let outcome = call(&self.shared.client, Wait::Never, arg);
+        if let Err(Failure::WouldBlock) = outcome {
+            let arg = arg.to_owned();
+            return self.later(timer, reply, move |client| call(client, Wait::Allowed, arg.borrow()), answer);
+        }
+        self.shared.finish(timer, reply, outcome, answer);
+    }
+
+    /// Makes a call that always waits.
+    pub(crate) fn serve_slow<T, R: Send + 'static>(
+        &self,
+        op: Op,
+        reply: R,
+        call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        self.later(Timer::start(op), reply, move |client| call(client).map_err(Failure::Errno), answer);
+    }
+
+    fn later<T, R: Send + 'static>(
+        &self,
+        timer: Timer,
+        reply: R,
+        call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        let shared = self.shared.clone();
+        self.slow.submit(Box::new(move || {
+            let outcome = call(&shared.client);
+            shared.finish(timer.slow(), reply, outcome, answer);
+        }));
+    }
+
+    /// Lists a directory from an offset on.
+    pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, dir: InodeId, offset: u64) {
+        let timer = Timer::start(op);
+        let mut listing = Listing::new(sink, dir, offset, &self.shared.splits);
+        match listing.fill(&self.shared.client, Wait::Never, &self.shared.splits) {
+            Err(Failure::WouldBlock) => {
+                let shared = self.shared.clone();
+                self.slow.submit(Box::new(move || {
+                    let outcome = listing.fill(&shared.client, Wait::Allowed, &shared.splits);
+                    shared.listed(timer.slow(), listing, outcome);
+                }));
+            }
+            outcome => self.shared.listed(timer, listing, outcome),
+        }
+    }
+
+    /// Refuses a request.
+    pub(crate) fn refuse(&self, op: Op, reply: impl Fail, why: Errno) {
+        self.shared.counters.record(Timer::start(op), true);
+        reply.fail(why);
+    }
+
+    /// Counts a request that has no reply.
+    pub(crate) fn note(&self, timer: Timer) {
+        self.shared.counters.record(timer, false);
+    }
+}
+
+impl Shared {
+    fn finish<T, R>(
+        &self,
+        timer: Timer,
+        reply: R,
+        outcome: Reply<T>,
+        answer: impl FnOnce(R, Result<T, Errno>),
+    ) {
+        let outcome = settled(outcome);
+        self.counters.record(timer, outcome.is_err());
+        answer(reply, outcome);
+    }
+
+    fn listed<S: Sink>(&self, timer: Timer, listing: Listing<S>, outcome: Reply<()>) {
+        let outcome = settled(outcome);
+        self.counters.record(timer, outcome.is_err());
+        match outcome {
+            Ok(()) => listing.send(),
+            Err(why) => listing.fail(why),
+        }
+    }
+}

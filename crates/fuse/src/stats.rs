@@ -1,0 +1,261 @@
+//! What the kernel asked for, how often, and how long it took to answer.
+//!
+//! Counting must cost nothing beside a request of a few microseconds: relaxed atomics, spread over
+//! [`COUNTER_SHARDS`] copies so that reading threads rarely meet on one, and added up when somebody looks.
+//!
+//! A request is counted just before its reply is sent: whoever sees the effect of a system call sees it counted.
+
+use crate::limits::{COUNTER_SHARDS, LATENCY_BUCKETS};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+macro_rules! ops {
+    ($($op:ident = $name:literal,)*) => {
+        /// The kinds of requests.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(crate) enum Op { $($op,)* }
+
+        impl Op {
+            pub(crate) const ALL: &[Op] = &[$(Op::$op,)*];
+
+            pub(crate) fn name(self) -> &'static str {
+                match self { $(Op::$op => $name,)* }
+            }
+        }
+    };
+}
+
+ops! {
+    Lookup = "lookup",
+    Forget = "forget",
+    Getattr = "getattr",
+    Setattr = "setattr",
+    Readlink = "readlink",
+    Mknod = "mknod",
+    Mkdir = "mkdir",
+    Create = "create",
+    Symlink = "symlink",
+    Link = "link",
+    Unlink = "unlink",
+    Rmdir = "rmdir",
+    Rename = "rename",
+    Open = "open",
+    Opendir = "opendir",
+    Read = "read",
+    Write = "write",
+    Flush = "flush",
+    Release = "release",
+    Releasedir = "releasedir",
+    Fsync = "fsync",
+    Fsyncdir = "fsyncdir",
+    Readdir = "readdir",
+    Readdirplus = "readdirplus",
+    Statfs = "statfs",
+    Getxattr = "getxattr",
+    Listxattr = "listxattr",
+    Setxattr = "setxattr",
+    Removexattr = "removexattr",
+    Access = "access",
+    Lseek = "lseek",
+    Fallocate = "fallocate",
+    CopyFileRange = "copy_file_range",
+    Ioctl = "ioctl",
+    Poll = "poll",
+    Bmap = "bmap",
+}
+
+/// One kind of request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpStats {
+    /// Its name, as in fuse(4), in lower case.
+    pub name: &'static str,
+    /// How many were answered.
+    pub count: u64,
+    /// How many of them with an error ("no such name" is no error).
+    pub errors: u64,
+    /// How many could not be answered from memory.
+    pub slow: u64,
+    /// Time from reading the requests to having the answers, all together, in nanoseconds.
+    pub total_ns: u64,
+    /// How many took 2^n up to 2^(n+1) nanoseconds, by n.
+    pub latency: [u64; LATENCY_BUCKETS],
+}
+
+impl OpStats {
+    /// The duration that a part `q` (0.0 to 1.0) of all requests did not exceed, in nanoseconds, to the precision of
+    /// the histogram: the upper edge of the bucket. 0 if there were none.
+    pub fn quantile_ns(&self, q: f64) -> u64 {
+        let want = (self.count as f64 * q).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.latency.iter().enumerate() {
+            seen += count;
+            if seen >= want && seen > 0 {
+                return 2 << bucket;
+            }
+        }
+        0
+    }
+
+    /// The mean duration in nanoseconds; 0 if there were none.
+    pub fn mean_ns(&self) -> u64 {
+        self.total_ns.checked_div(self.count).unwrap_or(0)
+    }
+}
+
+/// Everything counted since the mount began.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// By kind, those that occurred.
+    pub ops: Vec<OpStats>,
+    /// Requests waiting for a thread that may wait for disk or server, at this moment.
+    pub slow_queued: usize,
+}
+
+impl Stats {
+    /// All requests.
+    pub fn requests(&self) -> u64 {
+        self.ops.iter().map(|op| op.count).sum()
+    }
+
+    /// Requests of one kind.
+    pub fn count(&self, name: &str) -> u64 {
+        self.ops.iter().filter(|op| op.name == name).map(|op| op.count).sum()
+    }
+}
+
+struct Cell64 {
+    errors: AtomicU64,
+    slow: AtomicU64,
+    total_ns: AtomicU64,
+    latency: [AtomicU64; LATENCY_BUCKETS],
+}
+
+/// One copy of all counters.
+#[repr(align(128))]
+struct Shard {
+    ops: Vec<Cell64>,
+}
+
+pub(crate) struct Counters {
+    shards: Vec<Shard>,
+}
+
+thread_local! {
+    static SHARD: Cell<usize> = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        Cell::new(NEXT.fetch_add(1, Relaxed) % COUNTER_SHARDS)
+    };
+}
+
+/// A request being answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Timer {
+    op: Op,
+    start: Instant,
+    slow: bool,
+}
+
+impl Timer {
+    pub(crate) fn start(op: Op) -> Timer {
+        Timer { op, start: Instant::now(), slow: false }
+    }
+
+    /// The request goes on on another thread.
+    pub(crate) fn slow(self) -> Timer {
+        Timer { slow: true, ..self }
+    }
+}
+
+impl Counters {
+    pub(crate) fn new() -> Counters {
+        let cell = || Cell64 {
+            errors: AtomicU64::new(0),
+            slow: AtomicU64::new(0),
+            total_ns: AtomicU64::new(0),
+            latency: [const { AtomicU64::new(0) }; LATENCY_BUCKETS],
+        };
+        let shard = || Shard { ops: Op::ALL.iter().map(|_| cell()).collect() };
+        Counters { shards: (0..COUNTER_SHARDS).map(|_| shard()).collect() }
+    }
+
+    /// The request has its answer.
+    pub(crate) fn record(&self, timer: Timer, failed: bool) {
+        let ns = u64::try_from(timer.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let bucket = (ns.max(1).ilog2() as usize).min(LATENCY_BUCKETS - 1);
+        let cell = &self.shards[SHARD.get()].ops[timer.op as usize];
+        cell.latency[bucket].fetch_add(1, Relaxed);
+        cell.total_ns.fetch_add(ns, Relaxed);
+        if failed {
+            cell.errors.fetch_add(1, Relaxed);
+        }
+        if timer.slow {
+            cell.slow.fetch_add(1, Relaxed);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> Vec<OpStats> {
+        Op::ALL.iter().map(|&op| self.sum(op)).filter(|op| op.count > 0).collect()
+    }
+
+    fn sum(&self, op: Op) -> OpStats {
+        let mut sum = OpStats {
+            name: op.name(),
+            count: 0,
+            errors: 0,
+            slow: 0,
+            total_ns: 0,
+            latency: [0; LATENCY_BUCKETS],
+        };
+        for shard in &self.shards {
+            let cell = &shard.ops[op as usize];
+            sum.errors += cell.errors.load(Relaxed);
+            sum.slow += cell.slow.load(Relaxed);
+            sum.total_ns += cell.total_ns.load(Relaxed);
+            for (sum, bucket) in sum.latency.iter_mut().zip(&cell.latency) {
+                *sum += bucket.load(Relaxed);
+            }
+        }
+        sum.count = sum.latency.iter().sum();
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_on_many_threads_adds_up() {
+        let counters = Counters::new();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for n in 0..1000 {
+                        let timer = Timer::start(Op::Lookup);
+                        counters.record(if n % 4 == 0 { timer.slow() } else { timer }, n % 10 == 0);
+                    }
+                });
+            }
+        });
+        counters.record(Timer::start(Op::Fsync), false);
+        let ops = counters.snapshot();
+        assert_eq!(ops.iter().map(|op| op.name).collect::<Vec<_>>(), ["lookup", "fsync"]);
+        assert_eq!((ops[0].count, ops[0].errors, ops[0].slow), (8000, 800, 2000));
+        assert_eq!(Stats { ops, slow_queued: 0 }.requests(), 8001);
+    }
+
+    #[test]
+    fn a_quantile_is_the_upper_edge_of_its_bucket() {
+        let mut latency = [0; LATENCY_BUCKETS];
+        latency[10] = 90;
+        latency[20] = 10;
+        let op = OpStats { name: "read", count: 100, errors: 0, slow: 0, total_ns: 5000, latency };
+        assert_eq!(op.quantile_ns(0.5), 2 << 10);
+        assert_eq!(op.quantile_ns(0.9), 2 << 10);
+        assert_eq!(op.quantile_ns(0.99), 2 << 20);
+        assert_eq!(op.mean_ns(), 50);
+        let none = OpStats { count: 0, total_ns: 0, latency: [0; LATENCY_BUCKETS], ..op };
+        assert_eq!((none.quantile_ns(0.99), none.mean_ns()), (0, 0));
+    }
+}

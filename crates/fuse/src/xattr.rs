@@ -1,0 +1,74 @@
+//! Extended attributes: what the kernel leaves to the server.
+
+use crate::caller;
+use bytes::Bytes;
+use shoal_client::{Client, Reply, Wait};
+use shoal_namespace::{SetAttr, XattrSet};
+use shoal_types::{Errno, InodeId, Name, mode};
+
+/// An ACL beyond the permission bits.
+pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// Names under it exist only for those with `CAP_SYS_ADMIN`.
+const TRUSTED: &[u8] = b"trusted.";
+
+/// The flags of setxattr(2).
+pub(crate) fn how(flags: i32) -> Result<XattrSet, Errno> {
+    match flags {
+        0 => Ok(XattrSet::Any),
+        libc::XATTR_CREATE => Ok(XattrSet::Create),
+        libc::XATTR_REPLACE => Ok(XattrSet::Replace),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The names as listxattr(2) shows them to a user.
+pub(crate) fn joined(names: &[Name], uid: u32) -> Bytes {
+    let mut list = Vec::new();
+    for name in names.iter().map(Name::as_bytes) {
+        if uid == 0 || !name.starts_with(TRUSTED) {
+            list.extend_from_slice(name);
+            list.push(0);
+        }
+    }
+    list.into()
+}
+
+/// Who sets an ACL.
+#[derive(Clone, Copy)]
+pub(crate) struct Setter {
+    pub uid: u32,
+    pub gid: u32,
+    pub pid: u32,
+}
+
+/// After an ACL was set: the set-group-id bit is lost by someone who is neither root nor in the file's group, as by chmod(2).
+pub(crate) fn drop_setgid(client: &Client, wait: Wait, ino: InodeId, who: Setter) -> Reply<()> {
+    if who.uid == 0 {
+        return Ok(());
+    }
+    let inode = client.getattr(wait, ino)?;
+    if inode.perm & mode::SETGID != 0 && !caller::in_group(who.pid, who.gid, inode.gid) {
+        let perm = Some(inode.perm & !mode::SETGID);
+        client.setattr(wait, ino, SetAttr { perm, ..SetAttr::default() })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trusted_names_are_shown_to_root_only() {
+        let names = ["user.a", "trusted.b", "security.c"].map(|name| Name::try_from(name).expect("a name"));
+        assert_eq!(joined(&names, 0), &b"user.a\0trusted.b\0security.c\0"[..]);
+        assert_eq!(joined(&names, 1000), &b"user.a\0security.c\0"[..]);
+        assert!(joined(&[], 0).is_empty());
+    }
+
+    #[test]
+    fn contradicting_flags_are_refused() {
+        assert_eq!(how(libc::XATTR_CREATE | libc::XATTR_REPLACE), Err(Errno::EINVAL));
+        assert_eq!(how(libc::XATTR_REPLACE), Ok(XattrSet::Replace));
+    }
+}
