@@ -7,7 +7,7 @@ pub use mem::{MemSnapshot, MemStore};
 
 /// A store could not do what it was asked to: the disk failed, is full, or holds damaged data. Whoever gets this
 /// stops using the store.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("metadata store: {0}")]
 pub struct StoreError(pub String);
 

@@ -14,8 +14,10 @@
 //! and inherited modes: the caller chooses them, and they stand in the operation.
 
 pub mod codec;
+pub mod command;
 pub mod keys;
 pub mod kv;
+pub mod kv_tree;
 pub mod limits;
 pub mod op;
 pub mod ops;
@@ -23,5 +25,7 @@ pub mod query;
 pub mod records;
 pub mod tree;
 
+pub use command::{Command, Outcome, apply_command};
+pub use kv_tree::{KvTree, TreeError};
 pub use op::{Op, RenameFlags, SetAttr, XattrSet};
 pub use tree::{Dentry, Fault, Tree};

@@ -38,3 +38,9 @@ pub const RECORD_EXTENTS_MAX: u64 = 64;
 
 /// Names that a listing reads at a time before it looks at how much room they take.
 pub const LIST_CHUNK_NAMES: usize = 128;
+
+/// A client's description of itself that is kept, in bytes. It is for people to read.
+pub const CLIENT_BYTES_MAX: usize = 1024;
+
+/// Blocks that one command may take off the garbage list.
+pub const COLLECT_BLOCKS_MAX: usize = 4096;

@@ -1,3 +1,44 @@
-//! Reads.
+//! Reads of a volume's state. None of them changes anything, and each sees one state: pass a snapshot.
+//!
+//! **Bounds.** Whatever can be long comes in pages: listings by bytes, extents and lists of work by count.
+
+mod content;
+mod file;
+mod list;
 mod reply;
+mod work;
+
+pub use content::extents;
+pub use file::{inode, lookup};
+pub use list::list;
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
+pub use work::{
+    block, compaction_candidates, garbage, is_block_referenced, orphans, reap_queue, session, sessions,
+};
+
+use crate::keys::{self, Singleton};
+use crate::kv::KvRead;
+use crate::kv_tree::{TreeError, read};
+use crate::records::{Counters, VolumeRecord};
+
+/// What the volume is; `None` if the store holds none yet. A layout that this program does not know is an error.
+pub fn volume(store: &(impl KvRead + ?Sized)) -> Result<Option<VolumeRecord>, TreeError> {
+    let key = keys::singleton(Singleton::Layout);
+    match read::<u32>(store, &key)? {
+        None => Ok(None),
+        Some(keys::LAYOUT_VERSION) => read(store, &keys::singleton(Singleton::Volume)),
+        Some(found) => {
+            let known = keys::LAYOUT_VERSION;
+            Err(TreeError::damaged(
+                &key,
+                format!("layout {found} is unknown to this program, which knows {known}"),
+            ))
+        }
+    }
+}
+
+/// What is counted in the volume.
+pub fn counters(store: &(impl KvRead + ?Sized)) -> Result<Counters, TreeError> {
+    let key = keys::singleton(Singleton::Counters);
+    read(store, &key)?.ok_or_else(|| TreeError::damaged(&key, "it is not there"))
+}

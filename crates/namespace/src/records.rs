@@ -110,7 +110,7 @@ impl Default for VolumeOptions {
 /// What is counted and what is numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Counters {
-    /// Sum of `allocated` over all inodes.
+    /// Sum of `allocated` over all inodes, modulo 2^64 (room may be reserved that nobody has).
     pub used_bytes: u64,
     /// Inodes in existence, orphans included.
     pub inodes: u64,

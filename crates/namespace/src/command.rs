@@ -1,0 +1,249 @@
+//! What the log of a metadata group carries: every change of a volume's state is one of these commands.
+//!
+//! **Promises.** [`apply_command`] is a pure function of the store and the command. It answers with the changes and with an
+//! outcome, and both are the same on every replica. A command that is refused changes nothing.
+//!
+//! **Exactly once.** A session numbers its batches. The number of the last one applied is kept beside the state that
+//! it led to, so a repetition is known as one, whichever server it comes to and however often.
+//!
+//! **Refuses** batches out of order, batches of sessions that have ended, and batches in which any operation fails:
+//! a client applies its operations to its own state first, so a failure here means that the two have parted.
+
+mod batch;
+mod session;
+mod volume;
+
+use crate::codec::{self, CodecError};
+use crate::kv::{KvRead, WriteBatch};
+use crate::kv_tree::TreeError;
+use crate::records::VolumeOptions;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId, Timestamp};
+
+/// Version of an encoded command.
+pub const COMMAND_VERSION: u8 = 1;
+
+/// A change of a volume's state.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// Makes the volume: an empty root directory. Refused with `EEXIST` where there is one.
+    Format {
+        /// Its identity.
+        volume: u128,
+        /// Owner of the root directory.
+        uid: u32,
+        /// Group of the root directory.
+        gid: u32,
+        /// Permission bits of the root directory.
+        perm: u32,
+        /// When.
+        time: Timestamp,
+        /// Its settings.
+        options: VolumeOptions,
+    },
+    /// Begins a session: [`Outcome::Opened`].
+    OpenSession {
+        /// Who mounts, for people to read.
+        client: String,
+        /// When.
+        time: Timestamp,
+        /// How many inode numbers it gets to begin with.
+        inodes: u64,
+    },
+    /// Ends a session. Its orphans die, as many as one command may destroy: [`Outcome::Closed`] says whether to repeat it.
+    CloseSession {
+        /// Which; one that is gone already is fine.
+        session: SessionId,
+    },
+    /// Grants inode numbers: [`Outcome::Granted`].
+    GrantInodes {
+        /// To whom.
+        session: SessionId,
+        /// How many.
+        count: u64,
+    },
+    /// A batch of a session's journal: [`Outcome::Applied`], or one of the refusals.
+    Batch {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        seq: BatchSeq,
+        /// `Vec<Op>` as [`encode_ops`](codec::encode_ops) makes it, just as the client sent it.
+        ops: Bytes,
+    },
+    /// Takes extents off a dead inode: [`Outcome::Reaped`].
+    Reap {
+        /// Which, from [`query::reap_queue`](crate::query::reap_queue).
+        ino: InodeId,
+        /// How many at most.
+        extents_max: u32,
+    },
+    /// Blocks of the garbage list have been deleted everywhere, at most [`limits::COLLECT_BLOCKS_MAX`](crate::limits::COLLECT_BLOCKS_MAX).
+    Collected {
+        /// Which; those that are not on the list are left alone.
+        blocks: Vec<BlockId>,
+    },
+    /// Reserves block numbers of [`SessionId::SERVER`]: [`Outcome::Blocks`].
+    GrantBlocks {
+        /// How many.
+        count: u64,
+    },
+    /// Puts a block of [`SessionId::SERVER`] in the place of the extents that it was made of, if they are still there:
+    /// [`Outcome::Compacted`]. It does what [`Op::Compact`](crate::Op::Compact) does, without carrying the old content.
+    Compact {
+        /// The file.
+        ino: InodeId,
+        /// Where the range begins; it is as long as the block.
+        offset: u64,
+        /// [`extents_digest`] of what was merged.
+        digest: u128,
+        /// The block that holds the bytes now.
+        block: BlockId,
+        /// Its length and place.
+        info: BlockInfo,
+    },
+    /// Compaction has found nothing more to merge in a file: it goes off the list until it has twice as many extents.
+    RestFromCompaction {
+        /// The file.
+        ino: InodeId,
+    },
+    /// Changes a volume's settings; refused with `EINVAL` where they make no sense.
+    SetOptions {
+        /// All of them.
+        options: VolumeOptions,
+    },
+}
+
+/// What became of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// It was carried out; there is no more to say.
+    Done,
+    /// A session has begun.
+    Opened {
+        /// Its number.
+        session: SessionId,
+        /// The first inode number granted.
+        first: InodeId,
+        /// How many.
+        inodes: u64,
+    },
+    /// A session has ended.
+    Closed {
+        /// Some of its orphans are still there: repeat the command.
+        more: bool,
+    },
+    /// Inode numbers were granted.
+    Granted {
+        /// The first.
+        first: InodeId,
+        /// How many consecutive ones.
+        inodes: u64,
+    },
+    /// The batch is applied, by this command or an earlier one.
+    Applied {
+        /// All batches up to this one are.
+        seq: BatchSeq,
+    },
+    /// The batch is not the one that comes next.
+    OutOfOrder {
+        /// That would be this one.
+        expected: BatchSeq,
+    },
+    /// There is no such session, or it has ended.
+    Fenced {
+        /// Which.
+        session: SessionId,
+    },
+    /// An operation, or the command itself, fails; nothing was changed.
+    Refused {
+        /// Which operation of a batch.
+        index: u32,
+        /// Why.
+        errno: Errno,
+    },
+    /// The operations of a batch cannot be decoded.
+    Malformed {
+        /// What is wrong.
+        what: String,
+    },
+    /// Extents were taken off a dead inode.
+    Reaped {
+        /// There are more: repeat the command.
+        more: bool,
+    },
+    /// Block numbers were reserved.
+    Blocks {
+        /// The first.
+        first: u64,
+        /// How many consecutive ones.
+        count: u64,
+    },
+    /// A compaction was decided.
+    Compacted {
+        /// The block is in place. Otherwise the file has changed, and the block is on the garbage list.
+        done: bool,
+    },
+}
+
+impl Outcome {
+    /// The command itself fails.
+    fn refused(errno: Errno) -> Outcome {
+        Outcome::Refused { index: 0, errno }
+    }
+}
+
+impl Command {
+    /// Encodes a command for the log.
+    pub fn encode(&self) -> Vec<u8> {
+        let body = match self {
+            Command::Batch { ops, .. } => ops.len(),
+            _ => 0,
+        };
+        let mut out = Vec::with_capacity(body + 64);
+        out.push(COMMAND_VERSION);
+        postcard::to_extend(self, out).expect("encoding into memory cannot fail")
+    }
+
+    /// Decodes a command of the log.
+    pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
+        codec::decode(COMMAND_VERSION, bytes)
+    }
+}
+
+/// Says what a command does to a store: the changes to write, and the outcome to report. The store itself must not change
+/// meanwhile. An error means that the store is broken, not that the command is.
+pub fn apply_command<S: KvRead + ?Sized>(
+    store: &S,
+    command: &Command,
+) -> Result<(WriteBatch, Outcome), TreeError> {
+    match command {
+        Command::Format { volume, uid, gid, perm, time, options } => {
+            volume::format(store, *volume, (*uid, *gid, *perm), *time, *options)
+        }
+        Command::SetOptions { options } => volume::set_options(store, *options),
+        Command::GrantBlocks { count } => volume::grant_blocks(store, *count),
+        Command::Collected { blocks } => volume::collected(store, blocks),
+        Command::Reap { ino, extents_max } => volume::reap(store, *ino, *extents_max),
+        Command::Compact { ino, offset, digest, block, info } => {
+            volume::compact(store, (*ino, *offset), *digest, *block, *info)
+        }
+        Command::RestFromCompaction { ino } => volume::rest_from_compaction(store, *ino),
+        Command::OpenSession { client, time, inodes } => session::open(store, client, *time, *inodes),
+        Command::CloseSession { session } => session::close(store, *session),
+        Command::GrantInodes { session, count } => session::grant_inodes(store, *session, *count),
+        Command::Batch { session, seq, ops } => batch::apply(store, *session, *seq, ops),
+    }
+}
+
+/// A digest of extents with their offsets and contents, to tell whether they are still the same.
+pub fn extents_digest(extents: &[(u64, Extent)]) -> u128 {
+    let mut digest = xxhash_rust::xxh3::Xxh3::new();
+    for (offset, extent) in extents {
+        digest.update(&offset.to_be_bytes());
+        digest.update(&extent.len().to_be_bytes());
+        digest.update(&crate::records::encode_extent(extent));
+    }
+    digest.digest128()
+}

@@ -1,0 +1,399 @@
+//! The tree over a store: reads come from the store, changes are gathered on top of it and become one write batch.
+//!
+//! **Models** one command of the log. Everything an operation has read or changed stays decoded until [`KvTree::finish`],
+//! so that a batch of a thousand operations in one directory decodes and encodes that directory once.
+//!
+//! **Promises.** The same store and the same calls give the same batch. Nothing reaches the store but through that batch.
+//! A write that cannot be carried through, because the store fails under it or is damaged, makes `finish` fail; nothing
+//! of it is ever half done.
+//!
+//! **Keeps up on the side**: the counts of inodes and bytes, the list of files worth compacting, how many extents refer to
+//! each block, and the garbage list. [`check`](crate::check) knows how they must fit together.
+
+mod blocks;
+mod extents;
+mod finish;
+
+use crate::kv::{Flow, KvRead, StoreError};
+use crate::records::{self, BlockRecord, InodeRecord};
+use crate::{Dentry, Fault, Tree, keys, limits};
+use blocks::BlockSlot;
+use bytes::Bytes;
+use extents::FileExtents;
+pub(crate) use extents::decode_extent;
+use serde::de::DeserializeOwned;
+use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, SessionId};
+use std::collections::{BTreeMap, HashMap};
+
+/// Why a store could not answer. Whoever gets this stops using the store.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The store holds what no Shoal has written.
+    #[error("metadata record {key} is damaged: {what}")]
+    Damaged {
+        /// Which record.
+        key: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl TreeError {
+    /// A damaged record.
+    pub fn damaged(key: &[u8], what: impl ToString) -> TreeError {
+        let key = keys::Key::decode(key).map_or_else(|| format!("{key:02x?}"), |key| format!("{key:?}"));
+        TreeError::Damaged { key, what: what.to_string() }
+    }
+}
+
+impl From<TreeError> for Fault<TreeError> {
+    fn from(error: TreeError) -> Fault<TreeError> {
+        Fault::Tree(error)
+    }
+}
+
+impl From<StoreError> for Fault<TreeError> {
+    fn from(error: StoreError) -> Fault<TreeError> {
+        Fault::Tree(error.into())
+    }
+}
+
+/// Reads and decodes a record.
+pub(crate) fn read<T: DeserializeOwned>(
+    store: &(impl KvRead + ?Sized),
+    key: &[u8],
+) -> Result<Option<T>, TreeError> {
+    match store.get(key)? {
+        None => Ok(None),
+        Some(value) => Ok(Some(records::decode(&value).map_err(|error| TreeError::damaged(key, error))?)),
+    }
+}
+
+/// Scans with a visitor that may fail.
+pub(crate) fn scan(
+    store: &(impl KvRead + ?Sized),
+    (from, to): &keys::KeyRange,
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<Flow, TreeError>,
+) -> Result<(), TreeError> {
+    let mut outcome = Ok(());
+    store.scan(from, to, &mut |key, value| match visit(key, value) {
+        Ok(flow) => flow,
+        Err(error) => {
+            outcome = Err(error);
+            Flow::Break(())
+        }
+    })?;
+    outcome
+}
+
+/// Something of the store, with what has become of it.
+struct Slot<T> {
+    /// As the store has it.
+    stored: Option<T>,
+    /// As it is to be.
+    now: Option<T>,
+}
+
+/// A tree over a store, with changes that a session makes.
+pub struct KvTree<'a, S: KvRead + ?Sized> {
+    store: &'a S,
+    session: SessionId,
+    inodes: HashMap<InodeId, Slot<InodeRecord>>,
+    dentries: HashMap<(InodeId, Name), Slot<Dentry>>,
+    xattrs: HashMap<InodeId, BTreeMap<Name, Slot<Bytes>>>,
+    extents: HashMap<InodeId, FileExtents>,
+    blocks: HashMap<BlockId, BlockSlot>,
+    orphans: HashMap<InodeId, Slot<()>>,
+    /// The first failure of a write.
+    fault: Option<TreeError>,
+}
+
+impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
+    /// A tree as the store has it, in which `session` acts.
+    pub fn new(store: &'a S, session: SessionId) -> KvTree<'a, S> {
+        KvTree {
+            store,
+            session,
+            inodes: HashMap::new(),
+            dentries: HashMap::new(),
+            xattrs: HashMap::new(),
+            extents: HashMap::new(),
+            blocks: HashMap::new(),
+            orphans: HashMap::new(),
+            fault: None,
+        }
+    }
+
+    /// Whether the number is in use, be it by an inode that is being taken apart.
+    pub fn is_taken(&mut self, ino: InodeId) -> Result<bool, TreeError> {
+        Ok(self.slot(ino)?.now.is_some())
+    }
+
+    /// Compaction has looked at a file and found nothing more to merge: it is let alone until it has twice as many extents.
+    pub fn rest_from_compaction(&mut self, ino: InodeId) -> Result<(), TreeError> {
+        if let Some(record) = &mut self.slot(ino)?.now {
+            record.compact_at = record.extents.saturating_mul(2);
+        }
+        Ok(())
+    }
+
+    /// Takes up to `extents_max` extents off a dead inode; answers whether there are more.
+    pub fn reap(&mut self, ino: InodeId, extents_max: usize) -> Result<bool, TreeError> {
+        match &self.slot(ino)?.now {
+            Some(record) if record.reaping => {}
+            _ => return Ok(false),
+        }
+        let found = self.load_extents(ino, 0, u64::MAX, extents_max.saturating_add(1))?;
+        let more = found.len() > extents_max;
+        for (offset, extent) in found.into_iter().take(extents_max) {
+            self.free_extent(ino, offset, &extent);
+        }
+        if !more {
+            self.slot(ino)?.now = None;
+        }
+        Ok(more)
+    }
+
+    fn slot(&mut self, ino: InodeId) -> Result<&mut Slot<InodeRecord>, TreeError> {
+        use std::collections::hash_map::Entry;
+        match self.inodes.entry(ino) {
+            Entry::Occupied(slot) => Ok(slot.into_mut()),
+            Entry::Vacant(place) => {
+                let stored: Option<InodeRecord> = read(self.store, &keys::inode(ino))?;
+                Ok(place.insert(Slot { now: stored.clone(), stored }))
+            }
+        }
+    }
+
+    /// The slot of an inode in a method that must not fail: the failure is kept for `finish`.
+    fn slot_for_write(&mut self, ino: InodeId) -> Option<&mut Slot<InodeRecord>> {
+        if let Err(error) = self.slot(ino) {
+            self.fail(error);
+        }
+        self.inodes.get_mut(&ino)
+    }
+
+    /// Whether the store holds nothing of the inode yet: then there is nothing to look for either.
+    fn is_new(&self, ino: InodeId) -> bool {
+        self.inodes.get(&ino).is_some_and(|slot| slot.stored.is_none())
+    }
+
+    fn fail(&mut self, error: TreeError) {
+        self.fault.get_or_insert(error);
+    }
+
+    fn xattr_slot(&mut self, ino: InodeId, name: &Name) -> Result<&mut Slot<Bytes>, TreeError> {
+        use std::collections::btree_map::Entry;
+        let is_new = self.is_new(ino);
+        match self.xattrs.entry(ino).or_default().entry(name.clone()) {
+            Entry::Occupied(slot) => Ok(slot.into_mut()),
+            Entry::Vacant(place) => {
+                let stored = if is_new { None } else { read_xattr(self.store, &keys::xattr(ino, name))? };
+                Ok(place.insert(Slot { now: stored.clone(), stored }))
+            }
+        }
+    }
+
+    fn set_xattr(&mut self, ino: InodeId, name: &Name, value: Option<Bytes>) {
+        match self.xattr_slot(ino, name) {
+            Ok(slot) => slot.now = value,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn set_dentry(&mut self, dir: InodeId, name: &Name, dentry: Option<Dentry>) {
+        match self.dentry_slot(dir, name) {
+            Ok(slot) => slot.now = dentry,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn dentry_slot(&mut self, dir: InodeId, name: &Name) -> Result<&mut Slot<Dentry>, TreeError> {
+        use std::collections::hash_map::Entry;
+        let is_new = self.is_new(dir);
+        match self.dentries.entry((dir, name.clone())) {
+            Entry::Occupied(slot) => Ok(slot.into_mut()),
+            Entry::Vacant(place) => {
+                let stored = if is_new { None } else { read(self.store, &keys::dentry(dir, name))? };
+                Ok(place.insert(Slot { stored, now: stored }))
+            }
+        }
+    }
+
+    fn orphan_slot(&mut self, ino: InodeId) -> Result<&mut Slot<()>, TreeError> {
+        use std::collections::hash_map::Entry;
+        let is_new = self.is_new(ino);
+        match self.orphans.entry(ino) {
+            Entry::Occupied(slot) => Ok(slot.into_mut()),
+            Entry::Vacant(place) => {
+                let key = keys::orphan(self.session, ino);
+                let stored = if is_new { None } else { self.store.get(&key)?.map(|_| ()) };
+                Ok(place.insert(Slot { stored, now: stored }))
+            }
+        }
+    }
+
+    fn set_orphan(&mut self, ino: InodeId, orphan: Option<()>) {
+        match self.orphan_slot(ino) {
+            Ok(slot) => slot.now = orphan,
+            Err(error) => self.fail(error),
+        }
+    }
+
+    /// Names and sizes of the attributes that the store has and the ones that are changed.
+    fn merged_xattr_sizes(&mut self, ino: InodeId) -> Result<BTreeMap<Name, usize>, TreeError> {
+        let mut sizes = BTreeMap::new();
+        if !self.is_new(ino) {
+            scan(self.store, &keys::xattrs_range(ino), |key, value| {
+                let (name, value) = split_xattr(key, value)?;
+                sizes.insert(name, value.len());
+                Ok(Flow::Continue(()))
+            })?;
+        }
+        for (name, slot) in self.xattrs.get(&ino).into_iter().flatten() {
+            match &slot.now {
+                Some(value) => sizes.insert(name.clone(), value.len()),
+                None => sizes.remove(name),
+            };
+        }
+        Ok(sizes)
+    }
+
+    fn destroy(&mut self, ino: InodeId, last: &Inode) -> Result<(), TreeError> {
+        if last.xattrs > 0 {
+            for name in self.merged_xattr_sizes(ino)?.into_keys() {
+                self.set_xattr(ino, &name, None);
+            }
+        }
+        let Some(record) = &mut self.slot(ino)?.now else { return Ok(()) };
+        if record.extents > limits::DESTROY_EXTENTS_MAX {
+            // The counts no longer know it from now on; only its extents are still there.
+            record.reaping = true;
+            record.inode = last.clone();
+            record.inode.allocated = 0;
+            return Ok(());
+        }
+        if record.extents > 0 {
+            for (offset, extent) in self.load_extents(ino, 0, u64::MAX, usize::MAX)? {
+                self.free_extent(ino, offset, &extent);
+            }
+        }
+        self.slot(ino)?.now = None;
+        Ok(())
+    }
+}
+
+/// Takes an attribute's record apart.
+pub(crate) fn split_xattr<'v>(key: &[u8], value: &'v [u8]) -> Result<(Name, &'v [u8]), TreeError> {
+    let value = records::decode_xattr(value).map_err(|error| TreeError::damaged(key, error))?;
+    match keys::Key::decode(key) {
+        Some(keys::Key::Xattr(_, name)) => Ok((name, value)),
+        _ => Err(TreeError::damaged(key, "not the key of an extended attribute")),
+    }
+}
+
+fn read_xattr(store: &(impl KvRead + ?Sized), key: &[u8]) -> Result<Option<Bytes>, TreeError> {
+    match store.get(key)? {
+        None => Ok(None),
+        Some(record) => {
+            let value = records::decode_xattr(&record).map_err(|error| TreeError::damaged(key, error))?;
+            Ok(Some(record.slice_ref(value)))
+        }
+    }
+}
+
+impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
+    type Error = TreeError;
+
+    fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, Fault<TreeError>> {
+        let record = self.slot(ino)?.now.as_ref();
+        Ok(record.filter(|record| !record.reaping).map(|record| record.inode.clone()))
+    }
+
+    fn put_inode(&mut self, ino: InodeId, inode: Inode) {
+        if let Some(slot) = self.slot_for_write(ino) {
+            match &mut slot.now {
+                Some(record) => record.inode = inode,
+                None => slot.now = Some(InodeRecord::new(inode)),
+            }
+        }
+    }
+
+    fn destroy_inode(&mut self, ino: InodeId, last: &Inode) {
+        if let Err(error) = self.destroy(ino, last) {
+            self.fail(error);
+        }
+    }
+
+    fn dentry(&mut self, dir: InodeId, name: &Name) -> Result<Option<Dentry>, Fault<TreeError>> {
+        Ok(self.dentry_slot(dir, name)?.now)
+    }
+
+    fn put_dentry(&mut self, dir: InodeId, name: &Name, dentry: Dentry) {
+        self.set_dentry(dir, name, Some(dentry));
+    }
+
+    fn remove_dentry(&mut self, dir: InodeId, name: &Name) {
+        self.set_dentry(dir, name, None);
+    }
+
+    fn xattr(&mut self, ino: InodeId, name: &Name) -> Result<Option<Bytes>, Fault<TreeError>> {
+        Ok(self.xattr_slot(ino, name)?.now.clone())
+    }
+
+    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(Name, usize)>, Fault<TreeError>> {
+        Ok(self.merged_xattr_sizes(ino)?.into_iter().collect())
+    }
+
+    fn put_xattr(&mut self, ino: InodeId, name: &Name, value: Bytes) {
+        self.set_xattr(ino, name, Some(value));
+    }
+
+    fn remove_xattr(&mut self, ino: InodeId, name: &Name) {
+        self.set_xattr(ino, name, None);
+    }
+
+    fn extents(
+        &mut self,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<(u64, Extent)>, Fault<TreeError>> {
+        Ok(self.load_extents(ino, start, end, usize::MAX)?)
+    }
+
+    fn put_extent(&mut self, ino: InodeId, offset: u64, extent: Extent) {
+        self.set_extent(ino, offset, Some(extent));
+    }
+
+    fn remove_extent(&mut self, ino: InodeId, offset: u64) {
+        self.set_extent(ino, offset, None);
+    }
+
+    fn declare_block(&mut self, id: BlockId, info: BlockInfo) {
+        self.blocks.insert(id, BlockSlot::declared(BlockRecord { refs: 0, info }));
+    }
+
+    fn add_block_ref(&mut self, id: BlockId) {
+        self.count_block(id, 1);
+    }
+
+    fn drop_block_ref(&mut self, id: BlockId) {
+        self.count_block(id, -1);
+    }
+
+    fn put_orphan(&mut self, ino: InodeId) {
+        self.set_orphan(ino, Some(()));
+    }
+
+    fn is_orphan(&mut self, ino: InodeId) -> Result<bool, Fault<TreeError>> {
+        Ok(self.orphan_slot(ino)?.now.is_some())
+    }
+
+    fn remove_orphan(&mut self, ino: InodeId) {
+        self.set_orphan(ino, None);
+    }
+}
