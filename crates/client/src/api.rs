@@ -1,8 +1,12 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
+use crate::core::{self, Core, Piece};
+use crate::limits::{LIST_PAGE_BYTES, READ_AHEAD_BLOCKS, READ_TRIES};
+use crate::reader::in_memory;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{Cookie, Errno, Inode, InodeId, Name, Statfs};
+use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
+use shoal_wire::{BlockError, Prefetch};
 use std::ops::ControlFlow;
 
 /// Whether a call may wait for a server, a brick, or for room.
@@ -78,55 +82,339 @@ pub enum Fallocate {
 /// `.` and `..` are not among them. Breaking off means "this one did not fit": it is listed again next time.
 pub type Visit<'a> = &'a mut dyn FnMut(&Name, Dentry, Option<&Inode>) -> ControlFlow<()>;
 
+/// What holes are made of.
+static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
+
 impl crate::Client {
     /// Finds a name; `None` if there is none. A file found gains a kernel reference (see [`forget`](Self::forget)).
-    pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> { todo!() }
+    pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
+        let name = core::name(name)?;
+        self.shell.call(wait, |core| core.lookup(parent, &name))
+    }
+
+    /// The directory that a directory is in (`..`); the root's is the root.
+    pub fn parent(&self, wait: Wait, dir: InodeId) -> Reply<InodeId> {
+        self.shell.call(wait, |core| core.parent(dir))
+    }
+
     /// The kernel drops `count` of its references to an inode. An unlinked file dies with the last one.
-    pub fn forget(&self, ino: InodeId, count: u64) { todo!() }
+    pub fn forget(&self, ino: InodeId, count: u64) {
+        // Forgetting never fails and never waits.
+        let _ = self.shell.call(Wait::Never, |core| {
+            core.forget(ino, count);
+            Ok(())
+        });
+    }
+
     /// Attributes of an inode.
-    pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> { todo!() }
-    /// Changes attributes. `set.ctime` is filled in by the client; `None` in atime/mtime leaves them (the front end
-    /// resolves UTIME_NOW). With `set.clear_setid` set-id bits are cleared.
-    pub fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> { todo!() }
+    pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> {
+        self.shell.call(wait, |core| core.getattr(ino))
+    }
+
+    /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
+    /// resolves UTIME_NOW), except that a change of size moves mtime. With `set.clear_setid` set-id bits are cleared.
+    pub fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
+        if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
+            return Err(Errno::EFBIG.into());
+        }
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.setattr(ino, set, now))
+    }
+
     /// Target of a symbolic link.
-    pub fn readlink(&self, wait: Wait, ino: InodeId) -> Reply<Bytes> { todo!() }
-    /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits. Applies umask, default
-    /// ACLs and set-group-id inheritance. The file gains a kernel reference.
-    pub fn create(&self, wait: Wait, caller: &Caller, parent: InodeId, name: &[u8], mode: u32, rdev: u32) -> Reply<Entry> { todo!() }
+    pub fn readlink(&self, wait: Wait, ino: InodeId) -> Reply<Bytes> {
+        self.shell.call(wait, |core| core.readlink(ino))
+    }
+
+    /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits. Applies umask,
+    /// default ACLs and set-group-id inheritance. The file gains a kernel reference.
+    pub fn create(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+    ) -> Reply<Entry> {
+        self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
+    }
+
     /// symlink(2). The link gains a kernel reference.
-    pub fn symlink(&self, wait: Wait, caller: &Caller, parent: InodeId, name: &[u8], target: &[u8]) -> Reply<Entry> { todo!() }
+    pub fn symlink(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        name: &[u8],
+        target: &[u8],
+    ) -> Reply<Entry> {
+        if target.len() > limits::SYMLINK_BYTES_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
+        let mode = FileKind::Symlink.mode_bits();
+        self.make(wait, caller, parent, name, mode, 0, Bytes::copy_from_slice(target))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn make(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+        rdev: u32,
+        target: Bytes,
+    ) -> Reply<Entry> {
+        let name = core::name(name)?;
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
+    }
+
     /// link(2). The file gains a kernel reference.
-    pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> { todo!() }
+    pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> {
+        let name = core::name(name)?;
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.link(ino, parent, &name, now))
+    }
+
     /// unlink(2).
-    pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> { todo!() }
+    pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
+        self.remove(wait, parent, name, false)
+    }
+
     /// rmdir(2).
-    pub fn rmdir(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> { todo!() }
+    pub fn rmdir(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
+        self.remove(wait, parent, name, true)
+    }
+
+    fn remove(&self, wait: Wait, parent: InodeId, name: &[u8], directory: bool) -> Reply<()> {
+        let name = core::name(name)?;
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.remove(parent, &name, directory, now))
+    }
+
     /// renameat2(2).
-    pub fn rename(&self, wait: Wait, from: InodeId, from_name: &[u8], to: InodeId, to_name: &[u8], flags: RenameFlags) -> Reply<()> { todo!() }
+    pub fn rename(
+        &self,
+        wait: Wait,
+        from: InodeId,
+        from_name: &[u8],
+        to: InodeId,
+        to_name: &[u8],
+        flags: RenameFlags,
+    ) -> Reply<()> {
+        let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.rename((from, &from_name), (to, &to_name), flags, now))
+    }
+
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.
-    pub fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> { todo!() }
+    pub fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
+        for _ in 0..READ_TRIES {
+            let pieces = self.shell.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
+            let runs = if in_memory(&pieces) { Vec::new() } else { self.runs(ino, offset, len) };
+            match self.gather(wait, &pieces, &runs) {
+                Ok(parts) => return parts.ok_or(Failure::WouldBlock),
+                // The server rewrote the extent and collected the block: what is known of the file is old.
+                Err(BlockError::Missing(id)) => {
+                    if wait == Wait::Never {
+                        return Err(Failure::WouldBlock);
+                    }
+                    tracing::debug!(block = %id, %ino, "looking extents up again");
+                    self.shell.flush()?;
+                    self.shell.state.lock().core.cache.forget_extents(ino);
+                }
+                Err(error) => {
+                    tracing::error!(%ino, offset, len, %error, "read failed");
+                    return Err(Errno::EIO.into());
+                }
+            }
+        }
+        tracing::error!(%ino, offset, len, "blocks of this file are missing");
+        Err(Errno::EIO.into())
+    }
+
+    /// The whole extents around and behind a read, if the file is read in sequence.
+    fn runs(&self, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
+        if !self.shell.reader.note(ino, offset, u64::from(len)) {
+            return Vec::new();
+        }
+        let runs = self.shell.state.lock().core.blocks_after(ino, offset, READ_AHEAD_BLOCKS);
+        self.shell.read_ahead(&runs);
+        runs
+    }
+
+    /// Fetches what is not here; `None` if that would mean to wait.
+    fn gather(
+        &self,
+        wait: Wait,
+        pieces: &[Piece],
+        runs: &[BlockRef],
+    ) -> Result<Option<Vec<Bytes>>, BlockError> {
+        let mut parts = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            match piece {
+                Piece::Bytes(bytes) => parts.push(bytes.clone()),
+                Piece::Zeros(len) => {
+                    let mut left = *len as usize;
+                    while left > 0 {
+                        let part = left.min(ZEROS.len());
+                        parts.push(Bytes::from_static(&ZEROS[..part]));
+                        left -= part;
+                    }
+                }
+                Piece::Block(block) if wait == Wait::Never => {
+                    match runs.iter().find_map(|run| {
+                        (run.id == block.id).then(|| self.shell.reader.peek(*run, *block)).flatten()
+                    }) {
+                        Some(bytes) => parts.push(bytes),
+                        None => return Ok(None),
+                    }
+                }
+                Piece::Block(block) => parts.push(self.shell.read_piece(*block, runs)?),
+            }
+        }
+        Ok(Some(parts))
+    }
+
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
-    pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> { todo!() }
+    pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
+        let data = Bytes::copy_from_slice(data);
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
+    }
+
     /// fallocate(2).
-    pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> { todo!() }
+    pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.fallocate(ino, offset, len, what, now))
+    }
+
     /// copy_file_range(2): shares content instead of copying it. Answers how much was done (less at the source's end).
-    pub fn copy_file_range(&self, wait: Wait, src: InodeId, src_offset: u64, dst: InodeId, dst_offset: u64, len: u64) -> Reply<u64> { todo!() }
+    pub fn copy_file_range(
+        &self,
+        wait: Wait,
+        src: InodeId,
+        src_offset: u64,
+        dst: InodeId,
+        dst_offset: u64,
+        len: u64,
+    ) -> Reply<u64> {
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
+    }
+
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
-    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<u64> { todo!() }
-    /// fsync(2) of a file or directory, syncfs(2): everything done before is durable when this returns. Reports, once per
-    /// inode, a write that was lost.
-    pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> { todo!() }
+    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<u64> {
+        self.shell.call(wait, |core| core.seek(ino, offset, what))
+    }
+
+    /// fsync(2): what was done to a file before, or anywhere if this is a directory, is durable when this returns.
+    /// `EIO` if something acknowledged has been lost.
+    pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
+        self.shell.sync(ino)
+    }
+
     /// Shows names after a cookie in the order of cookies until the end (then answers true) or until the visitor breaks off.
-    /// With `inodes`, every name *accepted* by the visitor gains a kernel reference (readdirplus).
-    pub fn readdir(&self, wait: Wait, dir: InodeId, after: Cookie, inodes: bool, visit: Visit<'_>) -> Reply<bool> { todo!() }
+    /// With `inodes`, every name *accepted* by the visitor gains a kernel reference (readdirplus), unless it came without inode.
+    pub fn readdir(
+        &self,
+        wait: Wait,
+        dir: InodeId,
+        after: Cookie,
+        inodes: bool,
+        visit: Visit<'_>,
+    ) -> Reply<bool> {
+        if self.shell.call(wait, |core| core.is_huge(dir))? {
+            return self.readdir_huge(wait, dir, after, inodes, visit);
+        }
+        self.shell.call_again(wait, |core, fetched| core.readdir(dir, after, inodes, fetched, visit))
+    }
+
+    /// A directory that is not kept whole: the server's pages, once it knows all that was done here.
+    fn readdir_huge(
+        &self,
+        wait: Wait,
+        dir: InodeId,
+        after: Cookie,
+        inodes: bool,
+        visit: Visit<'_>,
+    ) -> Reply<bool> {
+        if wait == Wait::Never {
+            return Err(Failure::WouldBlock);
+        }
+        self.shell.flush()?;
+        let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
+        let ticket = self.shell.state.lock().core.ticket();
+        let page = self
+            .shell
+            .meta
+            .list(self.shell.session, dir, after, prefetch, HUGE_PAGE_BYTES)
+            .map_err(|error| self.shell.refused(error))?;
+        for entry in page.entries {
+            let (name, ino) = (entry.name.clone(), entry.dentry.ino);
+            let Some((dentry, inode)) = self.with(|core| core.pass_through(ticket, dir, entry)) else {
+                continue;
+            };
+            let inode = inode.filter(|_| inodes);
+            if visit(&name, dentry, inode.as_ref()).is_break() {
+                return Ok(false);
+            }
+            if inode.is_some() {
+                self.with(|core| core.refer(ino));
+            }
+        }
+        Ok(page.end)
+    }
+
+    fn with<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
+        step(&mut self.shell.state.lock().core)
+    }
+
     /// getxattr(2); `ENODATA` if there is none.
-    pub fn getxattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<Bytes> { todo!() }
+    pub fn getxattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<Bytes> {
+        self.shell.call(wait, |core| core.getxattr(ino, name))
+    }
+
     /// listxattr(2).
-    pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<Name>> { todo!() }
+    pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<Name>> {
+        self.shell.call(wait, |core| core.listxattr(ino))
+    }
+
     /// setxattr(2). Setting `system.posix_acl_access` also sets the mode bits it implies.
-    pub fn setxattr(&self, wait: Wait, ino: InodeId, name: &[u8], value: &[u8], how: XattrSet) -> Reply<()> { todo!() }
+    pub fn setxattr(&self, wait: Wait, ino: InodeId, name: &[u8], value: &[u8], how: XattrSet) -> Reply<()> {
+        let name = xattr_name(name)?;
+        let value = Bytes::copy_from_slice(value);
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.setxattr(ino, &name, &value, how, now))
+    }
+
     /// removexattr(2).
-    pub fn removexattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<()> { todo!() }
+    pub fn removexattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<()> {
+        let name = xattr_name(name)?;
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.removexattr(ino, &name, now))
+    }
+
     /// statfs(2).
-    pub fn statfs(&self, wait: Wait) -> Reply<Statfs> { todo!() }
+    pub fn statfs(&self, wait: Wait) -> Reply<Statfs> {
+        if wait == Wait::Never {
+            return Err(Failure::WouldBlock);
+        }
+        self.shell.state.lock().core.alive()?;
+        Ok(self.shell.meta.statfs(self.shell.session).map_err(|error| self.shell.refused(error))?)
+    }
+}
+
+/// Bytes asked for in one page of a huge directory: about what one getdents(2) of a program takes.
+const HUGE_PAGE_BYTES: usize = LIST_PAGE_BYTES / 64;
+
+/// An attribute's name, or the error of setxattr(2) for such a name.
+fn xattr_name(name: &[u8]) -> Result<Name, Errno> {
+    if name.len() > limits::XATTR_NAME_BYTES_MAX {
+        return Err(Errno::ERANGE);
+    }
+    Name::try_from(name).map_err(|_| Errno::EINVAL)
 }

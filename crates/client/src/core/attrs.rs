@@ -1,0 +1,91 @@
+//! Attributes, extended attributes and links' targets.
+
+use super::{Core, Outcome};
+use crate::acl;
+use crate::limits::OP_ROOM_BYTES;
+use bytes::Bytes;
+use shoal_namespace::{Fault, Op, SetAttr, XattrSet};
+use shoal_types::{Errno, FileKind, Inode, InodeId, Name, Timestamp};
+
+impl Core {
+    /// Attributes of an inode.
+    pub(crate) fn getattr(&mut self, ino: InodeId) -> Outcome<Inode> {
+        self.alive()?;
+        Ok(self.cache.need(ino)?.inode.clone())
+    }
+
+    /// Target of a symbolic link.
+    pub(crate) fn readlink(&mut self, ino: InodeId) -> Outcome<Bytes> {
+        let inode = &self.cache.need(ino)?.inode;
+        if inode.kind == FileKind::Symlink { Ok(inode.target.clone()) } else { Err(Errno::EINVAL.into()) }
+    }
+
+    /// Changes attributes. A new mode reaches the access list, where there is one.
+    pub(crate) fn setattr(&mut self, ino: InodeId, mut set: SetAttr, now: Timestamp) -> Outcome<Inode> {
+        self.admit(OP_ROOM_BYTES)?;
+        set.ctime = Some(now);
+        if set.size.is_some() && set.mtime.is_none() {
+            set.mtime = Some(now);
+        }
+        let listed = match set.perm {
+            Some(perm) => match self.cache.xattrs(ino)?.get(acl::ACCESS.as_bytes()) {
+                Some(list) => Some(acl::after_chmod(list, perm)?),
+                None => None,
+            },
+            None => None,
+        };
+        self.execute(Op::SetAttr { ino, set }, &[ino], &[], OP_ROOM_BYTES)?;
+        if let Some(value) = listed {
+            let name = acl::attribute(acl::ACCESS);
+            let op = Op::SetXattr { ino, name, value, how: XattrSet::Any, time: now };
+            self.execute(op, &[ino], &[], 0)?;
+        }
+        self.getattr(ino)
+    }
+
+    /// Value of an extended attribute.
+    pub(crate) fn getxattr(&mut self, ino: InodeId, name: &[u8]) -> Outcome<Bytes> {
+        self.alive()?;
+        self.cache.xattrs(ino)?.get(name).cloned().ok_or(Fault::Errno(Errno::ENODATA))
+    }
+
+    /// Names of all extended attributes.
+    pub(crate) fn listxattr(&mut self, ino: InodeId) -> Outcome<Vec<Name>> {
+        self.alive()?;
+        Ok(self.cache.xattrs(ino)?.keys().cloned().collect())
+    }
+
+    /// Sets an extended attribute. An access list that says no more than mode bits becomes mode bits.
+    pub(crate) fn setxattr(
+        &mut self,
+        ino: InodeId,
+        name: &Name,
+        value: &Bytes,
+        how: XattrSet,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let room = value.len() as u64 + OP_ROOM_BYTES;
+        self.admit(room)?;
+        if name.as_bytes() != acl::ACCESS.as_bytes() {
+            let op = Op::SetXattr { ino, name: name.clone(), value: value.clone(), how, time: now };
+            return self.execute(op, &[ino], &[], room);
+        }
+        let (bits, more) = acl::implied(value)?;
+        let has = self.cache.xattrs(ino)?.contains_key(name);
+        let perm = (self.cache.need(ino)?.inode.perm & !0o777) | bits;
+        if more {
+            let op = Op::SetXattr { ino, name: name.clone(), value: value.clone(), how, time: now };
+            self.execute(op, &[ino], &[], room)?;
+        } else if has {
+            self.execute(Op::RemoveXattr { ino, name: name.clone(), time: now }, &[ino], &[], 0)?;
+        }
+        let set = SetAttr { perm: Some(perm), ctime: Some(now), ..SetAttr::default() };
+        self.execute(Op::SetAttr { ino, set }, &[ino], &[], 0)
+    }
+
+    /// Removes an extended attribute.
+    pub(crate) fn removexattr(&mut self, ino: InodeId, name: &Name, now: Timestamp) -> Outcome<()> {
+        self.admit(0)?;
+        self.execute(Op::RemoveXattr { ino, name: name.clone(), time: now }, &[ino], &[], 0)
+    }
+}

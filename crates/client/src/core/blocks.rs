@@ -1,0 +1,221 @@
+//! Content on its way to bricks: blocks that are being filled or not yet durable.
+//!
+//! A block is *open* while a sequential writer appends to it, which it may do only as long as the batch that names the
+//! block is open too. Then it is closed and handed to whoever stores it (the shell), and stays readable here until it is
+//! durable. A block that turns out small when its batch is sealed never becomes one: its bytes travel inline.
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use shoal_types::{BlockId, SessionId};
+
+/// A block that is not durable yet.
+#[derive(Debug)]
+struct Pending {
+    parts: Vec<Bytes>,
+    len: u32,
+    open: bool,
+    /// Given to the shell to be stored.
+    taken: bool,
+    /// Operations of the open batch that name it.
+    named: u32,
+    /// Named in a way that rules out replacing it by inline bytes.
+    shared: bool,
+    /// Nobody needs it any more.
+    abandoned: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Blocks {
+    session: SessionId,
+    next: u64,
+    pending: FxHashMap<BlockId, Pending>,
+    /// Closed blocks that the shell has not taken yet.
+    ready: Vec<BlockId>,
+    /// Blocks begun in the open batch.
+    batch: Vec<BlockId>,
+    bytes: u64,
+    batch_bytes: u64,
+}
+
+impl Blocks {
+    pub(crate) fn new(session: SessionId) -> Blocks {
+        Blocks {
+            session,
+            next: 0,
+            pending: FxHashMap::default(),
+            ready: Vec::new(),
+            batch: Vec::new(),
+            bytes: 0,
+            batch_bytes: 0,
+        }
+    }
+
+    /// Bytes that are not durable.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Bytes in blocks begun in the open batch.
+    pub(crate) fn batch_bytes(&self) -> u64 {
+        self.batch_bytes
+    }
+
+    /// The number that [`begin`](Self::begin) will give.
+    pub(super) fn next_id(&self) -> BlockId {
+        BlockId { session: self.session, seq: self.next }
+    }
+
+    /// Begins a block.
+    pub(super) fn begin(&mut self) -> BlockId {
+        let id = self.next_id();
+        self.next += 1;
+        self.pending.insert(
+            id,
+            Pending {
+                parts: Vec::new(),
+                len: 0,
+                open: true,
+                taken: false,
+                named: 0,
+                shared: false,
+                abandoned: false,
+            },
+        );
+        self.batch.push(id);
+        id
+    }
+
+    /// Length of an open block; `None` if it is closed or gone.
+    pub(super) fn open_len(&self, id: BlockId) -> Option<u32> {
+        self.pending.get(&id).filter(|block| block.open && !block.abandoned).map(|block| block.len)
+    }
+
+    /// Appends to an open block.
+    pub(super) fn append(&mut self, id: BlockId, part: Bytes) {
+        let block = self.pending.get_mut(&id).expect("an open block is pending");
+        assert!(block.open, "{id} is closed");
+        block.len += part.len() as u32;
+        self.bytes += part.len() as u64;
+        self.batch_bytes += part.len() as u64;
+        block.parts.push(part);
+    }
+
+    /// Nothing more will be appended: the shell may store it.
+    pub(super) fn close(&mut self, id: BlockId) {
+        if let Some(block) = self.pending.get_mut(&id)
+            && std::mem::take(&mut block.open)
+        {
+            self.ready.push(id);
+        }
+    }
+
+    /// One more operation of the open batch names the block.
+    pub(super) fn name(&mut self, id: BlockId) {
+        if let Some(block) = self.pending.get_mut(&id) {
+            block.named += 1;
+        }
+    }
+
+    /// The block is referred to from elsewhere: it must become one.
+    pub(super) fn share(&mut self, id: BlockId) {
+        if let Some(block) = self.pending.get_mut(&id) {
+            block.shared = true;
+        }
+    }
+
+    /// Nothing names the block any more. If it was stored or is being stored, the shell deletes it.
+    pub(super) fn abandon(&mut self, id: BlockId) {
+        let Some(block) = self.pending.get_mut(&id) else { return };
+        block.open = false;
+        if block.taken {
+            block.abandoned = true;
+        } else {
+            self.remove(id);
+        }
+    }
+
+    fn remove(&mut self, id: BlockId) {
+        if let Some(block) = self.pending.remove(&id) {
+            self.bytes -= u64::from(block.len);
+            self.ready.retain(|other| *other != id);
+        }
+    }
+
+    /// Blocks begun in the batch that is being sealed.
+    pub(super) fn take_batch(&mut self) -> Vec<BlockId> {
+        self.batch_bytes = 0;
+        std::mem::take(&mut self.batch)
+    }
+
+    /// Whether the block's bytes may travel inline instead: small, named once, and not handed out.
+    pub(super) fn may_inline(&self, id: BlockId, inline_bytes: u64) -> bool {
+        self.pending.get(&id).is_some_and(|block| {
+            u64::from(block.len) <= inline_bytes && block.named == 1 && !block.shared && !block.taken
+        })
+    }
+
+    /// All bytes of a pending block.
+    pub(super) fn concat(&self, id: BlockId) -> Option<Bytes> {
+        let block = self.pending.get(&id)?;
+        Some(match &block.parts[..] {
+            [one] => one.clone(),
+            parts => parts.concat().into(),
+        })
+    }
+
+    /// Length of a pending block that somebody needs.
+    pub(super) fn pending_len(&self, id: BlockId) -> Option<u32> {
+        self.pending.get(&id).filter(|block| !block.abandoned).map(|block| block.len)
+    }
+
+    /// Part of a block that is not durable yet; `None` if it is (or never was) elsewhere.
+    pub(super) fn read(&self, id: BlockId, offset: u32, len: u32, out: &mut Vec<Bytes>) -> bool {
+        let Some(block) = self.pending.get(&id) else { return false };
+        let (mut at, end) = (0u64, u64::from(offset) + u64::from(len));
+        for part in &block.parts {
+            let (start, stop) = (at, at + part.len() as u64);
+            let (from, to) = (start.max(u64::from(offset)), stop.min(end));
+            if from < to {
+                out.push(part.slice((from - start) as usize..(to - start) as usize));
+            }
+            at = stop;
+        }
+        true
+    }
+
+    /// Whether there are closed blocks to store.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Closed blocks, with their bytes, to be stored now.
+    pub(crate) fn take_ready(&mut self) -> Vec<(BlockId, Vec<Bytes>)> {
+        let Blocks { ready, pending, .. } = self;
+        ready
+            .drain(..)
+            .filter_map(|id| {
+                let block = pending.get_mut(&id)?;
+                block.taken = true;
+                Some((id, block.parts.clone()))
+            })
+            .collect()
+    }
+
+    /// The block is durable. Answers whether it is wanted; otherwise it is to be deleted.
+    pub(crate) fn stored(&mut self, id: BlockId) -> bool {
+        match self.pending.get(&id) {
+            Some(block) => {
+                let wanted = !block.abandoned;
+                self.remove(id);
+                wanted
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the block is durable (or will never be needed).
+    pub(crate) fn is_stored(&self, id: BlockId) -> bool {
+        !self.pending.contains_key(&id)
+    }
+}

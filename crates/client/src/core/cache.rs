@@ -1,0 +1,395 @@
+//! What the client knows of the tree, and the [`Tree`] that operations run over.
+//!
+//! An inode, a name or an extent that is here is right: either it came from the server under a lease, or it was made here
+//! under an exclusive one. Whatever was changed here carries the number of the batch that did so; until that batch is
+//! committed it is pinned, and outweighs what the server says.
+
+use super::Need;
+use super::directory::Directory;
+use super::ranges::Ranges;
+use crate::limits::EVICT_STEPS;
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use shoal_namespace::{Dentry, Fault, Tree};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Extent, FileKind, Inode, InodeId, Name};
+use std::collections::{BTreeMap, VecDeque};
+
+/// A cached inode.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) inode: Inode,
+    /// The batch that changed it last.
+    pub(crate) modified: BatchSeq,
+    /// Used since the clock hand last came by.
+    recent: bool,
+    xattrs: BTreeMap<Name, Bytes>,
+    pub(crate) body: Body,
+}
+
+/// What an inode holds, by kind.
+#[derive(Debug)]
+pub(crate) enum Body {
+    Directory(Directory),
+    File(Content),
+    Other,
+}
+
+/// A file's content map as far as it is known.
+#[derive(Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) extents: BTreeMap<u64, Extent>,
+    pub(crate) known: Ranges,
+    /// The open block that a sequential writer is filling, and the offset in the file at which it goes on.
+    pub(crate) stream: Option<(BlockId, u64)>,
+}
+
+/// Rough size of a node in memory besides its names and contents, in bytes.
+const NODE_BYTES: usize = 400;
+/// Rough size of an extent in memory besides its bytes.
+const EXTENT_BYTES: usize = 64;
+
+/// See the module.
+pub(crate) struct Cache {
+    nodes: FxHashMap<InodeId, Node>,
+    /// The open batch: changes made now carry this number.
+    stamp: BatchSeq,
+    /// Everything up to this batch is committed.
+    acked: BatchSeq,
+    bytes: usize,
+    bytes_max: usize,
+    /// The clock: nodes in the order in which eviction looks at them.
+    clock: VecDeque<InodeId>,
+    /// How often something was evicted, and the newest change among it: see [`super::install`].
+    pub(super) evictions: u64,
+    pub(super) evicted_modified: BatchSeq,
+}
+
+impl Cache {
+    pub(crate) fn new(bytes_max: usize) -> Cache {
+        Cache {
+            nodes: FxHashMap::default(),
+            stamp: BatchSeq(1),
+            acked: BatchSeq(0),
+            bytes: 0,
+            bytes_max,
+            clock: VecDeque::new(),
+            evictions: 0,
+            evicted_modified: BatchSeq(0),
+        }
+    }
+
+    pub(super) fn set_stamp(&mut self, stamp: BatchSeq) {
+        self.stamp = stamp;
+    }
+
+    pub(super) fn set_acked(&mut self, acked: BatchSeq) {
+        self.acked = self.acked.max(acked);
+    }
+
+    pub(crate) fn acked(&self) -> BatchSeq {
+        self.acked
+    }
+
+    /// Rough size in memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Number of inodes.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The node, marked as used.
+    pub(crate) fn node(&mut self, ino: InodeId) -> Option<&mut Node> {
+        let node = self.nodes.get_mut(&ino)?;
+        node.recent = true;
+        Some(node)
+    }
+
+    /// The node, or the need for it.
+    pub(crate) fn need(&mut self, ino: InodeId) -> Result<&mut Node, Fault<Need>> {
+        self.node(ino).ok_or(Fault::Tree(Need::Inode(ino)))
+    }
+
+    /// Whether the inode is here, without marking it as used.
+    pub(crate) fn contains(&self, ino: InodeId) -> bool {
+        self.nodes.contains_key(&ino)
+    }
+
+    /// Whether the inode has lost its last name.
+    pub(crate) fn is_unlinked(&self, ino: InodeId) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.inode.nlink == 0)
+    }
+
+    /// The batch that an fsync of this inode has to wait for; 0 if there is nothing to wait for.
+    pub(crate) fn modified(&self, ino: InodeId) -> BatchSeq {
+        match self.nodes.get(&ino) {
+            Some(node) if node.modified > self.acked => node.modified,
+            _ => BatchSeq(0),
+        }
+    }
+
+    /// Takes a node in. `modified` is 0 for one that came from the server.
+    pub(super) fn insert(
+        &mut self,
+        ino: InodeId,
+        inode: Inode,
+        xattrs: BTreeMap<Name, Bytes>,
+        body: Body,
+        modified: BatchSeq,
+    ) {
+        let node = Node { inode, modified, recent: true, xattrs, body };
+        self.bytes += node.bytes();
+        if let Some(old) = self.nodes.insert(ino, node) {
+            self.bytes -= old.bytes();
+        } else {
+            self.clock.push_back(ino);
+        }
+    }
+
+    pub(super) fn adjust(&mut self, by: isize) {
+        self.bytes = self.bytes.saturating_add_signed(by);
+    }
+
+    /// The part `[start, end)` of a file, if a single extent holds all of it.
+    pub(super) fn covering_extent(&self, ino: InodeId, start: u64, end: u64) -> Option<Extent> {
+        let Some(Node { body: Body::File(content), .. }) = self.nodes.get(&ino) else { return None };
+        let (&at, extent) = content.extents.range(..=start).next_back()?;
+        (at + extent.len() >= end).then(|| extent.slice(start - at, end - start))
+    }
+
+    /// Swaps an extent for another one with the same bytes.
+    pub(super) fn replace_same(&mut self, ino: InodeId, offset: u64, old: &Extent, new: Extent) -> bool {
+        let Some(Node { body: Body::File(content), .. }) = self.nodes.get_mut(&ino) else { return false };
+        match content.extents.get_mut(&offset) {
+            Some(extent) if extent == old => {
+                let (before, after) = (extent_bytes(extent), extent_bytes(&new));
+                *extent = new;
+                self.bytes = self.bytes + after - before;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets where a file's content is, so that it is asked for again. The caller has made sure that nothing of it is
+    /// uncommitted.
+    pub(crate) fn forget_extents(&mut self, ino: InodeId) {
+        if let Some(Node { body: Body::File(content), modified, .. }) = self.nodes.get_mut(&ino)
+            && *modified <= self.acked
+        {
+            let freed: usize = content.extents.values().map(extent_bytes).sum();
+            *content = Content::default();
+            self.bytes -= freed;
+            self.evictions += 1;
+            self.evicted_modified = self.evicted_modified.max(*modified);
+        }
+    }
+
+    /// Looks at a few nodes, and drops what is neither changed nor used, while there is more than there should be. Never
+    /// called in the middle of an operation: what an operation has read stays here until it is done.
+    pub(super) fn evict(&mut self) {
+        for _ in 0..EVICT_STEPS {
+            if self.bytes <= self.bytes_max {
+                return;
+            }
+            let Some(ino) = self.clock.pop_front() else { return };
+            let Some(node) = self.nodes.get_mut(&ino) else { continue };
+            let pinned = node.modified > self.acked || node.inode.nlink == 0 || ino == InodeId::ROOT;
+            if pinned || std::mem::take(&mut node.recent) {
+                self.clock.push_back(ino);
+                continue;
+            }
+            let (modified, parent) = (node.modified, node.inode.parent);
+            let freed = node.bytes();
+            self.nodes.remove(&ino);
+            self.bytes -= freed;
+            self.evictions += 1;
+            self.evicted_modified = self.evicted_modified.max(modified);
+            if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&parent) {
+                dir.thin = true;
+            }
+        }
+    }
+
+    fn file(&mut self, ino: InodeId) -> Option<&mut Content> {
+        match self.nodes.get_mut(&ino) {
+            Some(Node { body: Body::File(content), .. }) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// All extended attributes of a cached inode.
+    pub(crate) fn xattrs(&mut self, ino: InodeId) -> Result<&BTreeMap<Name, Bytes>, Fault<Need>> {
+        self.need(ino).map(|node| &node.xattrs)
+    }
+}
+
+impl Node {
+    fn bytes(&self) -> usize {
+        NODE_BYTES
+            + self.xattrs.iter().map(|(name, value)| name.as_bytes().len() + value.len() + 96).sum::<usize>()
+            + match &self.body {
+                Body::Directory(dir) => dir.bytes(),
+                Body::File(content) => content.extents.values().map(extent_bytes).sum(),
+                Body::Other => 0,
+            }
+    }
+}
+
+impl Body {
+    /// The body of a file that was just made: all is known, and nothing is there.
+    fn born(kind: FileKind) -> Body {
+        match kind {
+            FileKind::Directory => Body::Directory(Directory::born()),
+            FileKind::Regular => Body::File(Content { known: Ranges::all(), ..Content::default() }),
+            _ => Body::Other,
+        }
+    }
+
+    /// The body of a file of which nothing is known.
+    pub(super) fn unknown(kind: FileKind) -> Body {
+        match kind {
+            FileKind::Directory => Body::Directory(Directory::default()),
+            FileKind::Regular => Body::File(Content::default()),
+            _ => Body::Other,
+        }
+    }
+}
+
+/// Rough size of an extent in memory.
+pub(super) fn extent_bytes(extent: &Extent) -> usize {
+    EXTENT_BYTES + if let Extent::Inline(bytes) = extent { bytes.len() } else { 0 }
+}
+
+impl Tree for Cache {
+    type Error = Need;
+
+    fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, Fault<Need>> {
+        self.need(ino).map(|node| Some(node.inode.clone()))
+    }
+
+    fn put_inode(&mut self, ino: InodeId, inode: Inode) {
+        let stamp = self.stamp;
+        match self.node(ino) {
+            Some(node) => {
+                node.inode = inode;
+                node.modified = stamp;
+            }
+            // Operations read an inode before they change it, so one that is not here has just been made.
+            None => {
+                let body = Body::born(inode.kind);
+                self.insert(ino, inode, BTreeMap::new(), body, stamp);
+            }
+        }
+    }
+
+    fn destroy_inode(&mut self, ino: InodeId, _last: &Inode) {
+        if let Some(node) = self.nodes.remove(&ino) {
+            self.bytes -= node.bytes();
+        }
+    }
+
+    fn dentry(&mut self, dir: InodeId, name: &Name) -> Result<Option<Dentry>, Fault<Need>> {
+        match &self.need(dir)?.body {
+            Body::Directory(names) => {
+                names.get(name).ok_or_else(|| Fault::Tree(Need::Name(dir, name.clone())))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn put_dentry(&mut self, dir: InodeId, name: &Name, dentry: Dentry) {
+        self.set_name(dir, name, Some(dentry));
+    }
+
+    fn remove_dentry(&mut self, dir: InodeId, name: &Name) {
+        self.set_name(dir, name, None);
+    }
+
+    fn xattr(&mut self, ino: InodeId, name: &Name) -> Result<Option<Bytes>, Fault<Need>> {
+        Ok(self.need(ino)?.xattrs.get(name).cloned())
+    }
+
+    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(Name, usize)>, Fault<Need>> {
+        Ok(self.need(ino)?.xattrs.iter().map(|(name, value)| (name.clone(), value.len())).collect())
+    }
+
+    fn put_xattr(&mut self, ino: InodeId, name: &Name, value: Bytes) {
+        let added = name.as_bytes().len() + value.len() + 96;
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            let removed = node
+                .xattrs
+                .insert(name.clone(), value)
+                .map_or(0, |old| name.as_bytes().len() + old.len() + 96);
+            self.bytes = self.bytes + added - removed;
+        }
+    }
+
+    fn remove_xattr(&mut self, ino: InodeId, name: &Name) {
+        if let Some(node) = self.nodes.get_mut(&ino)
+            && let Some(old) = node.xattrs.remove(name)
+        {
+            self.bytes -= name.as_bytes().len() + old.len() + 96;
+        }
+    }
+
+    fn extents(&mut self, ino: InodeId, start: u64, end: u64) -> Result<Vec<(u64, Extent)>, Fault<Need>> {
+        let Body::File(content) = &self.need(ino)?.body else { return Ok(Vec::new()) };
+        if let Some(gap) = content.known.first_gap(start, end) {
+            return Err(Fault::Tree(Need::Extents(ino, gap)));
+        }
+        Ok(content.overlapping(start, end).map(|(at, extent)| (at, extent.clone())).collect())
+    }
+
+    fn put_extent(&mut self, ino: InodeId, offset: u64, extent: Extent) {
+        let added = extent_bytes(&extent);
+        if let Some(content) = self.file(ino) {
+            let removed = content.extents.insert(offset, extent).map_or(0, |old| extent_bytes(&old));
+            self.bytes = self.bytes + added - removed;
+        }
+    }
+
+    fn remove_extent(&mut self, ino: InodeId, offset: u64) {
+        if let Some(content) = self.file(ino)
+            && let Some(old) = content.extents.remove(&offset)
+        {
+            self.bytes -= extent_bytes(&old);
+        }
+    }
+
+    // Which blocks are still needed is the server's to count.
+    fn declare_block(&mut self, _id: BlockId, _info: BlockInfo) {}
+    fn add_block_ref(&mut self, _id: BlockId) {}
+    fn drop_block_ref(&mut self, _id: BlockId) {}
+
+    // An unlinked inode in this cache is an orphan of this session: nobody else's would be known here.
+    fn put_orphan(&mut self, _ino: InodeId) {}
+    fn is_orphan(&mut self, ino: InodeId) -> Result<bool, Fault<Need>> {
+        Ok(self.is_unlinked(ino))
+    }
+    fn remove_orphan(&mut self, _ino: InodeId) {}
+}
+
+impl Cache {
+    fn set_name(&mut self, dir: InodeId, name: &Name, dentry: Option<Dentry>) {
+        let stamp = self.stamp;
+        if let Some(Node { body: Body::Directory(names), .. }) = self.nodes.get_mut(&dir) {
+            let grown = names.set(name, dentry, stamp);
+            self.adjust(grown);
+        }
+    }
+}
+
+impl Content {
+    /// Whole extents that overlap a range, in order.
+    pub(crate) fn overlapping(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, &Extent)> {
+        let first = match self.extents.range(..=start).next_back() {
+            Some((&at, extent)) if at + extent.len() > start => at,
+            _ => start,
+        };
+        // An empty range overlaps nothing; `first..end` must not be backwards either.
+        self.extents.range(first..end.max(first)).map(|(&at, extent)| (at, extent))
+    }
+}

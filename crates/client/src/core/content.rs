@@ -1,0 +1,396 @@
+//! Reading and writing content: where bytes go (inline or into a block), and where they are.
+
+use super::cache::{Body, Content};
+use super::{Core, Need, Outcome};
+use crate::api::{Fallocate, Seek};
+use crate::limits::OP_ROOM_BYTES;
+use bytes::Bytes;
+use shoal_namespace::{Fault, Op, Tree};
+use shoal_types::{
+    BlockGroupId, BlockInfo, BlockRef, Errno, Extent, FileKind, InodeId, Timestamp,
+    limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX},
+};
+
+/// A run of bytes to read, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// Here.
+    Bytes(Bytes),
+    /// Zeros.
+    Zeros(u64),
+    /// On a brick.
+    Block(BlockRef),
+}
+
+impl Core {
+    fn content(&mut self, ino: InodeId) -> Outcome<&mut Content> {
+        match &mut self.cache.need(ino)?.body {
+            Body::File(content) => Ok(content),
+            Body::Directory(_) => Err(Errno::EISDIR.into()),
+            Body::Other => Err(Errno::EINVAL.into()),
+        }
+    }
+
+    /// Makes sure that a range's extents are known, with those that touch it.
+    fn know(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
+        match self.content(ino)?.known.first_gap(start.saturating_sub(1), end.saturating_add(1)) {
+            Some(gap) => Err(Fault::Tree(Need::Extents(ino, gap))),
+            None => Ok(()),
+        }
+    }
+
+    /// Where the bytes of a range are, up to the end of the file.
+    pub(crate) fn read(&mut self, ino: InodeId, offset: u64, len: u64) -> Outcome<Vec<Piece>> {
+        self.alive()?;
+        self.content(ino)?;
+        let size = self.cache.need(ino)?.inode.size;
+        let end = offset.saturating_add(len).min(size);
+        let mut pieces = Vec::new();
+        let mut at = offset;
+        if at >= end {
+            return Ok(pieces);
+        }
+        let content = self.content(ino)?;
+        if let Some(gap) = content.known.first_gap(offset, end) {
+            return Err(Fault::Tree(Need::Extents(ino, gap)));
+        }
+        let found: Vec<(u64, Extent)> =
+            content.overlapping(offset, end).map(|(start, extent)| (start, extent.clone())).collect();
+        for (start, extent) in found {
+            if start > at {
+                pieces.push(Piece::Zeros(start - at));
+                at = start;
+            }
+            let stop = end.min(start + extent.len());
+            match extent.slice(at - start, stop - at) {
+                Extent::Inline(bytes) => pieces.push(Piece::Bytes(bytes)),
+                Extent::Zero { len } => pieces.push(Piece::Zeros(len)),
+                Extent::Block(block) => {
+                    let mut parts = Vec::new();
+                    if self.blocks.read(block.id, block.offset, block.len, &mut parts) {
+                        pieces.extend(parts.into_iter().map(Piece::Bytes));
+                    } else {
+                        pieces.push(Piece::Block(block));
+                    }
+                }
+            }
+            at = stop;
+        }
+        if at < end {
+            pieces.push(Piece::Zeros(end - at));
+        }
+        Ok(pieces)
+    }
+
+    /// The blocks that hold what follows an offset, as far as that is known: what a sequential reader will want.
+    pub(crate) fn blocks_after(&mut self, ino: InodeId, offset: u64, count: usize) -> Vec<BlockRef> {
+        let Ok(content) = self.content(ino) else { return Vec::new() };
+        let ahead: Vec<BlockRef> = content
+            .overlapping(offset, u64::MAX)
+            .filter_map(|(_, extent)| if let Extent::Block(block) = extent { Some(*block) } else { None })
+            .take(count)
+            .collect();
+        ahead.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
+    }
+
+    /// Writes. Small files stay inline; a sequential writer fills blocks; a small write into a large file is inline too, and
+    /// merged with its neighbours later, by the server.
+    pub(crate) fn write(
+        &mut self,
+        ino: InodeId,
+        offset: u64,
+        data: &Bytes,
+        clear_setid: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let len = data.len() as u64;
+        if len == 0 {
+            return Ok(());
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
+        self.admit(len + OP_ROOM_BYTES)?;
+        self.content(ino)?;
+        let size = self.cache.need(ino)?.inode.size;
+        // A small file may move into a block as a whole. What is known now holds for every step below: none can fail.
+        let from = if size <= self.inline_bytes { 0 } else { offset };
+        self.know(ino, from, end)?;
+        let put = |content, declare, offset, len| Op::Write {
+            ino,
+            offset,
+            len,
+            content: Some(content),
+            size_min: end,
+            time: now,
+            clear_setid,
+            declare,
+        };
+        if let Some((id, next)) = self.content(ino)?.stream
+            && next == offset
+            && let Some(filled) = self.blocks.open_len(id)
+        {
+            // The writer goes on where it stopped: as much as fits continues its block.
+            let fits = len.min(block_room(offset - u64::from(filled), filled));
+            if fits > 0 {
+                let part = data.slice(..fits as usize);
+                let content = Extent::Block(BlockRef { id, offset: filled, len: fits as u32 });
+                self.blocks.append(id, part);
+                let room = fits + OP_ROOM_BYTES;
+                let done = self.execute(put(content, None, offset, fits), &[ino], &[], room);
+                debug_assert!(done.is_ok(), "continuing a block cannot fail: {done:?}");
+                done?;
+                self.go_on(ino, id, offset + fits, filled + fits as u32);
+                return match data.slice(fits as usize..) {
+                    rest if rest.is_empty() => Ok(()),
+                    rest => self.write_rest(ino, offset + fits, &rest, clear_setid, now),
+                };
+            }
+        }
+        if size.max(end) <= self.inline_bytes {
+            return self.execute(
+                put(Extent::Inline(data.clone()), None, offset, len),
+                &[ino],
+                &[],
+                len + OP_ROOM_BYTES,
+            );
+        }
+        if size <= self.inline_bytes && offset <= size && size > 0 {
+            // The file outgrows its inline bytes: what is there moves into the block.
+            let head = self.inline_head(ino, offset)?;
+            if let Some(mut head) = head {
+                head.push(data.clone());
+                return self.write_block(ino, 0, head, clear_setid, now);
+            }
+        }
+        if len >= self.inline_bytes || offset >= size {
+            return self.write_block(ino, offset, vec![data.clone()], clear_setid, now);
+        }
+        self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)
+    }
+
+    /// The bytes before `offset` of a small file, if all of them are here.
+    fn inline_head(&mut self, ino: InodeId, offset: u64) -> Outcome<Option<Vec<Bytes>>> {
+        let pieces = self.read(ino, 0, offset)?;
+        Ok(pieces
+            .into_iter()
+            .map(|piece| match piece {
+                Piece::Bytes(bytes) => Some(bytes),
+                Piece::Zeros(len) => Some(vec![0; len as usize].into()),
+                Piece::Block(_) => None,
+            })
+            .collect())
+    }
+
+    /// Begins a block at `offset` with these parts; a part that does not fit goes on in further blocks.
+    fn write_block(
+        &mut self,
+        ino: InodeId,
+        offset: u64,
+        parts: Vec<Bytes>,
+        clear_setid: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        let room = block_room(offset, 0);
+        let mut fitting = Vec::new();
+        let mut rest = Vec::new();
+        let mut filled = 0u64;
+        for part in parts {
+            let fits = (part.len() as u64).min(room - filled) as usize;
+            if fits > 0 {
+                fitting.push(part.slice(..fits));
+                filled += fits as u64;
+            }
+            if fits < part.len() {
+                rest.push(part.slice(fits..));
+            }
+        }
+        let id = self.blocks.begin();
+        for part in fitting {
+            self.blocks.append(id, part);
+        }
+        let op = Op::Write {
+            ino,
+            offset,
+            len: filled,
+            content: Some(Extent::Block(BlockRef { id, offset: 0, len: filled as u32 })),
+            size_min: offset + filled,
+            time: now,
+            clear_setid,
+            declare: Some((id, BlockInfo { len: filled as u32, group: BlockGroupId::default() })),
+        };
+        if let Err(fault) = self.execute(op, &[ino], &[], filled.min(self.room)) {
+            self.blocks.abandon(id);
+            return Err(fault);
+        }
+        self.go_on(ino, id, offset + filled, filled as u32);
+        let mut at = offset + filled;
+        for part in rest {
+            self.write_rest(ino, at, &part, clear_setid, now)?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// The part of a write behind a block's end. It was admitted with the first part and needs nothing that is not here.
+    fn write_rest(
+        &mut self,
+        ino: InodeId,
+        offset: u64,
+        data: &Bytes,
+        clear_setid: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        self.write_block(ino, offset, vec![data.clone()], clear_setid, now)
+    }
+
+    /// Remembers where a sequential writer will go on, and closes a block that is full.
+    fn go_on(&mut self, ino: InodeId, id: shoal_types::BlockId, next: u64, filled: u32) {
+        if block_room(next - u64::from(filled), filled) == 0 {
+            self.blocks.close(id);
+        }
+        if let Ok(content) = self.content(ino) {
+            content.stream = Some((id, next));
+        }
+    }
+
+    /// fallocate(2).
+    pub(crate) fn fallocate(
+        &mut self,
+        ino: InodeId,
+        offset: u64,
+        len: u64,
+        what: Fallocate,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        if len == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
+        match self.content(ino) {
+            Err(Fault::Errno(Errno::EINVAL)) => return Err(Errno::ENODEV.into()),
+            other => other.map(drop)?,
+        }
+        let (punch, fill) = match what {
+            Fallocate::Allocate { keep_size } => (false, Some(keep_size)),
+            Fallocate::PunchHole => (true, None),
+            Fallocate::ZeroRange { keep_size } => (true, Some(keep_size)),
+        };
+        let room = if fill.is_some() { len + OP_ROOM_BYTES } else { 0 };
+        self.admit(room)?;
+        // Both steps see the same extents: if these are known, neither can fail half-way.
+        self.know(ino, offset, end)?;
+        let op = |content, size_min| Op::Write {
+            ino,
+            offset,
+            len,
+            content,
+            size_min,
+            time: now,
+            clear_setid: false,
+            declare: None,
+        };
+        if punch {
+            self.share_blocks(ino, offset, end)?;
+            self.execute(op(None, 0), &[ino], &[], 0)?;
+        }
+        if let Some(keep_size) = fill {
+            let size_min = if keep_size { 0 } else { end };
+            self.execute(op(Some(Extent::Zero { len }), size_min), &[ino], &[], room)?;
+        }
+        Ok(())
+    }
+
+    /// Blocks named in a range must become blocks, whatever their size.
+    fn share_blocks(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
+        for (_, extent) in self.cache.extents(ino, start, end)? {
+            if let Extent::Block(block) = extent {
+                self.blocks.share(block.id);
+            }
+        }
+        Ok(())
+    }
+
+    /// copy_file_range(2) by sharing. Answers how many bytes were done.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn clone_range(
+        &mut self,
+        src: InodeId,
+        src_offset: u64,
+        dst: InodeId,
+        dst_offset: u64,
+        len: u64,
+        now: Timestamp,
+    ) -> Outcome<u64> {
+        self.content(src)?;
+        self.content(dst)?;
+        let size = self.cache.need(src)?.inode.size;
+        let len = len.min(size.saturating_sub(src_offset));
+        if len == 0 {
+            return Ok(0);
+        }
+        dst_offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
+        // Inline bytes are copied; blocks are shared and cost a record.
+        let room = self
+            .cache
+            .extents(src, src_offset, src_offset + len)?
+            .iter()
+            .map(|(_, extent)| {
+                OP_ROOM_BYTES + if let Extent::Inline(b) = extent { b.len() as u64 } else { 0 }
+            })
+            .sum::<u64>()
+            + OP_ROOM_BYTES;
+        self.admit(room)?;
+        self.share_blocks(src, src_offset, src_offset + len)?;
+        let op = Op::CloneRange { src, src_offset, dst, dst_offset, len, time: now, clear_setid: false };
+        let subjects: &[InodeId] = if src == dst { &[src] } else { &[dst, src] };
+        self.execute(op, subjects, &[], room)?;
+        Ok(len)
+    }
+
+    /// lseek(2) for data and holes. Allocated zeros count as a hole, as unwritten extents do elsewhere.
+    pub(crate) fn seek(&mut self, ino: InodeId, offset: u64, what: Seek) -> Outcome<u64> {
+        self.alive()?;
+        let inode = &self.cache.need(ino)?.inode;
+        let size = inode.size;
+        if inode.kind != FileKind::Regular {
+            return Err(Errno::EINVAL.into());
+        }
+        if offset >= size {
+            return Err(Errno::ENXIO.into());
+        }
+        let mut at = offset;
+        for (start, extent) in self.cache.extents(ino, offset, size)? {
+            let end = start + extent.len();
+            let data = !matches!(extent, Extent::Zero { .. });
+            match what {
+                Seek::Data if data => return Ok(start.max(offset)),
+                Seek::Hole if start > at || !data => return Ok(at),
+                _ => at = end,
+            }
+        }
+        match what {
+            Seek::Data => Err(Errno::ENXIO.into()),
+            Seek::Hole => Ok(at.min(size)),
+        }
+    }
+}
+
+/// How many more bytes belong into a block that begins at `start` in its file and holds `filled`. Blocks end where the next
+/// multiple of the block size begins, so that they tile a file however it was begun.
+fn block_room(start: u64, filled: u32) -> u64 {
+    let block = u64::from(BLOCK_BYTES_MAX);
+    block - start % block - u64::from(filled)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_end_at_multiples_of_the_block_size() {
+        let block = u64::from(BLOCK_BYTES_MAX);
+        assert_eq!(block_room(0, 0), block);
+        assert_eq!(block_room(0, BLOCK_BYTES_MAX), 0);
+        assert_eq!(block_room(10, 0), block - 10);
+        assert_eq!(block_room(3 * block - 1, 0), 1);
+    }
+}

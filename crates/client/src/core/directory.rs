@@ -1,0 +1,103 @@
+//! What is known of a directory's names.
+
+use shoal_namespace::Dentry;
+use shoal_types::{BatchSeq, Cookie, Name};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// No name sorts before this one.
+static LOWEST: LazyLock<Name> = LazyLock::new(|| Name::try_from("\u{1}").expect("a valid name"));
+
+/// A name, present or known to be absent.
+#[derive(Clone, Debug)]
+struct Slot {
+    dentry: Option<Dentry>,
+    /// The batch that changed it last.
+    modified: BatchSeq,
+}
+
+/// The names of a directory as far as they are known, in the order of listings.
+#[derive(Debug, Default)]
+pub(crate) struct Directory {
+    slots: BTreeMap<(Cookie, Name), Slot>,
+    /// All names are in `slots`: what is not there does not exist.
+    complete: bool,
+    /// Some inodes of these names were evicted: a listing with attributes had better be fetched again.
+    pub(crate) thin: bool,
+}
+
+/// Rough size of a slot in memory, in bytes.
+pub(crate) const SLOT_BYTES: usize = 120;
+
+impl Directory {
+    /// A directory that was just made: empty, and known to be.
+    pub(crate) fn born() -> Directory {
+        Directory { complete: true, ..Directory::default() }
+    }
+
+    /// Whether every name is known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// `Some` if it is known whether the name exists.
+    pub(crate) fn get(&self, name: &Name) -> Option<Option<Dentry>> {
+        match self.slots.get(&(name.cookie(), name.clone())) {
+            Some(slot) => Some(slot.dentry),
+            None if self.complete => Some(None),
+            None => None,
+        }
+    }
+
+    /// Changes a name. Answers by how many bytes this grew.
+    pub(crate) fn set(&mut self, name: &Name, dentry: Option<Dentry>, modified: BatchSeq) -> isize {
+        let key = (name.cookie(), name.clone());
+        if dentry.is_none() && self.complete {
+            return match self.slots.remove(&key) {
+                Some(_) => -(SLOT_BYTES as isize),
+                None => 0,
+            };
+        }
+        match self.slots.insert(key, Slot { dentry, modified }) {
+            Some(_) => 0,
+            None => SLOT_BYTES as isize,
+        }
+    }
+
+    /// Takes a name from a server that had everything up to `acked`; what was changed here later counts more.
+    pub(crate) fn install(&mut self, name: &Name, dentry: Option<Dentry>, acked: BatchSeq) -> isize {
+        let key = (name.cookie(), name.clone());
+        match self.slots.get_mut(&key) {
+            Some(slot) if slot.modified > acked => 0,
+            Some(slot) => {
+                slot.dentry = dentry;
+                0
+            }
+            None => {
+                self.slots.insert(key, Slot { dentry, modified: BatchSeq(0) });
+                SLOT_BYTES as isize
+            }
+        }
+    }
+
+    /// All names have been installed.
+    pub(crate) fn set_complete(&mut self) -> isize {
+        self.complete = true;
+        let before = self.slots.len();
+        self.slots.retain(|_, slot| slot.dentry.is_some());
+        -(((before - self.slots.len()) * SLOT_BYTES) as isize)
+    }
+
+    /// Names that exist, after a cookie, in order.
+    pub(crate) fn after(&self, cookie: Cookie) -> impl Iterator<Item = (&Name, Dentry)> {
+        // Every name of a cookie is shown together, so the next one begins with the next cookie, and with the
+        // smallest of all names.
+        let from = (Cookie(cookie.0.saturating_add(1)), LOWEST.clone());
+        self.slots.range(from..).filter_map(|((_, name), slot)| Some((name, slot.dentry?)))
+    }
+
+    /// Rough size in memory, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.len() * SLOT_BYTES
+    }
+}

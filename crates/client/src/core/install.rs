@@ -1,0 +1,175 @@
+//! Taking in what a server answered.
+//!
+//! An answer describes the past: the server's state at some moment after the request. Meanwhile this client has gone on. Three
+//! rules keep what is newer:
+//!
+//! 1. What is cached stays. The cache is right, by lease, and may be ahead of the server.
+//! 2. A name changed here in a batch that was not yet committed *when the request was made* outweighs the answer.
+//! 3. If something changed that recently was evicted while the request was under way, the answer may show it as it was before,
+//!    and nothing here knows better. The answer is dropped and asked for again.
+
+use super::Core;
+use super::cache::{Body, Content, extent_bytes};
+use super::ranges::Ranges;
+use shoal_namespace::Dentry;
+use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
+use shoal_wire::{DirEntry, ExtentsReply, FileRecord};
+
+/// Taken when a request is made, shown when its answer arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ticket {
+    acked: BatchSeq,
+    evictions: u64,
+}
+
+impl Core {
+    /// A ticket for a request that is made now.
+    pub(crate) fn ticket(&self) -> Ticket {
+        Ticket { acked: self.cache.acked(), evictions: self.cache.evictions }
+    }
+
+    /// Rule 3.
+    fn outdated(&self, ticket: Ticket) -> bool {
+        self.cache.evictions != ticket.evictions && self.cache.evicted_modified > ticket.acked
+    }
+
+    /// Takes in an inode.
+    pub(crate) fn install_inode(&mut self, ticket: Ticket, record: FileRecord) {
+        if !self.outdated(ticket) {
+            self.take_record(record);
+        }
+    }
+
+    fn take_record(&mut self, record: FileRecord) {
+        let FileRecord { ino, inode, xattrs, extents } = record;
+        let known = if inode.allocated == 0 { Some(Vec::new()) } else { extents };
+        if let Some(node) = self.cache.node(ino) {
+            // Rule 1; but content that is not here may be added.
+            if let (Body::File(content), Some(extents)) = (&mut node.body, known)
+                && node.modified == BatchSeq(0)
+                && content.extents.is_empty()
+                && content.known == Ranges::default()
+            {
+                let grown: usize = extents.iter().map(|(_, extent)| extent_bytes(extent)).sum();
+                *content = whole(extents);
+                self.cache.adjust(grown as isize);
+            }
+            return;
+        }
+        let body = match (Body::unknown(inode.kind), known) {
+            (Body::File(_), Some(extents)) => Body::File(whole(extents)),
+            (body, _) => body,
+        };
+        self.cache.insert(ino, inode, xattrs.into_iter().collect(), body, BatchSeq(0));
+    }
+
+    /// Takes in what one name stands for.
+    pub(crate) fn install_name(
+        &mut self,
+        ticket: Ticket,
+        dir: InodeId,
+        name: &Name,
+        found: Option<(Dentry, FileRecord)>,
+    ) {
+        if self.outdated(ticket) {
+            return;
+        }
+        let (dentry, record) = found.map_or((None, None), |(dentry, record)| (Some(dentry), Some(record)));
+        if self.take_name(ticket, dir, name, dentry)
+            && let Some(record) = record
+        {
+            self.take_record(record);
+        }
+    }
+
+    /// Rule 2. Answers whether the server's word counts.
+    fn take_name(&mut self, ticket: Ticket, dir: InodeId, name: &Name, dentry: Option<Dentry>) -> bool {
+        let Some(node) = self.cache.node(dir) else { return false };
+        let Body::Directory(names) = &mut node.body else { return false };
+        if names.is_complete() {
+            // Everything about this directory is known here, and newer; a file may still be missing.
+            return names.get(name).flatten() == dentry;
+        }
+        let grown = names.install(name, dentry, ticket.acked);
+        let counts = names.get(name).flatten() == dentry;
+        self.cache.adjust(grown);
+        counts
+    }
+
+    /// Takes in a page of a listing.
+    pub(crate) fn install_page(&mut self, ticket: Ticket, dir: InodeId, entries: Vec<DirEntry>) {
+        if self.outdated(ticket) {
+            return;
+        }
+        for entry in entries {
+            if self.take_name(ticket, dir, &entry.name, Some(entry.dentry))
+                && let Some(record) = entry.record
+            {
+                self.take_record(record);
+            }
+        }
+    }
+
+    /// An entry of a directory that is too large to be kept: what it stands for, as far as is known here, with its inode. `None`
+    /// if the name was removed meanwhile.
+    pub(crate) fn pass_through(
+        &mut self,
+        ticket: Ticket,
+        dir: InodeId,
+        entry: DirEntry,
+    ) -> Option<(Dentry, Option<Inode>)> {
+        let dentry = self.known_name(dir, &entry.name).unwrap_or(Some(entry.dentry))?;
+        if dentry == entry.dentry
+            && !self.outdated(ticket)
+            && let Some(record) = entry.record
+        {
+            self.take_record(record);
+        }
+        Some((dentry, self.cache.node(dentry.ino).map(|node| node.inode.clone())))
+    }
+
+    /// All pages of a listing were installed under this ticket: what was not among them does not exist.
+    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId) {
+        if self.outdated(ticket) {
+            return;
+        }
+        if let Some(node) = self.cache.node(dir)
+            && let Body::Directory(names) = &mut node.body
+        {
+            names.thin = false;
+            let grown = if names.is_complete() { 0 } else { names.set_complete() };
+            self.cache.adjust(grown);
+        }
+    }
+
+    /// Takes in extents of `[start, ...)`.
+    pub(crate) fn install_extents(&mut self, ticket: Ticket, ino: InodeId, start: u64, reply: ExtentsReply) {
+        if self.outdated(ticket) {
+            return;
+        }
+        let Some(node) = self.cache.node(ino) else { return };
+        let Body::File(content) = &mut node.body else { return };
+        let end = match reply.extents.last() {
+            Some((offset, extent)) if reply.more => offset + extent.len(),
+            _ => u64::MAX,
+        };
+        let mut grown = 0;
+        for (from, to) in content.known.gaps(start, end) {
+            for (offset, extent) in &reply.extents {
+                let (first, last) = ((*offset).max(from), (offset + extent.len()).min(to));
+                if first < last {
+                    let part = extent.slice(first - offset, last - first);
+                    grown += extent_bytes(&part);
+                    content.extents.insert(first, part);
+                }
+            }
+        }
+        content.known.insert(start, end);
+        self.cache.adjust(grown as isize);
+    }
+}
+
+/// A content map that is known whole.
+fn whole(extents: Vec<(u64, Extent)>) -> Content {
+    Content { extents: extents.into_iter().collect(), known: Ranges::all(), stream: None }
+}

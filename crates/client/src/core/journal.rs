@@ -1,0 +1,440 @@
+//! The journal: operations in the order in which they were done, cut into batches.
+//!
+//! The *open* batch still grows. A batch is applied as a whole or not at all, so inside it operations may be merged and those
+//! that cancel out dropped: what the server sees is the same in the end, and nobody can look in between. A *sealed* batch
+//! never changes again. Commit order is journal order.
+//!
+//! Merging keeps to what is exact: the server must end with the very state that this client shows, times included.
+//! So an operation is merged only into the latest one on its inode, with nothing in between that touched it.
+
+use super::blocks::Blocks;
+use super::cache::Cache;
+use crate::limits::OP_OVERHEAD_BYTES;
+use rustc_hash::FxHashMap;
+use shoal_namespace::{Op, SetAttr};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, Timestamp, limits};
+use std::collections::VecDeque;
+
+/// A batch to be sent.
+#[derive(Debug)]
+pub(crate) struct Sealed {
+    pub(crate) seq: BatchSeq,
+    pub(crate) ops: Vec<Op>,
+    /// Blocks that must be durable first.
+    pub(crate) blocks: Vec<BlockId>,
+}
+
+/// What the open batch knows of an inode.
+#[derive(Debug, Default)]
+struct Track {
+    /// Operations about it.
+    ops: Vec<u32>,
+    /// Operations that change names in it.
+    as_parent: u32,
+    /// Made in this batch.
+    created: bool,
+    /// Entangled with other inodes (renamed, linked, cloned): its operations cannot simply be left out.
+    entangled: bool,
+    /// The latest operation, while nothing else has touched the inode.
+    last: Option<u32>,
+    /// The operation that took its last name.
+    unlinked: Option<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    ops: Vec<Option<Op>>,
+    tracks: FxHashMap<InodeId, Track>,
+    bytes: usize,
+    room: u64,
+}
+
+/// Accounts of a batch that is not committed.
+#[derive(Debug)]
+struct Uncommitted {
+    seq: BatchSeq,
+    bytes: u64,
+    room: u64,
+}
+
+/// See the module.
+pub(crate) struct Journal {
+    open: Open,
+    open_seq: BatchSeq,
+    /// Sealed and not yet taken by the shell.
+    sealed: VecDeque<Sealed>,
+    /// Sealed and not yet committed, taken or not.
+    uncommitted: VecDeque<Uncommitted>,
+    uncommitted_bytes: u64,
+    uncommitted_room: u64,
+    /// Operations recorded, merged into others, and dropped because they cancelled out.
+    pub(crate) recorded: u64,
+    pub(crate) merged: u64,
+    pub(crate) cancelled: u64,
+}
+
+impl Journal {
+    pub(crate) fn new() -> Journal {
+        Journal {
+            open: Open::default(),
+            open_seq: BatchSeq(1),
+            sealed: VecDeque::new(),
+            uncommitted: VecDeque::new(),
+            uncommitted_bytes: 0,
+            uncommitted_room: 0,
+            recorded: 0,
+            merged: 0,
+            cancelled: 0,
+        }
+    }
+
+    /// Bytes of operations in the open batch.
+    pub(crate) fn open_bytes(&self) -> usize {
+        self.open.bytes
+    }
+
+    /// Whether there is something to seal.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.ops.is_empty()
+    }
+
+    /// Whether there is something to send.
+    pub(crate) fn has_sealed(&self) -> bool {
+        !self.sealed.is_empty()
+    }
+
+    /// The next batch to send.
+    pub(crate) fn take_sealed(&mut self) -> Option<Sealed> {
+        self.sealed.pop_front()
+    }
+
+    /// The newest sealed batch.
+    pub(crate) fn last_sealed(&self) -> BatchSeq {
+        BatchSeq(self.open_seq.0 - 1)
+    }
+
+    /// The batch that is open.
+    pub(crate) fn open_seq(&self) -> BatchSeq {
+        self.open_seq
+    }
+
+    /// Bytes of operations that are not committed, the open batch included.
+    pub(crate) fn uncommitted_bytes(&self) -> u64 {
+        self.uncommitted_bytes + self.open.bytes as u64
+    }
+
+    /// Room that uncommitted operations were charged.
+    pub(crate) fn uncommitted_room(&self) -> u64 {
+        self.uncommitted_room + self.open.room
+    }
+
+    /// Batches sealed and not committed.
+    pub(crate) fn uncommitted_batches(&self) -> usize {
+        self.uncommitted.len()
+    }
+
+    pub(super) fn committed(&mut self, seq: BatchSeq) {
+        while let Some(first) = self.uncommitted.front()
+            && first.seq <= seq
+        {
+            self.uncommitted_bytes -= first.bytes;
+            self.uncommitted_room -= first.room;
+            self.uncommitted.pop_front();
+        }
+    }
+
+    /// Records an operation that the cache has carried out.
+    pub(super) fn record(
+        &mut self,
+        op: Op,
+        subjects: &[InodeId],
+        parents: &[InodeId],
+        room: u64,
+        cache: &mut Cache,
+        blocks: &mut Blocks,
+    ) {
+        self.recorded += 1;
+        self.open.room += room;
+        if let [ino] = subjects
+            && parents.is_empty()
+            && self.open.merge(*ino, &op, cache, blocks)
+        {
+            self.merged += 1;
+            return;
+        }
+        // What dies with this operation takes its own history along, if all of that is in this batch.
+        let (parent, removes) = match &op {
+            Op::Unlink { parent, keep: false, .. } | Op::Rmdir { parent, keep: false, .. } => (*parent, true),
+            _ => (InodeId::ROOT, false),
+        };
+        let index = self.open.push(op, subjects, parents, blocks);
+        if let ([ino], true) = (subjects, removes)
+            && !cache.contains(*ino)
+        {
+            self.cancel(*ino, index, parent, cache, blocks);
+        }
+    }
+
+    /// Records that an orphan died.
+    pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, cache: &mut Cache, blocks: &mut Blocks) {
+        self.recorded += 1;
+        let unlinked = self.open.tracks.get(&ino).and_then(|track| track.unlinked);
+        let Some(index) = unlinked else {
+            self.open.push(op, &[ino], &[], blocks);
+            return;
+        };
+        // The operation that took the last name is still here: it need not keep the file.
+        self.merged += 1;
+        let mut parent = None;
+        if let Some(Some(
+            Op::Unlink { keep, parent: p, .. }
+            | Op::Rmdir { keep, parent: p, .. }
+            | Op::Rename { keep, to: p, .. },
+        )) = self.open.ops.get_mut(index as usize)
+        {
+            *keep = false;
+            parent = Some(*p);
+        }
+        if let Some(parent) = parent {
+            self.cancel(ino, index, parent, cache, blocks);
+        }
+    }
+
+    /// Drops all operations on an inode that was made and has died in the open batch. Only the times of its directory
+    /// remain of it.
+    fn cancel(
+        &mut self,
+        ino: InodeId,
+        removal: u32,
+        parent: InodeId,
+        cache: &mut Cache,
+        blocks: &mut Blocks,
+    ) {
+        let open = &mut self.open;
+        let cancels = open
+            .tracks
+            .get(&ino)
+            .is_some_and(|track| track.created && !track.entangled && track.as_parent == 0);
+        if !cancels {
+            return;
+        }
+        let time = match open.ops.get(removal as usize) {
+            Some(Some(Op::Unlink { time, .. } | Op::Rmdir { time, .. })) => *time,
+            _ => return,
+        };
+        let track = open.tracks.remove(&ino).unwrap_or_default();
+        for index in track.ops {
+            let Some(op) = open.ops[index as usize].take() else { continue };
+            self.cancelled += 1;
+            open.bytes -= op_bytes(&op);
+            match op {
+                Op::Create { parent, .. } | Op::Unlink { parent, .. } | Op::Rmdir { parent, .. } => {
+                    if let Some(track) = open.tracks.get_mut(&parent) {
+                        track.as_parent -= 1;
+                        if track.last == Some(index) {
+                            track.last = None;
+                        }
+                    }
+                }
+                Op::Write { declare: Some((id, _)), .. } => blocks.abandon(id),
+                _ => {}
+            }
+        }
+        if cache.contains(parent) {
+            let op = touch(parent, time);
+            if !open.merge(parent, &op, cache, blocks) {
+                open.push(op, &[parent], &[], blocks);
+            }
+        }
+    }
+
+    /// Seals the open batch, if there is anything in it.
+    pub(super) fn seal(&mut self, cache: &mut Cache, blocks: &mut Blocks, inline_bytes: u64) {
+        if self.open.ops.is_empty() {
+            return;
+        }
+        let mut open = std::mem::take(&mut self.open);
+        let begun = open.finish_blocks(cache, blocks, inline_bytes);
+        let ops: Vec<Op> = open.ops.into_iter().flatten().collect();
+        if ops.is_empty() {
+            // Everything cancelled out; whatever was stamped with this number is as the server has it.
+            self.open.room = open.room;
+            return;
+        }
+        let seq = self.open_seq;
+        self.open_seq = seq.next();
+        cache.set_stamp(self.open_seq);
+        self.uncommitted.push_back(Uncommitted { seq, bytes: open.bytes as u64, room: open.room });
+        self.uncommitted_bytes += open.bytes as u64;
+        self.uncommitted_room += open.room;
+        self.sealed.push_back(Sealed { seq, ops, blocks: begun });
+    }
+}
+
+/// What is left of a file that came and went: its directory was changed.
+fn touch(dir: InodeId, time: Timestamp) -> Op {
+    Op::SetAttr { ino: dir, set: SetAttr { mtime: Some(time), ctime: Some(time), ..SetAttr::default() } }
+}
+
+/// What an operation costs in the journal's accounts.
+fn op_bytes(op: &Op) -> usize {
+    OP_OVERHEAD_BYTES
+        + match op {
+            Op::Write { content: Some(Extent::Inline(bytes)), .. } => bytes.len(),
+            Op::SetXattr { value, .. } => value.len(),
+            Op::Create { new, .. } => {
+                new.target.len() + new.xattrs.iter().map(|(_, value)| value.len() + 64).sum::<usize>()
+            }
+            _ => 0,
+        }
+}
+
+impl Open {
+    fn push(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], blocks: &mut Blocks) -> u32 {
+        let index = self.ops.len() as u32;
+        self.bytes += op_bytes(&op);
+        let created = matches!(op, Op::Create { .. });
+        let entangled =
+            matches!(op, Op::Link { .. } | Op::Rename { .. } | Op::CloneRange { .. } | Op::Compact { .. });
+        let removes = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. });
+        if let Op::Write { content: Some(Extent::Block(block)), .. } = &op {
+            blocks.name(block.id);
+        }
+        self.ops.push(Some(op));
+        for ino in subjects {
+            let track = self.tracks.entry(*ino).or_default();
+            track.ops.push(index);
+            track.created |= created;
+            track.entangled |= entangled;
+            track.last = Some(index);
+            if removes {
+                track.unlinked = Some(index);
+            }
+        }
+        for dir in parents {
+            let track = self.tracks.entry(*dir).or_default();
+            track.as_parent += 1;
+            track.last = None;
+        }
+        index
+    }
+
+    /// Tries to make the operation part of the latest one on its inode.
+    fn merge(&mut self, ino: InodeId, op: &Op, cache: &Cache, blocks: &mut Blocks) -> bool {
+        let Some(index) = self.tracks.get(&ino).and_then(|track| track.last) else { return false };
+        let Some(Some(earlier)) = self.ops.get_mut(index as usize) else { return false };
+        let before = op_bytes(earlier);
+        let merged = match (&mut *earlier, op) {
+            (Op::SetAttr { set, .. }, Op::SetAttr { set: later, .. }) => merge_attrs(set, later),
+            (Op::Write { .. }, Op::Write { .. }) => merge_writes(ino, earlier, op, cache, blocks),
+            _ => false,
+        };
+        let after = op_bytes(earlier);
+        self.bytes = self.bytes + after - before;
+        merged
+    }
+
+    /// Closes the batch's blocks: small ones become inline bytes, the others get their final length. Answers those that
+    /// must be durable before the batch may be sent.
+    fn finish_blocks(&mut self, cache: &mut Cache, blocks: &mut Blocks, inline_bytes: u64) -> Vec<BlockId> {
+        let begun = blocks.take_batch();
+        if begun.is_empty() {
+            return begun;
+        }
+        for op in self.ops.iter_mut().flatten() {
+            let Op::Write { ino, offset, len, content, declare, .. } = op else { continue };
+            let Some((id, info)) = declare else { continue };
+            let id = *id;
+            let Some(block_len) = blocks.pending_len(id) else { continue };
+            *info = BlockInfo { len: block_len, group: info.group };
+            let whole = Extent::Block(BlockRef { id, offset: 0, len: block_len });
+            if *len == u64::from(block_len)
+                && content.as_ref() == Some(&whole)
+                && blocks.may_inline(id, inline_bytes)
+                && let Some(bytes) = blocks.concat(id)
+                && cache.replace_same(*ino, *offset, &whole, Extent::Inline(bytes.clone()))
+            {
+                self.bytes += bytes.len();
+                *content = Some(Extent::Inline(bytes));
+                *declare = None;
+                blocks.abandon(id);
+            }
+        }
+        for id in &begun {
+            blocks.close(*id);
+        }
+        begun.into_iter().filter(|id| blocks.pending_len(*id).is_some()).collect()
+    }
+}
+
+/// A later change of attributes becomes part of an earlier one, unless order matters.
+fn merge_attrs(earlier: &mut SetAttr, later: &SetAttr) -> bool {
+    if earlier.size.is_some() || later.size.is_some() || earlier.clear_setid || later.clear_setid {
+        return false;
+    }
+    earlier.perm = later.perm.or(earlier.perm);
+    earlier.uid = later.uid.or(earlier.uid);
+    earlier.gid = later.gid.or(earlier.gid);
+    earlier.atime = later.atime.or(earlier.atime);
+    earlier.mtime = later.mtime.or(earlier.mtime);
+    earlier.ctime = later.ctime.or(earlier.ctime);
+    true
+}
+
+/// A later write becomes part of an earlier one if together they are one run of inline bytes or of one block, or if the later
+/// one covers all of an earlier inline one. The cache has carried both out and holds the outcome, so nothing is copied.
+fn merge_writes(ino: InodeId, earlier: &mut Op, later: &Op, cache: &Cache, blocks: &mut Blocks) -> bool {
+    let (
+        Op::Write { offset, len, content, size_min, time, clear_setid, declare, .. },
+        Op::Write {
+            offset: offset2,
+            len: len2,
+            content: content2,
+            size_min: size2,
+            time: time2,
+            clear_setid: clear2,
+            declare: declare2,
+            ..
+        },
+    ) = (earlier, later)
+    else {
+        return false;
+    };
+    let (Some(before), Some(after)) = (content.as_ref(), content2.as_ref()) else { return false };
+    let (end, end2) = (*offset + *len, *offset2 + *len2);
+    let (start, stop) = ((*offset).min(*offset2), end.max(end2));
+    let merged = match (before, after) {
+        (Extent::Inline(_), Extent::Inline(_)) if *offset2 <= *offset && end2 >= end => Some(after.clone()),
+        // A file that outgrew its inline bytes.
+        (Extent::Inline(_), Extent::Block(block))
+            if *offset2 <= *offset && end2 >= end && declare2.is_some() =>
+        {
+            blocks.name(block.id);
+            *declare = *declare2;
+            Some(after.clone())
+        }
+        (Extent::Inline(_), Extent::Inline(_))
+            if *offset2 <= end && *offset <= end2 && stop - start <= u64::from(limits::INLINE_BYTES_MAX) =>
+        {
+            cache.covering_extent(ino, start, stop).filter(|extent| matches!(extent, Extent::Inline(_)))
+        }
+        (Extent::Block(one), Extent::Block(two))
+            if one.id == two.id
+                && declare2.is_none()
+                && *offset2 == end
+                && one.offset + one.len == two.offset =>
+        {
+            debug_assert!(blocks.pending_len(one.id).is_some());
+            Some(Extent::Block(BlockRef { id: one.id, offset: one.offset, len: one.len + two.len }))
+        }
+        _ => None,
+    };
+    let Some(merged) = merged else { return false };
+    *offset = start;
+    *len = merged.len();
+    *content = Some(merged);
+    *size_min = (*size_min).max(*size2);
+    *time = *time2;
+    *clear_setid |= *clear2;
+    true
+}

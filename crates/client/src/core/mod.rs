@@ -1,0 +1,183 @@
+//! The client's state, pure: what it knows of the tree (cache), what it has promised (journal), and content on its way
+//! to bricks (blocks). No clock, no I/O, no threads, no locks.
+//!
+//! Every call answers from what is here or says what it [`Need`]s; the shell around fetches that, installs it,
+//! and calls again. A call that needs something has changed nothing.
+
+mod attrs;
+mod blocks;
+mod cache;
+mod content;
+mod directory;
+mod install;
+mod journal;
+mod names;
+mod ranges;
+
+pub(crate) use blocks::Blocks;
+pub(crate) use cache::Cache;
+pub(crate) use content::Piece;
+pub(crate) use install::Ticket;
+pub(crate) use journal::Journal;
+pub(crate) use names::name;
+
+use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
+use rustc_hash::FxHashMap;
+use shoal_namespace::{Fault, Op, ops};
+use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
+use std::ops::Range;
+
+/// What the core must be given before it can answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// The record of an inode.
+    Inode(InodeId),
+    /// What a name in a directory stands for.
+    Name(InodeId, Name),
+    /// All of a directory, with attributes, and contents if it is being walked.
+    Directory {
+        /// Which.
+        dir: InodeId,
+        /// Whether small contents should come along.
+        contents: bool,
+    },
+    /// A file's extents from an offset on.
+    Extents(InodeId, u64),
+    /// More inode numbers.
+    Inodes,
+    /// More room on the volume, in bytes.
+    Room(u64),
+    /// Fewer uncommitted bytes.
+    Window,
+}
+
+/// Outcome of a call into the core.
+pub(crate) type Outcome<T> = Result<T, Fault<Need>>;
+
+/// See the module.
+pub(crate) struct Core {
+    pub(crate) cache: Cache,
+    pub(crate) journal: Journal,
+    pub(crate) blocks: Blocks,
+    /// Bytes that may still be written under the grants so far.
+    pub(crate) room: u64,
+    /// Inode numbers that may still be given out.
+    pub(crate) inodes: Range<u64>,
+    /// Content up to this size is kept inline.
+    pub(crate) inline_bytes: u64,
+    /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
+    refs: FxHashMap<InodeId, u64>,
+    /// Set for good when something acknowledged to the caller was lost: every later call fails with it.
+    dead: Option<Errno>,
+}
+
+impl Core {
+    pub(crate) fn new(session: SessionId, inline_bytes: u32, cache_bytes: usize) -> Core {
+        Core {
+            cache: Cache::new(cache_bytes),
+            journal: Journal::new(),
+            blocks: Blocks::new(session),
+            room: 0,
+            inodes: 0..0,
+            inline_bytes: u64::from(inline_bytes),
+            refs: FxHashMap::default(),
+            dead: None,
+        }
+    }
+
+    /// What every call begins with.
+    pub(crate) fn begin(&mut self) {
+        self.cache.evict();
+    }
+
+    /// Fails if the session has come to an end.
+    pub(crate) fn alive(&self) -> Result<(), Errno> {
+        self.dead.map_or(Ok(()), Err)
+    }
+
+    /// Ends everything: later calls fail with this error.
+    pub(crate) fn kill(&mut self, errno: Errno) {
+        self.dead.get_or_insert(errno);
+    }
+
+    /// Bytes that were promised to callers and are not committed.
+    pub(crate) fn uncommitted_bytes(&self) -> u64 {
+        self.journal.uncommitted_bytes() + self.blocks.bytes()
+    }
+
+    /// Makes sure that an operation of this cost can be carried out and recorded.
+    pub(crate) fn admit(&mut self, room: u64) -> Outcome<()> {
+        self.alive()?;
+        if self.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX {
+            return Err(Fault::Tree(Need::Window));
+        }
+        if self.room < room {
+            return Err(Fault::Tree(Need::Room(room)));
+        }
+        Ok(())
+    }
+
+    /// Carries an operation out on the cache and records it. `subjects` are the inodes it is about, `parents` the directories whose
+    /// names it changes; `room` must have been admitted.
+    fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
+        ops::apply(&mut self.cache, &op)?;
+        self.room -= room;
+        self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
+        if self.journal.open_bytes() >= BATCH_BYTES_TARGET
+            || self.blocks.batch_bytes() >= BATCH_BLOCK_BYTES_MAX
+        {
+            self.seal();
+        }
+        Ok(())
+    }
+
+    /// Closes the open batch: from now on it can only be sent. Answers the sequence number up to which everything recorded so
+    /// far is contained.
+    pub(crate) fn seal(&mut self) -> BatchSeq {
+        self.journal.seal(&mut self.cache, &mut self.blocks, self.inline_bytes);
+        self.journal.last_sealed()
+    }
+
+    /// A batch and all before it are durable and applied.
+    pub(crate) fn committed(&mut self, seq: BatchSeq) {
+        self.journal.committed(seq);
+        self.cache.set_acked(seq);
+    }
+
+    /// A kernel reference more.
+    pub(crate) fn refer(&mut self, ino: InodeId) {
+        *self.refs.entry(ino).or_insert(0) += 1;
+    }
+
+    /// Whether the kernel refers to the inode.
+    pub(crate) fn referred(&self, ino: InodeId) -> bool {
+        self.refs.contains_key(&ino)
+    }
+
+    /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
+    pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
+        match self.refs.get_mut(&ino) {
+            Some(refs) if *refs > count => *refs -= count,
+            Some(_) => {
+                self.refs.remove(&ino);
+                if self.dead.is_none() && self.cache.is_unlinked(ino) {
+                    self.bury(ino);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// An orphan dies: without a trace if its whole life fits the open batch, with a word to the server otherwise.
+    fn bury(&mut self, ino: InodeId) {
+        let op = Op::Forget { ino };
+        if ops::apply(&mut self.cache, &op).is_ok() {
+            self.journal.record_forget(op, ino, &mut self.cache, &mut self.blocks);
+        }
+    }
+
+    /// Number for a new inode.
+    fn next_inode(&mut self) -> Outcome<InodeId> {
+        if self.inodes.is_empty() { Err(Fault::Tree(Need::Inodes)) } else { Ok(InodeId(self.inodes.start)) }
+    }
+}

@@ -1,0 +1,228 @@
+//! Names: finding, making, moving, removing, listing.
+
+use super::cache::{Body, Node};
+use super::directory::Directory;
+use super::{Core, Need, Outcome};
+use crate::acl;
+use crate::api::{Caller, Entry, Visit};
+use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES};
+use bytes::Bytes;
+use shoal_namespace::op::NewInode;
+use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
+use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp, mode};
+
+impl Core {
+    fn directory(&mut self, dir: InodeId) -> Outcome<(&Inode, &Directory)> {
+        match self.cache.need(dir)? {
+            Node { inode, body: Body::Directory(names), .. } => Ok((inode, names)),
+            _ => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
+    fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
+        let (inode, names) = self.directory(dir)?;
+        match names.get(name) {
+            Some(known) => Ok(known),
+            None if inode.entries <= DIR_FETCH_ENTRIES_MAX => {
+                Err(Fault::Tree(Need::Directory { dir, contents: false }))
+            }
+            None => Err(Fault::Tree(Need::Name(dir, name.clone()))),
+        }
+    }
+
+    /// lookup, with a kernel reference for what is found.
+    pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Entry>> {
+        self.alive()?;
+        let Some(dentry) = self.resolve(dir, name)? else { return Ok(None) };
+        let inode = self.cache.need(dentry.ino)?.inode.clone();
+        self.refer(dentry.ino);
+        Ok(Some(Entry { ino: dentry.ino, inode }))
+    }
+
+    /// Makes a file of any kind.
+    pub(crate) fn create(
+        &mut self,
+        caller: &Caller,
+        parent: InodeId,
+        name: &Name,
+        mode: u32,
+        rdev: u32,
+        target: &Bytes,
+        now: Timestamp,
+    ) -> Outcome<Entry> {
+        self.admit(OP_ROOM_BYTES)?;
+        let kind = FileKind::from_mode(mode).ok_or(Errno::EINVAL)?;
+        if self.resolve(parent, name)?.is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        let ino = self.next_inode()?;
+        let (dir, _) = self.directory(parent)?;
+        let inherits_group = dir.perm & mode::SETGID != 0;
+        let gid = if inherits_group { dir.gid } else { caller.gid };
+        let mut perm = mode & mode::ALL;
+        let mut xattrs = Vec::new();
+        if kind == FileKind::Symlink {
+            perm = 0o777;
+        } else {
+            let inherited = self.cache.xattrs(parent)?.get(acl::DEFAULT.as_bytes()).cloned();
+            match inherited {
+                Some(default) => (perm, xattrs) = acl::inherit(&default, perm, kind)?,
+                None => perm &= !caller.umask,
+            }
+            if inherits_group && kind == FileKind::Directory {
+                perm |= mode::SETGID;
+            }
+        }
+        let new = NewInode {
+            kind,
+            perm,
+            uid: caller.uid,
+            gid,
+            rdev,
+            target: target.clone(),
+            time: now,
+            generation: 1,
+            xattrs,
+        };
+        let op = Op::Create { parent, name: name.clone(), ino, new };
+        self.execute(op, &[ino], &[parent], OP_ROOM_BYTES)?;
+        self.inodes.start += 1;
+        self.refer(ino);
+        self.entry(ino)
+    }
+
+    fn entry(&mut self, ino: InodeId) -> Outcome<Entry> {
+        Ok(Entry { ino, inode: self.cache.need(ino)?.inode.clone() })
+    }
+
+    /// link(2).
+    pub(crate) fn link(
+        &mut self,
+        ino: InodeId,
+        parent: InodeId,
+        name: &Name,
+        now: Timestamp,
+    ) -> Outcome<Entry> {
+        self.admit(OP_ROOM_BYTES)?;
+        if self.resolve(parent, name)?.is_some() {
+            return Err(Errno::EEXIST.into());
+        }
+        let op = Op::Link { ino, parent, name: name.clone(), time: now };
+        self.execute(op, &[ino], &[parent], OP_ROOM_BYTES)?;
+        self.refer(ino);
+        self.entry(ino)
+    }
+
+    /// unlink(2) and rmdir(2). They are charged no room: a full volume can be emptied.
+    pub(crate) fn remove(
+        &mut self,
+        parent: InodeId,
+        name: &Name,
+        directory: bool,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        self.admit(0)?;
+        let victim = self.resolve(parent, name)?.ok_or(Errno::ENOENT)?.ino;
+        let keep = self.referred(victim);
+        let (name, time) = (name.clone(), now);
+        let op = match directory {
+            true => Op::Rmdir { parent, name, time, keep },
+            false => Op::Unlink { parent, name, time, keep },
+        };
+        self.execute(op, &[victim], &[parent], 0)
+    }
+
+    /// renameat2(2).
+    pub(crate) fn rename(
+        &mut self,
+        (from, from_name): (InodeId, &Name),
+        (to, to_name): (InodeId, &Name),
+        flags: RenameFlags,
+        now: Timestamp,
+    ) -> Outcome<()> {
+        self.admit(0)?;
+        let moved = self.resolve(from, from_name)?.ok_or(Errno::ENOENT)?.ino;
+        let replaced = self.resolve(to, to_name)?.map(|dentry| dentry.ino);
+        let op = Op::Rename {
+            from,
+            from_name: from_name.clone(),
+            to,
+            to_name: to_name.clone(),
+            flags,
+            time: now,
+            keep: replaced.is_some_and(|ino| self.referred(ino)),
+        };
+        let (subjects, parents) = ([Some(moved), replaced.filter(|ino| *ino != moved)], [from, to]);
+        let subjects: Vec<InodeId> = subjects.into_iter().flatten().collect();
+        let parents = if from == to { &parents[..1] } else { &parents[..] };
+        self.execute(op, &subjects, parents, 0)
+    }
+
+    /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes gains a
+    /// kernel reference. `fetched`: the directory was fetched for this very call, so what is missing now will not come.
+    pub(crate) fn readdir(
+        &mut self,
+        dir: InodeId,
+        after: Cookie,
+        inodes: bool,
+        fetched: bool,
+        visit: Visit<'_>,
+    ) -> Outcome<bool> {
+        self.alive()?;
+        let (_, names) = self.directory(dir)?;
+        if !names.is_complete() || (inodes && names.thin && !fetched) {
+            return Err(Fault::Tree(Need::Directory { dir, contents: inodes }));
+        }
+        let mut at = after;
+        loop {
+            // Small pages keep the borrow of the directory apart from that of its children.
+            let (_, names) = self.directory(dir)?;
+            let page: Vec<(Name, Dentry)> =
+                names.after(at).take(READDIR_PAGE).map(|(name, dentry)| (name.clone(), dentry)).collect();
+            if page.is_empty() {
+                return Ok(true);
+            }
+            for (name, dentry) in &page {
+                let inode = match inodes {
+                    true => self.cache.node(dentry.ino).map(|node| node.inode.clone()),
+                    false => None,
+                };
+                if visit(name, *dentry, inode.as_ref()).is_break() {
+                    return Ok(false);
+                }
+                if inode.is_some() {
+                    self.refer(dentry.ino);
+                }
+                at = name.cookie();
+            }
+        }
+    }
+
+    /// Whether a directory is too large to be kept whole.
+    pub(crate) fn is_huge(&mut self, dir: InodeId) -> Outcome<bool> {
+        let (inode, names) = self.directory(dir)?;
+        Ok(inode.entries > DIR_CACHE_ENTRIES_MAX && !names.is_complete())
+    }
+
+    /// The directory that a directory is in.
+    pub(crate) fn parent(&mut self, dir: InodeId) -> Outcome<InodeId> {
+        Ok(self.directory(dir)?.0.parent)
+    }
+
+    /// Whether a name is known to exist here, for merging a server's page with what was done meanwhile.
+    pub(super) fn known_name(&mut self, dir: InodeId, name: &Name) -> Option<Option<Dentry>> {
+        self.directory(dir).ok()?.1.get(name)
+    }
+}
+
+/// Names taken out of a directory at once.
+const READDIR_PAGE: usize = 64;
+
+/// A name from a call, or the error that lookups of such a name end with.
+pub(crate) fn name(bytes: &[u8]) -> Result<Name, Errno> {
+    Name::try_from(bytes).map_err(|error| match error {
+        shoal_types::NameError::TooLong => Errno::ENAMETOOLONG,
+        shoal_types::NameError::Invalid => Errno::EINVAL,
+    })
+}

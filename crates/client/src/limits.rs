@@ -1,0 +1,58 @@
+//! Limits of a client, each with its reason.
+
+use std::time::Duration;
+
+/// Bytes of operations after which the open batch is sealed and sent: large enough that a batch's fixed cost (a log entry, a
+/// message) disappears, small enough that the first bytes of a burst are on their way while it lasts.
+pub const BATCH_BYTES_TARGET: usize = 1 << 20;
+/// Longest time that an operation stays in the open batch. The window of what a crash may lose without fsync(2), and
+/// the time in which a temporary file can come and go without the server ever hearing of it.
+pub const JOURNAL_AGE_MAX: Duration = Duration::from_millis(50);
+/// Bytes of content in blocks that one batch may wait for, so that a stream of writes commits in steps.
+pub const BATCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of operations and blocks that are not committed yet; beyond it, writers wait. Bounds the client's memory
+/// and the time that an fsync can take.
+pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
+/// What an operation costs in the journal's accounts besides its data: its record and index entries.
+pub const OP_OVERHEAD_BYTES: usize = 160;
+/// Room on the volume that an operation is charged besides its data: keys, records and their copies in the store.
+pub const OP_ROOM_BYTES: u64 = 512;
+
+/// Room asked for ahead of need, so that a local success is not refused later.
+pub const ROOM_GRANT_BYTES: u64 = 256 << 20;
+/// Below this much granted room more is asked for in the background.
+pub const ROOM_LOW_BYTES: u64 = 96 << 20;
+/// Inode numbers asked for ahead of need.
+pub const INODE_GRANT: u64 = 1 << 16;
+/// Below this many granted numbers more are asked for in the background.
+pub const INODE_LOW: u64 = 1 << 14;
+
+/// Metadata and small contents cached by default, in bytes.
+pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
+/// Blocks and read-ahead cached by default, in bytes.
+pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 128 << 20;
+/// Cached inodes that one operation looks at to find room: eviction is paid in small steps.
+pub const EVICT_STEPS: usize = 16;
+/// A directory with more names than this is not fetched whole for a single lookup.
+pub const DIR_FETCH_ENTRIES_MAX: u64 = 8192;
+/// A directory with more names than this is not kept whole: its listing is passed through page by page.
+pub const DIR_CACHE_ENTRIES_MAX: u64 = 65_536;
+/// Bytes of small contents that come along with one listing; beyond it, attributes only.
+pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
+/// Bytes asked for in one page of a listing.
+pub const LIST_PAGE_BYTES: usize = 4 << 20;
+/// Extents asked for at once.
+pub const EXTENTS_PAGE: usize = 1024;
+
+/// Threads that write blocks: enough that several fsyncs of a disk overlap.
+pub const PUT_THREADS: usize = 6;
+/// Times a block is written before its failure counts.
+pub const PUT_TRIES: u32 = 3;
+/// Threads that read blocks ahead.
+pub const READ_AHEAD_THREADS: usize = 4;
+/// Blocks read ahead of a sequential reader.
+pub const READ_AHEAD_BLOCKS: usize = 6;
+/// A sequential reader reads at least this much before whole blocks are fetched for it, in bytes.
+pub const SEQUENTIAL_BYTES_MIN: u64 = 256 << 10;
+/// A read that finds its block collected (its extent was rewritten meanwhile) looks the extents up again this often.
+pub const READ_TRIES: u32 = 8;

@@ -1,0 +1,224 @@
+//! Reads blocks, and ahead of sequential readers.
+//!
+//! A random reader gets just the bytes it asks for. Once a file is read in sequence, its blocks are fetched whole and the next few
+//! in parallel, whatever the size of the single reads: record size must not matter.
+
+use crate::core::Piece;
+use crate::limits::{READ_AHEAD_BLOCKS, READ_AHEAD_THREADS, SEQUENTIAL_BYTES_MIN};
+use crate::shell::Shell;
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
+use shoal_types::{BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
+use shoal_wire::BlockError;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// A cached run of a block: the block, and where the run begins.
+type Key = (BlockId, u32);
+
+enum Slot {
+    Loading,
+    Ready(Bytes),
+}
+
+#[derive(Default)]
+struct Cached {
+    slots: FxHashMap<Key, Slot>,
+    /// Ready runs, oldest first.
+    order: VecDeque<Key>,
+    bytes: usize,
+}
+
+/// How a file has been read lately.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    next: u64,
+    run: u64,
+}
+
+/// Files whose progress is remembered; beyond it, all are forgotten, which costs a few small reads.
+const PROGRESS_FILES_MAX: usize = 4096;
+/// A read this near to where the last one ended continues it: the kernel's own read-ahead arrives on several
+/// threads and not quite in order.
+const NEAR_BYTES: u64 = 4 << 20;
+/// Runs that may wait to be read ahead; more are not asked for.
+const AHEAD_QUEUE_MAX: usize = 64;
+
+/// See the module.
+pub(crate) struct Reader {
+    bytes_max: usize,
+    cached: Mutex<Cached>,
+    loaded: Condvar,
+    progress: Mutex<FxHashMap<InodeId, Progress>>,
+    ahead: Mutex<Option<Sender<BlockRef>>>,
+}
+
+impl Reader {
+    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<BlockRef>) {
+        let (ahead, requests) = crossbeam_channel::bounded(AHEAD_QUEUE_MAX);
+        let reader = Reader {
+            bytes_max,
+            cached: Mutex::default(),
+            loaded: Condvar::new(),
+            progress: Mutex::default(),
+            ahead: Mutex::new(Some(ahead)),
+        };
+        (reader, requests)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.ahead.lock().take();
+    }
+
+    /// Notes a read. Answers whether the file is being read in sequence.
+    pub(crate) fn note(&self, ino: InodeId, offset: u64, len: u64) -> bool {
+        let mut files = self.progress.lock();
+        if files.len() >= PROGRESS_FILES_MAX && !files.contains_key(&ino) {
+            files.clear();
+        }
+        let progress = files.entry(ino).or_default();
+        if offset.abs_diff(progress.next) <= NEAR_BYTES {
+            progress.run += len;
+        } else {
+            progress.run = len;
+        }
+        progress.next = offset + len;
+        progress.run >= SEQUENTIAL_BYTES_MIN
+    }
+
+    /// Part of a run, if it is here.
+    pub(crate) fn peek(&self, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
+        match self.cached.lock().slots.get(&(run.id, run.offset)) {
+            Some(Slot::Ready(bytes)) => cut(bytes, run, piece),
+            _ => None,
+        }
+    }
+
+    fn fill(&self, key: Key, outcome: Option<&Bytes>) {
+        let mut cached = self.cached.lock();
+        match outcome {
+            Some(bytes) => {
+                match cached.slots.insert(key, Slot::Ready(bytes.clone())) {
+                    Some(Slot::Ready(old)) => cached.bytes -= old.len(),
+                    _ => cached.order.push_back(key),
+                }
+                cached.bytes += bytes.len();
+                while cached.bytes > self.bytes_max
+                    && let Some(oldest) = cached.order.pop_front()
+                {
+                    if let Some(Slot::Ready(bytes)) = cached.slots.remove(&oldest) {
+                        cached.bytes -= bytes.len();
+                    }
+                }
+            }
+            None => {
+                cached.slots.remove(&key);
+            }
+        }
+        drop(cached);
+        self.loaded.notify_all();
+    }
+}
+
+/// The piece that lies in a run.
+fn cut(bytes: &Bytes, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
+    let from = piece.offset.checked_sub(run.offset)? as usize;
+    let to = from.checked_add(piece.len as usize)?;
+    (to <= bytes.len()).then(|| bytes.slice(from..to))
+}
+
+/// Starts the threads that read ahead.
+pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<BlockRef>) -> Vec<JoinHandle<()>> {
+    (0..READ_AHEAD_THREADS)
+        .map(|n| {
+            let (shell, requests) = (Arc::clone(shell), requests.clone());
+            Builder::new()
+                .name(format!("shoal-ahead-{n}"))
+                .spawn(move || {
+                    for run in requests {
+                        shell.load_ahead(run);
+                    }
+                })
+                .expect("the system has room for a thread")
+        })
+        .collect()
+}
+
+impl Shell {
+    /// The bytes of a piece, from memory or from a brick. `runs` are the whole extents around and behind it, if the file is
+    /// being read in sequence.
+    pub(crate) fn read_piece(&self, piece: BlockRef, runs: &[BlockRef]) -> Result<Bytes, BlockError> {
+        let around = runs.iter().find(|run| {
+            run.id == piece.id
+                && run.offset <= piece.offset
+                && piece.offset + piece.len <= run.offset + run.len
+        });
+        match around {
+            Some(run) => {
+                let bytes = self.load(*run)?;
+                cut(&bytes, *run, piece)
+                    .ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
+            }
+            None => self.get(piece),
+        }
+    }
+
+    /// Has the runs behind a sequential reader fetched.
+    pub(crate) fn read_ahead(&self, runs: &[BlockRef]) {
+        let ahead = self.reader.ahead.lock();
+        let Some(ahead) = &*ahead else { return };
+        let mut bytes = 0u64;
+        for run in runs.iter().take(READ_AHEAD_BLOCKS) {
+            bytes += u64::from(run.len);
+            if bytes > READ_AHEAD_BLOCKS as u64 * u64::from(BLOCK_BYTES_MAX)
+                || self.reader.cached.lock().slots.contains_key(&(run.id, run.offset))
+            {
+                continue;
+            }
+            // A full queue means that the bricks have enough to do.
+            if ahead.try_send(*run).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn load_ahead(&self, run: BlockRef) {
+        // Whoever needs the bytes will meet the same error and report it.
+        let _ = self.load(run);
+    }
+
+    /// A whole run: from memory, from whoever is loading it, or from the brick.
+    fn load(&self, run: BlockRef) -> Result<Bytes, BlockError> {
+        let key = (run.id, run.offset);
+        let mut cached = self.reader.cached.lock();
+        loop {
+            match cached.slots.get(&key) {
+                Some(Slot::Ready(bytes)) if bytes.len() >= run.len as usize => {
+                    self.counters.block_hits.add(1);
+                    return Ok(bytes.clone());
+                }
+                Some(Slot::Loading) => self.reader.loaded.wait(&mut cached),
+                _ => break,
+            }
+        }
+        cached.slots.insert(key, Slot::Loading);
+        drop(cached);
+        let loaded = self.get(run);
+        self.reader.fill(key, loaded.as_ref().ok());
+        loaded
+    }
+
+    fn get(&self, piece: BlockRef) -> Result<Bytes, BlockError> {
+        self.counters.gets.add(1);
+        self.counters.get_bytes.add(u64::from(piece.len));
+        self.bricks.get(piece.id, piece.offset, piece.len)
+    }
+}
+
+/// Whether all of these can be had without waiting.
+pub(crate) fn in_memory(pieces: &[Piece]) -> bool {
+    !pieces.iter().any(|piece| matches!(piece, Piece::Block(_)))
+}

@@ -1,0 +1,50 @@
+//! Counters of a client.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A named number. Names of things that only grow end in `_total`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What is counted, in the style of Prometheus.
+    pub name: &'static str,
+    /// How much.
+    pub value: u64,
+}
+
+/// A number that only grows, shared between threads.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
+    }
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the shell counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Calls answered from memory.
+    pub(crate) hits: Counter,
+    /// Times that a call had to fetch something, or wait.
+    pub(crate) misses: Counter,
+    /// Listings asked of the server, in pages.
+    pub(crate) listings: Counter,
+    /// Single names, inodes and extent pages asked of the server.
+    pub(crate) lookups: Counter,
+    /// Batches sent, and their bytes.
+    pub(crate) batches: Counter,
+    pub(crate) batch_bytes: Counter,
+    /// Calls of fsync that had something to wait for.
+    pub(crate) syncs: Counter,
+    /// Blocks written and read, and their bytes.
+    pub(crate) puts: Counter,
+    pub(crate) put_bytes: Counter,
+    pub(crate) gets: Counter,
+    pub(crate) get_bytes: Counter,
+    /// Reads of blocks answered from memory.
+    pub(crate) block_hits: Counter,
+}
