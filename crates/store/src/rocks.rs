@@ -1,0 +1,276 @@
+//! The key-value trait over RocksDB.
+//!
+//! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on live in blob files, written once when a table of recent
+//! writes is flushed and then only moved to collect garbage: small files' contents are not rewritten by every
+//! compaction. Keys are looked up through Bloom filters; scans are bounded on both sides.
+//!
+//! **Promises.** Writes are atomic and visible at once to readers on all threads. They are durable after
+//! [`flush`](KvStore::flush), or once RocksDB has flushed them of its own accord; the order of writes is the order of durability.
+//! Whatever is read from disk has passed its checksum. After a failed write or flush every further one is refused.
+//!
+//! **Memory** is bounded by [`RocksOptions`].
+
+use crate::limits::*;
+use bytes::Bytes;
+use rocksdb::{
+    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
+    DBRawIterator, FlushOptions, LogLevel, Options, ReadOptions, Snapshot, WaitForCompactOptions,
+    WriteOptions,
+};
+use shoal_namespace::kv::{Flow, KvRead, KvStore, StoreError, WriteBatch};
+use std::ffi::CStr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How much memory a store may use.
+#[derive(Clone, Copy, Debug)]
+pub struct RocksOptions {
+    /// Whether to make a new store where there is none.
+    pub create: bool,
+    /// Bytes of one table of recent writes; up to [`MEMTABLES_MAX`] of them exist.
+    pub memtable_bytes: usize,
+    /// Bytes of the cache of table blocks.
+    pub block_cache_bytes: usize,
+}
+
+impl Default for RocksOptions {
+    fn default() -> RocksOptions {
+        RocksOptions {
+            create: false,
+            memtable_bytes: MEMTABLE_BYTES_DEFAULT,
+            block_cache_bytes: BLOCK_CACHE_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// A store in a directory of its own.
+pub struct RocksStore {
+    db: DB,
+    /// A write or flush failed: what is in memory and on disk may differ, so nothing more is accepted.
+    poisoned: AtomicBool,
+}
+
+/// A view that later writes do not change.
+pub struct RocksSnapshot<'a>(Snapshot<'a>);
+
+fn failed(doing: &str, error: rocksdb::Error) -> StoreError {
+    StoreError(format!("{doing}: {}", error.into_string()))
+}
+
+impl RocksStore {
+    /// Opens the store in a directory, or makes it.
+    pub fn open(dir: &Path, options: &RocksOptions) -> Result<RocksStore, StoreError> {
+        let db = DB::open(&db_options(options), dir)
+            .map_err(|error| failed(&format!("opening {}", dir.display()), error))?;
+        Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
+    }
+
+    /// Merges everything down to the last level and so gives back the room of all that was deleted. Long; may be
+    /// called while the store is in use.
+    pub fn compact(&self) {
+        let mut options = CompactOptions::default();
+        options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
+        options.set_exclusive_manual_compaction(false);
+        self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+    }
+
+    /// Waits until flushes and compactions under way are done. For tests and measurements.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| failed("waiting", error))
+    }
+
+    /// Figures for people: name, value.
+    pub fn stats(&self) -> Vec<(&'static str, u64)> {
+        vec![
+            ("store_memtable_bytes", self.figure(c"rocksdb.cur-size-all-mem-tables")),
+            ("store_table_bytes", self.figure(c"rocksdb.total-sst-files-size")),
+            ("store_blob_bytes", self.figure(c"rocksdb.total-blob-file-size")),
+            ("store_blob_garbage_bytes", self.blob_garbage_bytes()),
+            ("store_compaction_pending_bytes", self.figure(c"rocksdb.estimate-pending-compaction-bytes")),
+        ]
+    }
+
+    /// Bytes in blob files that nothing refers to any more, as far as compactions have found out.
+    pub fn blob_garbage_bytes(&self) -> u64 {
+        self.figure(c"rocksdb.live-blob-file-garbage-size")
+    }
+
+    fn figure(&self, name: &CStr) -> u64 {
+        self.db.property_int_value(name).ok().flatten().unwrap_or(0)
+    }
+
+    fn usable(&self) -> Result<(), StoreError> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(StoreError("an earlier write failed; restart to recover from the log".into()));
+        }
+        Ok(())
+    }
+
+    fn poison_on<T>(&self, doing: &str, result: Result<T, rocksdb::Error>) -> Result<T, StoreError> {
+        result.map_err(|error| {
+            self.poisoned.store(true, Ordering::Release);
+            failed(doing, error)
+        })
+    }
+}
+
+fn db_options(options: &RocksOptions) -> Options {
+    let mut db = Options::default();
+    db.create_if_missing(options.create);
+    db.set_paranoid_checks(true);
+    db.set_max_open_files(OPEN_FILES_MAX);
+    db.set_max_background_jobs(BACKGROUND_JOBS_MAX);
+    db.set_keep_log_file_num(INFO_LOGS_KEPT);
+    db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
+    db.set_log_level(LogLevel::Warn);
+    // The log of the metadata server is the write-ahead log; there is none here whose size could force a flush.
+    db.set_manual_wal_flush(true);
+    db.set_write_buffer_size(options.memtable_bytes);
+    db.set_max_write_buffer_number(MEMTABLES_MAX);
+    // Written pages go to the disk as they are made, not in one burst at the end that holds up the log's fsync.
+    db.set_bytes_per_sync(1 << 20);
+    db.set_level_compaction_dynamic_level_bytes(true);
+    db.set_compression_type(DBCompressionType::Lz4);
+    db.add_compact_on_deletion_collector_factory(
+        TOMBSTONE_WINDOW_ENTRIES,
+        (TOMBSTONE_WINDOW_ENTRIES as f64 * TOMBSTONE_RATIO) as usize,
+        TOMBSTONE_RATIO,
+    );
+
+    db.set_enable_blob_files(true);
+    db.set_min_blob_size(BLOB_BYTES_MIN);
+    db.set_blob_file_size(BLOB_FILE_BYTES);
+    // Contents of files are often compressed already, and small ones too short to gain.
+    db.set_blob_compression_type(DBCompressionType::None);
+    db.set_enable_blob_gc(true);
+    db.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
+    db.set_blob_gc_force_threshold(BLOB_GC_FORCE_THRESHOLD);
+
+    let mut tables = BlockBasedOptions::default();
+    tables.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    tables.set_cache_index_and_filter_blocks(true);
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    tables.set_block_size(TABLE_BLOCK_BYTES);
+    tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);
+    tables.set_optimize_filters_for_memory(true);
+    tables.set_format_version(6);
+    db.set_block_based_table_factory(&tables);
+    db
+}
+
+fn range(from: &[u8], to: &[u8]) -> ReadOptions {
+    let mut options = ReadOptions::default();
+    options.set_iterate_lower_bound(from);
+    options.set_iterate_upper_bound(to);
+    options
+}
+
+fn run_scan(
+    mut iterator: DBRawIterator<'_>,
+    from: &[u8],
+    visit: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+) -> Result<(), StoreError> {
+    iterator.seek(from);
+    while let Some((key, value)) = iterator.item() {
+        if visit(key, value).is_break() {
+            return Ok(());
+        }
+        iterator.next();
+    }
+    iterator.status().map_err(|error| failed("scanning", error))
+}
+
+fn collect(
+    found: Vec<Result<Option<rocksdb::DBPinnableSlice<'_>>, rocksdb::Error>>,
+) -> Result<Vec<Option<Bytes>>, StoreError> {
+    found
+        .into_iter()
+        .map(|value| {
+            value
+                .map(|found| found.map(|bytes| Bytes::copy_from_slice(&bytes)))
+                .map_err(|error| failed("reading", error))
+        })
+        .collect()
+}
+
+impl KvRead for RocksStore {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let found = self.db.get(key).map_err(|error| failed("reading", error))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        let Some(family) = self.db.cf_handle(rocksdb::DEFAULT_COLUMN_FAMILY_NAME) else {
+            return keys.iter().map(|key| self.get(key)).collect();
+        };
+        collect(self.db.batched_multi_get_cf(family, keys, false))
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        run_scan(self.db.raw_iterator_opt(range(from, to)), from, visit)
+    }
+}
+
+impl KvRead for RocksSnapshot<'_> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let found = self.0.get(key).map_err(|error| failed("reading", error))?;
+        Ok(found.map(Bytes::from))
+    }
+
+    fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        self.0
+            .multi_get(keys)
+            .into_iter()
+            .map(|value| value.map(|found| found.map(Bytes::from)).map_err(|error| failed("reading", error)))
+            .collect()
+    }
+
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        run_scan(self.0.raw_iterator_opt(range(from, to)), from, visit)
+    }
+}
+
+impl KvStore for RocksStore {
+    type Snapshot<'a> = RocksSnapshot<'a>;
+
+    fn snapshot(&self) -> RocksSnapshot<'_> {
+        RocksSnapshot(self.db.snapshot())
+    }
+
+    fn write(&self, batch: &WriteBatch) -> Result<(), StoreError> {
+        self.usable()?;
+        let mut out = rocksdb::WriteBatch::default();
+        for (key, value) in &batch.changes {
+            match value {
+                Some(value) => out.put(key, value),
+                None => out.delete(key),
+            }
+        }
+        let mut options = WriteOptions::default();
+        options.disable_wal(true);
+        self.poison_on("writing", self.db.write_opt(out, &options))
+    }
+
+    fn flush(&self) -> Result<(), StoreError> {
+        self.usable()?;
+        let mut options = FlushOptions::default();
+        options.set_wait(true);
+        self.poison_on("flushing", self.db.flush_opt(&options))
+    }
+}

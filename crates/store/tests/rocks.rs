@@ -1,0 +1,84 @@
+//! RocksDB as a store: the conformance suite, and what only a disk can get wrong.
+
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_store::conformance::{batch, check, dump};
+use shoal_store::{RocksOptions, RocksStore};
+use std::path::Path;
+
+fn open(dir: &Path) -> RocksStore {
+    let options = RocksOptions { create: true, memtable_bytes: 1 << 20, block_cache_bytes: 1 << 20 };
+    RocksStore::open(dir, &options).expect("open")
+}
+
+#[test]
+fn rocksdb_keeps_the_promises_of_a_store() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let count = std::cell::Cell::new(0);
+    check(|| {
+        count.set(count.get() + 1);
+        open(&dir.path().join(count.get().to_string()))
+    });
+}
+
+#[test]
+fn what_was_flushed_is_there_after_reopening_and_the_rest_is_a_prefix() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = open(dir.path());
+    store.write(&batch(&[(b"a", Some(b"1"))])).expect("write");
+    store.flush().expect("flush");
+    store.write(&batch(&[(b"b", Some(b"2"))])).expect("write");
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
+#[test]
+fn a_missing_store_is_not_made_unless_asked_for() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let path = dir.path().join("none");
+    assert!(RocksStore::open(&path, &RocksOptions::default()).is_err());
+}
+
+#[test]
+fn a_flipped_bit_on_disk_is_an_error_and_never_a_value() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let value = vec![7u8; 10_000];
+    let store = open(dir.path());
+    store.write(&batch(&[(b"a", Some(&value)), (b"b", Some(b"small"))])).expect("write");
+    store.flush().expect("flush");
+    drop(store);
+    for entry in std::fs::read_dir(dir.path()).expect("read_dir") {
+        let path = entry.expect("entry").path();
+        if path.extension().is_some_and(|extension| extension == "blob") {
+            let mut bytes = std::fs::read(&path).expect("read");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 1;
+            std::fs::write(&path, bytes).expect("write");
+        }
+    }
+    let store = open(dir.path());
+    assert!(store.get(b"a").is_err());
+    assert_eq!(store.get(b"b").expect("get").as_deref(), Some(&b"small"[..]));
+}
+
+#[test]
+fn deleting_and_compacting_gives_the_room_back() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = open(dir.path());
+    let value = vec![1u8; 60_000];
+    for round in 0..4u32 {
+        for number in 0..200u32 {
+            store.write(&batch(&[(&number.to_be_bytes(), Some(&value))])).expect("write");
+        }
+        assert_eq!(dump(&store, b"", b"\xff").len(), 200, "round {round}");
+        for number in 0..200u32 {
+            store.write(&batch(&[(&number.to_be_bytes(), None)])).expect("write");
+        }
+        store.flush().expect("flush");
+        store.compact();
+    }
+    store.settle().expect("settle");
+    let blobs =
+        store.stats().into_iter().find(|(name, _)| *name == "store_blob_bytes").map(|(_, value)| value);
+    assert!(blobs.expect("figure") < 1 << 20, "{blobs:?} bytes of blobs left of nothing");
+}
