@@ -298,9 +298,25 @@ pub fn compact_range(after: Option<InodeId>) -> KeyRange {
     let (from, to) = all(COMPACT);
     (after.map_or(from, |ino| key(COMPACT, &[ino.0], &[0])), to)
 }
+/// What a volume has one of.
+pub fn all_singletons() -> KeyRange {
+    all(SINGLETON)
+}
+/// The ranges in which there are no keys.
+pub fn unused() -> Vec<KeyRange> {
+    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, REAP, ORPHAN, SESSION, COMPACT, SINGLETON];
+    tags.sort_unstable();
+    let mut from = Vec::new();
+    let mut ranges = Vec::new();
+    for tag in tags {
+        ranges.push((std::mem::replace(&mut from, vec![tag + 1]), vec![tag]));
+    }
+    ranges.push((from, everything().1));
+    ranges
+}
 /// The whole store.
 pub fn everything() -> KeyRange {
-    (Vec::new(), vec![0xff])
+    (Vec::new(), vec![0xff; 64])
 }
 
 fn all(tag: u8) -> KeyRange {

@@ -13,6 +13,7 @@
 //! **Not here.** Permissions: the kernel of the client checks them (`default_permissions`). Times, inode numbers
 //! and inherited modes: the caller chooses them, and they stand in the operation.
 
+pub mod check;
 pub mod codec;
 pub mod command;
 pub mod keys;

@@ -44,3 +44,6 @@ pub const CLIENT_BYTES_MAX: usize = 1024;
 
 /// Blocks that one command may take off the garbage list.
 pub const COLLECT_BLOCKS_MAX: usize = 4096;
+
+/// Records between two reports of a check's progress.
+pub const CHECK_PROGRESS_RECORDS: u64 = 4096;

@@ -1,0 +1,52 @@
+//! Blocks, how many extents refer to them, and the garbage list.
+
+use super::{Check, Finding, Phase};
+use crate::keys::{self, Key};
+use crate::kv::{KvRead, StoreError};
+use crate::records::BlockRecord;
+use shoal_types::BlockInfo;
+use shoal_types::limits::BLOCK_BYTES_MAX;
+use std::collections::BTreeMap;
+
+impl<S: KvRead + ?Sized> Check<'_, S> {
+    pub(super) fn blocks(&mut self) -> Result<(), StoreError> {
+        let mut found = std::mem::take(&mut self.blocks);
+        let mut garbage = BTreeMap::new();
+        self.scan(Phase::Blocks, &keys::all_blocks(), |check, key, value| {
+            let Some(record) = check.decode::<BlockRecord>(&key, value) else { return };
+            let Key::Block(id) = key else { return };
+            let in_use = found.remove(&id).unwrap_or_default();
+            if record.refs != in_use.refs {
+                check.found(Finding::BlockRefs { id, counted: record.refs, found: in_use.refs });
+            }
+            if record.info.len == 0 || record.info.len > BLOCK_BYTES_MAX || in_use.end > record.info.len {
+                check.found(Finding::BlockLength { id, len: record.info.len, end: in_use.end });
+            }
+            if record.refs == 0 {
+                garbage.insert(id, record.info);
+            }
+            if in_use.refs > 0 {
+                check.summary.blocks += 1;
+                check.visitor.block(id, record.info);
+            }
+        })?;
+        for id in found.into_keys() {
+            self.found(Finding::NoBlock { id });
+        }
+        self.scan(Phase::Blocks, &keys::garbage_range(None), |check, key, value| {
+            let Some(info) = check.decode::<BlockInfo>(&key, value) else { return };
+            let Key::Garbage(id) = key else { return };
+            match garbage.remove(&id) {
+                None => check.found(Finding::Garbage { id, what: "it is in use, or nothing is known of it" }),
+                Some(known) if known != info => {
+                    check.found(Finding::Garbage { id, what: "with another length or place than its own" });
+                }
+                Some(_) => {}
+            }
+        })?;
+        for id in garbage.into_keys() {
+            self.found(Finding::NotGarbage { id });
+        }
+        Ok(())
+    }
+}

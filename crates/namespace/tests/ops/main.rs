@@ -1,0 +1,16 @@
+//! Every operation, through the log's commands and a store in memory; one file per operation, as in `src/ops`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod clone_range;
+mod compact;
+mod create;
+mod forget;
+mod link;
+mod rename;
+mod rmdir;
+mod setattr;
+mod unlink;
+mod write;
+mod xattr;
