@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_types::{BlockId, SessionId};
+use std::collections::BTreeMap;
 
 /// A block that is not durable yet.
 #[derive(Debug)]
@@ -32,8 +33,9 @@ pub(crate) struct Blocks {
     pending: FxHashMap<BlockId, Pending>,
     /// Closed blocks that the shell has not taken yet.
     ready: Vec<BlockId>,
-    /// Blocks begun in the open batch.
-    batch: Vec<BlockId>,
+    /// Blocks begun in the open batch, with their lengths so far: a full one may be durable, and gone from `pending`, before
+    /// its batch is sealed.
+    batch: BTreeMap<BlockId, u32>,
     bytes: u64,
     batch_bytes: u64,
 }
@@ -45,7 +47,7 @@ impl Blocks {
             next: 0,
             pending: FxHashMap::default(),
             ready: Vec::new(),
-            batch: Vec::new(),
+            batch: BTreeMap::new(),
             bytes: 0,
             batch_bytes: 0,
         }
@@ -82,7 +84,7 @@ impl Blocks {
                 abandoned: false,
             },
         );
-        self.batch.push(id);
+        self.batch.insert(id, 0);
         id
     }
 
@@ -96,6 +98,7 @@ impl Blocks {
         let block = self.pending.get_mut(&id).expect("an open block is pending");
         assert!(block.open, "{id} is closed");
         block.len += part.len() as u32;
+        self.batch.insert(id, block.len);
         self.bytes += part.len() as u64;
         self.batch_bytes += part.len() as u64;
         block.parts.push(part);
@@ -143,7 +146,7 @@ impl Blocks {
     }
 
     /// Blocks begun in the batch that is being sealed.
-    pub(super) fn take_batch(&mut self) -> Vec<BlockId> {
+    pub(super) fn take_batch(&mut self) -> BTreeMap<BlockId, u32> {
         self.batch_bytes = 0;
         std::mem::take(&mut self.batch)
     }

@@ -9,9 +9,9 @@ use super::directory::Directory;
 use super::ranges::Ranges;
 use crate::limits::EVICT_STEPS;
 use bytes::Bytes;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Extent, FileKind, Inode, InodeId, Name};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, FileKind, Inode, InodeId, Name};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A cached inode.
@@ -59,6 +59,9 @@ pub(crate) struct Cache {
     bytes_max: usize,
     /// The clock: nodes in the order in which eviction looks at them.
     clock: VecDeque<InodeId>,
+    /// Inodes that died here in batches that are not committed: a server that is asked still shows them.
+    dead: FxHashSet<InodeId>,
+    dying: VecDeque<(BatchSeq, InodeId)>,
     /// How often something was evicted, and the newest change among it: see [`super::install`].
     pub(super) evictions: u64,
     pub(super) evicted_modified: BatchSeq,
@@ -73,6 +76,8 @@ impl Cache {
             bytes: 0,
             bytes_max,
             clock: VecDeque::new(),
+            dead: FxHashSet::default(),
+            dying: VecDeque::new(),
             evictions: 0,
             evicted_modified: BatchSeq(0),
         }
@@ -84,6 +89,18 @@ impl Cache {
 
     pub(super) fn set_acked(&mut self, acked: BatchSeq) {
         self.acked = self.acked.max(acked);
+        while let Some((seq, ino)) = self.dying.front().copied()
+            && seq <= self.acked
+        {
+            self.dying.pop_front();
+            self.dead.remove(&ino);
+            self.note_eviction(seq);
+        }
+    }
+
+    fn note_eviction(&mut self, modified: BatchSeq) {
+        self.evictions += 1;
+        self.evicted_modified = self.evicted_modified.max(modified);
     }
 
     pub(crate) fn acked(&self) -> BatchSeq {
@@ -109,12 +126,21 @@ impl Cache {
 
     /// The node, or the need for it.
     pub(crate) fn need(&mut self, ino: InodeId) -> Result<&mut Node, Fault<Need>> {
+        if !self.nodes.contains_key(&ino) {
+            let gone = self.dead.contains(&ino);
+            return Err(if gone { Errno::ENOENT.into() } else { Fault::Tree(Need::Inode(ino)) });
+        }
         self.node(ino).ok_or(Fault::Tree(Need::Inode(ino)))
     }
 
     /// Whether the inode is here, without marking it as used.
     pub(crate) fn contains(&self, ino: InodeId) -> bool {
         self.nodes.contains_key(&ino)
+    }
+
+    /// Whether the inode has died here and the server may not know it yet.
+    pub(super) fn is_dead(&self, ino: InodeId) -> bool {
+        self.dead.contains(&ino)
     }
 
     /// Whether the inode has lost its last name.
@@ -182,8 +208,8 @@ impl Cache {
             let freed: usize = content.extents.values().map(extent_bytes).sum();
             *content = Content::default();
             self.bytes -= freed;
-            self.evictions += 1;
-            self.evicted_modified = self.evicted_modified.max(*modified);
+            let modified = *modified;
+            self.note_eviction(modified);
         }
     }
 
@@ -205,8 +231,7 @@ impl Cache {
             let freed = node.bytes();
             self.nodes.remove(&ino);
             self.bytes -= freed;
-            self.evictions += 1;
-            self.evicted_modified = self.evicted_modified.max(modified);
+            self.note_eviction(modified);
             if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&parent) {
                 dir.thin = true;
             }
@@ -289,6 +314,8 @@ impl Tree for Cache {
         if let Some(node) = self.nodes.remove(&ino) {
             self.bytes -= node.bytes();
         }
+        self.dead.insert(ino);
+        self.dying.push_back((self.stamp, ino));
     }
 
     fn dentry(&mut self, dir: InodeId, name: &Name) -> Result<Option<Dentry>, Fault<Need>> {

@@ -41,6 +41,9 @@ impl Core {
     }
 
     fn take_record(&mut self, record: FileRecord) {
+        if self.cache.is_dead(record.ino) {
+            return;
+        }
         let FileRecord { ino, inode, xattrs, extents } = record;
         let known = if inode.allocated == 0 { Some(Vec::new()) } else { extents };
         if let Some(node) = self.cache.node(ino) {

@@ -12,8 +12,8 @@ use super::cache::Cache;
 use crate::limits::OP_OVERHEAD_BYTES;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Op, SetAttr};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, Timestamp, limits};
-use std::collections::VecDeque;
+use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, limits};
+use std::collections::{BTreeSet, VecDeque};
 
 /// A batch to be sent.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ struct Track {
 struct Open {
     ops: Vec<Option<Op>>,
     tracks: FxHashMap<InodeId, Track>,
+    /// Directories of files that came and went: their times have moved.
+    touched: BTreeSet<InodeId>,
     bytes: usize,
     room: u64,
 }
@@ -171,14 +173,19 @@ impl Journal {
         if let ([ino], true) = (subjects, removes)
             && !cache.contains(*ino)
         {
-            self.cancel(*ino, index, parent, cache, blocks);
+            self.cancel(*ino, index, parent, blocks);
         }
     }
 
     /// Records that an orphan died.
-    pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, cache: &mut Cache, blocks: &mut Blocks) {
+    pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, blocks: &mut Blocks) {
         self.recorded += 1;
-        let unlinked = self.open.tracks.get(&ino).and_then(|track| track.unlinked);
+        // Whatever was done to the file after it lost its last name needs it alive.
+        let unlinked = self
+            .open
+            .tracks
+            .get(&ino)
+            .and_then(|track| track.unlinked.filter(|index| track.ops.last() == Some(index)));
         let Some(index) = unlinked else {
             self.open.push(op, &[ino], &[], blocks);
             return;
@@ -196,20 +203,13 @@ impl Journal {
             parent = Some(*p);
         }
         if let Some(parent) = parent {
-            self.cancel(ino, index, parent, cache, blocks);
+            self.cancel(ino, index, parent, blocks);
         }
     }
 
     /// Drops all operations on an inode that was made and has died in the open batch. Only the times of its directory
     /// remain of it.
-    fn cancel(
-        &mut self,
-        ino: InodeId,
-        removal: u32,
-        parent: InodeId,
-        cache: &mut Cache,
-        blocks: &mut Blocks,
-    ) {
+    fn cancel(&mut self, ino: InodeId, removal: u32, parent: InodeId, blocks: &mut Blocks) {
         let open = &mut self.open;
         let cancels = open
             .tracks
@@ -218,10 +218,10 @@ impl Journal {
         if !cancels {
             return;
         }
-        let time = match open.ops.get(removal as usize) {
-            Some(Some(Op::Unlink { time, .. } | Op::Rmdir { time, .. })) => *time,
-            _ => return,
-        };
+        // A name that was taken by a rename over it is not this file's to take along.
+        if !matches!(open.ops.get(removal as usize), Some(Some(Op::Unlink { .. } | Op::Rmdir { .. }))) {
+            return;
+        }
         let track = open.tracks.remove(&ino).unwrap_or_default();
         for index in track.ops {
             let Some(op) = open.ops[index as usize].take() else { continue };
@@ -240,12 +240,7 @@ impl Journal {
                 _ => {}
             }
         }
-        if cache.contains(parent) {
-            let op = touch(parent, time);
-            if !open.merge(parent, &op, cache, blocks) {
-                open.push(op, &[parent], &[], blocks);
-            }
-        }
+        open.touched.insert(parent);
     }
 
     /// Seals the open batch, if there is anything in it.
@@ -254,6 +249,7 @@ impl Journal {
             return;
         }
         let mut open = std::mem::take(&mut self.open);
+        open.finish_touched(cache, blocks);
         let begun = open.finish_blocks(cache, blocks, inline_bytes);
         let ops: Vec<Op> = open.ops.into_iter().flatten().collect();
         if ops.is_empty() {
@@ -269,11 +265,6 @@ impl Journal {
         self.uncommitted_room += open.room;
         self.sealed.push_back(Sealed { seq, ops, blocks: begun });
     }
-}
-
-/// What is left of a file that came and went: its directory was changed.
-fn touch(dir: InodeId, time: Timestamp) -> Op {
-    Op::SetAttr { ino: dir, set: SetAttr { mtime: Some(time), ctime: Some(time), ..SetAttr::default() } }
 }
 
 /// What an operation costs in the journal's accounts.
@@ -334,18 +325,29 @@ impl Open {
         merged
     }
 
+    /// What is left of files that came and went: their directories look as they do by now.
+    fn finish_touched(&mut self, cache: &mut Cache, blocks: &mut Blocks) {
+        for dir in std::mem::take(&mut self.touched) {
+            if let Some(node) = cache.node(dir) {
+                let (mtime, ctime) = (Some(node.inode.mtime), Some(node.inode.ctime));
+                let set = SetAttr { mtime, ctime, ..SetAttr::default() };
+                self.push(Op::SetAttr { ino: dir, set }, &[dir], &[], blocks);
+            }
+        }
+    }
+
     /// Closes the batch's blocks: small ones become inline bytes, the others get their final length. Answers those that
     /// must be durable before the batch may be sent.
     fn finish_blocks(&mut self, cache: &mut Cache, blocks: &mut Blocks, inline_bytes: u64) -> Vec<BlockId> {
         let begun = blocks.take_batch();
         if begun.is_empty() {
-            return begun;
+            return Vec::new();
         }
         for op in self.ops.iter_mut().flatten() {
             let Op::Write { ino, offset, len, content, declare, .. } = op else { continue };
             let Some((id, info)) = declare else { continue };
             let id = *id;
-            let Some(block_len) = blocks.pending_len(id) else { continue };
+            let Some(&block_len) = begun.get(&id) else { continue };
             *info = BlockInfo { len: block_len, group: info.group };
             let whole = Extent::Block(BlockRef { id, offset: 0, len: block_len });
             if *len == u64::from(block_len)
@@ -360,10 +362,10 @@ impl Open {
                 blocks.abandon(id);
             }
         }
-        for id in &begun {
+        for id in begun.keys() {
             blocks.close(*id);
         }
-        begun.into_iter().filter(|id| blocks.pending_len(*id).is_some()).collect()
+        begun.into_keys().filter(|id| blocks.pending_len(*id).is_some()).collect()
     }
 }
 

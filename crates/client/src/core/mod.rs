@@ -172,7 +172,7 @@ impl Core {
     fn bury(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
         if ops::apply(&mut self.cache, &op).is_ok() {
-            self.journal.record_forget(op, ino, &mut self.cache, &mut self.blocks);
+            self.journal.record_forget(op, ino, &mut self.blocks);
         }
     }
 

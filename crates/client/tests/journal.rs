@@ -1,0 +1,195 @@
+//! What reaches the server, and when.
+
+mod support;
+
+use shoal_client::{Caller, Failure, Wait};
+use shoal_namespace::{Op, RenameFlags, SetAttr};
+use shoal_types::{Errno, Extent, InodeId, Timestamp};
+use std::sync::atomic::Ordering;
+use support::World;
+
+const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
+const WAIT: Wait = Wait::Allowed;
+
+/// A client that has looked at the root, so that nothing below has to be fetched.
+fn warm(world: &World) -> std::sync::Arc<shoal_client::Client> {
+    let client = world.mount();
+    assert_eq!(client.lookup(WAIT, InodeId::ROOT, b"nothing"), Ok(None));
+    // The first operation asks for room.
+    let first = client.create(WAIT, &ROOT, InodeId::ROOT, b"first", 0o644, 0).unwrap();
+    client.unlink(WAIT, InodeId::ROOT, b"first").unwrap();
+    client.forget(first.ino, 1);
+    client.fsync(InodeId::ROOT).unwrap();
+    world.group.applied.lock().clear();
+    client
+}
+
+#[test]
+fn an_unpacked_file_is_three_operations() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(Wait::Never, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    for chunk in 0..3u64 {
+        client.write(Wait::Never, file.ino, chunk * 100, &[chunk as u8; 100], false).unwrap();
+    }
+    let time = Some(Timestamp { secs: 1, nanos: 0 });
+    for set in [
+        SetAttr { mtime: time, atime: time, ..SetAttr::default() },
+        SetAttr { uid: Some(5), gid: Some(6), ..SetAttr::default() },
+        SetAttr { perm: Some(0o644), ..SetAttr::default() },
+    ] {
+        client.setattr(Wait::Never, file.ino, set).unwrap();
+    }
+    client.fsync(InodeId::ROOT).unwrap();
+    let ops = world.group.applied.lock();
+    assert!(
+        matches!(&ops[..], [Op::Create { .. }, Op::Write { len: 300, .. }, Op::SetAttr { .. }]),
+        "{ops:?}"
+    );
+}
+
+#[test]
+fn a_temporary_file_is_never_heard_of() {
+    let world = World::new();
+    let client = warm(&world);
+    for n in 0..10 {
+        let name = format!("tmp{n}");
+        let file = client.create(WAIT, &ROOT, InodeId::ROOT, name.as_bytes(), 0o600, 0).unwrap();
+        client.write(WAIT, file.ino, 0, &vec![1; 100_000], false).unwrap();
+        client.unlink(WAIT, InodeId::ROOT, name.as_bytes()).unwrap();
+        client.forget(file.ino, 1);
+    }
+    client.fsync(InodeId::ROOT).unwrap();
+    let ops = world.group.applied.lock();
+    assert!(ops.iter().all(|op| matches!(op, Op::SetAttr { ino: InodeId::ROOT, .. })), "{ops:?}");
+    assert!(ops.len() <= 2, "{ops:?}");
+}
+
+#[test]
+fn an_open_file_survives_its_last_name_until_it_is_forgotten() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"open", 0o600, 0).unwrap();
+    client.fsync(file.ino).unwrap();
+    client.unlink(WAIT, InodeId::ROOT, b"open").unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+    client.write(WAIT, file.ino, 0, b"still here", false).unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+    assert_eq!(client.read(WAIT, file.ino, 0, 100).unwrap().concat(), b"still here");
+    assert_eq!(client.getattr(WAIT, file.ino).unwrap().nlink, 0);
+    client.forget(file.ino, 1);
+    client.fsync(InodeId::ROOT).unwrap();
+    assert!(matches!(world.group.applied.lock().last(), Some(Op::Forget { .. })));
+    assert_eq!(client.getattr(WAIT, file.ino), Err(Failure::Errno(Errno::ENOENT)));
+}
+
+#[test]
+fn a_renamed_file_is_committed_after_its_content() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"new", 0o600, 0).unwrap();
+    client.write(WAIT, file.ino, 0, &vec![7; 5 << 20], false).unwrap();
+    let (root, flags) = (InodeId::ROOT, RenameFlags::default());
+    client.rename(WAIT, root, b"new", root, b"current", flags).unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+    let ops = world.group.applied.lock();
+    let rename = ops.iter().position(|op| matches!(op, Op::Rename { .. })).unwrap();
+    let written: u64 =
+        ops[..rename].iter().map(|op| if let Op::Write { len, .. } = op { *len } else { 0 }).sum();
+    assert_eq!(written, 5 << 20);
+    for op in ops.iter() {
+        if let Op::Write { content: Some(Extent::Block(block)), .. } = op {
+            assert!(world.bricks.blocks.lock().contains_key(&block.id), "{block:?} was not durable");
+        }
+    }
+}
+
+#[test]
+fn small_appends_to_a_large_file_travel_inline() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"log", 0o600, 0).unwrap();
+    client.write(WAIT, file.ino, 0, &vec![1; 100_000], false).unwrap();
+    client.fsync(file.ino).unwrap();
+    let blocks = world.bricks.blocks.lock().len();
+    for n in 0..5u64 {
+        client.write(WAIT, file.ino, 100_000 + n * 10, &[2; 10], false).unwrap();
+        client.fsync(file.ino).unwrap();
+    }
+    assert_eq!(world.bricks.blocks.lock().len(), blocks);
+    assert_eq!(client.read(WAIT, file.ino, 99_999, 100).unwrap().concat()[..3], [1, 2, 2]);
+}
+
+#[test]
+fn a_full_volume_refuses_writes_and_takes_removals() {
+    let world = World::new();
+    let client = warm(&world);
+    let keep = client.create(WAIT, &ROOT, InodeId::ROOT, b"keep", 0o600, 0).unwrap();
+    world.group.free_bytes.store(0, Ordering::SeqCst);
+    let mut written = 0u64;
+    let refusal = loop {
+        match client.write(WAIT, keep.ino, written, &vec![1; 1 << 20], false) {
+            Ok(()) => written += 1 << 20,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refusal, Failure::Errno(Errno::ENOSPC));
+    assert_eq!(client.getattr(WAIT, keep.ino).unwrap().size, written);
+    client.fsync(keep.ino).unwrap();
+    client.unlink(WAIT, InodeId::ROOT, b"keep").unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+    world.group.free_bytes.store(1 << 30, Ordering::SeqCst);
+    client.create(WAIT, &ROOT, InodeId::ROOT, b"again", 0o600, 0).unwrap();
+    client.fsync(InodeId::ROOT).unwrap();
+}
+
+#[test]
+fn what_a_fenced_session_lost_is_reported_and_stays_reported() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    world.group.fenced.store(true, Ordering::SeqCst);
+    assert_eq!(client.fsync(file.ino), Err(Errno::EIO));
+    let later = client.create(WAIT, &ROOT, InodeId::ROOT, b"more", 0o600, 0);
+    assert_eq!(later, Err(Failure::Errno(Errno::EIO)));
+    assert_eq!(client.fsync(InodeId::ROOT), Err(Errno::EIO));
+    assert_eq!(client.close(), Err(Errno::EIO));
+}
+
+#[test]
+fn a_block_that_cannot_be_stored_fails_the_fsync_and_is_never_named() {
+    let world = World::new();
+    let client = warm(&world);
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    client.fsync(file.ino).unwrap();
+    world.group.applied.lock().clear();
+    world.bricks.broken.store(true, Ordering::SeqCst);
+    client.write(WAIT, file.ino, 0, &vec![1; 100_000], false).unwrap();
+    assert_eq!(client.fsync(file.ino), Err(Errno::EIO));
+    assert_eq!(world.group.applied.lock().len(), 0);
+}
+
+#[test]
+fn after_close_everything_is_at_the_server_and_calls_fail() {
+    let world = World::new();
+    let client = warm(&world);
+    client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    client.close().unwrap();
+    assert_eq!(client.getattr(WAIT, InodeId::ROOT), Err(Failure::Errno(Errno::ENOTCONN)));
+    let next = world.mount();
+    assert!(next.lookup(WAIT, InodeId::ROOT, b"file").unwrap().is_some());
+}
+
+#[test]
+fn an_unsynced_change_reaches_the_server_by_itself() {
+    let world = World::new();
+    let client = warm(&world);
+    client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    for _ in 0..500 {
+        if !world.group.applied.lock().is_empty() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("nothing arrived within five seconds");
+}

@@ -1,0 +1,201 @@
+//! A metadata group and a brick in memory, without Raft and disks: the real state machine behind the service's trait.
+
+#![allow(dead_code)]
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use shoal_client::{Client, Options};
+use shoal_namespace::kv::{KvStore, MemStore};
+use shoal_namespace::records::VolumeOptions;
+use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
+use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_wire::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// See the module.
+pub struct Group {
+    pub store: MemStore,
+    applying: Mutex<()>,
+    /// Bytes that may still be granted.
+    pub free_bytes: AtomicU64,
+    /// Commits that arrive while this is set are refused, as to a session that was ended.
+    pub fenced: AtomicBool,
+    /// Operations applied so far, in order.
+    pub applied: Mutex<Vec<shoal_namespace::Op>>,
+}
+
+impl Group {
+    pub fn new(inline_bytes: u32) -> Arc<Group> {
+        let group = Group {
+            store: MemStore::new(),
+            applying: Mutex::new(()),
+            free_bytes: AtomicU64::new(u64::MAX / 4),
+            fenced: AtomicBool::new(false),
+            applied: Mutex::default(),
+        };
+        let options = VolumeOptions { inline_bytes, ..VolumeOptions::default() };
+        let outcome = group.apply(Command::Format {
+            volume: 1,
+            uid: 0,
+            gid: 0,
+            perm: 0o755,
+            time: Timestamp::default(),
+            options,
+        });
+        assert_eq!(outcome, Outcome::Done);
+        Arc::new(group)
+    }
+
+    pub fn apply(&self, command: Command) -> Outcome {
+        let _one = self.applying.lock();
+        let (batch, outcome) = apply_command(&self.store, &command).expect("a sound store");
+        self.store.write(&batch).expect("memory does not fail");
+        outcome
+    }
+
+    fn read<T>(&self, outcome: Result<T, Fault<TreeError>>) -> Result<T, MetaError> {
+        outcome.map_err(|fault| match fault {
+            Fault::Errno(errno) => MetaError::Errno(errno),
+            Fault::Tree(error) => MetaError::Failed(error.to_string()),
+        })
+    }
+}
+
+impl MetaService for Group {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        let open = Command::OpenSession { client: request.client, time: request.now, inodes: 1000 };
+        let Outcome::Opened { session, first, inodes } = self.apply(open) else { panic!("no session") };
+        let options = query::volume(&self.store).unwrap().unwrap().options;
+        Ok(OpenReply {
+            session,
+            volume: 1,
+            renew_ms: 60_000,
+            inline_bytes: options.inline_bytes,
+            now: request.now,
+            grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
+            leases: Vec::new(),
+        })
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        while let Outcome::Closed { more: true } = self.apply(Command::CloseSession { session }) {}
+        Ok(())
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        let mut reply = GrantReply::default();
+        if grant.inodes > 0 {
+            let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
+            if let Outcome::Granted { first, inodes } = self.apply(command) {
+                (reply.first_inode, reply.inodes) = (first.0, inodes);
+            }
+        }
+        reply.bytes = self.free_bytes.load(Ordering::SeqCst).min(grant.space.want_bytes);
+        self.free_bytes.fetch_sub(reply.bytes, Ordering::SeqCst);
+        Ok(reply)
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        if self.fenced.load(Ordering::SeqCst) {
+            return done(Err(MetaError::Fenced(commit.session)));
+        }
+        let ops = decode_ops(&commit.ops).expect("well-formed operations");
+        self.applied.lock().extend(ops.iter().cloned());
+        let outcome =
+            self.apply(Command::Batch { session: commit.session, seq: commit.seq, ops: commit.ops });
+        done(match outcome {
+            Outcome::Applied { seq } => Ok(CommitReply { seq }),
+            other => panic!("{:?} of {:?}: {other:?} of {ops:?}", commit.seq, commit.session),
+        });
+    }
+    fn lookup(&self, _: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
+        self.read(query::lookup(&self.store.snapshot(), dir, name))
+    }
+    fn list(
+        &self,
+        _: SessionId,
+        dir: InodeId,
+        after: Cookie,
+        prefetch: Prefetch,
+        bytes_max: usize,
+    ) -> Result<ListReply, MetaError> {
+        self.read(query::list(&self.store.snapshot(), dir, after, prefetch, bytes_max))
+    }
+    fn inode(&self, _: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
+        self.read(query::inode(&self.store.snapshot(), ino))
+    }
+    fn extents(
+        &self,
+        _: SessionId,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count_max: usize,
+    ) -> Result<ExtentsReply, MetaError> {
+        self.read(query::extents(&self.store.snapshot(), ino, start, end, count_max))
+    }
+    fn statfs(&self, _: SessionId) -> Result<Statfs, MetaError> {
+        Ok(Statfs::default())
+    }
+}
+
+/// Blocks in memory.
+#[derive(Default)]
+pub struct Bricks {
+    pub blocks: Mutex<HashMap<BlockId, Bytes>>,
+    /// Every put fails while this is set.
+    pub broken: AtomicBool,
+}
+
+impl BlockService for Bricks {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        if self.broken.load(Ordering::SeqCst) {
+            return Err(BlockError::Io { what: "disk".into(), cause: "broken by the test".into() });
+        }
+        match self.blocks.lock().insert(id, parts.concat().into()) {
+            None => Ok(()),
+            Some(_) => Err(BlockError::Exists(id)),
+        }
+    }
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        let blocks = self.blocks.lock();
+        let block = blocks.get(&id).ok_or(BlockError::Missing(id))?;
+        Ok(block.slice(offset as usize..(offset + len) as usize))
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        let mut blocks = self.blocks.lock();
+        ids.iter().for_each(|id| drop(blocks.remove(id)));
+        Ok(())
+    }
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        let blocks = self.blocks.lock();
+        let own = blocks.iter().filter(|(id, _)| id.session == session);
+        Ok(own.map(|(id, bytes)| BlockStat { id: *id, len: bytes.len() as u32 }).collect())
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        Ok(self.blocks.lock().keys().map(|id| id.session).collect())
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        Ok(Statfs::default())
+    }
+}
+
+/// A volume to mount.
+pub struct World {
+    pub group: Arc<Group>,
+    pub bricks: Arc<Bricks>,
+}
+
+impl World {
+    pub fn new() -> World {
+        World::with_inline(4096)
+    }
+    pub fn with_inline(inline_bytes: u32) -> World {
+        World { group: Group::new(inline_bytes), bricks: Arc::default() }
+    }
+    pub fn mount(&self) -> Arc<Client> {
+        self.mount_with(Options::default())
+    }
+    pub fn mount_with(&self, options: Options) -> Arc<Client> {
+        Client::open(self.group.clone(), self.bricks.clone(), options).expect("a session")
+    }
+}
