@@ -4,6 +4,7 @@ use crate::answer;
 use crate::encode::inode_id;
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
+use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
 use crate::stats::{Op, Timer};
@@ -20,7 +21,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// The file system as the kernel sees it.
-pub(crate) struct Front(pub Server);
+pub(crate) struct Front {
+    pub server: Server,
+    pub primer: Primer,
+}
 
 fn caller(req: &Request, umask: u32) -> Caller {
     Caller { uid: req.uid(), gid: req.gid(), umask }
@@ -37,7 +41,7 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         let parent = inode_id(parent);
-        self.0.serve(
+        self.server.serve(
             op,
             reply,
             name.as_bytes(),
@@ -53,14 +57,18 @@ impl fuser::Filesystem for Front {
     }
 
     fn destroy(&mut self) {
-        self.0.drain();
+        self.server.drain();
     }
 
     // --- names ---
 
     fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
         let parent = inode_id(parent);
-        self.0.serve(
+        if self.primer.is_meant(parent, name.as_bytes()) {
+            self.server.note(Timer::start(Op::Lookup));
+            return self.primer.answer(reply);
+        }
+        self.server.serve(
             Op::Lookup,
             reply,
             name.as_bytes(),
@@ -72,8 +80,10 @@ impl fuser::Filesystem for Front {
     /// Counted by inode: the kernel sends many in one message, which `fuser` takes apart.
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
         let timer = Timer::start(Op::Forget);
-        self.0.client().forget(inode_id(ino), nlookup);
-        self.0.note(timer);
+        if !Primer::is_own(inode_id(ino)) {
+            self.server.client().forget(inode_id(ino), nlookup);
+        }
+        self.server.note(timer);
     }
 
     fn mknod(
@@ -112,7 +122,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyCreate,
     ) {
         let (caller, parent) = (caller(req, umask), inode_id(parent));
-        self.0.serve(
+        self.server.serve(
             Op::Create,
             reply,
             name.as_bytes(),
@@ -131,7 +141,7 @@ impl fuser::Filesystem for Front {
     ) {
         let (caller, parent) = (caller(req, 0), inode_id(parent));
         let name = link_name.as_bytes().to_vec();
-        self.0.serve(
+        self.server.serve(
             Op::Symlink,
             reply,
             target.as_os_str().as_bytes(),
@@ -149,7 +159,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEntry,
     ) {
         let (ino, parent) = (inode_id(ino), inode_id(newparent));
-        self.0.serve(
+        self.server.serve(
             Op::Link,
             reply,
             newname.as_bytes(),
@@ -160,7 +170,7 @@ impl fuser::Filesystem for Front {
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
-        self.0.serve(
+        self.server.serve(
             Op::Unlink,
             reply,
             name.as_bytes(),
@@ -171,7 +181,7 @@ impl fuser::Filesystem for Front {
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
-        self.0.serve(
+        self.server.serve(
             Op::Rmdir,
             reply,
             name.as_bytes(),
@@ -192,7 +202,7 @@ impl fuser::Filesystem for Front {
     ) {
         let known = fuser::RenameFlags::RENAME_NOREPLACE | fuser::RenameFlags::RENAME_EXCHANGE;
         if !known.contains(flags) {
-            return self.0.refuse(Op::Rename, reply, Errno::EINVAL);
+            return self.server.refuse(Op::Rename, reply, Errno::EINVAL);
         }
         let flags = RenameFlags {
             no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
@@ -200,7 +210,7 @@ impl fuser::Filesystem for Front {
         };
         let (from, to) = (inode_id(parent), inode_id(newparent));
         let from_name = name.as_bytes().to_vec();
-        self.0.serve(
+        self.server.serve(
             Op::Rename,
             reply,
             newname.as_bytes(),
@@ -211,7 +221,7 @@ impl fuser::Filesystem for Front {
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: fuser::ReplyData) {
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Readlink,
             reply,
             &(),
@@ -228,7 +238,7 @@ impl fuser::Filesystem for Front {
         offset: u64,
         reply: fuser::ReplyDirectory,
     ) {
-        self.0.list(Op::Readdir, reply, inode_id(ino), offset);
+        self.server.list(Op::Readdir, reply, inode_id(ino), offset);
     }
 
     fn readdirplus(
@@ -239,14 +249,14 @@ impl fuser::Filesystem for Front {
         offset: u64,
         reply: fuser::ReplyDirectoryPlus,
     ) {
-        self.0.list(Op::Readdirplus, reply, inode_id(ino), offset);
+        self.server.list(Op::Readdirplus, reply, inode_id(ino), offset);
     }
 
     // --- attributes ---
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Getattr,
             reply,
             &(),
@@ -275,7 +285,7 @@ impl fuser::Filesystem for Front {
     ) {
         let ino = inode_id(ino);
         let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
-        self.0.serve(
+        self.server.serve(
             Op::Setattr,
             reply,
             &(),
@@ -285,7 +295,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: fuser::ReplyStatfs) {
-        self.0.serve(
+        self.server.serve(
             Op::Statfs,
             reply,
             &(),
@@ -317,7 +327,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyData,
     ) {
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Read,
             reply,
             &(),
@@ -341,7 +351,7 @@ impl fuser::Filesystem for Front {
         let ino = inode_id(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
-        self.0.serve(
+        self.server.serve(
             Op::Write,
             reply,
             data,
@@ -364,10 +374,10 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let Some(what) = fallocate_mode(mode) else {
-            return self.0.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
+            return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Fallocate,
             reply,
             &(),
@@ -390,12 +400,12 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyWrite,
     ) {
         if !flags.is_empty() {
-            return self.0.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
+            return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
         }
         let (src, dst) = (inode_id(ino_in), inode_id(ino_out));
         // The reply counts in 32 bits.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
-        self.0.serve(
+        self.server.serve(
             Op::CopyFileRange,
             reply,
             &(),
@@ -419,13 +429,13 @@ impl fuser::Filesystem for Front {
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
-            _ => return self.0.refuse(Op::Lseek, reply, Errno::EINVAL),
+            _ => return self.server.refuse(Op::Lseek, reply, Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else {
-            return self.0.refuse(Op::Lseek, reply, Errno::ENXIO);
+            return self.server.refuse(Op::Lseek, reply, Errno::ENXIO);
         };
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Lseek,
             reply,
             &(),
@@ -446,7 +456,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let ino = inode_id(ino);
-        self.0.serve_slow(Op::Fsync, reply, move |client| client.fsync(ino), answer::empty);
+        self.server.serve_slow(Op::Fsync, reply, move |client| client.fsync(ino), answer::empty);
     }
 
     fn fsyncdir(
@@ -458,14 +468,14 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let ino = inode_id(ino);
-        self.0.serve_slow(Op::Fsyncdir, reply, move |client| client.fsync(ino), answer::empty);
+        self.server.serve_slow(Op::Fsyncdir, reply, move |client| client.fsync(ino), answer::empty);
     }
 
     // --- extended attributes ---
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Getxattr,
             reply,
             name.as_bytes(),
@@ -476,7 +486,7 @@ impl fuser::Filesystem for Front {
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: fuser::ReplyXattr) {
         let (ino, uid) = (inode_id(ino), req.uid());
-        self.0.serve(
+        self.server.serve(
             Op::Listxattr,
             reply,
             &(),
@@ -497,12 +507,12 @@ impl fuser::Filesystem for Front {
     ) {
         let how = match xattr::how(flags) {
             Ok(how) => how,
-            Err(why) => return self.0.refuse(Op::Setxattr, reply, why),
+            Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
         };
         let ino = inode_id(ino);
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
-        self.0.serve(
+        self.server.serve(
             Op::Setxattr,
             reply,
             value,
@@ -516,7 +526,7 @@ impl fuser::Filesystem for Front {
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let ino = inode_id(ino);
-        self.0.serve(
+        self.server.serve(
             Op::Removexattr,
             reply,
             name.as_bytes(),
@@ -529,12 +539,12 @@ impl fuser::Filesystem for Front {
 
     /// From the first refusal on the kernel opens files without a message, keeps their cache, and sends no RELEASE.
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
-        self.0.refuse(Op::Open, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Open, reply, Errno::ENOSYS);
     }
 
     /// The same for directories, whose listings it then keeps too.
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
-        self.0.refuse(Op::Opendir, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Opendir, reply, Errno::ENOSYS);
     }
 
     /// close(2) has nothing to wait for: errors of earlier writes are reported by fsync. Locks are the kernel's own.
@@ -546,7 +556,7 @@ impl fuser::Filesystem for Front {
         _lock_owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        self.0.refuse(Op::Flush, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Flush, reply, Errno::ENOSYS);
     }
 
     /// Only of a file created before the first open(2) was refused.
@@ -560,13 +570,13 @@ impl fuser::Filesystem for Front {
         _flush: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        self.0.note(Timer::start(Op::Release));
+        self.server.note(Timer::start(Op::Release));
         reply.ok();
     }
 
     /// `default_permissions`: the kernel checks them.
     fn access(&self, _req: &Request, _ino: INodeNo, _mask: fuser::AccessFlags, reply: fuser::ReplyEmpty) {
-        self.0.refuse(Op::Access, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Access, reply, Errno::ENOSYS);
     }
 
     /// Files are always ready.
@@ -580,12 +590,12 @@ impl fuser::Filesystem for Front {
         _flags: fuser::PollFlags,
         reply: fuser::ReplyPoll,
     ) {
-        self.0.refuse(Op::Poll, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Poll, reply, Errno::ENOSYS);
     }
 
     /// There is no block device underneath.
     fn bmap(&self, _req: &Request, _ino: INodeNo, _blocksize: u32, _idx: u64, reply: fuser::ReplyBmap) {
-        self.0.refuse(Op::Bmap, reply, Errno::ENOSYS);
+        self.server.refuse(Op::Bmap, reply, Errno::ENOSYS);
     }
 
     /// No ioctl is known.
@@ -600,7 +610,7 @@ impl fuser::Filesystem for Front {
         _out_size: u32,
         reply: fuser::ReplyIoctl,
     ) {
-        self.0.refuse(Op::Ioctl, reply, kernel::ENOTTY);
+        self.server.refuse(Op::Ioctl, reply, kernel::ENOTTY);
     }
 }
 

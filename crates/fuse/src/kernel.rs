@@ -21,7 +21,6 @@ const REQUIRED: InitFlags = InitFlags::FUSE_NO_OPEN_SUPPORT
 
 /// What makes it faster.
 const WANTED: InitFlags = InitFlags::FUSE_DO_READDIRPLUS
-    .union(InitFlags::FUSE_READDIRPLUS_AUTO)
     .union(InitFlags::FUSE_PARALLEL_DIROPS)
     .union(InitFlags::FUSE_ASYNC_READ)
     .union(InitFlags::FUSE_ASYNC_DIO)
@@ -36,6 +35,9 @@ const WANTED: InitFlags = InitFlags::FUSE_DO_READDIRPLUS
 // - FUSE_WRITEBACK_CACHE: the kernel would ignore sizes and times that another client changed.
 // - FUSE_AUTO_INVAL_DATA: the kernel would ask for attributes before reading what it has cached.
 // - FUSE_ATOMIC_O_TRUNC: open(2) sends no message that could truncate.
+// - FUSE_READDIRPLUS_AUTO: the kernel would ask for inodes only with the first part of a listing unless it sees them used,
+//   but tar, find and rm read a whole directory first and use them then: for each of the rest a lookup (measured with
+//   20,000 files: tar 0.56 s against 0.10 s, rm -r 3.1 s against 1.2 s; a mere ls 0.02 s against 0.06 s).
 // - FUSE_SETXATTR_EXT: `fuser` 0.18 misreads the longer message.
 
 /// Settles the terms of the mount.

@@ -30,6 +30,7 @@ pub mod limits;
 mod listing;
 mod mount;
 mod mountinfo;
+mod prime;
 mod serve;
 mod setattr;
 mod slow;

@@ -3,6 +3,7 @@
 use crate::front::Front;
 use crate::limits;
 use crate::mountinfo;
+use crate::prime::Primer;
 use crate::serve::{Server, Shared};
 use crate::stats::Stats;
 use crate::tune;
@@ -191,7 +192,9 @@ fn start(
     config.clone_fd = true;
     // Who may come in is the kernel's decision (`allow_other`), not the library's.
     let everybody = fuser::SessionACL::All;
-    let session = fuser::Session::from_fd(Front(server), OwnedFd::from(device), everybody, config)
+    let primer = Primer::default();
+    let front = Front { server, primer: primer.clone() };
+    let session = fuser::Session::from_fd(front, OwnedFd::from(device), everybody, config)
         .map_err(MountError::Session)?;
     let entry = mountinfo::at(mountpoint)
         .map_err(MountError::Session)?
@@ -205,6 +208,7 @@ fn start(
         told.known.notify_all();
     };
     let session = Builder::new().name("fuse-session".into()).spawn(run).map_err(MountError::Session)?;
+    primer.run(mountpoint);
     Ok((entry.device, end, session))
 }
 

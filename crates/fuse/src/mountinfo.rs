@@ -17,11 +17,7 @@ pub(crate) struct MountEntry {
 /// The uppermost mount at a mount point.
 pub(crate) fn at(mountpoint: &Path) -> std::io::Result<Option<MountEntry>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table
-        .split(|&b| b == b'\n')
-        .filter_map(parse)
-        .filter(|entry| entry.mountpoint == mountpoint)
-        .next_back())
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|entry| entry.mountpoint == mountpoint))
 }
 
 /// See proc_pid_mountinfo(5): `ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS...] - FSTYPE SOURCE OPTIONS`.

@@ -1,0 +1,53 @@
+//! Teaches the kernel, before anybody else comes, that `open`, `opendir` and `flush` need no messages.
+//!
+//! It learns that from the first refusal. Until some *existing* file is opened it would send a RELEASE for every file
+//! that is created: unpacking a tree into a fresh mount opens none. So the mount opens one itself, which is there only for
+//! that long and only under a name that nobody else asks for.
+
+use crate::limits::KERNEL_CACHE;
+use fuser::{FileAttr, Generation, ReplyEntry};
+use shoal_types::InodeId;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+/// The file's name in the root directory.
+const NAME: &[u8] = b".shoal-teaches-the-kernel-to-open";
+/// Its number, one of those kept for the system.
+const INO: InodeId = InodeId(2);
+
+/// Whether the file is there.
+#[derive(Clone, Default)]
+pub(crate) struct Primer(Arc<AtomicBool>);
+
+impl Primer {
+    /// Opens the file and the root directory. If it fails, messages are sent that need not be, and nothing else.
+    pub(crate) fn run(&self, mountpoint: &Path) {
+        self.0.store(true, SeqCst);
+        let opened = File::open(mountpoint.join(std::str::from_utf8(NAME).unwrap_or_default()))
+            .and_then(|_file| File::open(mountpoint));
+        self.0.store(false, SeqCst);
+        if let Err(error) = opened {
+            tracing::debug!(%error, "the kernel was not taught to open without messages");
+        }
+    }
+
+    /// Whether this is a lookup of the file.
+    pub(crate) fn is_meant(&self, parent: InodeId, name: &[u8]) -> bool {
+        parent == InodeId::ROOT && name == NAME && self.0.load(SeqCst)
+    }
+
+    /// Answers a lookup of it, with a name that the kernel forgets at once.
+    pub(crate) fn answer(&self, reply: ReplyEntry) {
+        let attr =
+            FileAttr { ino: crate::encode::node(INO), perm: 0o400, nlink: 1, ..crate::encode::absent() };
+        reply.entry_with_ttls(&KERNEL_CACHE, &Duration::ZERO, &attr, Generation(0));
+    }
+
+    /// Whether this is the file's number.
+    pub(crate) fn is_own(ino: InodeId) -> bool {
+        ino == INO
+    }
+}

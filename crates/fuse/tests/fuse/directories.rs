@@ -1,0 +1,149 @@
+use crate::volume::{Volume, printed};
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::path::Path;
+
+/// readdir(3) with its offsets.
+struct Dir(*mut libc::DIR);
+
+impl Dir {
+    fn open(path: &Path) -> Dir {
+        let dir = unsafe { libc::opendir(crate::sys::c(path).as_ptr()) };
+        assert!(!dir.is_null());
+        Dir(dir)
+    }
+    fn next(&self) -> Option<(String, u64)> {
+        let entry = unsafe { libc::readdir(self.0).as_ref() }?;
+        let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) };
+        Some((name.to_str().expect("our names").to_string(), entry.d_ino))
+    }
+    fn tell(&self) -> i64 {
+        unsafe { libc::telldir(self.0) }
+    }
+    fn seek(&self, offset: i64) {
+        unsafe { libc::seekdir(self.0, offset) };
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        unsafe { libc::closedir(self.0) };
+    }
+}
+
+fn names(path: &Path) -> BTreeSet<String> {
+    let entries = fs::read_dir(path).expect("a directory");
+    entries.map(|entry| entry.expect("readable").file_name().into_string().expect("text")).collect()
+}
+
+#[test]
+fn a_listing_begins_with_the_directory_and_its_parent() {
+    let volume = Volume::mount();
+    fs::create_dir_all(volume.path("a/b")).expect("new");
+    let dir = Dir::open(&volume.path("a/b"));
+    let ino = |path: &str| fs::metadata(volume.path(path)).unwrap().ino();
+    assert_eq!(dir.next(), Some((".".into(), ino("a/b"))));
+    assert_eq!(dir.next(), Some(("..".into(), ino("a"))));
+    assert_eq!(dir.next(), None);
+    let root = Dir::open(volume.root());
+    assert_eq!(root.next(), Some((".".into(), 1)));
+    assert_eq!(root.next().map(|(name, _)| name), Some("..".into()));
+}
+
+#[test]
+fn ten_thousand_names_are_listed_once_each() {
+    let volume = Volume::mount();
+    fs::create_dir(volume.path("d")).expect("new");
+    let want: BTreeSet<String> = (0..10_000).map(|n| format!("name-{n}-{}", "x".repeat(n % 40))).collect();
+    for name in &want {
+        File::create(volume.path("d").join(name)).expect("new");
+    }
+    assert_eq!(names(&volume.path("d")), want);
+    let volume = volume.remount();
+    assert_eq!(names(&volume.path("d")), want, "from the server");
+    assert_eq!(names(&volume.path("d")), want, "from the kernel's cache");
+    let unsorted = Dir::open(&volume.path("d"));
+    let mut count = 0;
+    while unsorted.next().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, 10_002);
+}
+
+#[test]
+fn a_listing_tells_kinds_and_numbers() {
+    let volume = Volume::mount();
+    fs::create_dir(volume.path("dir")).expect("new");
+    File::create(volume.path("file")).expect("new");
+    std::os::unix::fs::symlink("x", volume.path("link")).expect("new");
+    for entry in fs::read_dir(volume.root()).unwrap() {
+        let entry = entry.unwrap();
+        let meta = fs::symlink_metadata(entry.path()).unwrap();
+        assert_eq!(entry.ino(), meta.ino());
+        assert_eq!(entry.file_type().unwrap(), meta.file_type());
+    }
+}
+
+#[test]
+fn an_offset_holds_while_names_come_and_go() {
+    let volume = Volume::mount();
+    fs::create_dir(volume.path("d")).expect("new");
+    let path = |n: u32| volume.path(&format!("d/{n}"));
+    for n in 0..1000 {
+        File::create(path(n)).expect("new");
+    }
+    let dir = Dir::open(&volume.path("d"));
+    let mut seen: Vec<String> = (0..400).map(|_| dir.next().expect("there are more").0).collect();
+    let offset = dir.tell();
+    // What was seen goes, something comes, and the listing begins at its offset again.
+    for name in seen.iter().skip(2).step_by(2) {
+        fs::remove_file(volume.path("d").join(name)).expect("exists");
+    }
+    for n in 1000..1200 {
+        File::create(path(n)).expect("new");
+    }
+    dir.seek(0);
+    dir.next().expect("restarted");
+    dir.seek(offset);
+    while let Some((name, _)) = dir.next() {
+        seen.push(name);
+    }
+    let distinct: BTreeSet<&String> = seen.iter().collect();
+    assert_eq!(distinct.len(), seen.len(), "no name twice");
+    assert!((0..1000).all(|n| distinct.contains(&n.to_string())), "no old name missed");
+}
+
+#[test]
+fn a_cached_listing_follows_every_change() {
+    let volume = Volume::mount();
+    fs::create_dir(volume.path("d")).expect("new");
+    let d = volume.path("d");
+    let list = |want: &[&str]| {
+        let want: BTreeSet<String> = want.iter().map(|name| name.to_string()).collect();
+        assert_eq!(names(&d), want);
+        assert_eq!(names(&d), want);
+    };
+    list(&[]);
+    File::create(d.join("a")).expect("new");
+    list(&["a"]);
+    fs::create_dir(d.join("b")).expect("new");
+    list(&["a", "b"]);
+    fs::rename(d.join("a"), d.join("c")).expect("moved");
+    list(&["b", "c"]);
+    fs::hard_link(d.join("c"), d.join("e")).expect("linked");
+    fs::remove_dir(d.join("b")).expect("removed");
+    list(&["c", "e"]);
+    fs::rename(d.join("c"), volume.path("c")).expect("moved");
+    list(&["e"]);
+}
+
+#[test]
+fn rm_r_removes_a_large_tree() {
+    let volume = Volume::mount();
+    printed(volume.shell("for d in $(seq 30); do mkdir $d; (cd $d; touch $(seq 300)); done"));
+    let volume = volume.remount();
+    printed(volume.shell("rm -r *"));
+    assert_eq!(names(volume.root()), BTreeSet::new());
+}

@@ -1,0 +1,114 @@
+//! System calls that the standard library has no words for.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub fn c(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("no NUL")
+}
+
+/// The errno that a call failed with; 0 if it did not fail.
+pub fn errno<T>(outcome: io::Result<T>) -> i32 {
+    outcome.err().map_or(0, |error| error.raw_os_error().expect("an errno"))
+}
+
+fn check(result: impl Into<i64>) -> io::Result<i64> {
+    match result.into() {
+        -1 => Err(io::Error::last_os_error()),
+        result => Ok(result),
+    }
+}
+
+pub fn mknod(path: &Path, mode: u32, rdev: u64) -> io::Result<()> {
+    check(unsafe { libc::mknod(c(path).as_ptr(), mode, rdev) }).map(drop)
+}
+
+pub fn renameat2(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
+    let at = libc::AT_FDCWD;
+    check(unsafe { libc::renameat2(at, c(from).as_ptr(), at, c(to).as_ptr(), flags) }).map(drop)
+}
+
+pub fn utimens(path: &Path, atime: (i64, i64), mtime: (i64, i64)) -> io::Result<()> {
+    let times = [atime, mtime].map(|(tv_sec, tv_nsec)| libc::timespec { tv_sec, tv_nsec });
+    let flags = libc::AT_SYMLINK_NOFOLLOW;
+    check(unsafe { libc::utimensat(libc::AT_FDCWD, c(path).as_ptr(), times.as_ptr(), flags) }).map(drop)
+}
+
+pub fn fallocate(file: &File, mode: i32, offset: i64, len: i64) -> io::Result<()> {
+    check(unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) }).map(drop)
+}
+
+pub fn lseek(file: &File, offset: i64, whence: i32) -> io::Result<i64> {
+    check(unsafe { libc::lseek(file.as_raw_fd(), offset, whence) })
+}
+
+pub fn copy_file_range(from: &File, mut at: i64, to: &File, mut to_at: i64, len: usize) -> io::Result<i64> {
+    let (from, to) = (from.as_raw_fd(), to.as_raw_fd());
+    check(unsafe { libc::copy_file_range(from, &mut at, to, &mut to_at, len, 0) } as i64)
+}
+
+pub fn setxattr(path: &Path, name: &str, value: &[u8], flags: i32) -> io::Result<()> {
+    let name = CString::new(name).expect("no NUL");
+    let (data, len) = (value.as_ptr().cast(), value.len());
+    check(unsafe { libc::lsetxattr(c(path).as_ptr(), name.as_ptr(), data, len, flags) }).map(drop)
+}
+
+/// With `room` bytes of buffer; 0 asks for the size.
+pub fn getxattr(path: &Path, name: &str, room: usize) -> io::Result<(usize, Vec<u8>)> {
+    let name = CString::new(name).expect("no NUL");
+    let mut value = vec![0u8; room];
+    let data = value.as_mut_ptr().cast();
+    let len = check(unsafe { libc::lgetxattr(c(path).as_ptr(), name.as_ptr(), data, room) } as i64)? as usize;
+    value.truncate(len);
+    Ok((len, value))
+}
+
+pub fn removexattr(path: &Path, name: &str) -> io::Result<()> {
+    let name = CString::new(name).expect("no NUL");
+    check(unsafe { libc::lremovexattr(c(path).as_ptr(), name.as_ptr()) }).map(drop)
+}
+
+/// With `room` bytes of buffer; 0 asks for the size.
+pub fn listxattr(path: &Path, room: usize) -> io::Result<(usize, Vec<u8>)> {
+    let mut list = vec![0u8; room];
+    let len = check(unsafe { libc::llistxattr(c(path).as_ptr(), list.as_mut_ptr().cast(), room) } as i64)?;
+    list.truncate(len as usize);
+    Ok((len as usize, list))
+}
+
+pub fn ioctl(file: &File, request: u64) -> io::Result<()> {
+    let mut room = [0u64; 64];
+    check(unsafe { libc::ioctl(file.as_raw_fd(), request, room.as_mut_ptr()) }).map(drop)
+}
+
+/// A whole file in memory.
+pub struct Map {
+    at: *mut u8,
+    len: usize,
+}
+
+impl Map {
+    pub fn new(file: &File, len: usize, flags: i32) -> io::Result<Map> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let at = unsafe { libc::mmap(std::ptr::null_mut(), len, access, flags, file.as_raw_fd(), 0) };
+        if at == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(Map { at: at.cast(), len }) }
+    }
+
+    pub fn bytes(&mut self) -> &mut [u8] {
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+
+    pub fn sync(&self) -> io::Result<()> {
+        check(unsafe { libc::msync(self.at.cast(), self.len, libc::MS_SYNC) }).map(drop)
+    }
+}
+
+impl Drop for Map {
+    fn drop(&mut self) {
+        unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}

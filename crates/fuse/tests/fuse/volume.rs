@@ -1,0 +1,101 @@
+//! A mounted volume that cleans up after itself.
+
+use crate::world::World;
+use shoal_client::Client;
+use shoal_fuse::{MountOptions, Mounted, Stats};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A user and group without rights.
+pub const NOBODY: u32 = 65_534;
+
+pub struct Volume {
+    pub world: World,
+    pub client: Arc<Client>,
+    pub mounted: Mounted,
+    root: PathBuf,
+    _dir: TempDir,
+}
+
+impl Volume {
+    pub fn mount() -> Volume {
+        Volume::mount_with(MountOptions::default())
+    }
+
+    pub fn mount_with(options: MountOptions) -> Volume {
+        Volume::mount_world(World::with_inline(64 << 10), options)
+    }
+
+    pub fn mount_world(world: World, options: MountOptions) -> Volume {
+        let dir = tempfile::Builder::new().prefix("shoal-fuse-").tempdir().expect("a directory");
+        // Other users come in too.
+        sys_open_up(dir.path());
+        let root = dir.path().join("mnt");
+        fs::create_dir(&root).expect("a mount point");
+        let client = world.mount();
+        let mounted = shoal_fuse::mount(client.clone(), &root, options).expect("mounts");
+        Volume { world, client, mounted, root, _dir: dir }
+    }
+
+    /// The same volume, mounted anew: nothing is cached anywhere.
+    pub fn remount(self) -> Volume {
+        self.mounted.unmount().expect("nobody uses it");
+        self.client.close().expect("everything is committed");
+        let Volume { world, mounted, .. } = self;
+        drop(mounted);
+        Volume::mount_world(world, MountOptions::default())
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    pub fn stats(&self) -> Stats {
+        self.mounted.stats()
+    }
+
+    /// Requests that the kernel makes while something is done, by kind.
+    pub fn requests(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
+        let before = self.stats();
+        action();
+        let after = self.stats();
+        let grown = |op: &shoal_fuse::OpStats| (op.name, op.count - before.count(op.name));
+        after.ops.iter().map(grown).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Runs a shell command in the root directory.
+    pub fn shell(&self, script: &str) -> Output {
+        self.command(script).output().expect("a shell")
+    }
+
+    /// The same as a user without rights.
+    pub fn shell_as_nobody(&self, script: &str) -> Output {
+        use std::os::unix::process::CommandExt;
+        self.command(script).uid(NOBODY).gid(NOBODY).output().expect("a shell")
+    }
+
+    fn command(&self, script: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["60", "sh", "-c", script]).current_dir(&self.root);
+        command
+    }
+}
+
+fn sys_open_up(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).expect("our own directory");
+}
+
+/// What a command printed, less the last newline; it must have succeeded.
+#[track_caller]
+pub fn printed(output: Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim_end().to_string()
+}
