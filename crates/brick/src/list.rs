@@ -14,7 +14,7 @@ impl Brick {
         let mut found = Vec::new();
         for run in self.runs_of(session)? {
             for id in self.blocks_of(run)? {
-                match self.length(id) {
+                match self.length_of_listed(id) {
                     Ok(len) => found.push(BlockStat { id, len }),
                     Err(BlockError::Corrupt { .. }) => found.push(BlockStat { id, len: 0 }),
                     // Deleted since the directory was read.

@@ -1,0 +1,70 @@
+//! Serving in the background: another process of the same program, started here and reporting here once it is mounted or
+//! has failed.
+//!
+//! The report comes through a pipe, the other process's standard output, and the pipe's end is the signal that there is nothing
+//! more to say: whatever becomes of the other process, the one that waits here does not wait for ever.
+
+use crate::cmd::Serve;
+use crate::limits::LOG_LINES_SHOWN;
+use crate::logging;
+use anyhow::{Context, bail};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// What the process in the background has to say, as a line of JSON.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    /// Why it could not be mounted; `None`: it is.
+    error: Option<String>,
+}
+
+/// Starts a serving process and returns when it has mounted.
+pub fn start(serve: &Serve) -> anyhow::Result<()> {
+    // Not `current_exe`: its name is wrong once the file was replaced by a newer one.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("shoal").args(serve.arguments()).stdin(Stdio::null()).stdout(Stdio::piped());
+    // SAFETY: setsid(2) is async-signal-safe. In a session of its own the process has no terminal that could end it.
+    unsafe { command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?)) };
+    let mut child = command.spawn().context("starting the serving process")?;
+    let mut text = Vec::new();
+    if let Some(pipe) = child.stdout.take() {
+        pipe.take(64 << 10).read_to_end(&mut text).context("waiting for the serving process")?;
+    }
+    match serde_json::from_slice(&text) {
+        Ok(Report { error: None }) => Ok(()),
+        Ok(Report { error: Some(error) }) => {
+            // It is on its way out; only then the data directory is free again.
+            let _ = child.wait();
+            bail!("{error}")
+        }
+        Err(_) => bail!("{}", last_words(&mut child, &serve.data)),
+    }
+}
+
+/// In the background process: tells the one that waits how it went, and lets go of the pipe.
+pub fn report(outcome: &anyhow::Result<()>) -> anyhow::Result<()> {
+    let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
+    let mut line = serde_json::to_vec(&Report { error })?;
+    line.push(b'\n');
+    let mut stdout = std::io::stdout();
+    stdout.write_all(&line).and_then(|()| stdout.flush()).context("reporting")?;
+    nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?).context("standard output")
+}
+
+/// What is known of a process that died without a report.
+fn last_words(child: &mut Child, data: &Path) -> String {
+    let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    let log = logging::path(data);
+    let text = std::fs::read_to_string(&log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default().join("\n  ");
+    if tail.is_empty() {
+        format!("the serving process ended before it had mounted ({how})")
+    } else {
+        format!("the serving process ended before it had mounted ({how}); {} ends:\n  {tail}", log.display())
+    }
+}

@@ -1,0 +1,228 @@
+//! Checking a volume at rest: the namespace against itself, then every block that it refers to against the brick.
+
+use crate::limits::{EXTENTS_PAGE, VERIFY_THREADS};
+use crate::walk::{self, Step};
+use serde::Serialize;
+use shoal_brick::Brick;
+use shoal_namespace::check::{self, Finding, Phase, Visitor};
+use shoal_namespace::kv::{KvRead, StoreError};
+use shoal_namespace::query::{self, Prefetch};
+use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeId};
+use shoal_wire::{BlockError, BlockService};
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How a check went.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// Nothing is wrong.
+    pub clean: bool,
+    /// Inodes.
+    pub inodes: u64,
+    /// Names.
+    pub names: u64,
+    /// Extents.
+    pub extents: u64,
+    /// Bytes that files take, reserved room included.
+    pub allocated_bytes: u64,
+    /// Blocks that content refers to.
+    pub blocks: u64,
+    /// Bytes in them.
+    pub block_bytes: u64,
+    /// Whether all of a block was read, and not only its header.
+    pub blocks_read: bool,
+    /// Blocks that are not on the brick.
+    pub blocks_missing: u64,
+    /// Blocks that are there, but not as they were put.
+    pub blocks_damaged: u64,
+    /// Blocks that nothing refers to: no harm, the server collects them.
+    pub blocks_unused: u64,
+    /// Things that are wrong in the namespace.
+    pub findings: u64,
+}
+
+/// Hears how it goes.
+pub trait Listener: Send {
+    /// A part of the work begins; how much there is to do, if that is known.
+    fn begin(&mut self, what: &'static str, total: Option<u64>);
+    /// So much of it is done.
+    fn progress(&mut self, done: u64);
+    /// Something is wrong.
+    fn finding(&mut self, what: String);
+}
+
+/// Why a check could not be finished.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Brick(#[from] BlockError),
+}
+
+/// Checks everything; with `quick`, only the headers of blocks are read.
+pub fn check<S: KvRead + ?Sized>(
+    store: &S,
+    brick: &Brick,
+    quick: bool,
+    listener: &mut dyn Listener,
+) -> Result<Report, CheckError> {
+    let mut namespace = Namespace { listener, phase: None, blocks: Vec::new() };
+    let summary = check::check(store, &mut namespace)?;
+    let blocks = namespace.blocks;
+    let mut report = Report {
+        inodes: summary.inodes,
+        names: summary.names,
+        extents: summary.extents,
+        allocated_bytes: summary.allocated_bytes,
+        findings: summary.findings,
+        blocks: blocks.len() as u64,
+        block_bytes: blocks.iter().map(|(_, info)| u64::from(info.len)).sum(),
+        blocks_read: !quick,
+        ..Report::default()
+    };
+    report.blocks_unused = unused(brick, &blocks)?;
+    let bad = verify(brick, &blocks, quick, listener);
+    if !bad.is_empty() {
+        tell_files(store, &bad, listener);
+    }
+    report.blocks_missing =
+        bad.values().filter(|error| matches!(error, BlockError::Missing(_))).count() as u64;
+    report.blocks_damaged = bad.len() as u64 - report.blocks_missing;
+    report.clean = report.findings == 0 && bad.is_empty();
+    Ok(report)
+}
+
+/// Listens to the check of the namespace.
+struct Namespace<'a> {
+    listener: &'a mut dyn Listener,
+    phase: Option<Phase>,
+    blocks: Vec<(BlockId, BlockInfo)>,
+}
+
+impl Visitor for Namespace<'_> {
+    fn finding(&mut self, finding: Finding) {
+        self.listener.finding(finding.to_string());
+    }
+
+    fn progress(&mut self, phase: Phase, records: u64) {
+        if self.phase != Some(phase) {
+            self.phase = Some(phase);
+            let what = match phase {
+                Phase::Files => "files",
+                Phase::Names => "names",
+                Phase::Blocks => "block records",
+                Phase::Lists => "lists",
+            };
+            self.listener.begin(what, None);
+        }
+        self.listener.progress(records);
+    }
+
+    fn block(&mut self, id: BlockId, info: BlockInfo) {
+        self.blocks.push((id, info));
+    }
+}
+
+/// Blocks on the brick that nothing refers to.
+fn unused(brick: &Brick, blocks: &[(BlockId, BlockInfo)]) -> Result<u64, BlockError> {
+    let used: HashSet<BlockId> = blocks.iter().map(|(id, _)| *id).collect();
+    let mut unused = 0;
+    for session in brick.sessions()? {
+        unused += brick.list(session)?.iter().filter(|stat| !used.contains(&stat.id)).count() as u64;
+    }
+    Ok(unused)
+}
+
+/// Looks at each block, several at a time, and answers those with which something is wrong.
+fn verify(
+    brick: &Brick,
+    blocks: &[(BlockId, BlockInfo)],
+    quick: bool,
+    listener: &mut dyn Listener,
+) -> HashMap<BlockId, BlockError> {
+    listener.begin(if quick { "block headers" } else { "blocks" }, Some(blocks.len() as u64));
+    let next = AtomicUsize::new(0);
+    let outcome = Mutex::new((HashMap::new(), listener));
+    let work = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some((id, info)) = blocks.get(at) else { return };
+            let found = if quick { brick.length(*id) } else { brick.verify(*id) };
+            let wrong = match found {
+                Ok(len) if len == info.len => None,
+                Ok(len) => {
+                    let what = format!("it has {len} bytes, the namespace says {}", info.len);
+                    Some(BlockError::Corrupt { id: *id, what })
+                }
+                Err(error) => Some(error),
+            };
+            // A panic elsewhere does not make what is in there wrong.
+            let mut outcome = outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            outcome.1.progress(at as u64 + 1);
+            if let Some(error) = wrong {
+                outcome.1.finding(error.to_string());
+                outcome.0.insert(*id, error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..VERIFY_THREADS.min(blocks.len()) {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).0
+}
+
+/// Says which files the bad blocks belong to. A walk through the whole tree, but only when there is something to say.
+fn tell_files<S: KvRead + ?Sized>(
+    store: &S,
+    bad: &HashMap<BlockId, BlockError>,
+    listener: &mut dyn Listener,
+) {
+    listener.begin("files of bad blocks", None);
+    let mut seen = 0;
+    let visit = &mut |place: &walk::Place, step: Step<'_>| -> Result<(), Infallible> {
+        let Step::File(name, record) = step else { return Ok(()) };
+        if record.inode.kind == FileKind::Regular && record.inode.size > 0 {
+            for (offset, len, id) in bad_ranges(store, record.ino, bad) {
+                let path = place.path(Some(name));
+                let to = offset + len - 1;
+                listener.finding(format!("{}: bytes {offset} to {to} are in block {id}", path.display()));
+            }
+        }
+        seen += 1;
+        listener.progress(seen);
+        Ok(())
+    };
+    let Ok(()) = walk::walk(store, Prefetch::Attributes, visit);
+}
+
+/// Offset and length of the parts of a file that are in bad blocks.
+fn bad_ranges<S: KvRead + ?Sized>(
+    store: &S,
+    ino: InodeId,
+    bad: &HashMap<BlockId, BlockError>,
+) -> Vec<(u64, u64, BlockId)> {
+    let (mut found, mut start) = (Vec::new(), 0);
+    // What cannot be read here has been found by the check of the namespace.
+    while let Ok(page) = query::extents(store, ino, start, u64::MAX, EXTENTS_PAGE) {
+        for (offset, extent) in &page.extents {
+            if let Extent::Block(block) = extent
+                && bad.contains_key(&block.id)
+            {
+                found.push((*offset, u64::from(block.len), block.id));
+            }
+        }
+        match page.extents.last() {
+            Some((offset, extent)) if page.more => start = (offset + extent.len()).max(start + 1),
+            _ => break,
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests;

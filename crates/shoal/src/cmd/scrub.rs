@@ -1,0 +1,103 @@
+//! `shoal scrub`.
+
+use crate::control::{ControlError, Conversation, Request, ScrubReport};
+use crate::data_dir::DataDir;
+use crate::limits::FINDINGS_SHOWN_MAX;
+use crate::{find, node, show};
+use anyhow::{anyhow, bail};
+use clap::Args;
+use shoal_brick::Brick;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Reads every block of a volume and checks it, mounted or not. Exit code 0: all intact, 1: some are damaged.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal scrub /mnt/shoal
+  shoal scrub --data /srv/shoal --rate 50     in the background of other work, at 50 MB/s")]
+pub struct Scrub {
+    /// The mount, or anything on it
+    path: Option<PathBuf>,
+    /// The data directory, mounted or not
+    #[arg(long, value_name = "DIR", conflicts_with = "path")]
+    data: Option<PathBuf>,
+    /// Read no faster than this many megabytes per second
+    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: Option<u64>,
+}
+
+impl Scrub {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let data = match find::nodes(self.data.as_deref().or(self.path.as_deref()))?.as_slice() {
+            [data] => data.clone(),
+            [] => {
+                bail!("no Shoal volume is mounted here: say which one, as in `shoal scrub --data /srv/shoal`")
+            }
+            _ => bail!("several volumes are mounted here: say which one, as in `shoal scrub /mnt/shoal`"),
+        };
+        let bytes_per_second = self.rate.map(|rate| rate * 1_000_000);
+        let mut view = View::new();
+        match Conversation::begin(&data, &Request::Scrub { bytes_per_second }) {
+            Ok(reports) => {
+                for report in reports {
+                    view.show(report?);
+                }
+            }
+            Err(ControlError::NotRunning(_)) => offline(&data, bytes_per_second, &mut view)?,
+            Err(error) => return Err(error.into()),
+        }
+        view.end()
+    }
+}
+
+/// Nobody serves the directory: take it and read the brick here.
+fn offline(data: &Path, bytes_per_second: Option<u64>, view: &mut View) -> anyhow::Result<()> {
+    let data = DataDir::open(data)?;
+    let brick = Brick::open(&data.brick())?;
+    node::scrub(&brick, bytes_per_second, &mut |report| {
+        view.show(report);
+        Ok(())
+    })
+    .map_err(|error| anyhow!(error))
+}
+
+struct View {
+    bar: indicatif::ProgressBar,
+    shown: u64,
+    /// Blocks, bytes, damaged; `None` until all were read.
+    summary: Option<(u64, u64, u64)>,
+}
+
+impl View {
+    fn new() -> View {
+        View { bar: show::counter("blocks read"), shown: 0, summary: None }
+    }
+
+    fn show(&mut self, report: ScrubReport) {
+        match report {
+            ScrubReport::Progress { blocks, .. } => self.bar.set_position(blocks),
+            ScrubReport::Damaged { what } => {
+                self.shown += 1;
+                if self.shown <= FINDINGS_SHOWN_MAX {
+                    self.bar.suspend(|| println!("{what}"));
+                }
+            }
+            ScrubReport::Done { blocks, bytes, damaged } => self.summary = Some((blocks, bytes, damaged)),
+        }
+    }
+
+    fn end(self) -> anyhow::Result<ExitCode> {
+        self.bar.finish_and_clear();
+        let Some((blocks, bytes, damaged)) = self.summary else {
+            bail!(
+                "the scrub ended before all blocks were read: the volume was unmounted, or its process has died"
+            );
+        };
+        println!("{blocks} blocks read, {} intact, {damaged} damaged.", show::bytes(bytes));
+        if damaged > 0 {
+            println!("`shoal fsck`, with the volume unmounted, says which files they belong to.");
+        }
+        Ok(ExitCode::from(u8::from(damaged > 0)))
+    }
+}

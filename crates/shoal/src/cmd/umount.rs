@@ -1,0 +1,110 @@
+//! `shoal umount`.
+
+use crate::mounts::{self, Health, Mount};
+use crate::{data_dir, show};
+use anyhow::{Context, bail};
+use clap::Args;
+use nix::errno::Errno;
+use nix::mount::{MntFlags, umount2};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Unmounts a volume: writes everything back and waits until the process that served it has ended.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: shoal umount /mnt/shoal")]
+pub struct Umount {
+    /// Where it is mounted
+    mountpoint: PathBuf,
+    /// Take the mount away now, even if it is in use or does not answer; what uses it goes on until it closes its files
+    #[arg(short, long)]
+    lazy: bool,
+}
+
+impl Umount {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let shown = self.mountpoint.display().to_string();
+        let found = mounts::at(&self.mountpoint).with_context(|| shown.clone())?;
+        let Some(mount) = found else {
+            bail!("nothing is mounted on {shown}; `shoal status` lists the volumes mounted here");
+        };
+        if !mount.is_shoal() {
+            bail!("what is mounted on {shown} is not Shoal ({}): use umount(8) for it", mount.kind);
+        }
+        let server = data_dir::user_of(&mount.source);
+        match mount.health() {
+            Health::Dead => {
+                detach(&mount)?;
+                println!("Removed the dead mount {shown}: the process that served it was gone.");
+                return Ok(ExitCode::SUCCESS);
+            }
+            Health::Hung if !self.lazy => bail!(
+                "the process that serves {shown} ({}) does not answer; its log is in {}. `shoal umount --lazy {shown}` \
+                 takes the mount away all the same",
+                server.map_or("unknown".into(), |pid| format!("process {pid}")),
+                mount.source.display()
+            ),
+            _ => {}
+        }
+        if self.lazy {
+            detach(&mount)?;
+            println!("Detached {shown}. What has files open there may go on; then its process ends.");
+            return Ok(ExitCode::SUCCESS);
+        }
+        write_back(&mount)?;
+        match umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW) {
+            Ok(()) => {}
+            Err(Errno::EBUSY) => bail!("{}", busy(&mount)),
+            Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
+            Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
+        }
+        if let Some(pid) = server {
+            wait_for_end(&mount.source, &pid);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Who keeps a mount busy and what to do about it.
+pub fn busy(mount: &Mount) -> String {
+    let users = mount.users();
+    let list = if users.is_empty() {
+        "  (no process of this user's; root sees all)".to_owned()
+    } else {
+        users.iter().map(|user| format!("  {user}")).collect::<Vec<_>>().join("\n")
+    };
+    let point = mount.point.display();
+    format!(
+        "{point} is in use:\n{list}\nIt stays mounted. End them and try again, or `shoal umount --lazy {point}`"
+    )
+}
+
+/// While the mount is there, a failure to write back can still be told. Waiting here also makes umount(2) itself short.
+fn write_back(mount: &Mount) -> anyhow::Result<()> {
+    let bar = show::spinner("writing back");
+    let outcome = File::open(&mount.point).and_then(|root| root.sync_all());
+    bar.finish_and_clear();
+    let point = mount.point.display();
+    outcome.with_context(|| {
+        format!(
+            "not everything written to {point} is on disk, so it stays mounted; the log in {} may say why. \
+             `shoal umount --lazy {point}` gives it up",
+            mount.source.display()
+        )
+    })
+}
+
+fn detach(mount: &Mount) -> anyhow::Result<()> {
+    umount2(&mount.point, MntFlags::MNT_DETACH)
+        .with_context(|| format!("unmounting {}", mount.point.display()))
+}
+
+/// The process holds the lock of its data directory until it ends.
+fn wait_for_end(data: &Path, pid: &str) {
+    let bar = show::spinner("waiting for the server to end");
+    while data_dir::user_of(data).is_some_and(|user| user == pid) {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,342 @@
+//! The data directory of a node: everything a node keeps, in one place.
+//!
+//! ```text
+//! DATA/shoal.json    what this is: format version, volume, identity
+//! DATA/lock          held (flock) by the process that uses the directory; its id inside
+//! DATA/meta/         raft log and store of the metadata group's replica
+//! DATA/brick/        blocks
+//! DATA/control.sock  where the running process answers `shoal status`, `stats`, ...
+//! DATA/shoal.log     its log when it runs in the background
+//! ```
+//!
+//! **Promises.** One process at a time. `shoal.json` says `creating` until all parts stand for the first time: a creation that was
+//! cut off is begun anew (nothing can have been stored yet), and a directory that is complete is never created over.
+//! Formats of a newer Shoal and directories with somebody else's files in them are refused.
+
+use crate::limits::{MANIFEST_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
+use nix::fcntl::{Flock, FlockArg};
+use serde::{Deserialize, Serialize};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Version of the directory's layout. Its parts have versions of their own.
+const FORMAT: u32 = 1;
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    #[error("there is no data directory {0}")]
+    NotFound(PathBuf),
+    #[error("{0} is not a data directory of Shoal: there is no shoal.json in it")]
+    NotData(PathBuf),
+    #[error("{path} has files of something else in it ({stranger:?}): choose a new or empty directory")]
+    Foreign { path: PathBuf, stranger: std::ffi::OsString },
+    #[error(
+        "{path} is already in use by process {pid}; `shoal status` shows where it is mounted, `shoal umount` stops it"
+    )]
+    InUse { path: PathBuf, pid: String },
+    #[error("{path} has format version {found}, this program knows version {FORMAT}: use a newer shoal")]
+    Version { path: PathBuf, found: u64 },
+    #[error("{path} was never completed: start it once with `shoal up`")]
+    Incomplete { path: PathBuf },
+    #[error("{path} is damaged: {what}")]
+    Damaged { path: PathBuf, what: String },
+    #[error(
+        "{what:?} cannot name a volume: use 1 to {VOLUME_NAME_BYTES_MAX} letters, digits, '-', '_' and '.', beginning with a letter or digit"
+    )]
+    BadName { what: String },
+    #[error("{path}: {cause}")]
+    Io { path: PathBuf, cause: io::Error },
+}
+
+/// What `shoal.json` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    format: u32,
+    state: State,
+    /// Name of the volume.
+    pub volume: String,
+    /// Identity of the volume, 32 hexadecimal digits.
+    pub id: String,
+    /// When it was created, in seconds since 1970.
+    pub created_unix_s: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Creating,
+    Ready,
+}
+
+/// A data directory that this process has for itself until it drops this.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    /// What it is.
+    pub manifest: Manifest,
+    _lock: Flock<File>,
+}
+
+impl DataDir {
+    /// Takes an existing directory.
+    pub fn open(path: &Path) -> Result<DataDir, DataError> {
+        let path = canonical(path)?;
+        if !path.join("shoal.json").exists() {
+            return Err(DataError::NotData(path));
+        }
+        let lock = lock(&path)?;
+        let manifest = read_manifest(&path)?;
+        if manifest.state != State::Ready {
+            return Err(DataError::Incomplete { path });
+        }
+        Ok(DataDir { path, manifest, _lock: lock })
+    }
+
+    /// Takes an existing directory, or a new one if `path` is empty or not there. A new one is complete after
+    /// [`finish`](Self::finish).
+    pub fn open_or_create(path: &Path, volume: &str) -> Result<DataDir, DataError> {
+        if !is_volume_name(volume) {
+            return Err(DataError::BadName { what: volume.to_owned() });
+        }
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
+        let path = canonical(path)?;
+        if !path.join("shoal.json").exists() {
+            refuse_strangers(&path)?;
+        }
+        let lock = lock(&path)?;
+        let manifest = match read_manifest(&path) {
+            Err(DataError::NotData(_)) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+                let state = State::Creating;
+                Manifest {
+                    format: FORMAT,
+                    state,
+                    volume: volume.to_owned(),
+                    id: random_id(&path)?,
+                    created_unix_s: now,
+                }
+            }
+            other => other?,
+        };
+        let data = DataDir { path, manifest, _lock: lock };
+        if data.is_new() {
+            data.write_manifest()?;
+            for part in [data.meta(), data.brick()] {
+                match std::fs::remove_dir_all(&part) {
+                    Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                        return Err(DataError::Io { path: part, cause });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(data)
+    }
+
+    /// Whether the parts are yet to be made.
+    pub fn is_new(&self) -> bool {
+        self.manifest.state == State::Creating
+    }
+
+    /// All parts stand and are durable.
+    pub fn finish(&mut self) -> Result<(), DataError> {
+        self.manifest.state = State::Ready;
+        self.write_manifest()
+    }
+
+    /// The directory, absolute and without symbolic links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The metadata group's part.
+    pub fn meta(&self) -> PathBuf {
+        self.path.join("meta")
+    }
+
+    /// The brick's part.
+    pub fn brick(&self) -> PathBuf {
+        self.path.join("brick")
+    }
+
+    /// Writes `shoal.json` so that a crash leaves either the old one or the new one.
+    fn write_manifest(&self) -> Result<(), DataError> {
+        let (path, draft) = (self.path.join("shoal.json"), self.path.join("shoal.json.new"));
+        let written = || {
+            let mut text = serde_json::to_vec_pretty(&self.manifest)?;
+            text.push(b'\n');
+            let mut file = File::create(&draft)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&draft, &path)?;
+            File::open(&self.path)?.sync_all()?;
+            match self.path.parent() {
+                Some(parent) => File::open(parent)?.sync_all(),
+                None => Ok(()),
+            }
+        };
+        written().map_err(|cause| DataError::Io { path, cause })
+    }
+}
+
+/// Reads what a data directory is, without taking it.
+pub fn read_manifest(path: &Path) -> Result<Manifest, DataError> {
+    let file = path.join("shoal.json");
+    let mut text = String::new();
+    let read = File::open(&file).and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text));
+    match read {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Err(DataError::NotData(path.to_owned())),
+        Err(cause) => return Err(DataError::Io { path: file, cause }),
+        Ok(_) => {}
+    }
+    let damaged =
+        |error: serde_json::Error| DataError::Damaged { path: file.clone(), what: error.to_string() };
+    // The version first: a newer format may look different in everything else.
+    let value: serde_json::Value = serde_json::from_str(&text).map_err(damaged)?;
+    match value.get("format").and_then(serde_json::Value::as_u64) {
+        Some(found) if found == u64::from(FORMAT) => serde_json::from_value(value).map_err(damaged),
+        Some(found) => Err(DataError::Version { path: file, found }),
+        None => Err(DataError::Damaged { path: file, what: "there is no format version in it".into() }),
+    }
+}
+
+/// The process that has the directory now, if any.
+pub fn user_of(path: &Path) -> Option<String> {
+    let file = File::open(path.join("lock")).ok()?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Err((file, nix::errno::Errno::EWOULDBLOCK)) => Some(pid_in(&file)),
+        _ => None,
+    }
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, DataError> {
+    path.canonicalize().map_err(|cause| match cause.kind() {
+        ErrorKind::NotFound => DataError::NotFound(path.to_owned()),
+        _ => DataError::Io { path: path.to_owned(), cause },
+    })
+}
+
+fn lock(path: &Path) -> Result<Flock<File>, DataError> {
+    let name = path.join("lock");
+    let io = |cause| DataError::Io { path: name.clone(), cause };
+    let opened =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&name);
+    let file = opened.map_err(io)?;
+    let file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(file) => file,
+        Err((file, nix::errno::Errno::EWOULDBLOCK)) => {
+            return Err(DataError::InUse { path: path.to_owned(), pid: pid_in(&file) });
+        }
+        Err((_, errno)) => return Err(io(errno.into())),
+    };
+    // For people and `shoal umount`; the lock itself is what counts.
+    file.set_len(0)
+        .and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0))
+        .map_err(io)?;
+    Ok(file)
+}
+
+/// The process id in a lock file. Whoever has just taken it may not have written it yet.
+fn pid_in(file: &File) -> String {
+    let mut text = [0; 16];
+    let len = file.read_at(&mut text, 0).unwrap_or(0);
+    let pid = text.get(..len).map(String::from_utf8_lossy).unwrap_or_default().trim().to_owned();
+    if pid.is_empty() { "(unknown)".into() } else { pid }
+}
+
+/// A new data directory begins empty; `lost+found` is what the root of a fresh file system has, the rest remains of
+/// an earlier attempt.
+fn refuse_strangers(path: &Path) -> Result<(), DataError> {
+    let io = |cause| DataError::Io { path: path.to_owned(), cause };
+    for entry in std::fs::read_dir(path).map_err(io)? {
+        let name = entry.map_err(io)?.file_name();
+        let known = ["lost+found", "lock", "shoal.json.new", "shoal.log", "shoal.log.1"];
+        if !known.iter().any(|known| name == *known) {
+            return Err(DataError::Foreign { path: path.to_owned(), stranger: name });
+        }
+    }
+    Ok(())
+}
+
+fn is_volume_name(name: &str) -> bool {
+    name.len() <= VOLUME_NAME_BYTES_MAX
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+}
+
+fn random_id(path: &Path) -> Result<String, DataError> {
+    let mut bytes = [0; 16];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|cause| DataError::Io { path: path.to_owned(), cause })?;
+    Ok(format!("{:032x}", u128::from_le_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_directory_is_created_once_and_then_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/data");
+        assert!(matches!(DataDir::open(&path), Err(DataError::NotFound(_))));
+        let mut data = DataDir::open_or_create(&path, "vol").unwrap();
+        assert!(data.is_new());
+        data.finish().unwrap();
+        let id = data.manifest.id.clone();
+        drop(data);
+        let data = DataDir::open_or_create(&path, "other").unwrap();
+        assert!(!data.is_new());
+        assert_eq!((data.manifest.volume.as_str(), &data.manifest.id), ("vol", &id));
+    }
+
+    #[test]
+    fn a_creation_that_was_cut_off_is_begun_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open_or_create(dir.path(), "vol").unwrap();
+        std::fs::create_dir(data.brick()).unwrap();
+        std::fs::write(data.brick().join("half"), "").unwrap();
+        drop(data);
+        assert!(matches!(DataDir::open(dir.path()), Err(DataError::Incomplete { .. })));
+        let data = DataDir::open_or_create(dir.path(), "vol").unwrap();
+        assert!(data.is_new() && !data.brick().exists());
+    }
+
+    #[test]
+    fn the_second_user_of_a_directory_hears_who_is_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(user_of(dir.path()), None);
+        let mut data = DataDir::open_or_create(dir.path(), "vol").unwrap();
+        data.finish().unwrap();
+        let us = std::process::id().to_string();
+        match DataDir::open(dir.path()) {
+            Err(DataError::InUse { pid, .. }) => assert_eq!(pid, us),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(user_of(dir.path()), Some(us));
+        drop(data);
+        assert_eq!(user_of(dir.path()), None);
+    }
+
+    #[test]
+    fn directories_of_others_and_of_newer_versions_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("thesis.tex"), "").unwrap();
+        assert!(matches!(DataDir::open(dir.path()), Err(DataError::NotData(_))));
+        assert!(matches!(DataDir::open_or_create(dir.path(), "vol"), Err(DataError::Foreign { .. })));
+        std::fs::write(dir.path().join("shoal.json"), r#"{"format": 2, "cells": []}"#).unwrap();
+        assert!(matches!(DataDir::open(dir.path()), Err(DataError::Version { found: 2, .. })));
+        for junk in ["", "[]", "{}", r#"{"format": 1}"#] {
+            std::fs::write(dir.path().join("shoal.json"), junk).unwrap();
+            assert!(matches!(DataDir::open(dir.path()), Err(DataError::Damaged { .. })), "{junk}");
+        }
+        for name in ["", "a b", "-x", "ä", "a/b", &"x".repeat(64)] {
+            assert!(matches!(DataDir::open_or_create(dir.path(), name), Err(DataError::BadName { .. })));
+        }
+    }
+}

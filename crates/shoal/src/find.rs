@@ -1,0 +1,40 @@
+//! Which node a command is about: people name a mount, anything on it, or a data directory.
+
+use crate::mounts::{self, Mount};
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+
+/// Data directories of the nodes meant: that of `path`, or of everything mounted.
+pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
+    match path {
+        Some(path) => Ok(vec![node(path)?]),
+        None => Ok(mounts::shoals().context("mount table")?.into_iter().map(|mount| mount.source).collect()),
+    }
+}
+
+/// The data directory of the node meant.
+fn node(path: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(mount) = mounts::at(path).with_context(|| path.display().to_string())?
+        && mount.is_shoal()
+    {
+        return Ok(mount.source);
+    }
+    if path.join("shoal.json").exists() {
+        return path.canonicalize().with_context(|| path.display().to_string());
+    }
+    Ok(mount_of(path)?.source)
+}
+
+/// The Shoal mount that a path is on.
+pub fn mount_of(path: &Path) -> anyhow::Result<Mount> {
+    match mounts::containing(path).with_context(|| path.display().to_string())? {
+        Some(mount) if mount.is_shoal() => Ok(mount),
+        Some(mount) => bail!(
+            "{} is not on a Shoal volume but on {} ({}); `shoal status` lists the volumes mounted here",
+            path.display(),
+            mount.point.display(),
+            mount.kind
+        ),
+        None => bail!("{} is not on a mounted file system", path.display()),
+    }
+}

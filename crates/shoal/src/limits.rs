@@ -1,0 +1,46 @@
+//! Limits and defaults of the program, each with its reason.
+
+use std::time::Duration;
+
+/// Where `shoal up` keeps its data and mounts them unless told otherwise: below the current directory, so that trying
+/// Shoal touches nothing else.
+pub const DATA_DEFAULT: &str = "run/data";
+/// See [`DATA_DEFAULT`].
+pub const MOUNT_DEFAULT: &str = "run/mnt";
+/// Name of a volume that nobody gave a name.
+pub const VOLUME_DEFAULT: &str = "shoal";
+/// Longest name of a volume, in bytes: it will stand in paths, mount tables and host names' neighbourhood.
+pub const VOLUME_NAME_BYTES_MAX: usize = 63;
+
+/// Largest log file in the background, in bytes. Then it becomes `shoal.log.1` and a new one begins: there are never
+/// more than two.
+pub const LOG_BYTES_MAX: u64 = 16 << 20;
+/// Lines of the log that are shown when the background process could not start.
+pub const LOG_LINES_SHOWN: usize = 12;
+
+/// Largest description of a data directory that is read, in bytes: it has six short fields.
+pub const MANIFEST_BYTES_MAX: u64 = 64 << 10;
+
+/// Longest request on the control socket, in bytes.
+pub const CONTROL_REQUEST_BYTES_MAX: u64 = 4 << 10;
+/// Longest line of an answer on the control socket, in bytes: statistics of every operation.
+pub const CONTROL_REPLY_BYTES_MAX: u64 = 4 << 20;
+/// Conversations on the control socket at a time; more are refused.
+pub const CONTROL_CONNECTIONS_MAX: usize = 16;
+/// A program that connects to the control socket and then says or takes nothing is hung up on after this.
+pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A mount that does not answer statfs(2) within this is called hung.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// Programs shown that keep a mount busy.
+pub const USERS_SHOWN_MAX: usize = 8;
+
+/// Findings of a check that are printed; further ones are counted.
+pub const FINDINGS_SHOWN_MAX: u64 = 1000;
+/// Threads that verify blocks: enough requests under way for a fast disk, and one core each for checksums.
+pub const VERIFY_THREADS: usize = 4;
+/// Bytes of names, attributes and small contents read at a time while walking through a volume: one page is kept for
+/// each directory on the way down.
+pub const WALK_PAGE_BYTES: usize = 256 << 10;
+/// Extents of a file read at a time.
+pub const EXTENTS_PAGE: usize = 1024;

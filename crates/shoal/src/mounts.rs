@@ -1,0 +1,212 @@
+//! The kernel's table of mounts: which Shoal is mounted where, whether it still lives, who uses it.
+
+use crate::limits::{ANSWER_PATIENCE, USERS_SHOWN_MAX};
+use nix::errno::Errno;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+
+/// The type of a Shoal mount in the table.
+pub const KIND: &str = "fuse.shoal";
+
+/// A mounted file system.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mount {
+    /// Where.
+    pub point: PathBuf,
+    /// Type, such as `ext4` or `fuse.shoal`.
+    pub kind: String,
+    /// What is mounted: of a Shoal, its data directory.
+    pub source: PathBuf,
+}
+
+/// How a mount answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Health {
+    /// It does.
+    Alive,
+    /// The process behind it is gone.
+    Dead,
+    /// The process behind it does not answer.
+    Hung,
+}
+
+impl Mount {
+    /// Whether it is ours.
+    pub fn is_shoal(&self) -> bool {
+        self.kind == KIND
+    }
+
+    /// Asks it something that the kernel does not answer from its caches.
+    pub fn health(&self) -> Health {
+        let (answer, answers) = mpsc::channel();
+        let point = self.point.clone();
+        // On a thread of its own: the call does not return while the process behind the mount hangs.
+        std::thread::spawn(move || answer.send(nix::sys::statvfs::statvfs(&point)));
+        match answers.recv_timeout(ANSWER_PATIENCE) {
+            Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED)) => Health::Dead,
+            Ok(_) => Health::Alive,
+            Err(_) => Health::Hung,
+        }
+    }
+
+    /// Programs that have something open on it, as lines for people.
+    pub fn users(&self) -> Vec<String> {
+        let inside = |path: &Path| path.starts_with(&self.point);
+        let mut found = Vec::new();
+        for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let name = process.file_name();
+            let Some(pid) = name.to_str().filter(|name| name.bytes().all(|b| b.is_ascii_digit())) else {
+                continue;
+            };
+            let Some(what) = use_of(&process.path(), &inside) else { continue };
+            let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            if found.len() == USERS_SHOWN_MAX {
+                found.push("... and others".into());
+                break;
+            }
+            found.push(format!("process {pid} ({}): {what}", command.trim()));
+        }
+        found
+    }
+}
+
+/// What a process uses among the paths in question. Only links in /proc are read, so nothing can hang.
+fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
+    for (link, what) in [("cwd", "works in"), ("root", "has as its root"), ("exe", "runs")] {
+        if let Ok(target) = std::fs::read_link(process.join(link))
+            && inside(&target)
+        {
+            return Some(format!("{what} {}", target.display()));
+        }
+    }
+    for fd in std::fs::read_dir(process.join("fd")).ok()?.flatten() {
+        if let Ok(target) = std::fs::read_link(fd.path())
+            && inside(&target)
+        {
+            return Some(format!("has {} open", target.display()));
+        }
+    }
+    let maps = std::fs::read(process.join("maps")).ok()?;
+    maps.split(|&b| b == b'\n').find_map(|line| {
+        let path =
+            Path::new(std::ffi::OsStr::from_bytes(line.splitn(6, |&b| b == b' ').nth(5)?.trim_ascii()));
+        inside(path).then(|| format!("has {} in its memory", path.display()))
+    })
+}
+
+/// All mounts that this process sees; later ones cover earlier ones.
+pub fn table() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read("/proc/self/mountinfo")?;
+    Ok(text.split(|&b| b == b'\n').filter_map(parse).collect())
+}
+
+/// All Shoal mounts.
+pub fn shoals() -> io::Result<Vec<Mount>> {
+    Ok(table()?.into_iter().filter(Mount::is_shoal).collect())
+}
+
+/// The mount right at a path.
+pub fn at(path: &Path) -> io::Result<Option<Mount>> {
+    let path = resolve(path)?;
+    Ok(table()?.into_iter().rev().find(|mount| mount.point == path))
+}
+
+/// The mount that a path is on.
+pub fn containing(path: &Path) -> io::Result<Option<Mount>> {
+    let path = resolve(path)?;
+    let mounts = table()?.into_iter().filter(|mount| path.starts_with(&mount.point));
+    // Of several at the same place the last one counts, which is what `max_by_key` answers.
+    Ok(mounts.max_by_key(|mount| mount.point.as_os_str().len()))
+}
+
+/// Whether a directory may be made at a path: there is no mount, so nothing of it can hang.
+pub fn is_free(path: &Path) -> io::Result<bool> {
+    let absolute = std::path::absolute(path)?;
+    Ok(!table()?.iter().any(|mount| mount.point == absolute))
+}
+
+/// The path without symbolic links, as it stands in the table. A mount point itself is not touched: what is mounted there
+/// may be dead or hang.
+fn resolve(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) {
+        let point = parent.canonicalize()?.join(name);
+        if table()?.iter().any(|mount| mount.point == point) {
+            return Ok(point);
+        }
+    }
+    path.canonicalize()
+}
+
+/// A line of `/proc/self/mountinfo`, see proc(5).
+fn parse(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|&b| b == b' ');
+    let point = unescape(fields.nth(4)?);
+    // Optional fields end with a hyphen.
+    fields.find(|field| *field == b"-")?;
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = unescape(fields.next()?);
+    Some(Mount { point, kind, source })
+}
+
+/// Undoes the kernel's `\040` for a space and the like.
+fn unescape(field: &[u8]) -> PathBuf {
+    let mut out = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
+                rest = after;
+            }
+            _ => {
+                out.push(*first);
+                rest = tail;
+            }
+        }
+    }
+    PathBuf::from(OsString::from_vec(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_the_table_are_understood_with_their_escapes() {
+        let line = br"36 35 0:42 / /mnt/my\040shoal rw,noatime shared:1 master:2 - fuse.shoal /srv/a\134b rw,user_id=0";
+        let mount = parse(line).unwrap();
+        assert_eq!(mount.point, Path::new("/mnt/my shoal"));
+        assert_eq!(mount.source, Path::new(r"/srv/a\b"));
+        assert!(mount.is_shoal());
+        assert_eq!(parse(b""), None);
+        assert_eq!(parse(b"36 35 0:42 / /mnt rw"), None);
+    }
+
+    #[test]
+    fn the_mount_of_a_path_is_the_innermost_one() {
+        let proc = containing(Path::new("/proc/self")).unwrap().unwrap();
+        assert_eq!((proc.point.as_path(), proc.kind.as_str()), (Path::new("/proc"), "proc"));
+        assert_eq!(at(Path::new("/proc")).unwrap().unwrap().kind, "proc");
+        assert_eq!(at(Path::new("/proc/self/")).unwrap(), None);
+        assert_eq!(proc.health(), Health::Alive);
+    }
+
+    #[test]
+    fn programs_that_use_a_mount_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let point = dir.path().canonicalize().unwrap();
+        let mount = Mount { point: point.clone(), kind: KIND.into(), source: "/".into() };
+        assert_eq!(mount.users(), Vec::<String>::new());
+        let _file = std::fs::File::create(point.join("open")).unwrap();
+        let users = mount.users();
+        assert_eq!(users.len(), 1, "{users:?}");
+        assert!(
+            users[0].contains(&std::process::id().to_string()) && users[0].ends_with("open open"),
+            "{users:?}"
+        );
+    }
+}

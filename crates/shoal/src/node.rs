@@ -1,0 +1,192 @@
+//! A node as a whole: data directory, brick, metadata server, client and mount, in one process.
+//!
+//! Started from the inside out and stopped in the opposite order, each part when nothing uses it any more: the mount ends, the
+//! client writes everything back and ends its session, the metadata server flushes its store, the data directory is
+//! let go with the process.
+
+use crate::control::{Answer, Control, Handler, Number, OpReport, Request, ScrubReport, Statistics, Status};
+use crate::data_dir::DataDir;
+use crate::measure::{MeasuredBlocks, MeasuredMeta};
+use crate::options::Options;
+use anyhow::Context;
+use shoal_brick::{Brick, ScrubOptions};
+use shoal_client::{Client, Wait};
+use shoal_fuse::{Mounted, OpStats};
+use shoal_meta::Server;
+use std::io;
+use std::num::NonZeroU64;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// A serving, mounted node.
+pub struct Node {
+    started: Instant,
+    data: DataDir,
+    brick: Arc<Brick>,
+    blocks: Arc<MeasuredBlocks>,
+    server: Arc<Server>,
+    meta: Arc<MeasuredMeta>,
+    client: Arc<Client>,
+    mounted: Mounted,
+}
+
+impl Node {
+    /// Starts everything in a data directory, making what a new one lacks, and mounts it.
+    pub fn start(mut data: DataDir, mountpoint: &Path, options: &Options) -> anyhow::Result<Arc<Node>> {
+        let shown = data.path().display().to_string();
+        let mut mount = options.mount.clone();
+        mount.source = data.path().to_str().map(str::to_owned).with_context(|| {
+            format!("{shown}: the mount table needs a path in UTF-8; choose another data directory")
+        })?;
+        if data.is_new() {
+            Brick::format(&data.brick())?;
+        }
+        let brick = Brick::open(&data.brick())?;
+        let blocks = Arc::new(MeasuredBlocks::new(brick.clone()));
+        let server = Server::open(&data.meta(), blocks.clone(), crate::volume::options(&data)?)
+            .with_context(|| format!("metadata in {shown}"))?;
+        data.finish()?;
+        let meta = Arc::new(MeasuredMeta::new(server.clone()));
+        let client = Client::open(meta.clone(), blocks.clone(), client_options(mountpoint, options))?;
+        let mounted = match shoal_fuse::mount(client.clone(), mountpoint, mount) {
+            Ok(mounted) => mounted,
+            Err(error) => {
+                // Nothing was done yet that could be lost; but leave the directory as after any other stop.
+                let _ = client.close();
+                server.shutdown();
+                return Err(error.into());
+            }
+        };
+        Ok(Arc::new(Node { started: Instant::now(), data, brick, blocks, server, meta, client, mounted }))
+    }
+
+    /// The data directory.
+    pub fn data(&self) -> &DataDir {
+        &self.data
+    }
+
+    /// The mount.
+    pub fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
+    /// Opens the socket for `shoal status` and the like.
+    pub fn control(self: &Arc<Node>) -> anyhow::Result<Control> {
+        Control::open(self.data.path(), self.clone()).context("control socket")
+    }
+
+    /// After the mount has ended: makes everything durable and stops.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        let closed = self.client.close();
+        self.server.shutdown();
+        let log = crate::logging::path(self.data.path());
+        closed.with_context(|| {
+            format!(
+                "not everything that was written could be made durable; see {} if it ran in the background",
+                log.display()
+            )
+        })
+    }
+
+    fn status(&self) -> Result<Status, String> {
+        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            volume: self.data.manifest.volume.clone(),
+            id: self.data.manifest.id.clone(),
+            data: self.data.path().to_owned(),
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            session: self.client.session().0,
+            total_bytes: room.total_bytes,
+            free_bytes: room.free_bytes,
+            inodes: room.inodes,
+        })
+    }
+
+    fn statistics(&self) -> Statistics {
+        let kernel = self.mounted.stats();
+        let number = |name: &str, value| Number { name: name.to_owned(), value };
+        Statistics {
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            resident_bytes: resident_bytes(),
+            kernel_requests: kernel.requests(),
+            kernel_waiting: kernel.slow_queued as u64,
+            kernel: reports(&kernel.ops),
+            client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
+            meta: reports(&self.meta.stats()),
+            server: self.server.stats().iter().map(|(name, value)| number(name, *value)).collect(),
+            brick: reports(&self.blocks.stats()),
+        }
+    }
+}
+
+impl Handler for Node {
+    fn handle(
+        &self,
+        request: Request,
+        say: &mut dyn FnMut(&dyn Answer) -> io::Result<()>,
+    ) -> Result<(), String> {
+        // Whoever does not listen any more needs no reason either.
+        let gone = |error: io::Error| error.to_string();
+        match request {
+            Request::Status => say(&self.status()?).map_err(gone),
+            Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Scrub { bytes_per_second } => {
+                scrub(&self.brick, bytes_per_second, &mut |report| say(&report))
+            }
+        }
+    }
+}
+
+/// Verifies all blocks of a brick and tells of it until nobody listens any more.
+pub fn scrub(
+    brick: &Brick,
+    bytes_per_second: Option<u64>,
+    say: &mut dyn FnMut(ScrubReport) -> io::Result<()>,
+) -> Result<(), String> {
+    let options = ScrubOptions { bytes_per_second: bytes_per_second.and_then(NonZeroU64::new) };
+    let stop = AtomicBool::new(false);
+    let (mut blocks, mut bytes) = (0, 0);
+    let summary = brick.scrub(&options, &stop, &mut |_, outcome| {
+        let report = match outcome {
+            Ok(len) => {
+                blocks += 1;
+                bytes += u64::from(len);
+                ScrubReport::Progress { blocks, bytes }
+            }
+            Err(error) => ScrubReport::Damaged { what: error.to_string() },
+        };
+        if say(report).is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+    });
+    let summary = summary.map_err(|error| error.to_string())?;
+    let done = ScrubReport::Done { blocks: summary.blocks, bytes: summary.bytes, damaged: summary.damaged };
+    if summary.stopped { Ok(()) } else { say(done).map_err(|error| error.to_string()) }
+}
+
+fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options {
+    let defaults = shoal_client::Options::default();
+    let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    shoal_client::Options {
+        name: format!("{host}:{} (process {})", mountpoint.display(), std::process::id()),
+        cache_bytes: options.cache_bytes.unwrap_or(defaults.cache_bytes),
+        block_cache_bytes: options.block_cache_bytes.unwrap_or(defaults.block_cache_bytes),
+    }
+}
+
+fn reports(ops: &[OpStats]) -> Vec<OpReport> {
+    ops.iter().map(OpReport::from).collect()
+}
+
+/// Memory of this process that is in RAM, see proc(5); 0 if that cannot be told.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * 4096
+}

@@ -1,0 +1,121 @@
+//! Walking through the tree of a volume at rest, without a mount.
+//!
+//! **Promises.** Every name is shown once, a directory before and after what is in it, and memory is bounded by the depth of
+//! the tree and the number of directories. What cannot be read is told and passed over; a directory that is below itself
+//! (which only damage can bring about) is not entered a second time.
+
+use crate::limits::WALK_PAGE_BYTES;
+use shoal_namespace::kv::KvRead;
+use shoal_namespace::query::{self, DirEntry, FileRecord, Prefetch};
+use shoal_namespace::{Fault, kv_tree::TreeError};
+use shoal_types::{Cookie, FileKind, InodeId, Name};
+use std::collections::HashSet;
+use std::path::PathBuf;
+
+/// What a walker sees, in this order. The path is the one from the root on, empty for the root itself.
+pub enum Step<'a> {
+    /// A directory, before its contents.
+    Enter(&'a Name, &'a FileRecord),
+    /// Anything else.
+    File(&'a Name, &'a FileRecord),
+    /// The directory entered last and not left yet, after its contents.
+    Leave(&'a FileRecord),
+    /// Something that cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Where the walk is.
+#[derive(Default)]
+pub struct Place {
+    names: Vec<Name>,
+}
+
+impl Place {
+    /// The path of the current directory, or of a name in it.
+    pub fn path(&self, name: Option<&Name>) -> PathBuf {
+        use std::os::unix::ffi::OsStrExt;
+        let names = self.names.iter().chain(name);
+        let mut path = PathBuf::from("/");
+        path.extend(names.map(|name| std::ffi::OsStr::from_bytes(name.as_bytes())));
+        path
+    }
+}
+
+struct Frame {
+    record: FileRecord,
+    after: Cookie,
+    page: std::vec::IntoIter<DirEntry>,
+    end: bool,
+}
+
+/// Walks through everything. `visit` answers whether to enter a directory; its error ends the walk.
+pub fn walk<S: KvRead + ?Sized, E>(
+    store: &S,
+    prefetch: Prefetch,
+    visit: &mut dyn FnMut(&Place, Step<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut place = Place::default();
+    let root = match query::inode(store, InodeId::ROOT) {
+        Ok(root) => root,
+        Err(fault) => {
+            return visit(&place, Step::Unreadable(format!("the root directory: {}", words(fault))));
+        }
+    };
+    let mut entered = HashSet::from([InodeId::ROOT]);
+    let mut frames = vec![Frame::new(root)];
+    while let Some(frame) = frames.last_mut() {
+        let Some(entry) = frame.page.next() else {
+            if frame.end {
+                visit(&place, Step::Leave(&frame.record))?;
+                frames.pop();
+                place.names.pop();
+            } else if let Err(fault) = frame.next_page(store, prefetch) {
+                let what = format!("the rest of directory {}: {}", place.path(None).display(), words(fault));
+                visit(&place, Step::Unreadable(what))?;
+                frame.end = true;
+            }
+            continue;
+        };
+        let Some(record) = entry.record else { continue };
+        if entry.dentry.kind != FileKind::Directory {
+            visit(&place, Step::File(&entry.name, &record))?;
+        } else if entered.insert(record.ino) {
+            visit(&place, Step::Enter(&entry.name, &record))?;
+            place.names.push(entry.name);
+            frames.push(Frame::new(record));
+        } else {
+            let what = format!("directory {} is elsewhere, too", place.path(Some(&entry.name)).display());
+            visit(&place, Step::Unreadable(what))?;
+        }
+    }
+    Ok(())
+}
+
+impl Frame {
+    fn new(record: FileRecord) -> Frame {
+        Frame { record, after: Cookie::START, page: Vec::new().into_iter(), end: false }
+    }
+
+    fn next_page(
+        &mut self,
+        store: &(impl KvRead + ?Sized),
+        prefetch: Prefetch,
+    ) -> Result<(), Fault<TreeError>> {
+        let page = query::list(store, self.record.ino, self.after, prefetch, WALK_PAGE_BYTES)?;
+        if let Some(last) = page.entries.last() {
+            self.after = last.name.cookie();
+        }
+        // A page without entries is the last one; so the walk ends whatever the store answers.
+        self.end = page.end || page.entries.is_empty();
+        self.page = page.entries.into_iter();
+        Ok(())
+    }
+}
+
+/// A failed read in words.
+pub fn words(fault: Fault<TreeError>) -> String {
+    match fault {
+        Fault::Errno(errno) => errno.to_string(),
+        Fault::Tree(error) => error.to_string(),
+    }
+}
