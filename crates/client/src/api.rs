@@ -87,9 +87,18 @@ static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 impl crate::Client {
     /// Finds a name; `None` if there is none. A file found gains a kernel reference (see [`forget`](Self::forget)).
+    /// `.` and `..` are what a file server asks for that knows nothing but a number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
-        let name = core::name(name)?;
-        self.shell.call(wait, |core| core.lookup(parent, &name))
+        match name {
+            b"." => self.shell.call(wait, |core| core.enter(parent)).map(Some),
+            b".." => {
+                self.shell.call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir))).map(Some)
+            }
+            name => {
+                let name = core::name(name)?;
+                self.shell.call(wait, |core| core.lookup(parent, &name))
+            }
+        }
     }
 
     /// The directory that a directory is in (`..`); the root's is the root.

@@ -40,6 +40,14 @@ impl Core {
         Ok(Some(Entry { ino: dentry.ino, inode }))
     }
 
+    /// A file by its number, with a kernel reference.
+    pub(crate) fn enter(&mut self, ino: InodeId) -> Outcome<Entry> {
+        self.alive()?;
+        let entry = self.entry(ino)?;
+        self.refer(ino);
+        Ok(entry)
+    }
+
     /// Makes a file of any kind.
     pub(crate) fn create(
         &mut self,

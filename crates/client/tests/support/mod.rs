@@ -35,7 +35,7 @@ impl Group {
             fenced: AtomicBool::new(false),
             applied: Mutex::default(),
         };
-        let options = VolumeOptions { inline_bytes, ..VolumeOptions::default() };
+        let options = VolumeOptions { inline_bytes };
         let outcome = group.apply(Command::Format {
             volume: 1,
             uid: 0,

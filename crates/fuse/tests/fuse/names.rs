@@ -1,6 +1,7 @@
-use crate::sys::{errno, mknod, renameat2};
+use crate::sys::{Handle, errno, mknod, renameat2};
 use crate::volume::Volume;
 use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 
 #[test]
@@ -133,4 +134,22 @@ fn a_directory_does_not_move_below_itself() {
     assert!(volume.path("x/b/c").is_dir());
     let parent = fs::metadata(volume.path("x/b/..")).unwrap().ino();
     assert_eq!(parent, fs::metadata(volume.path("x")).unwrap().ino());
+}
+
+#[test]
+fn a_file_handle_finds_its_file_after_a_new_mount() {
+    let volume = Volume::mount();
+    fs::create_dir_all(volume.path("a/b")).expect("new");
+    fs::write(volume.path("a/b/file"), "content").expect("written");
+    fs::write(volume.path("gone"), "content").expect("written");
+    let handles = ["a/b/file", "a/b", "gone"].map(|name| Handle::of(&volume.path(name)).expect(name));
+    fs::remove_file(volume.path("gone")).expect("removed");
+    let volume = volume.remount();
+    let [file, dir, gone] = handles;
+    let mut text = String::new();
+    file.open(volume.root()).expect("found").read_to_string(&mut text).expect("readable");
+    assert_eq!(text, "content");
+    let dir = dir.open(volume.root()).expect("found");
+    assert_eq!(dir.metadata().unwrap().ino(), fs::metadata(volume.path("a/b")).unwrap().ino());
+    assert_eq!(errno(gone.open(volume.root())), libc::ESTALE);
 }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -110,5 +110,38 @@ impl Map {
 impl Drop for Map {
     fn drop(&mut self) {
         unsafe { libc::munmap(self.at.cast(), self.len) };
+    }
+}
+
+/// A file handle, as a file server keeps it.
+#[repr(C)]
+pub struct Handle {
+    len: u32,
+    kind: i32,
+    bytes: [u8; 128],
+}
+
+unsafe extern "C" {
+    fn name_to_handle_at(
+        dir: i32,
+        path: *const libc::c_char,
+        handle: *mut Handle,
+        mount: *mut i32,
+        flags: i32,
+    ) -> i32;
+    fn open_by_handle_at(mount: i32, handle: *const Handle, flags: i32) -> i32;
+}
+
+impl Handle {
+    pub fn of(path: &Path) -> io::Result<Handle> {
+        let (mut handle, mut mount) = (Handle { len: 128, kind: 0, bytes: [0; 128] }, 0);
+        check(unsafe { name_to_handle_at(libc::AT_FDCWD, c(path).as_ptr(), &mut handle, &mut mount, 0) })?;
+        Ok(handle)
+    }
+
+    pub fn open(&self, mount: &Path) -> io::Result<File> {
+        let mount = File::open(mount)?;
+        let fd = check(unsafe { open_by_handle_at(mount.as_raw_fd(), self, libc::O_RDONLY) })?;
+        Ok(unsafe { File::from_raw_fd(fd as i32) })
     }
 }

@@ -2,11 +2,12 @@
 
 use crate::world::World;
 use shoal_client::Client;
-use shoal_fuse::{MountOptions, Mounted, Stats};
+use shoal_fuse::{MountError, MountOptions, Mounted, Stats};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A user and group without rights.
@@ -42,11 +43,22 @@ impl Volume {
 
     /// The same volume, mounted anew: nothing is cached anywhere.
     pub fn remount(self) -> Volume {
-        self.mounted.unmount().expect("nobody uses it");
+        self.unmount();
         self.client.close().expect("everything is committed");
         let Volume { world, mounted, .. } = self;
         drop(mounted);
         Volume::mount_world(world, MountOptions::default())
+    }
+
+    /// Unmounts. Processes that other tests just started may still hold copies of our files for a moment.
+    pub fn unmount(&self) {
+        for _ in 0..500 {
+            match self.mounted.unmount() {
+                Err(MountError::Busy { .. }) => std::thread::sleep(Duration::from_millis(10)),
+                outcome => return outcome.expect("nobody uses it"),
+            }
+        }
+        panic!("{} stays in use", self.root.display());
     }
 
     pub fn root(&self) -> &Path {
