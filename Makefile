@@ -24,11 +24,15 @@ build: ## Build the release binaries
 
 .PHONY: up
 up: build ## Build, start in the background, return once mounted
-	@scripts/up "$(SHOAL)" "$(DATA)" "$(MOUNT)"
+	@"$(SHOAL)" up --data "$(DATA)" --mount "$(MOUNT)" --background </dev/null
 
 .PHONY: down
 down: ## Unmount cleanly and stop
-	@scripts/down "$(SHOAL)" "$(DATA)" "$(MOUNT)"
+	@if grep -qs " $(abspath $(MOUNT)) fuse" /proc/mounts; then \
+		"$(SHOAL)" umount "$(MOUNT)" && echo "Shoal is down; its data stay in $(DATA)."; \
+	else \
+		echo "Shoal is not mounted on $(MOUNT)."; \
+	fi
 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts

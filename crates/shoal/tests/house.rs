@@ -35,7 +35,11 @@ const PURE: &[(&str, &[&str])] = &[
 const FILE_LINES_MAX: usize = 800;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("crates/shoal is two levels down").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("crates/shoal is two levels down")
+        .to_owned()
 }
 
 fn read(path: &Path) -> String {
@@ -115,7 +119,8 @@ fn the_pure_crates_use_nothing_that_does_io() {
 
 #[test]
 fn the_namespace_reads_no_clock_no_chance_no_file_and_starts_no_thread() {
-    let forbidden = ["SystemTime", "Instant::now", "std::fs", "std::net", "std::thread", "rand::", "HashMap", "HashSet"];
+    let forbidden =
+        ["SystemTime", "Instant::now", "std::fs", "std::net", "std::thread", "rand::", "HashMap", "HashSet"];
     let mut faults = Vec::new();
     for (path, text) in sources() {
         if !path.starts_with(root().join("crates/namespace/src")) {
@@ -164,7 +169,8 @@ fn files_stay_readable_and_finished() {
 fn every_direct_dependency_has_its_reason_in_the_docs() {
     let manifest = read(&root().join("Cargo.toml"));
     let reasons = read(&root().join("docs/DEPENDENCIES.md"));
-    let (_, after) = manifest.split_once("[workspace.dependencies]").expect("the workspace lists its dependencies");
+    let (_, after) =
+        manifest.split_once("[workspace.dependencies]").expect("the workspace lists its dependencies");
     let section = after.split("\n[").next().unwrap_or_default();
     let mut faults = Vec::new();
     for line in section.lines() {

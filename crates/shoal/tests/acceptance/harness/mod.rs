@@ -1,0 +1,44 @@
+//! What the tests share: volumes that clean up after themselves, programs under a time limit, comparison of trees.
+
+pub mod command;
+pub mod random;
+pub mod sys;
+pub mod tree;
+pub mod volume;
+
+pub use command::{Run, run, sh};
+pub use random::{Random, seed};
+pub use volume::Volume;
+
+use std::path::PathBuf;
+
+/// Whether the full lengths were asked for.
+pub fn long() -> bool {
+    std::env::var_os("SHOAL_TEST_LONG").is_some_and(|value| value != "0")
+}
+
+/// Whether the tests run on a plain local directory, to test the tests.
+pub fn plain() -> bool {
+    std::env::var_os("SHOAL_TEST_PLAIN").is_some_and(|value| value != "0")
+}
+
+/// Where sources and tools are kept that `scripts/setup` fetched.
+pub fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
+    std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("shoal")
+}
+
+/// A tool that `scripts/setup test` installs.
+pub fn tool(name: &str) -> PathBuf {
+    let tools = std::env::var_os("SHOAL_TOOLS").map_or_else(|| cache().join("tools"), PathBuf::from);
+    let path = tools.join("bin").join(name);
+    assert!(path.exists(), "{} is missing: run scripts/setup test", path.display());
+    path
+}
+
+/// The source of lua, a small C program that builds in seconds.
+pub fn lua_source() -> PathBuf {
+    let path = cache().join("sources/lua5.4.orig.tar.gz");
+    assert!(path.exists(), "{} is missing: run scripts/setup test", path.display());
+    path
+}
