@@ -1,0 +1,187 @@
+//! The Raft log as the `raft` crate wants to see it.
+//!
+//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard state and the group's
+//! members.
+
+use crate::limits::LOG_CACHE_BYTES;
+use bytes::Bytes;
+use prost::Message;
+use raft::prelude::*;
+use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use shoal_store::{LogEntry, LogError, RaftLog};
+use std::collections::VecDeque;
+
+/// See the module.
+pub(crate) struct LogStorage {
+    pub(crate) log: RaftLog,
+    hard: HardState,
+    conf: ConfState,
+    /// The newest entries, consecutive: what was just written is about to be applied.
+    recent: VecDeque<Entry>,
+    recent_bytes: usize,
+}
+
+/// Members and hard state of a group that begins.
+pub(crate) fn first_state(voters: Vec<u64>) -> Vec<u8> {
+    let conf = ConfState { voters, ..ConfState::default() };
+    encode_state(&HardState::default(), &conf)
+}
+
+fn encode_state(hard: &HardState, conf: &ConfState) -> Vec<u8> {
+    let mut out = Vec::new();
+    hard.encode_length_delimited(&mut out).expect("memory does not fail");
+    conf.encode_length_delimited(&mut out).expect("memory does not fail");
+    out
+}
+
+fn decode_state(mut state: &[u8]) -> Result<(HardState, ConfState), prost::DecodeError> {
+    Ok((HardState::decode_length_delimited(&mut state)?, ConfState::decode_length_delimited(&mut state)?))
+}
+
+/// Splits a log entry's payload into context and data.
+pub(crate) fn split(payload: &Bytes) -> Option<(Bytes, Bytes)> {
+    let len = usize::from(*payload.first()?);
+    (payload.len() > len).then(|| (payload.slice(1..=len), payload.slice(1 + len..)))
+}
+
+fn to_log(entry: &Entry) -> LogEntry {
+    let mut payload = Vec::with_capacity(1 + entry.context.len() + entry.data.len());
+    payload.push(u8::try_from(entry.context.len()).expect("contexts are 16 bytes"));
+    payload.extend_from_slice(&entry.context);
+    payload.extend_from_slice(&entry.data);
+    LogEntry { index: entry.index, term: entry.term, tag: entry.entry_type as u8, payload: payload.into() }
+}
+
+fn from_log(entry: LogEntry) -> raft::Result<Entry> {
+    let (context, data) = split(&entry.payload).ok_or_else(|| other("an entry without context"))?;
+    Ok(Entry {
+        entry_type: i32::from(entry.tag),
+        index: entry.index,
+        term: entry.term,
+        context: context.to_vec(),
+        data: data.to_vec(),
+        ..Entry::default()
+    })
+}
+
+fn other(what: impl ToString) -> raft::Error {
+    raft::Error::Store(StorageError::Other(what.to_string().into()))
+}
+
+impl LogStorage {
+    /// Takes over a log; `applied` is how far the store is.
+    pub(crate) fn new(log: RaftLog, applied: u64) -> Result<LogStorage, String> {
+        let (mut hard, conf) =
+            decode_state(log.state()).map_err(|error| format!("the log's state is damaged: {error}"))?;
+        // What was applied was committed, whether or not that was written down.
+        hard.commit = hard.commit.max(applied);
+        if applied > log.last_index() || applied < log.first_index() - 1 {
+            return Err(format!(
+                "the store is at entry {applied}, but the log holds {} to {}: they do not belong together",
+                log.first_index(),
+                log.last_index()
+            ));
+        }
+        Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0 })
+    }
+
+    /// Makes entries and hard state durable, in one flush.
+    pub(crate) fn persist(
+        &mut self,
+        entries: Vec<Entry>,
+        hard: Option<&HardState>,
+        sync: bool,
+    ) -> Result<(), LogError> {
+        let state = hard.map(|hard| {
+            self.hard = hard.clone();
+            encode_state(&self.hard, &self.conf)
+        });
+        let records: Vec<LogEntry> = entries.iter().map(to_log).collect();
+        self.log.append(&records, state.as_deref(), sync)?;
+        if let Some(first) = entries.first() {
+            while self.recent.back().is_some_and(|last| last.index >= first.index) {
+                self.forget(|recent| recent.pop_back());
+            }
+            self.recent_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+            self.recent.extend(entries);
+            while self.recent_bytes > LOG_CACHE_BYTES {
+                self.forget(|recent| recent.pop_front());
+            }
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, pop: impl FnOnce(&mut VecDeque<Entry>) -> Option<Entry>) {
+        if let Some(entry) = pop(&mut self.recent) {
+            self.recent_bytes -= entry.data.len();
+        }
+    }
+
+    /// Entries up to this one have been applied and need not be in memory.
+    pub(crate) fn applied(&mut self, index: u64) {
+        while self.recent.front().is_some_and(|first| first.index <= index) {
+            self.forget(|recent| recent.pop_front());
+        }
+    }
+
+    fn entry(&self, index: u64) -> raft::Result<Entry> {
+        if let Some(first) = self.recent.front()
+            && let Some(at) = index.checked_sub(first.index)
+            && let Some(entry) = self.recent.get(at as usize)
+        {
+            return Ok(entry.clone());
+        }
+        from_log(self.log.entry(index).map_err(other)?)
+    }
+}
+
+impl Storage for LogStorage {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(self.hard.clone(), self.conf.clone()))
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _context: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        if low < self.log.first_index() {
+            return Err(raft::Error::Store(StorageError::Compacted));
+        }
+        let max = max_size.into().unwrap_or(u64::MAX);
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        for index in low..high {
+            let entry = self.entry(index)?;
+            bytes += entry.encoded_len() as u64;
+            if bytes > max && !entries.is_empty() {
+                break;
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        match self.log.term(index) {
+            Some(term) => Ok(term),
+            None if index < self.log.first_index() => Err(raft::Error::Store(StorageError::Compacted)),
+            None => Err(raft::Error::Store(StorageError::Unavailable)),
+        }
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.log.first_index())
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.log.last_index())
+    }
+
+    /// With one replica nobody ever needs one.
+    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+        Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    }
+}
