@@ -1,2 +1,97 @@
-//! Under construction.
-fn main() {}
+//! The field's benchmarks of clustered file systems, each as a ratio to a plain local directory on the same disk.
+//!
+//! **Model.** A benchmark does the same work on two *sides*, a Shoal volume of its own and a plain directory beside its data
+//! directory, in alternating order and several times; the median of each side counts. Work that writes ends with everything
+//! on disk, on both sides. "Cold" means that Shoal was restarted and the kernel's caches dropped.
+//!
+//! **Promises.** Nothing is left behind but the cached input (`kernel-17477.tar`). What is measured is printed as it
+//! happens, so that a long run can be judged early.
+//!
+//! **Refuses.** Comparison of figures from different machines or runs: only ratios within one run mean anything.
+
+mod input;
+mod limits;
+mod machine;
+mod measure;
+mod million;
+mod random;
+mod report;
+mod side;
+mod small;
+mod stream;
+mod unpack;
+
+use anyhow::{Context, ensure};
+use clap::{Parser, ValueEnum};
+use measure::Bench;
+use std::path::PathBuf;
+
+/// Measures Shoal against a plain directory on the same disk. Needs root: it mounts and drops caches.
+#[derive(Debug, Parser)]
+#[command(name = "shoal-bench", version)]
+struct Arguments {
+    /// What to measure
+    #[arg(default_value = "all")]
+    what: Vec<What>,
+    /// The shoal program
+    #[arg(long, value_name = "FILE")]
+    shoal: Option<PathBuf>,
+    /// Where to work: a directory on the disk to measure
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Times that each thing is measured on each side
+    #[arg(long, default_value_t = limits::RUNS_DEFAULT)]
+    runs: usize,
+    /// Also write the table to this file
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Everything below
+    All,
+    /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
+    Unpack,
+    /// 10,000 files of 20 KiB, read by many tars at once
+    Small,
+    /// 2 GiB written and read in records of several sizes
+    Stream,
+    /// 4 KiB random writes with an fsync each
+    Random,
+    /// Memory with one million files
+    Million,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    ensure!(nix::unistd::geteuid().is_root(), "benchmarks mount and drop caches: run them as root");
+    ensure!(arguments.runs > 0, "--runs wants at least 1");
+    let shoal = match arguments.shoal {
+        Some(shoal) => shoal,
+        None => std::env::current_exe()?.with_file_name("shoal"),
+    };
+    ensure!(shoal.exists(), "{} is not there: build it, or name it with --shoal", shoal.display());
+    let dir = arguments.dir.map_or_else(input::cache_dir, Ok)?.join("bench");
+    std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+
+    let mut bench = Bench::new(&shoal, &dir, arguments.runs)?;
+    let asked = |what: What| arguments.what.contains(&what) || arguments.what.contains(&What::All);
+    for (what, run) in [
+        (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
+        (What::Small, small::run),
+        (What::Stream, stream::run),
+        (What::Random, random::run),
+        (What::Million, million::run),
+    ] {
+        if asked(what) {
+            run(&mut bench)?;
+        }
+    }
+    let page = report::page(&bench, &machine::describe(&dir)?);
+    println!("\n{page}");
+    if let Some(path) = &arguments.write {
+        report::write(path, &page)?;
+    }
+    Ok(())
+}

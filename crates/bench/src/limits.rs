@@ -1,0 +1,53 @@
+//! The sizes of things, as the field's reports chose them, and the goals.
+
+/// Times that each thing is measured on each side: a median needs three.
+pub const RUNS_DEFAULT: usize = 3;
+
+/// Files in the kernel tree of the GlusterFS, MooseFS and CephFS reports.
+pub const KERNEL_FILES: usize = 17_477;
+
+/// Small files of the reports on concurrent reading.
+pub const SMALL_FILES: usize = 10_000;
+/// Length of each, in bytes.
+pub const SMALL_FILE_BYTES: usize = 20 << 10;
+/// How they are spread: this many to a directory.
+pub const SMALL_FILES_PER_DIR: usize = 100;
+/// `tar cf - . >/dev/null` at the same time. (tar notices and reads no content.)
+pub const TARS_CONCURRENT: usize = 100;
+/// `tar cf - . | cat >/dev/null` at the same time. (With content.)
+pub const PIPED_TARS_CONCURRENT: usize = 20;
+
+/// Length of the large file, in bytes.
+pub const STREAM_BYTES: u64 = 2 << 30;
+/// Record sizes it is written and read with, in bytes.
+pub const STREAM_RECORD_BYTES: &[usize] = &[256 << 10, 1 << 20, 4 << 20, 16 << 20];
+
+/// Length of the file that is written at random places, in bytes.
+pub const RANDOM_FILE_BYTES: u64 = 256 << 20;
+/// Length of each such write, in bytes.
+pub const RANDOM_RECORD_BYTES: usize = 4 << 10;
+/// Writes per measurement, each with its own fsync.
+pub const RANDOM_WRITES: usize = 300;
+
+/// Files for the question of memory.
+pub const MILLION_FILES: usize = 1_000_000;
+/// Files per directory there.
+pub const MILLION_FILES_PER_DIR: usize = 1_000;
+/// Length of each, in bytes: a line of text.
+pub const MILLION_FILE_BYTES: usize = 80;
+
+/// How many times as long as the local directory Shoal may take.
+pub mod goals {
+    /// Unpacking many small files.
+    pub const UNPACK: f64 = 1.5;
+    /// Reading them with all caches empty.
+    pub const TAR_COLD: f64 = 2.0;
+    /// Reading them again.
+    pub const TAR_WARM: f64 = 1.1;
+    /// Removing them.
+    pub const REMOVE: f64 = 1.5;
+    /// Many readers at once.
+    pub const CONCURRENT: f64 = 1.1;
+    /// Large files.
+    pub const STREAM: f64 = 1.3;
+}

@@ -1,0 +1,130 @@
+//! Taking times, alternately on both sides, and keeping them.
+
+use crate::side::{Side, Which};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// A run of benchmarks.
+pub struct Bench {
+    program: PathBuf,
+    dir: PathBuf,
+    /// Times that each thing is measured on each side.
+    pub runs: usize,
+    rows: Vec<Row>,
+    /// Lines about things that have no counterpart on the local side.
+    pub facts: Vec<String>,
+}
+
+/// One thing that was measured on both sides.
+pub struct Row {
+    /// What it is.
+    pub what: String,
+    /// How many times as long as locally it may take, where there is a goal.
+    pub goal: Option<f64>,
+    shoal: Vec<f64>,
+    local: Vec<f64>,
+}
+
+impl Row {
+    /// Median of Shoal, in seconds.
+    pub fn shoal(&self) -> f64 {
+        median(&self.shoal)
+    }
+
+    /// Median of the local directory, in seconds.
+    pub fn local(&self) -> f64 {
+        median(&self.local)
+    }
+
+    /// How many times as long Shoal takes.
+    pub fn ratio(&self) -> f64 {
+        self.shoal() / self.local()
+    }
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+impl Bench {
+    /// Nothing measured yet.
+    pub fn new(program: &Path, dir: &Path, runs: usize) -> anyhow::Result<Bench> {
+        let program = program.canonicalize()?;
+        let dir = dir.canonicalize()?;
+        Ok(Bench { program, dir, runs, rows: Vec::new(), facts: Vec::new() })
+    }
+
+    /// Both sides, empty.
+    pub fn sides(&self) -> anyhow::Result<[Side; 2]> {
+        Ok([self.side(Which::Shoal)?, self.side(Which::Local)?])
+    }
+
+    /// One side, empty.
+    pub fn side(&self, which: Which) -> anyhow::Result<Side> {
+        Side::new(which, &self.program, &self.dir)
+    }
+
+    /// Does something on both sides as often as asked for, each time beginning with the other one.
+    pub fn alternate(
+        &mut self,
+        sides: &[Side; 2],
+        mut work: impl FnMut(&mut Bench, &Side, usize) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        for run in 0..self.runs {
+            for turn in 0..2 {
+                work(self, &sides[(run + turn) % 2], run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the time of some work and keeps it.
+    pub fn time<T>(
+        &mut self,
+        side: &Side,
+        what: &str,
+        goal: Option<f64>,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let started = Instant::now();
+        let outcome = work()?;
+        self.keep(side, what, goal, started.elapsed().as_secs_f64());
+        Ok(outcome)
+    }
+
+    /// Keeps a time in seconds.
+    pub fn keep(&mut self, side: &Side, what: &str, goal: Option<f64>, seconds: f64) {
+        eprintln!("{what}: {:?} {seconds:.4} s", side.which);
+        if !self.rows.iter().any(|row| row.what == what) {
+            self.rows.push(Row { what: what.to_owned(), goal, shoal: Vec::new(), local: Vec::new() });
+        }
+        if let Some(row) = self.rows.iter_mut().find(|row| row.what == what) {
+            match side.which {
+                Which::Shoal => row.shoal.push(seconds),
+                Which::Local => row.local.push(seconds),
+            }
+        }
+    }
+
+    /// Everything measured, in the order of first appearance.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_one_or_the_mean_of_two() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

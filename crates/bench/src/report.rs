@@ -1,0 +1,62 @@
+//! The table that people read.
+
+use crate::measure::{Bench, Row};
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+
+/// What stands above the figures in the document; the document's text below the marker is kept.
+const HEAD: &str = "# Benchmarks
+
+Shoal against a plain directory on the same disk, in the same run: medians, alternating order, everything on disk at the end of
+what writes (`syncfs` locally, `fsync` on the volume). Cold: Shoal restarted, the kernel's caches dropped. Repeat them
+with `make bench`; one of them with `make bench BENCH=unpack`.
+";
+/// From here on the document is written by people.
+const MARKER: &str = "<!-- below: written by hand, kept by make bench -->";
+
+/// The results as a page.
+pub fn page(bench: &Bench, machine: &str) -> String {
+    let mut page = format!("{HEAD}\nMeasured on {machine}; {} runs each.\n\n", bench.runs);
+    if !bench.rows().is_empty() {
+        page.push_str("| What | Shoal | local | ratio | goal | |\n|---|--:|--:|--:|--:|---|\n");
+    }
+    for row in bench.rows() {
+        page.push_str(&line(row));
+    }
+    if !bench.facts.is_empty() {
+        page.push_str("\nMemory (one process is client and server):\n\n");
+        for fact in &bench.facts {
+            // Writing to a string cannot fail.
+            let _ = writeln!(page, "- {fact}");
+        }
+    }
+    page
+}
+
+fn line(row: &Row) -> String {
+    let (goal, met) = match row.goal {
+        Some(goal) => (format!("{goal:.1}"), if row.ratio() <= goal { "met" } else { "**missed**" }),
+        None => ("-".to_owned(), ""),
+    };
+    format!(
+        "| {} | {} | {} | {:.2} | {goal} | {met} |\n",
+        row.what,
+        seconds(row.shoal()),
+        seconds(row.local()),
+        row.ratio()
+    )
+}
+
+fn seconds(seconds: f64) -> String {
+    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+}
+
+/// Writes the page, keeping what people wrote below the marker.
+pub fn write(path: &Path, page: &str) -> anyhow::Result<()> {
+    let old = fs::read_to_string(path).unwrap_or_default();
+    let kept = old.split_once(MARKER).map(|(_, kept)| kept).unwrap_or("\n");
+    fs::write(path, format!("{page}\n{MARKER}{kept}"))?;
+    eprintln!("written to {}", path.display());
+    Ok(())
+}

@@ -1,0 +1,45 @@
+//! Ten thousand small files, read by many programs at once.
+
+use crate::limits::{
+    PIPED_TARS_CONCURRENT, SMALL_FILE_BYTES, SMALL_FILES, SMALL_FILES_PER_DIR, TARS_CONCURRENT, goals,
+};
+use crate::measure::Bench;
+use crate::side::bash;
+use std::fs;
+use std::path::Path;
+
+/// Measures it.
+pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
+    let sides = bench.sides()?;
+    bench.alternate(&sides, |bench, side, run| {
+        let top = side.path().join(format!("small-{run}"));
+        bench.time(side, "create 10,000 files of 20 KiB, sync", None, || {
+            create(&top)?;
+            side.sync()
+        })?;
+        // Once, so that what follows is warm.
+        bash(&top, "tar cf - . | cat >/dev/null")?;
+        let at_once =
+            |count: usize, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
+        bench.time(side, "100 concurrent tar cf - . >/dev/null", Some(goals::CONCURRENT), || {
+            bash(&top, &at_once(TARS_CONCURRENT, "tar cf - . >/dev/null"))
+        })?;
+        bench.time(side, "20 concurrent tar cf - . | cat >/dev/null", Some(goals::CONCURRENT), || {
+            bash(&top, &at_once(PIPED_TARS_CONCURRENT, "(tar cf - . | cat >/dev/null)"))
+        })?;
+        fs::remove_dir_all(&top)?;
+        side.sync()
+    })
+}
+
+fn create(top: &Path) -> anyhow::Result<()> {
+    let content = vec![b's'; SMALL_FILE_BYTES];
+    for number in 0..SMALL_FILES {
+        let dir = top.join(format!("dir-{}", number / SMALL_FILES_PER_DIR));
+        if number % SMALL_FILES_PER_DIR == 0 {
+            fs::create_dir_all(&dir)?;
+        }
+        fs::write(dir.join(format!("file-{number}")), &content)?;
+    }
+    Ok(())
+}
