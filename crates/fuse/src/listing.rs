@@ -83,6 +83,18 @@ impl Splits {
     }
 }
 
+/// Why the client shows no more names for now.
+enum Stop {
+    /// There are none.
+    End,
+    /// The buffer has no room.
+    Full,
+    /// It shows the rest when asked again (a directory too large to be kept whole).
+    Page,
+    /// This name came without the inode that belongs to it.
+    Bare(Name),
+}
+
 /// A reply being filled.
 pub(crate) struct Listing<S> {
     sink: S,
@@ -103,20 +115,25 @@ impl<S: Sink> Listing<S> {
         if self.offset < AFTER_DOTDOT && !self.add_dots(&client.getattr(wait, self.dir)?) {
             return Ok(());
         }
-        while let Some(bare) = self.add_names(client, wait, splits)? {
-            if !self.add_bare(client, wait, &bare, splits)? {
-                break;
+        loop {
+            match self.add_names(client, wait, splits)? {
+                Stop::End | Stop::Full => return Ok(()),
+                Stop::Page => {}
+                Stop::Bare(name) => {
+                    if !self.add_bare(client, wait, &name, splits)? {
+                        return Ok(());
+                    }
+                }
             }
         }
-        Ok(())
     }
 
-    /// Adds what the client shows, up to a name that comes without the inode it should have; that one is returned.
-    fn add_names(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<Option<Name>> {
+    /// Adds what the client shows.
+    fn add_names(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<Stop> {
         // Within a group of names with one cookie the group begins anew, less what was shown of it.
         let mut skip = self.shown;
         let after = Cookie(if skip > 0 { self.offset - 1 } else { self.offset });
-        let (mut passed, mut bare) = (Vec::new(), None);
+        let (mut passed, mut stop) = (Vec::new(), Stop::Page);
         let outcome = client.readdir(wait, self.dir, after, S::PLUS, &mut |name, dentry, inode| {
             let cookie = name.cookie().0;
             if skip > 0 && cookie == self.offset {
@@ -125,7 +142,7 @@ impl<S: Sink> Listing<S> {
                 return ControlFlow::Continue(());
             }
             if S::PLUS && inode.is_none() {
-                bare = Some(name.clone());
+                stop = Stop::Bare(name.clone());
                 return ControlFlow::Break(());
             }
             if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, inode) {
@@ -133,11 +150,12 @@ impl<S: Sink> Listing<S> {
                 return ControlFlow::Continue(());
             }
             self.full_before(cookie, splits);
+            stop = Stop::Full;
             ControlFlow::Break(())
         });
         // They were accepted only to get past them: the kernel does not hear of them.
         passed.into_iter().for_each(|ino| client.forget(ino, 1));
-        outcome.map(|_| bare)
+        outcome.map(|end| if end { Stop::End } else { stop })
     }
 
     /// Adds a name whose inode has to be looked up; `false` if it does not fit. A name that is gone meanwhile is passed over.

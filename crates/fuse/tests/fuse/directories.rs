@@ -147,3 +147,17 @@ fn rm_r_removes_a_large_tree() {
     printed(volume.shell("rm -r *"));
     assert_eq!(names(volume.root()), BTreeSet::new());
 }
+
+#[test]
+fn a_directory_too_large_for_the_cache_is_listed_whole() {
+    const NAMES: usize = 70_000;
+    let volume = Volume::mount();
+    fs::create_dir(volume.path("d")).expect("new");
+    for n in 0..NAMES {
+        File::create(volume.path(&format!("d/{n}"))).expect("new");
+    }
+    let volume = volume.remount();
+    assert_eq!(names(&volume.path("d")).len(), NAMES);
+    printed(volume.shell("rm -r d"));
+    assert!(!volume.path("d").exists());
+}
