@@ -29,7 +29,7 @@ mod kernel;
 pub mod limits;
 mod listing;
 mod mount;
-mod mountinfo;
+pub mod mountinfo;
 mod prime;
 mod serve;
 mod setattr;

@@ -7,17 +7,26 @@ use std::path::{Path, PathBuf};
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct MountEntry {
+pub struct MountEntry {
     /// Device number of the file system, as `MAJOR:MINOR`.
     pub device: String,
+    /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// Type of the file system, such as `ext4` or [`FSTYPE`](crate::FSTYPE).
     pub fstype: String,
+    /// What is mounted, see [`MountOptions::source`](crate::MountOptions::source).
+    pub source: PathBuf,
+}
+
+/// All mounts that this process sees; later ones cover earlier ones.
+pub fn table() -> std::io::Result<Vec<MountEntry>> {
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&b| b == b'\n').filter_map(parse).collect())
 }
 
 /// The uppermost mount at a mount point.
-pub(crate) fn at(mountpoint: &Path) -> std::io::Result<Option<MountEntry>> {
-    let table = std::fs::read("/proc/self/mountinfo")?;
-    Ok(table.split(|&b| b == b'\n').filter_map(parse).rfind(|entry| entry.mountpoint == mountpoint))
+pub fn at(mountpoint: &Path) -> std::io::Result<Option<MountEntry>> {
+    Ok(table()?.into_iter().rfind(|entry| entry.mountpoint == mountpoint))
 }
 
 /// See proc_pid_mountinfo(5): `ID PARENT DEVICE ROOT MOUNTPOINT OPTIONS [TAGS...] - FSTYPE SOURCE OPTIONS`.
@@ -25,8 +34,10 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let device = text(fields.nth(2)?)?;
     let mountpoint = PathBuf::from(unescape(fields.nth(1)?));
-    let fstype = text(fields.skip_while(|&field| field != b"-").nth(1)?)?;
-    Some(MountEntry { device, mountpoint, fstype })
+    let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
+    let fstype = text(fields.next()?)?;
+    let source = PathBuf::from(unescape(fields.next()?));
+    Some(MountEntry { device, mountpoint, fstype, source })
 }
 
 fn text(field: &[u8]) -> Option<String> {
@@ -59,7 +70,8 @@ mod tests {
 
     #[test]
     fn a_mount_point_with_blanks_is_found() {
-        let line = b"36 35 0:52 / /mnt/a\\040b\\134c rw,noatime shared:1 master:2 - fuse.shoal shoal rw,x=-";
+        let line =
+            b"36 35 0:52 / /mnt/a\\040b\\134c rw,noatime shared:1 master:2 - fuse.shoal /srv/a\\040b rw,x=-";
         let entry = parse(line).expect("well formed");
         assert_eq!(entry.device, "0:52");
         assert_eq!(entry.mountpoint.as_os_str().as_bytes(), b"/mnt/a b\\c");

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     match path {
         Some(path) => Ok(vec![node(path)?]),
-        None => Ok(mounts::shoals().context("mount table")?.into_iter().map(|mount| mount.source).collect()),
+        None => {
+            let mounts = mounts::shoals().context("mount table")?.into_iter();
+            // Others may use the front end without a node of this program behind it.
+            Ok(mounts.map(|mount| mount.source).filter(|source| source.is_absolute()).collect())
+        }
     }
 }
 

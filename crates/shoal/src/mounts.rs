@@ -2,14 +2,11 @@
 
 use crate::limits::{ANSWER_PATIENCE, USERS_SHOWN_MAX};
 use nix::errno::Errno;
-use std::ffi::OsString;
+use shoal_fuse::{FSTYPE, mountinfo};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-
-/// The type of a Shoal mount in the table.
-pub const KIND: &str = "fuse.shoal";
 
 /// A mounted file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,7 +33,7 @@ pub enum Health {
 impl Mount {
     /// Whether it is ours.
     pub fn is_shoal(&self) -> bool {
-        self.kind == KIND
+        self.kind == FSTYPE
     }
 
     /// Asks it something that the kernel does not answer from its caches.
@@ -98,9 +95,11 @@ fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
 }
 
 /// All mounts that this process sees; later ones cover earlier ones.
-pub fn table() -> io::Result<Vec<Mount>> {
-    let text = std::fs::read("/proc/self/mountinfo")?;
-    Ok(text.split(|&b| b == b'\n').filter_map(parse).collect())
+fn table() -> io::Result<Vec<Mount>> {
+    let entries = mountinfo::table()?.into_iter();
+    Ok(entries
+        .map(|entry| Mount { point: entry.mountpoint, kind: entry.fstype, source: entry.source })
+        .collect())
 }
 
 /// All Shoal mounts.
@@ -141,50 +140,9 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
     path.canonicalize()
 }
 
-/// A line of `/proc/self/mountinfo`, see proc(5).
-fn parse(line: &[u8]) -> Option<Mount> {
-    let mut fields = line.split(|&b| b == b' ');
-    let point = unescape(fields.nth(4)?);
-    // Optional fields end with a hyphen.
-    fields.find(|field| *field == b"-")?;
-    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
-    let source = unescape(fields.next()?);
-    Some(Mount { point, kind, source })
-}
-
-/// Undoes the kernel's `\040` for a space and the like.
-fn unescape(field: &[u8]) -> PathBuf {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, tail @ ..] = rest {
-        match (first, tail) {
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
-                out.push((a - b'0') * 64 + (b - b'0') * 8 + (c - b'0'));
-                rest = after;
-            }
-            _ => {
-                out.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(OsString::from_vec(out))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lines_of_the_table_are_understood_with_their_escapes() {
-        let line = br"36 35 0:42 / /mnt/my\040shoal rw,noatime shared:1 master:2 - fuse.shoal /srv/a\134b rw,user_id=0";
-        let mount = parse(line).unwrap();
-        assert_eq!(mount.point, Path::new("/mnt/my shoal"));
-        assert_eq!(mount.source, Path::new(r"/srv/a\b"));
-        assert!(mount.is_shoal());
-        assert_eq!(parse(b""), None);
-        assert_eq!(parse(b"36 35 0:42 / /mnt rw"), None);
-    }
 
     #[test]
     fn the_mount_of_a_path_is_the_innermost_one() {
@@ -199,7 +157,7 @@ mod tests {
     fn programs_that_use_a_mount_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let point = dir.path().canonicalize().unwrap();
-        let mount = Mount { point: point.clone(), kind: KIND.into(), source: "/".into() };
+        let mount = Mount { point: point.clone(), kind: FSTYPE.into(), source: "/".into() };
         assert_eq!(mount.users(), Vec::<String>::new());
         let _file = std::fs::File::create(point.join("open")).unwrap();
         let users = mount.users();

@@ -92,11 +92,8 @@ impl Serve {
                 }
                 outcome
             }
-            Err(error) => {
-                let outcome = Err(error);
-                background::report(&outcome)?;
-                outcome.map(|()| ExitCode::SUCCESS)
-            }
+            // The one that waits says it; standard error may still be its terminal.
+            Err(error) => background::report(&Err(error)).map(|()| ExitCode::from(2)),
         }
     }
 
