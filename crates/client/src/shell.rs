@@ -26,6 +26,9 @@ pub(crate) struct State {
     pub(crate) stopping: bool,
 }
 
+/// A block to be stored: its number, and the parts of its content.
+pub(crate) type Put = (BlockId, Vec<Bytes>);
+
 /// See the module.
 pub(crate) struct Shell {
     /// For callbacks.
@@ -44,7 +47,7 @@ pub(crate) struct Shell {
     /// Held by whoever asks for grants, so that a burst of needs asks once.
     granting: Mutex<()>,
     pub(crate) reader: Reader,
-    pub(crate) puts: Mutex<Option<crossbeam_channel::Sender<(BlockId, Vec<Bytes>)>>>,
+    pub(crate) puts: Mutex<Option<crossbeam_channel::Sender<Put>>>,
     pub(crate) counters: Counters,
 }
 

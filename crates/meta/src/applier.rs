@@ -2,7 +2,6 @@
 
 use crate::driver::Input;
 use crate::serve::Shared;
-use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use raft::prelude::{Entry, EntryType};
 use shoal_namespace::keys::{Singleton, singleton};
@@ -36,7 +35,7 @@ pub(crate) fn apply_entry(
         batch = changes;
         applied = Some((outcome, command));
     }
-    batch.changes.insert(singleton(Singleton::Applied), Some(Bytes::from(records::encode(&index))));
+    batch.changes.insert(singleton(Singleton::Applied), Some(records::encode(&index)));
     store.write(&batch).map_err(|error| format!("log entry {index}: {error}"))?;
     Ok(applied)
 }

@@ -23,7 +23,7 @@ use extents::FileExtents;
 pub(crate) use extents::decode_extent;
 use serde::de::DeserializeOwned;
 use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, SessionId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Why a store could not answer. Whoever gets this stops using the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -101,12 +101,12 @@ struct Slot<T> {
 pub struct KvTree<'a, S: KvRead + ?Sized> {
     store: &'a S,
     session: SessionId,
-    inodes: HashMap<InodeId, Slot<InodeRecord>>,
-    dentries: HashMap<(InodeId, Name), Slot<Dentry>>,
-    xattrs: HashMap<InodeId, BTreeMap<Name, Slot<Bytes>>>,
-    extents: HashMap<InodeId, FileExtents>,
-    blocks: HashMap<BlockId, BlockSlot>,
-    orphans: HashMap<InodeId, Slot<()>>,
+    inodes: BTreeMap<InodeId, Slot<InodeRecord>>,
+    dentries: BTreeMap<(InodeId, Name), Slot<Dentry>>,
+    xattrs: BTreeMap<InodeId, BTreeMap<Name, Slot<Bytes>>>,
+    extents: BTreeMap<InodeId, FileExtents>,
+    blocks: BTreeMap<BlockId, BlockSlot>,
+    orphans: BTreeMap<InodeId, Slot<()>>,
     /// The first failure of a write.
     fault: Option<TreeError>,
 }
@@ -117,12 +117,12 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         KvTree {
             store,
             session,
-            inodes: HashMap::new(),
-            dentries: HashMap::new(),
-            xattrs: HashMap::new(),
-            extents: HashMap::new(),
-            blocks: HashMap::new(),
-            orphans: HashMap::new(),
+            inodes: BTreeMap::new(),
+            dentries: BTreeMap::new(),
+            xattrs: BTreeMap::new(),
+            extents: BTreeMap::new(),
+            blocks: BTreeMap::new(),
+            orphans: BTreeMap::new(),
             fault: None,
         }
     }

@@ -62,11 +62,9 @@ impl Extent {
         assert!(end <= self.len(), "slice {start}+{len} of an extent of {} bytes", self.len());
         match self {
             Extent::Inline(bytes) => Extent::Inline(bytes.slice(start as usize..end as usize)),
-            Extent::Block(block) => Extent::Block(BlockRef {
-                id: block.id,
-                offset: block.offset + start as u32,
-                len: len as u32,
-            }),
+            Extent::Block(block) => {
+                Extent::Block(BlockRef { id: block.id, offset: block.offset + start as u32, len: len as u32 })
+            }
             Extent::Zero { .. } => Extent::Zero { len },
         }
     }

@@ -49,6 +49,7 @@ impl Core {
     }
 
     /// Makes a file of any kind.
+    #[allow(clippy::too_many_arguments)] // Those of mknod(2) and symlink(2) together.
     pub(crate) fn create(
         &mut self,
         caller: &Caller,
