@@ -158,7 +158,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     }
 
     fn slot(&mut self, ino: InodeId) -> Result<&mut Slot<InodeRecord>, TreeError> {
-        use std::collections::hash_map::Entry;
+        use std::collections::btree_map::Entry;
         match self.inodes.entry(ino) {
             Entry::Occupied(slot) => Ok(slot.into_mut()),
             Entry::Vacant(place) => {
@@ -212,7 +212,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     }
 
     fn dentry_slot(&mut self, dir: InodeId, name: &Name) -> Result<&mut Slot<Dentry>, TreeError> {
-        use std::collections::hash_map::Entry;
+        use std::collections::btree_map::Entry;
         let is_new = self.is_new(dir);
         match self.dentries.entry((dir, name.clone())) {
             Entry::Occupied(slot) => Ok(slot.into_mut()),
@@ -224,7 +224,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     }
 
     fn orphan_slot(&mut self, ino: InodeId) -> Result<&mut Slot<()>, TreeError> {
-        use std::collections::hash_map::Entry;
+        use std::collections::btree_map::Entry;
         let is_new = self.is_new(ino);
         match self.orphans.entry(ino) {
             Entry::Occupied(slot) => Ok(slot.into_mut()),

@@ -11,7 +11,7 @@ use crate::limits::LIST_CHUNK_NAMES;
 use crate::records::{self, InodeRecord};
 use crate::{Dentry, Fault, keys};
 use shoal_types::{Cookie, Errno, InodeId, Name};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// What an entry takes of a reply beside names, attributes and contents, in bytes: about what it is encoded as.
 const ENTRY_BYTES: usize = 32;
@@ -87,7 +87,7 @@ fn fill(
     room: &mut usize,
     reply: &mut ListReply,
 ) -> Result<bool, TreeError> {
-    let mut inodes = if prefetch == Prefetch::Names { HashMap::new() } else { inodes(store, &names)? };
+    let mut inodes = if prefetch == Prefetch::Names { BTreeMap::new() } else { inodes(store, &names)? };
     let contents = prefetch == Prefetch::Contents;
     let first = reply.entries.len();
     let mut all = true;
@@ -116,7 +116,7 @@ fn fill(
     }
     chosen.sort_unstable();
     chosen.dedup();
-    let mut files = HashMap::new();
+    let mut files = BTreeMap::new();
     for ino in chosen {
         if let Some(record) = inodes.remove(&ino) {
             let file = complete(store, ino, record, contents)?;
@@ -134,12 +134,15 @@ fn fill(
 }
 
 /// The records behind names, read in the order of their numbers.
-fn inodes(store: &(impl KvRead + ?Sized), names: &Names) -> Result<HashMap<InodeId, InodeRecord>, TreeError> {
+fn inodes(
+    store: &(impl KvRead + ?Sized),
+    names: &Names,
+) -> Result<BTreeMap<InodeId, InodeRecord>, TreeError> {
     let mut numbers: Vec<InodeId> = names.iter().map(|(_, dentry)| dentry.ino).collect();
     numbers.sort_unstable();
     numbers.dedup();
     let keys: Vec<Vec<u8>> = numbers.iter().map(|ino| keys::inode(*ino)).collect();
-    let mut found = HashMap::with_capacity(numbers.len());
+    let mut found = BTreeMap::new();
     for ((ino, key), value) in numbers.into_iter().zip(&keys).zip(store.multi_get(&keys)?) {
         let value = value.ok_or_else(|| missing(ino))?;
         let record: InodeRecord = records::decode(&value).map_err(|error| TreeError::damaged(key, error))?;
