@@ -65,13 +65,49 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
-    /// Merges everything down to the last level and so gives back the room of all that was deleted. Long; may be
-    /// called while the store is in use.
-    pub fn compact(&self) {
+    /// Gives back the room of what was deleted, as far as that needs no more than `room_bytes` meanwhile: merges all
+    /// tables, which drops blob files that hold nothing but garbage, and then, in up to `rounds` rounds, moves living values out of the
+    /// oldest blob files. Long; may be called while the store is in use.
+    pub fn reclaim(&self, room_bytes: u64, rounds: u32) -> Result<(), StoreError> {
+        self.collect_blobs(0.0)?;
+        for _ in 0..rounds {
+            let (all, garbage) = (self.blob_bytes(), self.blob_garbage_bytes());
+            if garbage == 0 || garbage < (all as f64 * RECLAIM_GARBAGE_MIN) as u64 {
+                break;
+            }
+            // Moving needs room for the living part of what is moved, before any of it is given back.
+            let share = (room_bytes as f64 / (all - garbage).max(1) as f64).clamp(0.05, 1.0);
+            self.collect_blobs(share)?;
+            if self.blob_garbage_bytes() >= garbage {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges all tables, and moves the living values out of this share of the blob files, the oldest first.
+    fn collect_blobs(&self, share: f64) -> Result<(), StoreError> {
+        let set = |share: f64| {
+            self.db
+                .set_options(&[("blob_garbage_collection_age_cutoff", &share.to_string())])
+                .map_err(|error| failed("setting options", error))
+        };
+        set(share)?;
         let mut options = CompactOptions::default();
         options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
         options.set_exclusive_manual_compaction(false);
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
+        set(BLOB_GC_AGE_CUTOFF)
+    }
+
+    /// Bytes in blob files.
+    pub fn blob_bytes(&self) -> u64 {
+        self.figure(c"rocksdb.total-blob-file-size")
+    }
+
+    /// Bytes written that no flush has brought to disk yet.
+    pub fn unwritten_bytes(&self) -> u64 {
+        self.figure(c"rocksdb.cur-size-all-mem-tables")
     }
 
     /// Waits until flushes and compactions under way are done. For tests and measurements.
@@ -82,9 +118,9 @@ impl RocksStore {
     /// Figures for people: name, value.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         vec![
-            ("store_memtable_bytes", self.figure(c"rocksdb.cur-size-all-mem-tables")),
+            ("store_memtable_bytes", self.unwritten_bytes()),
             ("store_table_bytes", self.figure(c"rocksdb.total-sst-files-size")),
-            ("store_blob_bytes", self.figure(c"rocksdb.total-blob-file-size")),
+            ("store_blob_bytes", self.blob_bytes()),
             ("store_blob_garbage_bytes", self.blob_garbage_bytes()),
             ("store_compaction_pending_bytes", self.figure(c"rocksdb.estimate-pending-compaction-bytes")),
         ]

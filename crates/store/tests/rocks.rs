@@ -62,7 +62,7 @@ fn a_flipped_bit_on_disk_is_an_error_and_never_a_value() {
 }
 
 #[test]
-fn deleting_and_compacting_gives_the_room_back() {
+fn reclaiming_gives_the_room_of_deleted_values_back() {
     let dir = tempfile::tempdir().expect("tempdir");
     let store = open(dir.path());
     let value = vec![1u8; 60_000];
@@ -75,10 +75,29 @@ fn deleting_and_compacting_gives_the_room_back() {
             store.write(&batch(&[(&number.to_be_bytes(), None)])).expect("write");
         }
         store.flush().expect("flush");
-        store.compact();
+        store.reclaim(u64::MAX, 4).expect("reclaim");
     }
     store.settle().expect("settle");
     let blobs =
         store.stats().into_iter().find(|(name, _)| *name == "store_blob_bytes").map(|(_, value)| value);
     assert!(blobs.expect("figure") < 1 << 20, "{blobs:?} bytes of blobs left of nothing");
+}
+
+#[test]
+fn reclaiming_moves_the_living_out_of_files_of_garbage() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = open(dir.path());
+    let value = vec![1u8; 60_000];
+    for number in 0..200u32 {
+        store.write(&batch(&[(&number.to_be_bytes(), Some(&value))])).expect("write");
+    }
+    store.flush().expect("flush");
+    for number in (0..200u32).filter(|number| number % 5 != 0) {
+        store.write(&batch(&[(&number.to_be_bytes(), None)])).expect("write");
+    }
+    store.flush().expect("flush");
+    let before = store.blob_bytes();
+    store.reclaim(u64::MAX, 4).expect("reclaim");
+    assert!(store.blob_bytes() < before / 3, "{} of {before} bytes left of a fifth", store.blob_bytes());
+    assert_eq!(dump(&store, b"", b"\xff").len(), 40);
 }
