@@ -32,6 +32,11 @@ pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 
 /// A mount that does not answer statfs(2) within this is called hung.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// For how long unmounting is tried again while the mount is in use: programs that are just starting or ending hold files
+/// for moments without wanting to.
+pub const BUSY_PATIENCE: Duration = Duration::from_secs(1);
+/// Pause between these attempts.
+pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 

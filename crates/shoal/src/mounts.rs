@@ -1,12 +1,13 @@
 //! The kernel's table of mounts: which Shoal is mounted where, whether it still lives, who uses it.
 
-use crate::limits::{ANSWER_PATIENCE, USERS_SHOWN_MAX};
+use crate::limits::{ANSWER_PATIENCE, BUSY_PATIENCE, BUSY_PAUSE, USERS_SHOWN_MAX};
 use nix::errno::Errno;
 use shoal_fuse::{FSTYPE, mountinfo};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
+use std::time::Instant;
 
 /// A mounted file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +93,19 @@ fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
             Path::new(std::ffi::OsStr::from_bytes(line.splitn(6, |&b| b == b' ').nth(5)?.trim_ascii()));
         inside(path).then(|| format!("has {} in its memory", path.display()))
     })
+}
+
+/// Repeats an attempt to unmount for a moment while it is refused because of somebody's use of the mount.
+pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
+    let begun = Instant::now();
+    loop {
+        match attempt() {
+            Err(error) if is_busy(&error) && begun.elapsed() < BUSY_PATIENCE => {
+                std::thread::sleep(BUSY_PAUSE)
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 /// All mounts that this process sees; later ones cover earlier ones.

@@ -163,7 +163,8 @@ fn wait_for_end(node: &Arc<Node>, signals: Signals) -> anyhow::Result<ExitCode> 
 
 /// Unmounts; whoever asks a second time wants it at any price.
 fn end_mount(node: &Node, insist: bool) -> anyhow::Result<()> {
-    match node.mounted().unmount() {
+    let is_busy = |error: &MountError| matches!(error, MountError::Busy { .. });
+    match mounts::insist(is_busy, || node.mounted().unmount()) {
         Err(MountError::Busy { path }) if insist => {
             eprintln!("shoal: {} is still in use: taking it away", path.display());
             Ok(node.mounted().abort()?)

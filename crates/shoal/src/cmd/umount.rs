@@ -53,7 +53,8 @@ impl Umount {
             return Ok(ExitCode::SUCCESS);
         }
         write_back(&mount)?;
-        match umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW) {
+        let unmount = || umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW);
+        match mounts::insist(|errno| *errno == Errno::EBUSY, unmount) {
             Ok(()) => {}
             Err(Errno::EBUSY) => bail!("{}", busy(&mount)),
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
