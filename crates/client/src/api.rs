@@ -1,5 +1,6 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
+use crate::acl;
 use crate::core::{self, Core, Piece};
 use crate::limits::{LIST_PAGE_BYTES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
@@ -320,10 +321,10 @@ impl crate::Client {
         self.shell.call(wait, |core| core.seek(ino, offset, what))
     }
 
-    /// fsync(2): what was done to a file before, or anywhere if this is a directory, is durable when this returns.
-    /// `EIO` if something acknowledged has been lost.
-    pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
-        self.shell.sync(ino)
+    /// fsync(2), of any file or directory: everything done on the volume before is durable when this returns, since the journal
+    /// commits in order. `EIO` if something acknowledged has been lost.
+    pub fn fsync(&self, _ino: InodeId) -> Result<(), Errno> {
+        self.shell.flush()
     }
 
     /// Shows names after a cookie in the order of cookies until the end (then answers true) or until the visitor breaks off.
@@ -424,6 +425,12 @@ const HUGE_PAGE_BYTES: usize = LIST_PAGE_BYTES / 64;
 fn xattr_name(name: &[u8]) -> Result<Name, Errno> {
     if name.len() > limits::XATTR_NAME_BYTES_MAX {
         return Err(Errno::ERANGE);
+    }
+    // Others mean nothing to the kernel, and ext4 refuses them too.
+    let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    let known = prefixes.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len());
+    if !known && name != acl::ACCESS.as_bytes() && name != acl::DEFAULT.as_bytes() {
+        return Err(Errno::EOPNOTSUPP);
     }
     Name::try_from(name).map_err(|_| Errno::EINVAL)
 }

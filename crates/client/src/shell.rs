@@ -268,21 +268,10 @@ impl Shell {
 
     /// Everything done so far is durable when this returns.
     pub(crate) fn flush(&self) -> Result<(), Errno> {
-        let seq = self.state.lock().core.seal();
-        self.wait_committed(seq)
-    }
-
-    /// fsync of one inode: a file waits for its own last change, a directory for everything.
-    pub(crate) fn sync(&self, ino: InodeId) -> Result<(), Errno> {
         let seq = {
             let mut state = self.state.lock();
             state.core.alive()?;
-            let core = &mut state.core;
-            let own = match core.cache.node(ino) {
-                Some(node) if !node.inode.is_dir() => core.cache.modified(ino),
-                _ => core.journal.open_seq(),
-            };
-            if own == core.journal.open_seq() { core.seal() } else { own }
+            state.core.seal()
         };
         self.wait_committed(seq)
     }

@@ -148,14 +148,6 @@ impl Cache {
         self.nodes.get(&ino).is_some_and(|node| node.inode.nlink == 0)
     }
 
-    /// The batch that an fsync of this inode has to wait for; 0 if there is nothing to wait for.
-    pub(crate) fn modified(&self, ino: InodeId) -> BatchSeq {
-        match self.nodes.get(&ino) {
-            Some(node) if node.modified > self.acked => node.modified,
-            _ => BatchSeq(0),
-        }
-    }
-
     /// Takes a node in. `modified` is 0 for one that came from the server.
     pub(super) fn insert(
         &mut self,

@@ -115,11 +115,6 @@ impl Journal {
         BatchSeq(self.open_seq.0 - 1)
     }
 
-    /// The batch that is open.
-    pub(crate) fn open_seq(&self) -> BatchSeq {
-        self.open_seq
-    }
-
     /// Bytes of operations that are not committed, the open batch included.
     pub(crate) fn uncommitted_bytes(&self) -> u64 {
         self.uncommitted_bytes + self.open.bytes as u64
