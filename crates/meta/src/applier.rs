@@ -1,12 +1,14 @@
 //! The thread that applies committed entries to the store, in order, and tells whoever waits for them.
 
+use crate::background::Work;
 use crate::driver::Input;
 use crate::serve::Shared;
 use crossbeam_channel::{Receiver, Sender};
 use raft::prelude::{Entry, EntryType};
-use shoal_namespace::keys::{Singleton, singleton};
+use shoal_namespace::keys::{self, KeyRange, Singleton, singleton};
 use shoal_namespace::kv::{KvRead, KvStore, WriteBatch};
 use shoal_namespace::{Command, Outcome, TreeError, apply_command, records};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -25,7 +27,7 @@ pub(crate) fn apply_entry(
     store: &impl KvStore,
     index: u64,
     data: &[u8],
-) -> Result<Option<(Outcome, Command)>, String> {
+) -> Result<(Option<Outcome>, WriteBatch), String> {
     let mut batch = WriteBatch::default();
     let mut applied = None;
     if !data.is_empty() {
@@ -33,11 +35,11 @@ pub(crate) fn apply_entry(
         let (changes, outcome) =
             apply_command(store, &command).map_err(|error| format!("log entry {index}: {error}"))?;
         batch = changes;
-        applied = Some((outcome, command));
+        applied = Some(outcome);
     }
     batch.changes.insert(singleton(Singleton::Applied), Some(records::encode(&index)));
     store.write(&batch).map_err(|error| format!("log entry {index}: {error}"))?;
-    Ok(applied)
+    Ok((applied, batch))
 }
 
 /// Runs until the driver hands nothing over any more.
@@ -54,13 +56,11 @@ pub(crate) fn run(
                 return Err(format!("log entry {last}: its kind is unknown to this program"));
             }
             let begun = Instant::now();
-            let applied = apply_entry(&shared.store, entry.index, &entry.data)?;
+            let (outcome, batch) = apply_entry(&shared.store, entry.index, &entry.data)?;
             shared.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
             shared.set_applied(entry.index);
-            if let Some((outcome, command)) = applied {
-                if matches!(command, Command::Batch { .. } | Command::CloseSession { .. }) {
-                    shared.background.nudge();
-                }
+            look_for_work(shared, &batch);
+            if let Some(outcome) = outcome {
                 shared.complete(&entry.context, outcome);
             }
         }
@@ -68,4 +68,18 @@ pub(crate) fn run(
         let _ = driver.send(Input::Applied(last));
     }
     Ok(())
+}
+
+/// Wakes the background work that a change has made.
+fn look_for_work(shared: &Shared, batch: &WriteBatch) {
+    let puts = |(from, to): KeyRange| {
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        batch.changes.range::<Vec<u8>, _>(range).any(|(_, value)| value.is_some())
+    };
+    shared.background.add(Work {
+        reap: puts(keys::all_reap()),
+        collect: puts(keys::garbage_range(None)),
+        compact: puts(keys::compact_range(None)),
+        ..Work::default()
+    });
 }

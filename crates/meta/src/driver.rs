@@ -42,11 +42,12 @@ pub(crate) struct Driver {
     node: RawNode<LogStorage>,
     inputs: Receiver<Input>,
     apply: Sender<Vec<Entry>>,
-    flush: Sender<()>,
+    flush: Box<dyn Fn() + Send>,
     log_bytes_max: u64,
     /// The store is durable up to here.
     durable: u64,
-    flush_asked: bool,
+    /// This is the only replica.
+    alone: bool,
     stats: Arc<DriverStats>,
     stop: bool,
 }
@@ -59,7 +60,7 @@ impl Driver {
         log_bytes_max: u64,
         inputs: Receiver<Input>,
         apply: Sender<Vec<Entry>>,
-        flush: Sender<()>,
+        flush: Box<dyn Fn() + Send>,
         stats: Arc<DriverStats>,
     ) -> Result<Driver, String> {
         let config = Config {
@@ -74,20 +75,11 @@ impl Driver {
             max_committed_size_per_ready: GROUP_BYTES_MAX as u64,
             ..Config::default()
         };
+        let alone = storage.voters() == [config.id];
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut node = RawNode::new(&config, storage, &logger).map_err(|error| error.to_string())?;
         node.campaign().map_err(|error| error.to_string())?;
-        Ok(Driver {
-            node,
-            inputs,
-            apply,
-            flush,
-            log_bytes_max,
-            durable: applied,
-            flush_asked: false,
-            stats,
-            stop: false,
-        })
+        Ok(Driver { node, inputs, apply, flush, log_bytes_max, durable: applied, alone, stats, stop: false })
     }
 
     /// Runs until it is told to stop; an error means that the log cannot be trusted any more.
@@ -95,14 +87,20 @@ impl Driver {
         let mut tick = Instant::now() + TICK;
         while !self.stop {
             if !self.node.has_ready() {
-                match self.inputs.recv_deadline(tick) {
+                // Nobody else's silence could mean anything to a single replica: it sleeps until there is work.
+                let input = if self.alone {
+                    self.inputs.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                } else {
+                    self.inputs.recv_deadline(tick)
+                };
+                match input {
                     Ok(input) => self.take(input)?,
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
             }
             self.gather()?;
-            if Instant::now() >= tick {
+            if !self.alone && Instant::now() >= tick {
                 self.node.tick();
                 tick = Instant::now() + TICK;
             }
@@ -140,7 +138,6 @@ impl Driver {
                 self.shorten();
             }
             Input::Durable(index) => {
-                self.flush_asked = false;
                 self.durable = self.durable.max(index);
                 let log = &mut self.node.mut_store().log;
                 log.drop_through(self.durable).map_err(|error| error.to_string())?;
@@ -154,8 +151,8 @@ impl Driver {
     fn shorten(&mut self) {
         let log = &self.node.store().log;
         self.stats.log_bytes.store(log.bytes(), Ordering::Relaxed);
-        if !self.flush_asked && log.bytes_since(self.durable + 1) > self.log_bytes_max {
-            self.flush_asked = self.flush.try_send(()).is_ok();
+        if log.bytes_since(self.durable + 1) > self.log_bytes_max {
+            (self.flush)();
         }
     }
 

@@ -17,14 +17,16 @@
 
 mod applier;
 mod background;
-mod compact;
 mod driver;
 pub mod limits;
 pub mod offline;
 mod open;
 mod room;
 mod serve;
+mod sessions;
+mod sizes;
 mod storage;
+mod upkeep;
 
 pub use open::{OpenError, Options};
 pub use serve::Server;

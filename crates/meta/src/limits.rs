@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes of proposals that wait for the log; beyond it, whoever submits waits. A few disk flushes' worth.
 pub const PROPOSED_BYTES_MAX: usize = 32 << 20;
+/// Proposals that may be under way.
+pub const PROPOSALS_MAX: usize = 4096;
 /// Bytes of proposals that share one flush of the log: enough to keep a disk busy, little enough that the first of them does
 /// not wait for long.
 pub const GROUP_BYTES_MAX: usize = 8 << 20;
@@ -16,9 +18,13 @@ pub const LOG_CACHE_BYTES: usize = 32 << 20;
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
 /// The log takes at most one part in this many of its disk.
 pub const LOG_DISK_PART: u64 = 16;
+/// ... and at least this, in bytes: a few of the largest batches.
+pub const LOG_BYTES_MIN: u64 = 8 << 20;
+/// Smallest table of recent writes of the store, in bytes: on a small disk it is half of the log.
+pub const MEMTABLE_BYTES_MIN: usize = 4 << 20;
 /// A segment of the log is one part in this many of the log.
 pub const LOG_SEGMENTS: u64 = 4;
-/// The pace of Raft's clock. A single replica needs it for nothing but its first election.
+/// The pace of Raft's clock, where there are other replicas to hear from.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks without a leader after which a replica asks for votes.
 pub const ELECTION_TICKS: usize = 10;
@@ -31,8 +37,10 @@ pub const MESSAGES_IN_FLIGHT_MAX: usize = 64;
 /// Longest time that an opening server takes to replay its log before it reports that something is wrong.
 pub const REPLAY_MAX: Duration = Duration::from_secs(600);
 
-/// A session renews at least this often; one that does not may be ended when another wants to mount.
+/// A session renews at least this often.
 pub const RENEW: Duration = Duration::from_secs(15);
+/// A session that has not been heard of for this long is ended when another wants to mount: two renewals have failed.
+pub const SESSION_DEAD_AFTER: Duration = Duration::from_secs(30);
 /// Inode numbers that a session begins with.
 pub const INODES_AT_START: u64 = 1 << 16;
 
@@ -43,18 +51,36 @@ pub const RESERVE_PART: u64 = 20;
 pub const RESERVE_BYTES_MIN: u64 = 48 << 20;
 /// The most room kept free, in bytes.
 pub const RESERVE_BYTES_MAX: u64 = 2 << 30;
-/// Granted bytes may take this many times their number for a while: in the log, in the store, in a compaction.
-pub const ROOM_AMPLIFICATION: u64 = 3;
+/// A grant of less than this, in bytes, is short: before it is given, what was deleted is given back.
+pub const SHORT_BYTES: u64 = 8 << 20;
+/// How long a client that asks for room on a full volume waits for what has just been deleted to be given back.
+pub const RECLAIM_WAIT_MAX: Duration = Duration::from_secs(3);
+/// Rounds in which the store moves living values out of blob files of garbage when room is short.
+pub const RECLAIM_ROUNDS: u32 = 4;
 /// Bytes of room that a created inode is assumed to take, for statfs(2).
 pub const INODE_ROOM_BYTES: u64 = 1024;
 
-/// Pause between rounds of background work, so that it comes in batches and leaves room for others.
-pub const BACKGROUND_PAUSE: Duration = Duration::from_millis(200);
-/// Things that one round of background work takes from a list.
-pub const BACKGROUND_PAGE: usize = 256;
-/// Extents that one command takes off a dead inode.
-pub const REAP_EXTENTS: u32 = 1024;
-/// Extents looked at at once in a file that is compacted.
+/// Extents that one command takes off a dead inode: about a millisecond of applying.
+pub const REAP_EXTENTS: u32 = 512;
+/// Dead inodes read from the queue at a time.
+pub const REAP_PAGE: usize = 64;
+/// Blocks deleted and reported collected at a time.
+pub const COLLECT_PAGE: usize = 256;
+/// Blocks of ended sessions looked up at a time before the thread looks for other work.
+pub const SWEEP_PAGE: usize = 4096;
+/// Candidates for compaction read at a time.
+pub const COMPACT_PAGE: usize = 64;
+/// Extents of a candidate read at a time.
 pub const COMPACT_EXTENTS_PAGE: usize = 4096;
-/// Block numbers that the server reserves for compaction at once.
-pub const COMPACT_BLOCKS_GRANT: u64 = 64;
+/// Neighbouring extents that are worth one block: fewer gain less than the rewrite costs.
+pub const COMPACT_RUN_EXTENTS_MIN: usize = 8;
+/// How long a file stays a candidate before it is compacted: whoever is still writing would undo it.
+pub const COMPACT_AFTER: Duration = Duration::from_secs(5);
+/// Block numbers reserved at a time for compaction.
+pub const COMPACT_BLOCK_IDS: u64 = 64;
+/// Files of which the compactor remembers since when they are candidates; what is beyond waits for its turn.
+pub const COMPACT_REMEMBERED_MAX: usize = 4096;
+/// After a piece of compaction the thread rests for this many times as long as it took: at most a third of one disk's time.
+pub const COMPACT_REST_FACTOR: u32 = 2;
+/// After a failure of a brick, background work waits this long before it tries again.
+pub const RETRY_AFTER: Duration = Duration::from_secs(5);

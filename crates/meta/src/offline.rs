@@ -1,7 +1,7 @@
 //! A volume's state without a server, for checks and for taking data out.
 
 use crate::applier::{applied_index, apply_entry};
-use crate::open::{self, OpenError};
+use crate::open::{self, OpenError, Options};
 use crate::storage::split;
 use shoal_namespace::kv::KvStore;
 use shoal_store::RocksStore;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Opens the state in a directory, and replays into the store what is in the log behind it, as the next start of the
 /// server would. The caller makes sure that no server runs on it.
 pub fn open(dir: &Path) -> Result<RocksStore, OpenError> {
-    let open::Disk { log, store, .. } = open::disk(dir, false)?;
+    let open::Disk { log, store, .. } = open::disk(dir, Options::default())?;
     let applied = applied_index(&store)?;
     if applied > log.last_index() || applied + 1 < log.first_index() {
         return Err(OpenError::Mismatch(format!(

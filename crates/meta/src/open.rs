@@ -1,22 +1,26 @@
 //! Opening a server: a new volume is formatted, an old one recovered.
 
 use crate::applier::{self, applied_index};
-use crate::background;
-use crate::driver::{Driver, DriverStats, Input};
+use crate::background::{self, Work};
+use crate::driver::{Driver, DriverStats};
 use crate::limits::*;
 use crate::room::{self, Room};
 use crate::serve::{Server, Shared};
+use crate::sessions::Sessions;
+use crate::sizes::Sizes;
 use crate::storage::{LogStorage, first_state};
+use crate::upkeep;
 use crossbeam_channel::{bounded, unbounded};
-use shoal_namespace::kv::{KvStore, StoreError};
+use shoal_namespace::kv::StoreError;
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Outcome, TreeError, query};
-use shoal_store::{LogError, LogOptions, RaftLog, RocksOptions, RocksStore};
+use shoal_store::{LogError, RaftLog, RocksStore};
 use shoal_types::Timestamp;
 use shoal_wire::{BlockService, MetaError};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 /// How a server is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +30,14 @@ pub struct Options {
     /// Room to keep free on each disk, in bytes; by default a part of the disk, see
     /// [`limits::RESERVE_PART`](crate::limits::RESERVE_PART).
     pub reserve_bytes: Option<u64>,
+    /// The log behind the last flush of the store may grow to this, in bytes; by default it depends on the disk.
+    pub log_bytes: Option<u64>,
+    /// A session that has not been heard of for this long may be ended for another's sake; by default
+    /// [`limits::SESSION_DEAD_AFTER`](crate::limits::SESSION_DEAD_AFTER).
+    pub session_dead_after: Option<Duration>,
+    /// A file of many small extents is left alone for this long before it is compacted; by default
+    /// [`limits::COMPACT_AFTER`](crate::limits::COMPACT_AFTER).
+    pub compact_after: Option<Duration>,
 }
 
 /// Why a server could not be opened.
@@ -63,33 +75,33 @@ pub enum OpenError {
 pub(crate) struct Disk {
     pub(crate) log: RaftLog,
     pub(crate) store: RocksStore,
-    pub(crate) log_bytes_max: u64,
+    pub(crate) sizes: Sizes,
 }
 
 /// Opens log and store, or makes them.
-pub(crate) fn disk(dir: &Path, create: bool) -> Result<Disk, OpenError> {
+pub(crate) fn disk(dir: &Path, options: Options) -> Result<Disk, OpenError> {
     let io = |path: &Path| {
         let path = path.display().to_string();
         move |error| OpenError::Io { path, error }
     };
     let (log_dir, store_dir) = (dir.join("log"), dir.join("store"));
     let exists = RaftLog::exists(&log_dir)?;
-    if !exists && !create {
+    if !exists && options.create.is_none() {
         return Err(OpenError::Missing(dir.display().to_string()));
     }
     std::fs::create_dir_all(&log_dir).map_err(io(&log_dir))?;
     std::fs::create_dir_all(&store_dir).map_err(io(&store_dir))?;
-    let (total, _) = room::disk(dir)?;
-    let log_bytes_max = (total / LOG_DISK_PART).min(LOG_BYTES_MAX);
-    let segment_bytes = (log_bytes_max / LOG_SEGMENTS).max(shoal_store::limits::SEGMENT_BYTES_MIN);
-    let options = LogOptions { segment_bytes, ..LogOptions::default() };
-    // The store first: a log without a store is recovered by replaying it, which needs all of it to be there.
-    let store = RocksStore::open(&store_dir, &RocksOptions { create: true, ..RocksOptions::default() })?;
+    let mut sizes = Sizes::for_disk(room::disk(dir)?.0);
+    sizes.log_bytes = options.log_bytes.unwrap_or(sizes.log_bytes);
+    sizes.reserve_bytes = options.reserve_bytes.unwrap_or(sizes.reserve_bytes);
+    // A log without a store is recovered by replaying it, which needs all of it to be there; that is checked where both are known.
+    let store = RocksStore::open(&store_dir, &sizes.store_options())?;
+    let options = sizes.log_options();
     let log = match exists {
         true => RaftLog::open(&log_dir, options)?,
         false => RaftLog::create(&log_dir, options, 0, 0, &first_state(vec![1]))?,
     };
-    Ok(Disk { log, store, log_bytes_max })
+    Ok(Disk { log, store, sizes })
 }
 
 impl Server {
@@ -100,18 +112,31 @@ impl Server {
         bricks: Arc<dyn BlockService>,
         options: Options,
     ) -> Result<Arc<Server>, OpenError> {
-        let Disk { log, store, log_bytes_max } = disk(dir, options.create.is_some())?;
+        let Disk { log, store, sizes } = disk(dir, options)?;
         let applied = applied_index(&store)?;
         let replay_to = log.last_index() + 1;
         let storage = LogStorage::new(log, applied).map_err(OpenError::Mismatch)?;
         let (inputs, taken) = unbounded();
         let (apply, groups) = bounded(APPLY_GROUPS_MAX);
-        let (flush, flushes) = bounded(1);
         let stats = Arc::new(DriverStats::default());
-        let driver = Driver::new(storage, applied, log_bytes_max, taken, apply, flush, stats.clone())
+        let room = Room::new(dir, bricks.clone(), sizes.reserve_bytes);
+        let sessions = Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER));
+        let shared = Arc::new(Shared::new(
+            store,
+            bricks,
+            room,
+            sessions,
+            sizes,
+            stats.clone(),
+            inputs.clone(),
+            applied,
+        ));
+        let flush = {
+            let shared = shared.clone();
+            Box::new(move || shared.upkeep.ask_flush())
+        };
+        let driver = Driver::new(storage, applied, sizes.log_bytes, taken, apply, flush, stats)
             .map_err(OpenError::Mismatch)?;
-        let room = Room::new(dir, options.reserve_bytes);
-        let shared = Arc::new(Shared::new(store, bricks, room, inputs.clone(), applied));
         let mut threads = Vec::new();
         {
             let shared = shared.clone();
@@ -122,7 +147,7 @@ impl Server {
             }));
         }
         {
-            let (shared, inputs) = (shared.clone(), inputs.clone());
+            let shared = shared.clone();
             threads.push(spawn("shoal-apply", move || {
                 if let Err(why) = applier::run(&shared, &groups, &inputs) {
                     shared.fail(&why);
@@ -131,18 +156,9 @@ impl Server {
         }
         {
             let shared = shared.clone();
-            threads.push(spawn("shoal-flush", move || {
-                for () in flushes {
-                    // Everything up to here is in the store already, so the flush covers it.
-                    let index = shared.applied();
-                    match shared.store.flush() {
-                        Ok(()) => drop(inputs.send(Input::Durable(index))),
-                        Err(error) => return shared.fail(&error.to_string()),
-                    }
-                }
-            }));
+            threads.push(spawn("shoal-upkeep", move || upkeep::run(&shared)));
         }
-        let server = Arc::new(Server { shared, stats, threads: parking_lot::Mutex::new(threads) });
+        let server = Arc::new(Server { shared, threads: parking_lot::Mutex::new(threads) });
         server.begin(options, replay_to)?;
         Ok(server)
     }
@@ -152,7 +168,14 @@ impl Server {
         let shared = &self.shared;
         // The entry that the new term begins with comes after everything that was in the log.
         shared.wait_applied(replay_to, REPLAY_MAX)?;
-        if query::volume(&shared.store)?.is_none() {
+        let found = query::volume(&shared.store)?;
+        if let (Some(found), Some(asked)) = (&found, options.create)
+            && found.id != asked
+        {
+            let what = format!("the store holds volume {:032x}, not {asked:032x}", found.id);
+            return Err(OpenError::Mismatch(what));
+        }
+        if found.is_none() {
             let Some(volume) = options.create else {
                 return Err(OpenError::Mismatch("the store holds no volume".into()));
             };
@@ -176,8 +199,11 @@ impl Server {
             }
         }
         let worker = shared.clone();
-        shared.background.collect_blocks_of_ended_sessions();
-        self.threads.lock().push(spawn("shoal-background", move || background::run(&worker)));
+        let compact_after = options.compact_after.unwrap_or(COMPACT_AFTER);
+        // What was left when the last process ended.
+        shared.background.add(Work { reap: true, collect: true, sweep_all: true, ..Work::default() });
+        let background = spawn("shoal-background", move || background::run(&worker, compact_after));
+        self.threads.lock().push(background);
         Ok(())
     }
 }

@@ -1,20 +1,40 @@
-//! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised
-//! twice; and the log and the store must never meet a full disk, so some of it is never granted.
+//! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised twice;
+//! and neither the log nor the store nor a brick must ever meet a full disk, so some of it is never granted.
+//!
+//! From the free room of the fuller disk (metadata and bricks may be on one or on two) is set aside: a reserve that nobody gets, what
+//! the log may still grow by before it is cut, what the store holds in memory and has yet to write, and what sessions
+//! hold. So a granted byte that ends up inline has room in the log and again in the store, and the store has the reserve to
+//! merge in.
 
 use crate::limits::*;
+use crate::serve::Shared;
 use nix::sys::statvfs::statvfs;
-use parking_lot::Mutex;
-use shoal_types::SessionId;
-use shoal_wire::{BlockService, MetaError, Space};
-use std::collections::HashMap;
+use parking_lot::{Mutex, MutexGuard};
+use shoal_types::{SessionId, Statfs};
+use shoal_wire::{BlockService, MetaError};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// See the module.
 pub(crate) struct Room {
     dir: PathBuf,
-    reserve_bytes: Option<u64>,
-    /// What each session has been granted and not yet turned into committed data.
-    outstanding: Mutex<HashMap<SessionId, u64>>,
+    bricks: Arc<dyn BlockService>,
+    reserve_bytes: u64,
+    /// Held while room is granted.
+    granting: Mutex<()>,
+}
+
+/// What has to be set aside, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Dues {
+    /// What the log may still grow by.
+    log_growth: u64,
+    /// What the store has yet to write.
+    unwritten: u64,
+    /// What sessions hold.
+    outstanding: u64,
 }
 
 /// Total and free bytes of the disk that a directory is on.
@@ -28,45 +48,71 @@ pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
 }
 
 impl Room {
-    pub(crate) fn new(dir: &Path, reserve_bytes: Option<u64>) -> Room {
-        Room { dir: dir.to_owned(), reserve_bytes, outstanding: Mutex::default() }
+    pub(crate) fn new(dir: &Path, bricks: Arc<dyn BlockService>, reserve_bytes: u64) -> Room {
+        Room { dir: dir.to_owned(), bricks, reserve_bytes, granting: Mutex::default() }
     }
 
-    fn reserve(&self, total: u64) -> u64 {
-        self.reserve_bytes
-            .unwrap_or_else(|| (total / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX))
+    /// What may be granted in addition: free on both disks, and not set aside.
+    fn free(&self, dues: Dues) -> Result<u64, MetaError> {
+        let (_, here) = disk(&self.dir)?;
+        let brick = self.bricks.statfs().map_err(|error| MetaError::Failed(error.to_string()))?;
+        let aside = [self.reserve_bytes, dues.log_growth, dues.unwritten, dues.outstanding];
+        Ok(aside.into_iter().fold(here.min(brick.free_bytes), u64::saturating_sub))
     }
 
-    /// What is free and not reserved: the less of both disks.
-    pub(crate) fn free(&self, bricks: &dyn BlockService) -> Result<u64, MetaError> {
-        let (meta_total, meta_free) = disk(&self.dir)?;
-        let brick = bricks.statfs().map_err(|error| MetaError::Failed(error.to_string()))?;
-        Ok(meta_free
-            .saturating_sub(self.reserve(meta_total))
-            .min(brick.free_bytes.saturating_sub(self.reserve(brick.total_bytes))))
+    /// Room as applications see it. Others may use the same disk: the volume is as large as what it holds and what it may still
+    /// take. What sessions hold counts as free, since they hold it to write into.
+    pub(crate) fn statfs(&self, dues: Dues, used_bytes: u64, inodes: u64) -> Result<Statfs, MetaError> {
+        let free_bytes = self.free(Dues { outstanding: 0, ..dues })?;
+        Ok(Statfs {
+            total_bytes: used_bytes.saturating_add(free_bytes),
+            free_bytes,
+            inodes,
+            free_inodes: free_bytes / INODE_ROOM_BYTES,
+        })
     }
 
-    /// Grants as much as is wanted, or what there is.
-    pub(crate) fn grant(
-        &self,
-        session: SessionId,
-        space: Space,
-        bricks: &dyn BlockService,
-    ) -> Result<u64, MetaError> {
-        let mut outstanding = self.outstanding.lock();
-        outstanding.insert(session, space.outstanding_bytes);
-        if space.want_bytes == 0 {
-            return Ok(0);
+    fn granting(&self) -> MutexGuard<'_, ()> {
+        self.granting.lock()
+    }
+}
+
+impl Shared {
+    /// What has to be set aside now.
+    pub(crate) fn dues(&self) -> Dues {
+        let log = self.driver.log_bytes.load(Ordering::Relaxed);
+        Dues {
+            // While the store is flushed, the log goes on growing.
+            log_growth: (self.sizes.log_bytes + self.sizes.log_bytes / 2).saturating_sub(log),
+            unwritten: self.store.unwritten_bytes(),
+            outstanding: self.sessions.outstanding_bytes(),
         }
-        let free = self.free(bricks)?;
-        let promised: u64 = outstanding.values().sum();
-        let granted = (free / ROOM_AMPLIFICATION).saturating_sub(promised).min(space.want_bytes);
-        *outstanding.entry(session).or_default() += granted;
-        Ok(granted)
     }
 
-    /// A session has ended: what it had left is free again.
-    pub(crate) fn end(&self, session: SessionId) {
-        self.outstanding.lock().remove(&session);
+    /// What may be granted in addition, in bytes.
+    pub(crate) fn grantable(&self) -> Result<u64, MetaError> {
+        self.room.free(self.dues())
+    }
+
+    /// Grants as much as is wanted, or what there is. When that is very little, what was deleted is given back first.
+    pub(crate) fn grant_room(&self, session: SessionId, want: u64) -> Result<u64, MetaError> {
+        if let Some(bytes) = self.try_grant(session, want, want.min(SHORT_BYTES))? {
+            return Ok(bytes);
+        }
+        let until = Instant::now() + RECLAIM_WAIT_MAX;
+        self.background.wait_idle(until);
+        self.upkeep.reclaim(self.applied(), until);
+        Ok(self.try_grant(session, want, 0)?.unwrap_or(0))
+    }
+
+    /// Grants what there is up to `want`, if it is at least `least`.
+    fn try_grant(&self, session: SessionId, want: u64, least: u64) -> Result<Option<u64>, MetaError> {
+        let _one = self.room.granting();
+        let bytes = self.grantable()?.min(want);
+        if bytes < least {
+            return Ok(None);
+        }
+        self.sessions.granted(session, bytes)?;
+        Ok(Some(bytes))
     }
 }

@@ -1,15 +1,18 @@
 //! The service: what clients ask, and who waits for what.
 
-use crate::background::Background;
+use crate::background::{Background, Work};
 use crate::driver::{DriverStats, Input};
 use crate::limits::*;
 use crate::room::Room;
+use crate::sessions::Sessions;
+use crate::sizes::Sizes;
+use crate::upkeep::{self, Upkeep};
 use crossbeam_channel::Sender;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Command, Fault, Outcome, TreeError, query};
 use shoal_store::RocksStore;
-use shoal_types::{Cookie, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     BlockService, Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, Lease,
     LeaseKind, ListReply, LookupReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Prefetch,
@@ -30,13 +33,6 @@ struct Proposal {
     waiter: Waiter,
 }
 
-/// A session that is alive. Only in memory: whoever opens the store ends all sessions of before.
-struct Session {
-    client: String,
-    /// On the monotonic clock.
-    renewed: Instant,
-}
-
 #[derive(Default)]
 struct Progress {
     applied: u64,
@@ -50,6 +46,9 @@ pub(crate) struct Shared {
     pub(crate) bricks: Arc<dyn BlockService>,
     pub(crate) room: Room,
     pub(crate) background: Background,
+    pub(crate) upkeep: Upkeep,
+    pub(crate) driver: Arc<DriverStats>,
+    pub(crate) sizes: Sizes,
     pub(crate) apply_micros: AtomicU64,
     /// Tells this process's proposals from those of an earlier one in the log.
     incarnation: u64,
@@ -60,9 +59,7 @@ pub(crate) struct Shared {
     completed: Condvar,
     progress: Mutex<Progress>,
     progressed: Condvar,
-    sessions: Mutex<HashMap<SessionId, Session>>,
-    /// Held while a session is opened.
-    opening: Mutex<()>,
+    pub(crate) sessions: Sessions,
 }
 
 impl Shared {
@@ -70,6 +67,9 @@ impl Shared {
         store: RocksStore,
         bricks: Arc<dyn BlockService>,
         room: Room,
+        sessions: Sessions,
+        sizes: Sizes,
+        driver: Arc<DriverStats>,
         inputs: Sender<Input>,
         applied: u64,
     ) -> Shared {
@@ -78,6 +78,9 @@ impl Shared {
             bricks,
             room,
             background: Background::default(),
+            upkeep: Upkeep::default(),
+            driver,
+            sizes,
             apply_micros: AtomicU64::new(0),
             incarnation: rand::random(),
             next: AtomicU64::new(0),
@@ -86,8 +89,7 @@ impl Shared {
             completed: Condvar::new(),
             progress: Mutex::new(Progress { applied, ..Progress::default() }),
             progressed: Condvar::new(),
-            sessions: Mutex::default(),
-            opening: Mutex::new(()),
+            sessions,
         }
     }
 
@@ -153,7 +155,7 @@ impl Shared {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         {
             let mut proposals = self.proposals.lock();
-            while proposals.1 > PROPOSED_BYTES_MAX {
+            while proposals.1 > PROPOSED_BYTES_MAX || proposals.0.len() >= PROPOSALS_MAX {
                 self.completed.wait(&mut proposals);
             }
             proposals.1 += bytes;
@@ -204,18 +206,24 @@ impl Shared {
         }
     }
 
+    /// The store is durable up to here: the log before it may go.
+    pub(crate) fn flushed(&self, index: u64) {
+        // A driver that has ended has no use for it.
+        let _ = self.inputs.send(Input::Durable(index));
+    }
+
     /// Ends a session in the state machine: its orphans die, its inode numbers are void.
     pub(crate) fn end_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.sessions.lock().remove(&session);
-        self.room.end(session);
+        self.sessions.remove(session);
         while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
-        self.background.collect_blocks_of_ended_sessions();
+        self.background.add(Work { sweep: vec![session], ..Work::default() });
         Ok(())
     }
 
-    /// Whether a session may still write blocks.
-    pub(crate) fn is_alive(&self, session: SessionId) -> bool {
-        self.sessions.lock().contains_key(&session)
+    /// Refuses reads of sessions that have ended, and of a server that does not serve.
+    fn readable(&self, session: SessionId) -> Result<(), MetaError> {
+        self.serving()?;
+        self.sessions.check(session)
     }
 
     fn read<T>(&self, outcome: Result<T, Fault<TreeError>>) -> Result<T, MetaError> {
@@ -236,7 +244,6 @@ impl Shared {
 /// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) stats: Arc<DriverStats>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -252,9 +259,13 @@ impl Server {
     fn stop(&self) {
         self.shared.progress.lock().stopping = true;
         self.shared.background.stop();
+        self.shared.upkeep.stop();
         // The driver may be gone already, if it failed.
         let _ = self.shared.inputs.send(Input::Stop);
-        for thread in self.threads.lock().drain(..) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
+        let me = std::thread::current().id();
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
@@ -263,7 +274,8 @@ impl Server {
 
     /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
-        let (driver, shared) = (&self.stats, &self.shared);
+        let shared = &self.shared;
+        let driver = &shared.driver;
         let mut stats = vec![
             ("raft_proposals_total", driver.proposals.load(Ordering::Relaxed)),
             ("raft_proposed_bytes_total", driver.bytes.load(Ordering::Relaxed)),
@@ -272,11 +284,19 @@ impl Server {
             ("raft_applied_index", shared.applied()),
             ("apply_microseconds_total", shared.apply_micros.load(Ordering::Relaxed)),
             ("proposals_waiting", shared.proposals.lock().0.len() as u64),
-            ("sessions", shared.sessions.lock().len() as u64),
+            ("sessions", shared.sessions.count() as u64),
         ];
+        stats.push(("granted_bytes", shared.sessions.outstanding_bytes()));
+        stats.extend(shared.upkeep.stats());
         stats.extend(shared.background.stats());
         stats.extend(shared.store.stats());
         stats
+    }
+
+    /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.
+    pub fn flush(&self) -> Result<(), MetaError> {
+        self.shared.serving()?;
+        upkeep::flush(&self.shared).map_err(|error| MetaError::Failed(error.to_string()))
     }
 
     /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same digest.
@@ -310,16 +330,12 @@ impl MetaService for Server {
         if request.protocol != PROTOCOL_VERSION {
             return Err(MetaError::Version { server: PROTOCOL_VERSION, client: request.protocol });
         }
-        let _one = shared.opening.lock();
-        let others: Vec<(SessionId, String, Duration)> = (shared.sessions.lock().iter())
-            .map(|(id, session)| (*id, session.client.clone(), session.renewed.elapsed()))
-            .collect();
-        for (id, client, silent) in others {
-            if silent < RENEW {
-                return Err(MetaError::Unavailable(format!("the volume is mounted by {client}")));
-            }
-            tracing::warn!(session = id.0, client, "ended: it has not renewed for {silent:?}");
-            shared.end_session(id)?;
+        let _one = shared.sessions.opening.lock();
+        let dead = (shared.sessions.dead())
+            .map_err(|(_, client)| MetaError::Unavailable(format!("the volume is mounted by {client}")))?;
+        for session in dead {
+            tracing::warn!(%session, "ending a session that does not renew any more");
+            shared.end_session(session)?;
         }
         let now = Timestamp::now();
         let client = request.client.clone();
@@ -327,7 +343,7 @@ impl MetaService for Server {
         let Outcome::Opened { session, first, inodes } = shared.propose(&open)? else {
             return Err(MetaError::Failed("a session was not opened".into()));
         };
-        shared.sessions.lock().insert(session, Session { client, renewed: Instant::now() });
+        shared.sessions.add(session, client);
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
         Ok(OpenReply {
@@ -348,10 +364,7 @@ impl MetaService for Server {
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
         let shared = &self.shared;
         shared.serving()?;
-        match shared.sessions.lock().get_mut(&grant.session) {
-            Some(session) => session.renewed = Instant::now(),
-            None => return Err(MetaError::Fenced(grant.session)),
-        }
+        shared.sessions.report(grant.session, grant.space.outstanding_bytes)?;
         let mut reply = GrantReply::default();
         if grant.inodes > 0 {
             let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
@@ -360,12 +373,17 @@ impl MetaService for Server {
                 _ => return Err(MetaError::Fenced(grant.session)),
             }
         }
-        reply.bytes = shared.room.grant(grant.session, grant.space, &*shared.bricks)?;
+        if grant.space.want_bytes > 0 {
+            reply.bytes = shared.grant_room(grant.session, grant.space.want_bytes)?;
+        }
         Ok(reply)
     }
 
     fn submit(&self, commit: Commit, done: CommitDone) {
         let (session, seq) = (commit.session, commit.seq);
+        if let Err(error) = self.shared.sessions.renew(session) {
+            return done(Err(error));
+        }
         let command = Command::Batch { session, seq, ops: commit.ops };
         self.shared.propose_then(
             &command,
@@ -376,53 +394,54 @@ impl MetaService for Server {
                     Outcome::Refused { index, errno } => {
                         Err(MetaError::Refused { session, seq, index, errno })
                     }
-                    other => Err(MetaError::Failed(format!("{seq} of {session}: {other:?}"))),
+                    // A mistake of the client's, which makes the batch one that cannot be applied.
+                    other => {
+                        tracing::error!(%session, %seq, ?other, "a batch makes no sense");
+                        Err(MetaError::Refused { session, seq, index: 0, errno: Errno::EINVAL })
+                    }
                 }));
             }),
         );
     }
 
-    fn lookup(&self, _session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.shared.serving()?;
+    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
+        self.shared.readable(session)?;
         self.shared.read(query::lookup(&self.shared.store.snapshot(), dir, name))
     }
 
     fn list(
         &self,
-        _session: SessionId,
+        session: SessionId,
         dir: InodeId,
         after: Cookie,
         prefetch: Prefetch,
         bytes_max: usize,
     ) -> Result<ListReply, MetaError> {
-        self.shared.serving()?;
+        self.shared.readable(session)?;
         self.shared.read(query::list(&self.shared.store.snapshot(), dir, after, prefetch, bytes_max))
     }
 
-    fn inode(&self, _session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.shared.serving()?;
+    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
+        self.shared.readable(session)?;
         self.shared.read(query::inode(&self.shared.store.snapshot(), ino))
     }
 
     fn extents(
         &self,
-        _session: SessionId,
+        session: SessionId,
         ino: InodeId,
         start: u64,
         end: u64,
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
-        self.shared.serving()?;
+        self.shared.readable(session)?;
         self.shared.read(query::extents(&self.shared.store.snapshot(), ino, start, end, count_max))
     }
 
-    fn statfs(&self, _session: SessionId) -> Result<Statfs, MetaError> {
-        self.shared.serving()?;
-        let counters = self.shared.tree(query::counters(&self.shared.store))?;
-        let free_bytes = self.shared.room.free(&*self.shared.bricks)?;
-        // Others may use the same disk: the volume is as large as what it holds and what it may still take.
-        let total_bytes = counters.used_bytes + free_bytes;
-        let free_inodes = free_bytes / INODE_ROOM_BYTES;
-        Ok(Statfs { total_bytes, free_bytes, inodes: counters.inodes, free_inodes })
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.shared.readable(session)?;
+        let shared = &self.shared;
+        let counters = shared.tree(query::counters(&shared.store))?;
+        shared.room.statfs(shared.dues(), counters.used_bytes, counters.inodes)
     }
 }

@@ -21,6 +21,9 @@ pub(crate) struct LogStorage {
     recent_bytes: usize,
 }
 
+/// Version of the encoding of that state.
+const STATE_VERSION: u8 = 1;
+
 /// Members and hard state of a group that begins.
 pub(crate) fn first_state(voters: Vec<u64>) -> Vec<u8> {
     let conf = ConfState { voters, ..ConfState::default() };
@@ -28,14 +31,20 @@ pub(crate) fn first_state(voters: Vec<u64>) -> Vec<u8> {
 }
 
 fn encode_state(hard: &HardState, conf: &ConfState) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = vec![STATE_VERSION];
     hard.encode_length_delimited(&mut out).expect("memory does not fail");
     conf.encode_length_delimited(&mut out).expect("memory does not fail");
     out
 }
 
-fn decode_state(mut state: &[u8]) -> Result<(HardState, ConfState), prost::DecodeError> {
-    Ok((HardState::decode_length_delimited(&mut state)?, ConfState::decode_length_delimited(&mut state)?))
+fn decode_state(state: &[u8]) -> Result<(HardState, ConfState), String> {
+    let (version, mut rest) = state.split_first().ok_or("it is empty")?;
+    if *version != STATE_VERSION {
+        return Err(format!("version {version} is unknown to this program, which knows {STATE_VERSION}"));
+    }
+    let hard = HardState::decode_length_delimited(&mut rest).map_err(|error| error.to_string())?;
+    let conf = ConfState::decode_length_delimited(&mut rest).map_err(|error| error.to_string())?;
+    Ok((hard, conf))
 }
 
 /// Splits a log entry's payload into context and data.
@@ -83,6 +92,11 @@ impl LogStorage {
             ));
         }
         Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0 })
+    }
+
+    /// The replicas that decide.
+    pub(crate) fn voters(&self) -> &[u64] {
+        &self.conf.voters
     }
 
     /// Makes entries and hard state durable, in one flush.

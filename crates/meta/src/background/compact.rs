@@ -1,0 +1,196 @@
+//! Merges runs of many small extents into blocks.
+//!
+//! A file is a candidate when the namespace says so (many extents, small on the average). It is left alone for a while: whoever is
+//! still writing it would undo the work. Then each run of neighbouring extents that fits a block is read, stored as one block and put
+//! in their place, if they are still the same. Readers see the same bytes before and after; one that has looked the
+//! extents up before finds the old blocks gone and looks again.
+
+use super::Trouble;
+use crate::limits::*;
+use crate::serve::Shared;
+use bytes::Bytes;
+use shoal_namespace::command::extents_digest;
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::{Command, Fault, Outcome, query};
+use shoal_types::limits::BLOCK_BYTES_MAX;
+use shoal_types::{BlockGroupId, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often the list of candidates is read at most.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+type Run = Vec<(u64, Extent)>;
+
+/// What the compactor remembers.
+pub(crate) struct Compactor {
+    after: Duration,
+    /// When each candidate may be compacted.
+    ripe: HashMap<InodeId, Instant>,
+    look_at: Option<Instant>,
+    /// Block numbers reserved and not used.
+    ids: Range<u64>,
+}
+
+impl Compactor {
+    /// One that leaves a candidate alone for `after`.
+    pub(crate) fn new(after: Duration) -> Compactor {
+        // There may be candidates from before the last start.
+        Compactor { after, ripe: HashMap::new(), look_at: Some(Instant::now()), ids: 0..0 }
+    }
+
+    /// There are new candidates.
+    pub(crate) fn look(&mut self) {
+        let at = Instant::now() + LOOK_EVERY.min(self.after);
+        self.look_at.get_or_insert(at);
+    }
+
+    /// When there is something to do.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.ripe.values().copied().chain(self.look_at).min()
+    }
+
+    /// Compacts one file, if one is due.
+    pub(crate) fn step(&mut self, shared: &Shared) -> Result<(), Trouble> {
+        let now = Instant::now();
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            self.read_candidates(shared, now)?;
+        }
+        let due = self.ripe.iter().find(|(_, at)| **at <= now).map(|(ino, _)| *ino);
+        if let Some(ino) = due {
+            self.ripe.remove(&ino);
+            self.compact(shared, ino)?;
+        }
+        Ok(())
+    }
+
+    fn read_candidates(&mut self, shared: &Shared, now: Instant) -> Result<(), Trouble> {
+        let state = shared.store.snapshot();
+        let mut after = None;
+        while self.ripe.len() < COMPACT_REMEMBERED_MAX {
+            let page = query::compaction_candidates(&state, after, COMPACT_PAGE)?;
+            for ino in &page {
+                self.ripe.entry(*ino).or_insert(now + self.after);
+            }
+            match page.last() {
+                Some(last) => after = Some(*last),
+                None => return Ok(()),
+            }
+        }
+        // There are more than can be remembered: look again when these are done.
+        self.look_at = Some(now + self.after * 2);
+        Ok(())
+    }
+
+    fn compact(&mut self, shared: &Shared, ino: InodeId) -> Result<(), Trouble> {
+        let size = match query::inode(&shared.store.snapshot(), ino) {
+            Ok(file) => file.inode.size,
+            Err(Fault::Errno(_)) => return Ok(()),
+            Err(fault) => return Err(fault.into()),
+        };
+        let mut run = Run::new();
+        let mut from = 0;
+        loop {
+            let page = match query::extents(&shared.store.snapshot(), ino, from, size, COMPACT_EXTENTS_PAGE) {
+                Ok(page) => page,
+                Err(Fault::Errno(Errno::ENOENT)) => return Ok(()),
+                Err(fault) => return Err(fault.into()),
+            };
+            for (offset, extent) in page.extents {
+                from = offset + extent.len();
+                if from > size || !joins(&run, offset, &extent) {
+                    self.merge(shared, ino, std::mem::take(&mut run))?;
+                }
+                if from <= size {
+                    run.push((offset, extent));
+                }
+                if shared.background.stopped() {
+                    return Ok(());
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        self.merge(shared, ino, run)?;
+        let before = InodeId(ino.0.saturating_sub(1));
+        if query::compaction_candidates(&shared.store, Some(before), 1)? == [ino] {
+            shared.propose(&Command::RestFromCompaction { ino })?;
+        }
+        Ok(())
+    }
+
+    /// Stores a run as one block, if that is worth it, and puts it in the run's place.
+    fn merge(&mut self, shared: &Shared, ino: InodeId, run: Run) -> Result<(), Trouble> {
+        let Some((offset, _)) = run.first().cloned() else { return Ok(()) };
+        let has_bytes = run.iter().any(|(_, extent)| !matches!(extent, Extent::Zero { .. }));
+        let len = run.iter().map(|(_, extent)| extent.len()).sum::<u64>() as u32;
+        let scarce = shared.grantable()? < 2 * u64::from(BLOCK_BYTES_MAX);
+        if run.len() < COMPACT_RUN_EXTENTS_MIN || !has_bytes || scarce {
+            return Ok(());
+        }
+        let started = Instant::now();
+        let parts = match read(shared, &run) {
+            Ok(parts) => parts,
+            // Overwritten and collected since we looked, or damaged: whoever reads the file will hear of the latter.
+            Err(error) => {
+                tracing::debug!(%ino, %error, "reading what was to be compacted");
+                return Ok(());
+            }
+        };
+        let block = self.next_id(shared)?;
+        shared.bricks.put(block, &parts)?;
+        let info = BlockInfo { len, group: BlockGroupId::default() };
+        let digest = extents_digest(&run);
+        let outcome = shared.propose(&Command::Compact { ino, offset, digest, block, info })?;
+        if matches!(outcome, Outcome::Compacted { done: true }) {
+            shared.background.done.compactions.fetch_add(1, Ordering::Relaxed);
+            shared.background.done.compacted_bytes.fetch_add(u64::from(len), Ordering::Relaxed);
+        }
+        shared.background.rest(started.elapsed() * COMPACT_REST_FACTOR);
+        Ok(())
+    }
+
+    fn next_id(&mut self, shared: &Shared) -> Result<BlockId, Trouble> {
+        if self.ids.is_empty()
+            && let Outcome::Blocks { first, count } =
+                shared.propose(&Command::GrantBlocks { count: COMPACT_BLOCK_IDS })?
+        {
+            self.ids = first..first + count;
+        }
+        match self.ids.next() {
+            Some(seq) => Ok(BlockId { session: SessionId::SERVER, seq }),
+            None => Err(Errno::ENOSPC.into()),
+        }
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Trouble {
+        Trouble::Server(shoal_wire::MetaError::Errno(errno))
+    }
+}
+
+/// Whether an extent continues a run that still fits a block.
+fn joins(run: &Run, offset: u64, extent: &Extent) -> bool {
+    match (run.first(), run.last()) {
+        (Some((start, _)), Some((at, last))) => {
+            at + last.len() == offset && offset + extent.len() - start <= u64::from(BLOCK_BYTES_MAX)
+        }
+        // The first of a run fits if it fits alone.
+        _ => extent.len() <= u64::from(BLOCK_BYTES_MAX),
+    }
+}
+
+fn read(shared: &Shared, run: &Run) -> Result<Vec<Bytes>, shoal_wire::BlockError> {
+    run.iter()
+        .map(|(_, extent)| match extent {
+            Extent::Inline(bytes) => Ok(bytes.clone()),
+            Extent::Block(block) => shared.bricks.get(block.id, block.offset, block.len),
+            Extent::Zero { len } => Ok(Bytes::from(vec![0; *len as usize])),
+        })
+        .collect()
+}

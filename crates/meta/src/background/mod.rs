@@ -1,0 +1,234 @@
+//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing refers to, deleting what
+//! ended sessions left on the bricks, merging many small extents into blocks.
+//!
+//! One thread does it all, one bounded step after the other. It sleeps until a change makes work (the applying thread
+//! sees that in what it writes) and never looks around for it. Everything it decides goes through the log like everybody's
+//! commands, so it may stop or crash between any two steps and begin again.
+
+mod collect;
+mod compact;
+mod reap;
+mod sweep;
+
+use crate::limits::RETRY_AFTER;
+use crate::serve::Shared;
+use compact::Compactor;
+use parking_lot::{Condvar, Mutex};
+use shoal_namespace::{Fault, TreeError};
+use shoal_types::SessionId;
+use shoal_wire::{BlockError, MetaError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What there is to do.
+#[derive(Default, Clone, Debug)]
+pub(crate) struct Work {
+    /// Dead inodes are waiting.
+    pub(crate) reap: bool,
+    /// There is garbage.
+    pub(crate) collect: bool,
+    /// There are new candidates for compaction.
+    pub(crate) compact: bool,
+    /// These sessions have ended.
+    pub(crate) sweep: Vec<SessionId>,
+    /// Look for blocks of all sessions that have ended.
+    pub(crate) sweep_all: bool,
+}
+
+impl Work {
+    fn is_some(&self) -> bool {
+        self.reap || self.collect || self.compact || self.sweep_all || !self.sweep.is_empty()
+    }
+
+    fn merge(&mut self, other: Work) {
+        self.reap |= other.reap;
+        self.collect |= other.collect;
+        self.compact |= other.compact;
+        self.sweep_all |= other.sweep_all;
+        self.sweep.extend(other.sweep);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    work: Work,
+    busy: bool,
+    stop: bool,
+}
+
+/// What was done.
+#[derive(Default)]
+pub(crate) struct Done {
+    reap_steps: AtomicU64,
+    blocks_collected: AtomicU64,
+    blocks_swept: AtomicU64,
+    compactions: AtomicU64,
+    compacted_bytes: AtomicU64,
+}
+
+/// What is to be done, and what was.
+#[derive(Default)]
+pub(crate) struct Background {
+    state: Mutex<State>,
+    wake: Condvar,
+    idle: Condvar,
+    done: Done,
+}
+
+/// Why a step was not finished.
+pub(crate) enum Trouble {
+    /// The server is stopping or has failed.
+    Server(MetaError),
+    /// A brick failed: try again later.
+    Brick(BlockError),
+}
+
+impl From<MetaError> for Trouble {
+    fn from(error: MetaError) -> Trouble {
+        Trouble::Server(error)
+    }
+}
+impl From<BlockError> for Trouble {
+    fn from(error: BlockError) -> Trouble {
+        Trouble::Brick(error)
+    }
+}
+impl From<TreeError> for Trouble {
+    fn from(error: TreeError) -> Trouble {
+        Trouble::Server(MetaError::Failed(error.to_string()))
+    }
+}
+impl From<Fault<TreeError>> for Trouble {
+    fn from(fault: Fault<TreeError>) -> Trouble {
+        match fault {
+            Fault::Errno(errno) => Trouble::Server(MetaError::Errno(errno)),
+            Fault::Tree(error) => error.into(),
+        }
+    }
+}
+
+impl Background {
+    /// Adds work.
+    pub(crate) fn add(&self, work: Work) {
+        if work.is_some() {
+            self.state.lock().work.merge(work);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Name, value pairs.
+    pub(crate) fn stats(&self) -> Vec<(&'static str, u64)> {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("background_reap_steps_total", get(&self.done.reap_steps)),
+            ("background_collected_blocks_total", get(&self.done.blocks_collected)),
+            ("background_swept_blocks_total", get(&self.done.blocks_swept)),
+            ("background_compacted_blocks_total", get(&self.done.compactions)),
+            ("background_compacted_bytes_total", get(&self.done.compacted_bytes)),
+        ]
+    }
+
+    /// Waits until nothing is left that gives room back, or until a moment.
+    pub(crate) fn wait_idle(&self, until: Instant) {
+        let mut state = self.state.lock();
+        while (state.busy || state.work.reap || state.work.collect) && !state.stop {
+            if self.idle.wait_until(&mut state, until).timed_out() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the thread after the step it is doing.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wake.notify_all();
+        self.idle.notify_all();
+    }
+
+    /// Whether the thread is to end.
+    fn stopped(&self) -> bool {
+        self.state.lock().stop
+    }
+
+    /// Waits for work, or until a moment if one is given; `None` to end.
+    fn next(&self, until: Option<Instant>) -> Option<Work> {
+        let mut state = self.state.lock();
+        state.busy = false;
+        self.idle.notify_all();
+        while !state.stop && !state.work.is_some() {
+            match until {
+                None => self.wake.wait(&mut state),
+                Some(until) if self.wake.wait_until(&mut state, until).timed_out() => break,
+                Some(_) => {}
+            }
+        }
+        if state.stop {
+            return None;
+        }
+        let work = std::mem::take(&mut state.work);
+        // Compaction needs room before it gives any back: nobody waits for it.
+        state.busy = work.reap || work.collect;
+        Some(work)
+    }
+
+    /// Rests, unless the thread is to end.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        let mut state = self.state.lock();
+        while !state.stop && !self.wake.wait_until(&mut state, until).timed_out() {}
+    }
+}
+
+/// Runs until stopped.
+pub(crate) fn run(shared: &Shared, compact_after: Duration) {
+    let mut compactor = Compactor::new(compact_after);
+    let mut collector = collect::Collector::default();
+    while let Some(work) = shared.background.next(compactor.due()) {
+        let mut left = Work::default();
+        let outcome = step(shared, &work, &mut left, &mut collector, &mut compactor);
+        match outcome {
+            Ok(()) => shared.background.add(left),
+            Err(Trouble::Server(error)) => {
+                if shared.serving().is_ok() {
+                    tracing::error!(%error, "background work stops");
+                }
+                shared.background.stop();
+                return;
+            }
+            Err(Trouble::Brick(error)) => {
+                tracing::warn!(%error, "background work waits for the brick");
+                shared.background.add(work);
+                shared.background.rest(RETRY_AFTER);
+            }
+        }
+    }
+}
+
+fn step(
+    shared: &Shared,
+    work: &Work,
+    left: &mut Work,
+    collector: &mut collect::Collector,
+    compactor: &mut Compactor,
+) -> Result<(), Trouble> {
+    if work.reap {
+        left.reap = reap::step(shared)?;
+    }
+    if work.collect {
+        left.collect = collector.step(shared)?;
+    }
+    if work.sweep_all {
+        left.sweep = sweep::ended_sessions(shared)?;
+    }
+    for session in &work.sweep {
+        sweep::session(shared, *session)?;
+    }
+    if work.compact {
+        compactor.look();
+    }
+    // What gives room back goes first.
+    if !left.reap && !left.collect {
+        compactor.step(shared)?;
+    }
+    Ok(())
+}

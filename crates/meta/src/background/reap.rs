@@ -1,0 +1,19 @@
+//! Takes dead inodes with many extents apart, a few hundred extents per command.
+
+use super::Trouble;
+use crate::limits::{REAP_EXTENTS, REAP_PAGE};
+use crate::serve::Shared;
+use shoal_namespace::{Command, Outcome, query};
+use std::sync::atomic::Ordering;
+
+/// One command for each of some dead inodes. Answers whether there are more.
+pub(crate) fn step(shared: &Shared) -> Result<bool, Trouble> {
+    let dead = query::reap_queue(&shared.store, REAP_PAGE)?;
+    let mut more = dead.len() >= REAP_PAGE;
+    for ino in dead {
+        let outcome = shared.propose(&Command::Reap { ino, extents_max: REAP_EXTENTS })?;
+        shared.background.done.reap_steps.fetch_add(1, Ordering::Relaxed);
+        more |= matches!(outcome, Outcome::Reaped { more: true });
+    }
+    Ok(more)
+}

@@ -1,0 +1,55 @@
+//! How large the parts of a server are on a disk of a given size.
+
+use crate::limits::*;
+use shoal_store::{LogOptions, RocksOptions};
+
+/// Sizes that follow from the disk's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Bytes of log behind the last flush of the store that bring about the next one.
+    pub(crate) log_bytes: u64,
+    /// Bytes of a table of recent writes in the store.
+    pub(crate) memtable_bytes: usize,
+    /// Bytes that are never granted.
+    pub(crate) reserve_bytes: u64,
+}
+
+impl Sizes {
+    /// For a disk.
+    pub(crate) fn for_disk(total_bytes: u64) -> Sizes {
+        let log_bytes = (total_bytes / LOG_DISK_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
+        let memtable_most = shoal_store::limits::MEMTABLE_BYTES_DEFAULT;
+        Sizes {
+            log_bytes,
+            memtable_bytes: (log_bytes as usize / 2).clamp(MEMTABLE_BYTES_MIN, memtable_most),
+            reserve_bytes: (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX),
+        }
+    }
+
+    /// How the log keeps its files.
+    pub(crate) fn log_options(&self) -> LogOptions {
+        LogOptions {
+            segment_bytes: (self.log_bytes / LOG_SEGMENTS).max(shoal_store::limits::SEGMENT_BYTES_MIN),
+            spare_segments: LOG_SEGMENTS as usize,
+        }
+    }
+
+    /// How the store uses memory.
+    pub(crate) fn store_options(&self) -> RocksOptions {
+        RocksOptions { create: true, memtable_bytes: self.memtable_bytes, ..RocksOptions::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_disk_keeps_most_of_its_room_for_files() {
+        let sizes = Sizes::for_disk(256 << 20);
+        assert_eq!(sizes.log_bytes, 16 << 20);
+        assert_eq!(sizes.reserve_bytes, RESERVE_BYTES_MIN);
+        let sizes = Sizes::for_disk(4 << 40);
+        assert_eq!((sizes.log_bytes, sizes.reserve_bytes), (LOG_BYTES_MAX, RESERVE_BYTES_MAX));
+    }
+}

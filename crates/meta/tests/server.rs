@@ -1,0 +1,209 @@
+//! A server on its own: sessions, batches, reads, restarts.
+
+mod support;
+
+use shoal_meta::{OpenError, Options, Server};
+use shoal_types::{BatchSeq, Cookie, Errno, FileKind, InodeId, SessionId};
+use shoal_wire::{LeaseKind, MetaError, MetaService, Prefetch, SessionRequest};
+use std::sync::Arc;
+use std::time::Duration;
+use support::*;
+
+#[test]
+fn what_was_committed_can_be_read_at_once_and_after_every_kind_of_stop() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks = Arc::new(MemBricks::default());
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let (sub, op) = session.create(InodeId::ROOT, "dir", FileKind::Directory);
+    let (file, op2) = session.create(sub, "file", FileKind::Regular);
+    session.commit(&[op, op2, inline_op(file, 0, b"hello")]);
+    let before = {
+        let found = server.lookup(session.id, sub, &name("file")).expect("lookup").found.expect("there");
+        assert_eq!((found.0.ino, found.1.inode.size), (file, 5));
+        assert_eq!(read_file(&session, &bricks, file), b"hello");
+        let list = server
+            .list(session.id, InodeId::ROOT, Cookie::START, Prefetch::Attributes, 1 << 20)
+            .expect("list");
+        assert_eq!(list.entries.len(), 1);
+        server.inode(session.id, file).expect("inode")
+    };
+    let mut stop: Vec<Arc<Server>> = vec![server];
+    for clean in [false, true, false] {
+        drop(session);
+        let server = stop.pop().expect("server");
+        if clean {
+            server.shutdown();
+            assert!(matches!(Session::try_open(&server), Err(MetaError::Unavailable(_))));
+        }
+        drop(server);
+        let server = open(dir.path(), &bricks);
+        session = Session::open(&server);
+        assert_eq!(server.inode(session.id, file).expect("inode"), before);
+        stop.push(server);
+    }
+}
+
+#[test]
+fn a_new_session_gets_numbers_room_and_the_right_to_everything() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let session = Session::open(&server);
+    assert_eq!(session.opened.volume, VOLUME);
+    assert!(session.opened.grant.inodes > 0);
+    let lease = session.opened.leases.first().expect("a lease");
+    assert_eq!((lease.cover, lease.kind), (InodeId::ROOT, LeaseKind::Exclusive));
+    let more = session.grant(100, 0, 0).expect("grant");
+    assert!(
+        more.inodes == 100
+            && more.first_inode >= session.opened.grant.first_inode + session.opened.grant.inodes
+    );
+}
+
+#[test]
+fn a_client_that_speaks_another_protocol_is_told_so() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let request = SessionRequest { protocol: 99, client: String::new(), now: time(0) };
+    assert!(matches!(server.open_session(request), Err(MetaError::Version { client: 99, .. })));
+}
+
+#[test]
+fn a_second_session_waits_for_the_first_to_end_or_to_fall_silent() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let patience = Options { session_dead_after: Some(Duration::from_millis(200)), ..options() };
+    let server = Server::open(dir.path(), bricks, patience).expect("open");
+    let mut first = Session::open(&server);
+    let file = first.touch("f");
+    assert!(matches!(Session::try_open(&server), Err(MetaError::Unavailable(_))));
+    std::thread::sleep(Duration::from_millis(120));
+    first.grant(0, 0, 0).expect("a renewal");
+    std::thread::sleep(Duration::from_millis(120));
+    assert!(matches!(Session::try_open(&server), Err(MetaError::Unavailable(_))), "it has renewed");
+    std::thread::sleep(Duration::from_millis(220));
+    let second = Session::open(&server);
+    // Whatever the first still has to say is refused, and it is told why.
+    let fenced = |result: Result<(), MetaError>| {
+        assert!(matches!(result, Err(MetaError::Fenced(id)) if id == first.id))
+    };
+    fenced(first.grant(0, 0, 0).map(drop));
+    fenced(server.inode(first.id, file).map(drop));
+    fenced(first.send_as(BatchSeq(2), &[inline_op(file, 0, b"late")]).recv().expect("answer").map(drop));
+    server.close_session(second.id).expect("close");
+    assert!(Session::try_open(&server).is_ok());
+}
+
+#[test]
+fn a_batch_that_is_sent_again_is_applied_once() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let (file, op) = session.create(InodeId::ROOT, "f", FileKind::Regular);
+    let ops = [op];
+    let pending: Vec<_> = (0..3).map(|_| session.send_as(BatchSeq(1), &ops)).collect();
+    for outcome in pending {
+        assert_eq!(outcome.recv().expect("answer").expect("success").seq, BatchSeq(1));
+    }
+    session.seq = BatchSeq(1);
+    session.commit(&[unlink_op("f", false)]);
+    assert!(session.send_as(BatchSeq(1), &ops).recv().expect("answer").is_ok(), "known, not done again");
+    assert!(matches!(server.inode(session.id, file), Err(MetaError::Errno(Errno::ENOENT))));
+}
+
+#[test]
+fn a_batch_with_an_operation_that_fails_changes_nothing_and_names_it() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let mut session = Session::open(&server);
+    let before = server.digest().expect("digest").1;
+    let (_, good) = session.create(InodeId::ROOT, "a", FileKind::Regular);
+    let refused = session.try_commit(&[good, unlink_op("missing", false)]);
+    assert!(
+        matches!(refused, Err(MetaError::Refused { index: 1, errno: Errno::ENOENT, seq: BatchSeq(1), .. })),
+        "{refused:?}"
+    );
+    assert_eq!(server.lookup(session.id, InodeId::ROOT, &name("a")).expect("lookup").found, None);
+    // Only the index of the log has moved on.
+    assert_ne!(server.digest().expect("digest").1, before);
+    let early = session.send_as(BatchSeq(5), &[]).recv().expect("answer");
+    assert!(matches!(early, Err(MetaError::Refused { errno: Errno::EINVAL, .. })), "{early:?}");
+}
+
+#[test]
+fn many_batches_under_way_are_applied_in_order() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let mut expected = Vec::new();
+    let outcomes: Vec<_> = (0..500u32)
+        .map(|number| {
+            let bytes = number.to_be_bytes();
+            let at = expected.len() as u64;
+            expected.extend_from_slice(&bytes);
+            session.send(&[inline_op(file, at, &bytes)])
+        })
+        .collect();
+    for outcome in outcomes {
+        outcome.recv().expect("answer").expect("success");
+    }
+    assert_eq!(read_file(&session, &bricks, file), expected);
+    assert!(stat(&server, "raft_log_flushes_total") < 400, "proposals that wait share a flush");
+}
+
+#[test]
+fn directories_that_are_not_this_volume_are_refused() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    for path in [dir.path().join("none"), dir.path().to_owned()] {
+        assert!(matches!(
+            Server::open(&path, bricks.clone(), Options::default()),
+            Err(OpenError::Missing(_))
+        ));
+    }
+    drop(open(dir.path(), &bricks));
+    let other = Server::open(dir.path(), bricks.clone(), Options { create: Some(1), ..Options::default() });
+    assert!(matches!(other, Err(OpenError::Mismatch(_))));
+    assert!(Server::open(dir.path(), bricks.clone(), Options::default()).is_ok());
+    std::fs::remove_dir_all(dir.path().join("log")).expect("remove");
+    assert!(matches!(Server::open(dir.path(), bricks, options()), Err(OpenError::Mismatch(_))));
+}
+
+#[test]
+fn a_lost_store_is_rebuilt_while_the_log_is_whole_and_missed_otherwise() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    drop((session, server));
+    std::fs::remove_dir_all(dir.path().join("store")).expect("remove");
+    let server = Server::open(dir.path(), bricks.clone(), Options { log_bytes: Some(1 << 20), ..options() });
+    let server = server.expect("replayed from the first entry");
+    let mut session = Session::open(&server);
+    assert!(server.inode(session.id, file).is_ok());
+    for round in 0..200u8 {
+        session.commit(&[inline_op(file, 0, &vec![round; 60_000])]);
+    }
+    server.shutdown();
+    drop((session, server));
+    std::fs::remove_dir_all(dir.path().join("store")).expect("remove");
+    let lost = Server::open(dir.path(), bricks, options());
+    assert!(matches!(lost, Err(OpenError::Mismatch(_))), "{:?}", lost.err());
+}
+
+#[test]
+fn sessions_of_before_are_ended_when_a_server_opens() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let old = Session::open(&server).id;
+    drop(server);
+    let server = open(dir.path(), &bricks);
+    assert!(matches!(server.inode(old, InodeId::ROOT), Err(MetaError::Fenced(id)) if id == old));
+    assert_ne!(Session::open(&server).id, old);
+    assert!(matches!(server.inode(SessionId(77), InodeId::ROOT), Err(MetaError::Fenced(_))));
+}
