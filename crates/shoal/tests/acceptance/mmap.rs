@@ -77,7 +77,7 @@ fn two_processes_count_in_one_shared_mapping() {
         }
     }
     mapping.sync();
-    drop(mapping);
+    drop((mapping, file));
     let word = |number: usize| {
         let mut bytes = [0; 8];
         open(&path).read_exact_at(&mut bytes, number as u64 * 8).expect("read");

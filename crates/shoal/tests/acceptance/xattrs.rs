@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
+#[track_caller]
 fn errno<T: std::fmt::Debug>(result: sys::Sys<T>) -> i32 {
     result.expect_err("this must fail").0
 }

@@ -15,7 +15,7 @@ pub struct Journal {
     pub steps: Vec<Step>,
     /// How many were done for certain.
     pub completed: usize,
-    /// How many were done when the last fsync that succeeded began.
+    /// How many were made safe by an fsync that succeeded.
     pub synced: usize,
 }
 
@@ -29,17 +29,18 @@ pub fn run(dir: &Path, seed: u64) -> Journal {
     }
     while journal.completed < STEPS_MAX {
         let step = model.random_step(&mut random, journal.steps.len() as u64);
-        journal.steps.push(step.clone());
+        let parts = step.parts();
+        journal.steps.extend(parts.iter().cloned());
         match step.perform(dir) {
             Ok(()) => {}
             Err(errno) if server_is_gone(errno) => break,
             Err(errno) => panic!("{step:?} failed with {errno:?}, which a healthy server has no reason for"),
         }
-        if matches!(step, Step::Fsync(_)) {
-            journal.synced = journal.completed;
+        if let Step::Fsync(path) = &step {
+            journal.synced = journal.synced.max(model.safe_after_fsync(path));
         }
-        model.apply(&step);
-        journal.completed += 1;
+        parts.iter().for_each(|part| model.apply(part));
+        journal.completed = journal.steps.len();
     }
     journal
 }
@@ -52,13 +53,32 @@ fn server_is_gone(errno: sys::Errno) -> bool {
 impl Journal {
     /// Finds the number of steps after which the tree looked as it was found. Otherwise tells which number comes nearest.
     pub fn survivors(&self, found: &Tree) -> Result<usize, String> {
+        let counts = format!("{} steps were done and {} made safe", self.completed, self.synced);
+        let nearest = match self.scan(found, self.synced) {
+            Ok(done) => return Ok(done),
+            Err(nearest) => nearest,
+        };
+        if let Ok(done) = self.scan(found, 0) {
+            return Err(format!("{counts}, but only {done} survived"));
+        }
+        let Nearest { done, differences, .. } = nearest;
+        Err(format!(
+            "{counts}, and what was found is the state after no number of them. Nearest is that after {done}:\n\
+             {differences}    the steps before it: {:?}\n    and after it: {:?}",
+            &self.steps[done.saturating_sub(6)..done],
+            &self.steps[done..(done + 6).min(self.steps.len())],
+        ))
+    }
+
+    /// Looks for the state that was found among those after `from` steps and more.
+    fn scan(&self, found: &Tree, from: usize) -> Result<usize, Nearest> {
         let mut model = Model::default();
-        let mut nearest: Option<(usize, usize, String)> = None;
+        let mut nearest = Nearest { done: 0, wrong: usize::MAX, differences: String::new() };
         for done in 0..=self.steps.len() {
-            if done > 0 {
-                model.apply(&self.steps[done - 1]);
+            if let Some(step) = done.checked_sub(1).and_then(|last| self.steps.get(last)) {
+                model.apply(step);
             }
-            if done < self.synced {
+            if done < from {
                 continue;
             }
             let expected = model.tree(found);
@@ -66,20 +86,19 @@ impl Journal {
             if wrong == 0 {
                 return Ok(done);
             }
-            if nearest.as_ref().is_none_or(|(_, fewest, _)| wrong < *fewest) {
-                nearest = Some((done, wrong, tree::differences(found, &expected)));
+            if wrong < nearest.wrong {
+                nearest = Nearest { done, wrong, differences: tree::differences(found, &expected) };
             }
         }
-        let (done, _, differences) = nearest.unwrap_or_default();
-        Err(format!(
-            "no prefix of its {} steps (of which {} were fsynced) looks like what was found. Nearest is the state after {done}:\n\
-             {differences}    the steps before it: {:?}\n    and after it: {:?}",
-            self.steps.len(),
-            self.synced,
-            &self.steps[done.saturating_sub(6)..done],
-            &self.steps[done..(done + 6).min(self.steps.len())],
-        ))
+        Err(nearest)
     }
+}
+
+/// The state that is most like what was found.
+struct Nearest {
+    done: usize,
+    wrong: usize,
+    differences: String,
 }
 
 fn count_differences(found: &Tree, expected: &Tree) -> usize {

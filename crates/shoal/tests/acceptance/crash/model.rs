@@ -10,28 +10,45 @@ use std::path::{Path, PathBuf};
 
 /// Files stay below this: inline, mixed and of several blocks.
 const FILE_BYTES_MAX: u64 = 6 << 20;
-/// One write is one request of the kernel's, and so one step.
+/// Below what the kernel sends in one request.
 const WRITE_BYTES_MAX: u64 = 200_000;
+/// A write that begins inside a page which is not in the page cache is sent as two requests, parted there.
+const PAGE_BYTES: u64 = 4096;
 /// More names than this, and the writer begins to remove some.
 const NAMES_MAX: usize = 120;
 /// The attribute that steps set.
 const XATTR: &str = "user.step";
 
-/// One system call.
+/// One system call, or a part of one that the server can tell from the whole.
 #[derive(Clone, Debug)]
 pub enum Step {
     Create(PathBuf),
     Mkdir(PathBuf),
     Symlink(PathBuf, PathBuf),
     Link(PathBuf, PathBuf),
-    Write { path: PathBuf, offset: u64, len: u64, fill: u64 },
+    /// Bytes number `skip` and on of what `fill` stands for.
+    Write {
+        path: PathBuf,
+        offset: u64,
+        len: u64,
+        fill: u64,
+        skip: u64,
+    },
     Truncate(PathBuf, u64),
-    Punch { path: PathBuf, offset: u64, len: u64 },
+    Punch {
+        path: PathBuf,
+        offset: u64,
+        len: u64,
+    },
     Rename(PathBuf, PathBuf),
     Unlink(PathBuf),
     Rmdir(PathBuf),
     Chmod(PathBuf, u32),
-    SetXattr(PathBuf, Vec<u8>),
+    SetXattr {
+        path: PathBuf,
+        len: usize,
+        fill: u8,
+    },
     Fsync(PathBuf),
 }
 
@@ -41,6 +58,8 @@ pub struct Model {
     names: BTreeMap<PathBuf, Entry>,
     files: BTreeMap<u64, File>,
     next: u64,
+    /// Steps taken.
+    done: usize,
 }
 
 enum Entry {
@@ -55,10 +74,18 @@ struct File {
     content: Vec<u8>,
     xattr: Option<Vec<u8>>,
     digest: Cell<Option<u64>>,
+    /// Steps taken when it was last changed.
+    changed: usize,
 }
 
 /// The bytes of a write: a function of its number, so that a misplaced one shows.
-fn bytes(fill: u64, len: u64) -> Vec<u8> {
+fn bytes(fill: u64, skip: u64, len: u64) -> Vec<u8> {
+    let mut bytes = stream(fill, skip + len);
+    bytes.drain(..skip as usize);
+    bytes
+}
+
+fn stream(fill: u64, len: u64) -> Vec<u8> {
     let mut state = fill.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut bytes = Vec::with_capacity(len as usize + 8);
     while bytes.len() < len as usize {
@@ -72,6 +99,25 @@ fn bytes(fill: u64, len: u64) -> Vec<u8> {
 }
 
 impl Step {
+    /// What the server sees of it, in order.
+    pub fn parts(&self) -> Vec<Step> {
+        match self {
+            Step::Write { path, offset, len, fill, skip } => {
+                let head = (PAGE_BYTES - offset % PAGE_BYTES).min(*len);
+                let part = |start: u64, len: u64| Step::Write {
+                    path: path.clone(),
+                    offset: offset + start,
+                    len,
+                    fill: *fill,
+                    skip: skip + start,
+                };
+                let parts = [part(0, head), part(head, len - head)];
+                parts.into_iter().take(if head < *len { 2 } else { 1 }).collect()
+            }
+            whole => vec![whole.clone()],
+        }
+    }
+
     /// Does it.
     pub fn perform(&self, dir: &Path) -> sys::Sys<()> {
         let at = |path: &Path| dir.join(path);
@@ -81,10 +127,10 @@ impl Step {
             Step::Mkdir(path) => sys::mkdir(&at(path), 0o755),
             Step::Symlink(target, path) => Ok(symlink(target, at(path))?),
             Step::Link(from, to) => Ok(fs::hard_link(at(from), at(to))?),
-            Step::Write { path, offset, len, fill } => {
-                let wrote = sys::pwrite(&open(path, libc::O_WRONLY)?, &bytes(*fill, *len), *offset)?;
-                assert_eq!(wrote, *len, "a short write");
-                Ok(())
+            Step::Write { path, offset, len, fill, skip } => {
+                let wrote = sys::pwrite(&open(path, libc::O_WRONLY)?, &bytes(*fill, *skip, *len), *offset)?;
+                // The server died in the middle.
+                if wrote == *len { Ok(()) } else { Err(sys::Errno(libc::EIO)) }
             }
             Step::Truncate(path, len) => sys::truncate(&at(path), *len),
             Step::Punch { path, offset, len } => {
@@ -95,7 +141,9 @@ impl Step {
             Step::Unlink(path) => Ok(fs::remove_file(at(path))?),
             Step::Rmdir(path) => Ok(fs::remove_dir(at(path))?),
             Step::Chmod(path, mode) => sys::chmod(&at(path), *mode),
-            Step::SetXattr(path, value) => sys::setxattr(&at(path), XATTR.as_ref(), value, 0),
+            Step::SetXattr { path, len, fill } => {
+                sys::setxattr(&at(path), XATTR.as_ref(), &vec![*fill; *len], 0)
+            }
             Step::Fsync(path) => sys::fsync(&open(path, libc::O_RDONLY)?),
         }
     }
@@ -124,7 +172,7 @@ impl Model {
             6 => Step::Link(file, fresh(random)),
             7..=13 if size < FILE_BYTES_MAX => {
                 let offset = if random.one_in(4) { random.below(0..size + 5000) } else { size };
-                Step::Write { path: file, offset, len: len(random), fill: number }
+                Step::Write { path: file, offset, len: len(random), fill: number, skip: 0 }
             }
             7..=14 => Step::Truncate(file, random.below(0..size + 5000)),
             15 => Step::Punch { path: file, offset: random.below(0..size + 1), len: len(random) },
@@ -138,11 +186,11 @@ impl Model {
             21 => Step::Chmod(file, *random.pick(&[0o600, 0o644, 0o755, 0o4711])),
             22 => {
                 let len = random.length(3000) as usize;
-                Step::SetXattr(file, vec![number as u8; len])
+                Step::SetXattr { path: file, len, fill: number as u8 }
             }
             23 if random.one_in(2) => Step::Fsync(random.pick(&dirs).to_path_buf()),
             _ if random.one_in(3) => Step::Fsync(file),
-            _ => Step::Write { path: file, offset: 0, len: len(random), fill: number },
+            _ => Step::Write { path: file, offset: 0, len: len(random), fill: number, skip: 0 },
         }
     }
 
@@ -173,9 +221,10 @@ impl Model {
     }
 
     fn file_mut(&mut self, path: &Path) -> &mut File {
-        let id = self.id(path);
+        let (id, done) = (self.id(path), self.done);
         let file = self.files.get_mut(&id).expect("a name leads to its file");
         file.digest.set(None);
+        file.changed = done;
         file
     }
 
@@ -183,6 +232,7 @@ impl Model {
         if let Some(Entry::File(id)) = self.names.remove(path) {
             let file = self.files.get_mut(&id).expect("a name leads to its file");
             file.nlink -= 1;
+            file.changed = self.done;
             if file.nlink == 0 {
                 self.files.remove(&id);
             }
@@ -191,11 +241,18 @@ impl Model {
 
     /// Takes a step that succeeded.
     pub fn apply(&mut self, step: &Step) {
+        self.done += 1;
         match step {
             Step::Create(path) => {
                 self.next += 1;
-                let file =
-                    File { mode: 0o644, nlink: 1, content: Vec::new(), xattr: None, digest: Cell::new(None) };
+                let file = File {
+                    mode: 0o644,
+                    nlink: 1,
+                    content: Vec::new(),
+                    xattr: None,
+                    digest: Cell::new(None),
+                    changed: self.done,
+                };
                 self.files.insert(self.next, file);
                 self.names.insert(path.clone(), Entry::File(self.next));
             }
@@ -208,11 +265,11 @@ impl Model {
                 self.file_mut(from).nlink += 1;
                 self.names.insert(to.clone(), Entry::File(id));
             }
-            Step::Write { path, offset, len, fill } => {
+            Step::Write { path, offset, len, fill, skip } => {
                 let content = &mut self.file_mut(path).content;
                 let (start, end) = (*offset as usize, (offset + len) as usize);
                 content.resize(content.len().max(end), 0);
-                content[start..end].copy_from_slice(&bytes(*fill, *len));
+                content[start..end].copy_from_slice(&bytes(*fill, *skip, *len));
             }
             Step::Truncate(path, len) => self.file_mut(path).content.resize(*len as usize, 0),
             Step::Punch { path, offset, len } => {
@@ -222,14 +279,23 @@ impl Model {
                 content[start..end].fill(0);
             }
             Step::Rename(from, to) => {
+                self.file_mut(from);
                 let entry = self.names.remove(from).expect("only what is there is renamed");
                 self.drop_name(to);
                 self.names.insert(to.clone(), entry);
             }
             Step::Unlink(path) | Step::Rmdir(path) => self.drop_name(path),
             Step::Chmod(path, mode) => self.file_mut(path).mode = *mode,
-            Step::SetXattr(path, value) => self.file_mut(path).xattr = Some(value.clone()),
+            Step::SetXattr { path, len, fill } => self.file_mut(path).xattr = Some(vec![*fill; *len]),
             Step::Fsync(_) => {}
+        }
+    }
+
+    /// How many steps an fsync makes safe: of a directory, all; of a file, those up to its own last change.
+    pub fn safe_after_fsync(&self, path: &Path) -> usize {
+        match self.names.get(path) {
+            Some(Entry::File(_)) => self.file(path).changed,
+            _ => self.done,
         }
     }
 

@@ -73,6 +73,12 @@ impl Run {
         self
     }
 
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
+        self.command.env(name, value);
+        self
+    }
+
     /// Sets the time limit.
     pub fn limit(mut self, seconds: u64) -> Run {
         self.limit = Duration::from_secs(seconds);

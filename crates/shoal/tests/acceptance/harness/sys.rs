@@ -51,6 +51,24 @@ pub fn open(path: &Path, flags: i32, mode: u32) -> Sys<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// openat(2).
+pub fn open_at(dir: &OwnedFd, path: &Path, flags: i32, mode: u32) -> Sys<OwnedFd> {
+    let path = c(path);
+    let fd = unsafe { libc::openat(dir.as_raw_fd(), path.as_ptr(), flags | libc::O_CLOEXEC, mode) };
+    let fd = check(i64::from(fd))?;
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}
+
+/// mkdirat(2).
+pub fn mkdir_at(dir: &OwnedFd, path: &Path) -> Sys<()> {
+    check(i64::from(unsafe { libc::mkdirat(dir.as_raw_fd(), c(path).as_ptr(), 0o755) })).map(drop)
+}
+
+/// The inode number of what is open.
+pub fn inode(fd: &OwnedFd) -> u64 {
+    nix::sys::stat::fstat(fd).expect("what is open has attributes").st_ino
+}
+
 /// pwrite(2), once.
 pub fn pwrite(fd: &OwnedFd, data: &[u8], offset: u64) -> Sys<u64> {
     check(unsafe { libc::pwrite(fd.as_raw_fd(), data.as_ptr().cast(), data.len(), offset as i64) } as i64)
