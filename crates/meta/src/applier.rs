@@ -2,7 +2,7 @@
 
 use crate::background::Work;
 use crate::driver::Input;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use crossbeam_channel::{Receiver, Sender};
 use raft::prelude::{Entry, EntryType};
 use shoal_namespace::keys::{self, KeyRange, Singleton, singleton};
@@ -61,7 +61,7 @@ pub(crate) fn run(
             shared.set_applied(entry.index);
             look_for_work(shared, &batch);
             if let Some(outcome) = outcome {
-                shared.complete(&entry.context, outcome);
+                shared.proposals.complete(&entry.context, outcome);
             }
         }
         // The driver only stops after this thread's channel is closed.

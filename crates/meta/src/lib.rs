@@ -17,16 +17,20 @@
 
 mod applier;
 mod background;
+mod digest;
 mod driver;
 pub mod limits;
 pub mod offline;
 mod open;
+mod proposals;
 mod room;
 mod serve;
 mod sessions;
+mod shared;
 mod sizes;
 mod storage;
 mod upkeep;
 
+pub use digest::digest;
 pub use open::{OpenError, Options};
 pub use serve::Server;

@@ -1,15 +1,17 @@
 //! Opening a server: a new volume is formatted, an old one recovered.
 
 use crate::applier::{self, applied_index};
-use crate::background::{self, Work};
+use crate::background::{self, Background, Work};
 use crate::driver::{Driver, DriverStats};
 use crate::limits::*;
+use crate::proposals::Proposals;
 use crate::room::{self, Room};
-use crate::serve::{Server, Shared};
+use crate::serve::Server;
 use crate::sessions::Sessions;
+use crate::shared::{Progress, Shared};
 use crate::sizes::Sizes;
 use crate::storage::{LogStorage, first_state};
-use crate::upkeep;
+use crate::upkeep::{self, Upkeep};
 use crossbeam_channel::{bounded, unbounded};
 use shoal_namespace::kv::StoreError;
 use shoal_namespace::records::VolumeOptions;
@@ -19,6 +21,7 @@ use shoal_types::Timestamp;
 use shoal_wire::{BlockService, MetaError};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -121,16 +124,20 @@ impl Server {
         let stats = Arc::new(DriverStats::default());
         let room = Room::new(dir, bricks.clone(), sizes.reserve_bytes);
         let sessions = Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER));
-        let shared = Arc::new(Shared::new(
+        let shared = Arc::new(Shared {
             store,
             bricks,
             room,
-            sessions,
             sizes,
-            stats.clone(),
-            inputs.clone(),
-            applied,
-        ));
+            sessions,
+            proposals: Proposals::new(),
+            background: Background::default(),
+            upkeep: Upkeep::default(),
+            driver: stats.clone(),
+            apply_micros: AtomicU64::new(0),
+            inputs: inputs.clone(),
+            progress: Progress::at(applied),
+        });
         let flush = {
             let shared = shared.clone();
             Box::new(move || shared.upkeep.ask_flush())

@@ -7,7 +7,7 @@
 //! merge in.
 
 use crate::limits::*;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, MutexGuard};
 use shoal_types::{SessionId, Statfs};

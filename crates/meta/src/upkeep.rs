@@ -2,7 +2,7 @@
 //! short, has the store give back what was deleted.
 
 use crate::limits::RECLAIM_ROUNDS;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::kv::{KvStore, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering};

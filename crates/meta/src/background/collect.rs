@@ -2,7 +2,7 @@
 
 use super::Trouble;
 use crate::limits::COLLECT_PAGE;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use shoal_namespace::{Command, query};
 use shoal_types::BlockId;
 use std::sync::atomic::Ordering;

@@ -7,7 +7,7 @@
 
 use super::Trouble;
 use crate::limits::*;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use bytes::Bytes;
 use shoal_namespace::command::extents_digest;
 use shoal_namespace::kv::KvStore;

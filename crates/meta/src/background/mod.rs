@@ -11,7 +11,7 @@ mod reap;
 mod sweep;
 
 use crate::limits::RETRY_AFTER;
-use crate::serve::Shared;
+use crate::shared::Shared;
 use compact::Compactor;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::{Fault, TreeError};

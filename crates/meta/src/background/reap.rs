@@ -2,7 +2,7 @@
 
 use super::Trouble;
 use crate::limits::{REAP_EXTENTS, REAP_PAGE};
-use crate::serve::Shared;
+use crate::shared::Shared;
 use shoal_namespace::{Command, Outcome, query};
 use std::sync::atomic::Ordering;
 

@@ -6,7 +6,7 @@
 
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, SWEEP_PAGE};
-use crate::serve::Shared;
+use crate::shared::Shared;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
 use shoal_types::{BlockId, SessionId};

@@ -4,6 +4,8 @@
 
 use bytes::Bytes;
 use shoal_meta::{Options, Server};
+use shoal_namespace::check::{Finding, Visitor, check};
+use shoal_namespace::kv::KvRead;
 use shoal_namespace::op::{NewInode, Op};
 use shoal_types::{
     BatchSeq, BlockGroupId, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId, Name, SessionId, Statfs,
@@ -227,6 +229,19 @@ pub fn read_file(session: &Session, bricks: &MemBricks, ino: InodeId) -> Vec<u8>
 
 pub fn extents(session: &Session, ino: InodeId) -> Vec<(u64, Extent)> {
     session.server.extents(session.id, ino, 0, u64::MAX, usize::MAX).expect("extents").extents
+}
+
+/// Nothing in the whole state contradicts anything else in it.
+pub fn assert_consistent(state: &impl KvRead) {
+    struct Findings(Vec<String>);
+    impl Visitor for Findings {
+        fn finding(&mut self, finding: Finding) {
+            self.0.push(finding.to_string());
+        }
+    }
+    let mut findings = Findings(Vec::new());
+    check(state, &mut findings).expect("check");
+    assert!(findings.0.is_empty(), "{:#?}", findings.0);
 }
 
 /// Waits until something is so.

@@ -1,0 +1,100 @@
+//! Proposals that are under way, and who waits for them.
+//!
+//! Each carries a mark into the log that names this process and the proposal, and comes back with the committed entry: so it does not
+//! matter where in the log it ended up, and an entry of an earlier process finds nobody waiting. How much may be under way is
+//! bounded; whoever proposes beyond it waits, which therefore nobody may do on the thread that applies.
+
+use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
+use parking_lot::{Condvar, Mutex};
+use shoal_namespace::Outcome;
+use shoal_wire::MetaError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Hears of a command's outcome.
+pub(crate) type Waiter = Box<dyn FnOnce(Result<Outcome, MetaError>) + Send>;
+
+/// Names a proposal in the log.
+pub(crate) type Mark = [u8; 16];
+
+struct Proposal {
+    bytes: usize,
+    waiter: Waiter,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    proposals: HashMap<u64, Proposal>,
+    bytes: usize,
+}
+
+/// See the module.
+pub(crate) struct Proposals {
+    /// Tells this process's proposals from those of an earlier one in the log.
+    incarnation: u64,
+    next: AtomicU64,
+    under_way: Mutex<UnderWay>,
+    completed: Condvar,
+}
+
+impl Proposals {
+    pub(crate) fn new() -> Proposals {
+        Proposals {
+            incarnation: rand::random(),
+            next: AtomicU64::new(0),
+            under_way: Mutex::default(),
+            completed: Condvar::new(),
+        }
+    }
+
+    /// Takes note of a proposal; waits while too much is under way.
+    pub(crate) fn begin(&self, bytes: usize, waiter: Waiter) -> (u64, Mark) {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut under_way = self.under_way.lock();
+        while under_way.bytes > PROPOSED_BYTES_MAX || under_way.proposals.len() >= PROPOSALS_MAX {
+            self.completed.wait(&mut under_way);
+        }
+        under_way.bytes += bytes;
+        under_way.proposals.insert(id, Proposal { bytes, waiter });
+        let mut mark = [0; 16];
+        mark[..8].copy_from_slice(&self.incarnation.to_le_bytes());
+        mark[8..].copy_from_slice(&id.to_le_bytes());
+        (id, mark)
+    }
+
+    /// Whoever waits for a proposal that will not come to anything, or for one that has.
+    pub(crate) fn take(&self, id: u64) -> Option<Waiter> {
+        let mut under_way = self.under_way.lock();
+        let proposal = under_way.proposals.remove(&id)?;
+        under_way.bytes -= proposal.bytes;
+        drop(under_way);
+        self.completed.notify_all();
+        Some(proposal.waiter)
+    }
+
+    /// An entry with this mark was applied.
+    pub(crate) fn complete(&self, mark: &[u8], outcome: Outcome) {
+        let Some((incarnation, id)) = mark.split_first_chunk::<8>() else { return };
+        let Ok(id) = <[u8; 8]>::try_from(id) else { return };
+        if u64::from_le_bytes(*incarnation) == self.incarnation
+            && let Some(waiter) = self.take(u64::from_le_bytes(id))
+        {
+            waiter(Ok(outcome));
+        }
+    }
+
+    /// Tells everybody who waits that nothing will come.
+    pub(crate) fn give_up(&self, error: &MetaError) {
+        let waiting = std::mem::take(&mut *self.under_way.lock());
+        self.completed.notify_all();
+        for (_, proposal) in waiting.proposals {
+            (proposal.waiter)(Err(error.clone()));
+        }
+    }
+
+    /// How many are under way, and how many bytes.
+    pub(crate) fn count(&self) -> (usize, usize) {
+        let under_way = self.under_way.lock();
+        (under_way.proposals.len(), under_way.bytes)
+    }
+}

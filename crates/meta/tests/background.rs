@@ -1,0 +1,233 @@
+//! What a server does when nobody asks.
+
+mod support;
+
+use bytes::Bytes;
+use shoal_meta::{Options, Server, offline};
+use shoal_namespace::op::Op;
+use shoal_namespace::query;
+use shoal_types::{BlockId, Extent, InodeId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockService, BlockStat, MetaService};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::*;
+
+#[test]
+fn a_file_of_many_extents_is_taken_apart_and_its_blocks_deleted() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    for piece in 0..10u64 {
+        // Every other block-sized piece, so that nothing is merged.
+        let ops: Vec<Op> = (0..200u64)
+            .map(|at| session.block(&bricks, file, (piece * 200 + at) * 8192, vec![at as u8; 4096]).1)
+            .collect();
+        session.commit(&ops);
+    }
+    assert_eq!(bricks.count(), 2000);
+    session.commit(&[unlink_op("f", false)]);
+    eventually("all blocks are deleted", || bricks.count() == 0);
+    assert!(stat(&server, "background_reap_steps_total") > 1, "in more than one step");
+    eventually("the list is empty", || server.statfs(session.id).expect("statfs").inodes == 1);
+    drop((session, server));
+    let state = offline::open(dir.path()).expect("offline");
+    assert!(query::garbage(&state, None, 10).expect("garbage").is_empty());
+    assert_eq!(query::counters(&state).expect("counters").used_bytes, 0);
+    assert_consistent(&state);
+}
+
+#[test]
+fn a_block_lives_as_long_as_anything_refers_to_it() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let (a, b) = (session.touch("a"), session.touch("b"));
+    let (first, op) = session.block(&bricks, a, 0, vec![1; 100_000]);
+    let clone = Op::CloneRange {
+        src: a,
+        src_offset: 0,
+        dst: b,
+        dst_offset: 0,
+        len: 100_000,
+        time: time(9),
+        clear_setid: false,
+    };
+    session.commit(&[op, clone, unlink_op("a", false)]);
+    // Something that is collected after it, as a sign that there was time.
+    let (second, op) = session.block(&bricks, b, 200_000, vec![2; 100]);
+    session.commit(&[op]);
+    session.commit(&[inline_op(b, 200_000, &[3; 100])]);
+    eventually("the second block is deleted", || bricks.get(second, 0, 1).is_err());
+    assert!(bricks.get(first, 0, 1).is_ok());
+    session.commit(&[unlink_op("b", false)]);
+    eventually("the first block is deleted", || bricks.count() == 0);
+}
+
+#[test]
+fn many_small_extents_become_few_and_the_bytes_stay() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    // Time enough to write all of it before the first look.
+    let patient = Options { compact_after: Some(Duration::from_millis(400)), ..options() };
+    let server = Server::open(dir.path(), bricks.clone(), patient).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let mut expected = vec![0; 8 << 20];
+    // Backwards, in pieces that are not joined as they are written; some in blocks, one hole, some room reserved ahead.
+    let mut ops = Vec::new();
+    for at in (0..200usize).rev().filter(|at| *at != 77) {
+        let (offset, bytes) = (at * 40_000, vec![at as u8 + 1; 40_000]);
+        expected[offset..offset + 40_000].copy_from_slice(&bytes);
+        if at % 3 == 0 {
+            ops.push(session.block(&bricks, file, offset as u64, bytes).1);
+        } else {
+            ops.push(inline_op(file, offset as u64, &bytes));
+        }
+        if ops.len() == 20 {
+            session.commit(&std::mem::take(&mut ops));
+        }
+    }
+    let end = 200 * 40_000u64;
+    ops.push(write_op(file, end, (8 << 20) - end, Some(Extent::Zero { len: (8 << 20) - end }), None));
+    session.commit(&ops);
+    let before = server.inode(session.id, file).expect("inode").inode;
+    eventually("the file is compacted", || extents(&session, file).len() < 20);
+    assert_eq!(read_file(&session, &bricks, file), expected);
+    assert_eq!(server.inode(session.id, file).expect("inode").inode, before, "nobody can tell");
+    eventually("the old blocks are deleted", || {
+        let named = extents(&session, file).iter().filter(|(_, one)| matches!(one, Extent::Block(_))).count();
+        bricks.count() == named
+    });
+    drop((session, server));
+    assert_consistent(&offline::open(dir.path()).expect("offline"));
+}
+
+#[test]
+fn a_file_whose_extents_do_not_touch_is_looked_at_once_and_then_left_alone() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let ops: Vec<Op> = (0..100u64).map(|at| inline_op(file, at * 100_000, &[1; 5000])).collect();
+    session.commit(&ops);
+    let candidates = |server: &shoal_meta::Server| stat(server, "raft_applied_index");
+    // Its rest is the last thing that is decided.
+    let mut last = 0;
+    eventually("nothing more is decided", || {
+        std::thread::sleep(Duration::from_millis(300));
+        std::mem::replace(&mut last, candidates(&server)) == last
+    });
+    assert_eq!(extents(&session, file).len(), 100);
+    assert_eq!(stat(&server, "background_compacted_blocks_total"), 0);
+    drop((session, server));
+    let state = offline::open(dir.path()).expect("offline");
+    assert!(query::compaction_candidates(&state, None, 10).expect("candidates").is_empty());
+}
+
+#[test]
+fn orphans_die_with_their_session_and_only_then() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    // More than one command ends.
+    let files: Vec<InodeId> = (0..600).map(|number| session.touch(&format!("f{number}"))).collect();
+    let (_, op) = session.block(&bricks, files[0], 0, vec![1; 5000]);
+    session.commit(&[op]);
+    let unlinks: Vec<Op> = (0..600).map(|number| unlink_op(&format!("f{number}"), true)).collect();
+    session.commit(&unlinks);
+    assert!(files.iter().all(|file| server.inode(session.id, *file).is_ok()));
+    session.commit(&[Op::Forget { ino: files[1] }]);
+    assert!(server.inode(session.id, files[1]).is_err());
+    server.close_session(session.id).expect("close");
+    let next = Session::open(&server);
+    assert!(files.iter().all(|file| server.inode(next.id, *file).is_err()));
+    assert_eq!(server.statfs(next.id).expect("statfs").inodes, 1);
+    eventually("the block is deleted", || bricks.count() == 0);
+}
+
+#[test]
+fn orphans_die_when_the_process_of_their_session_has_died() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    session.commit(&[unlink_op("f", true)]);
+    drop((session, server));
+    let server = open(dir.path(), &bricks);
+    let session = Session::open(&server);
+    assert!(server.inode(session.id, file).is_err());
+}
+
+#[test]
+fn blocks_that_were_stored_and_never_committed_are_deleted_when_their_session_has_ended() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (kept, op) = session.block(&bricks, file, 0, vec![1; 5000]);
+    session.commit(&[op]);
+    let (lost, _) = session.block(&bricks, file, 0, vec![2; 5000]);
+    let ours = BlockId { session: SessionId::SERVER, seq: 1 << 40 };
+    let foreign = BlockId { session: SessionId(1 << 40), seq: 1 };
+    for id in [ours, foreign] {
+        bricks.put(id, &[vec![1].into()]).expect("put");
+    }
+    let old = session.id;
+    drop(session);
+    server.close_session(old).expect("close");
+    eventually("the lost block is deleted", || bricks.get(lost, 0, 1).is_err());
+    assert!(bricks.get(kept, 0, 1).is_ok());
+    drop(server);
+    let _server = open(dir.path(), &bricks);
+    eventually("what a crash left of a compaction is deleted", || bricks.get(ours, 0, 1).is_err());
+    assert!(bricks.get(kept, 0, 1).is_ok());
+    assert!(bricks.get(foreign, 0, 1).is_ok(), "a session that never was is not ours to judge");
+}
+
+/// Bricks that fail to delete when they are asked to for the first time.
+struct Flaky(MemBricks, AtomicBool);
+
+impl BlockService for Flaky {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        self.0.put(id, parts)
+    }
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.0.get(id, offset, len)
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        if self.1.swap(false, Ordering::SeqCst) {
+            return Err(BlockError::Io { what: "brick".into(), cause: "injected".into() });
+        }
+        self.0.delete(ids)
+    }
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.0.list(session)
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.0.sessions()
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        self.0.statfs()
+    }
+}
+
+#[test]
+fn a_brick_that_fails_for_a_while_holds_nobody_up() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks = Arc::new(Flaky(MemBricks::default(), true.into()));
+    let server = Server::open(dir.path(), bricks.clone(), options()).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (_, op) = session.block(&bricks.0, file, 0, vec![1; 5000]);
+    session.commit(&[op, unlink_op("f", false)]);
+    session.touch("g");
+    eventually("the block is deleted on the second try", || bricks.0.count() == 0);
+}
