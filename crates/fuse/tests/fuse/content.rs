@@ -183,3 +183,10 @@ fn o_sync_writes_are_durable_when_they_return() {
     let requests = volume.requests(|| file.write_all(b"now").expect("written"));
     assert!(requests.contains(&("fsync", 1)), "{requests:?}");
 }
+
+#[test]
+fn files_without_a_name_are_refused_as_not_supported() {
+    let volume = Volume::mount();
+    let nameless = OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(volume.root());
+    assert_eq!(errno(nameless), libc::EOPNOTSUPP);
+}

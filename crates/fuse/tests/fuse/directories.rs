@@ -1,4 +1,5 @@
 use crate::volume::{Volume, printed};
+use shoal_types::Cookie;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -160,4 +161,51 @@ fn a_directory_too_large_for_the_cache_is_listed_whole() {
     assert_eq!(names(&volume.path("d")).len(), NAMES);
     printed(volume.shell("rm -r d"));
     assert!(!volume.path("d").exists());
+}
+
+/// Two names with one cookie, found by a search of some 2^32 steps.
+const TWINS: [&str; 2] = ["4a5f94968da8a61c", "18ffef5e2c7099df"];
+
+/// All names, read with the smallest buffer that the kernel passes on.
+fn names_by_pages(path: &Path) -> Vec<String> {
+    let dir = File::open(path).expect("opens");
+    let mut names = Vec::new();
+    let mut page = [0u8; 4096];
+    loop {
+        let len = crate::sys::getdents(&dir, &mut page).expect("readable");
+        if len == 0 {
+            return names;
+        }
+        let mut rest = &page[..len];
+        while !rest.is_empty() {
+            // struct linux_dirent64: ino, offset, length of the record, kind, name.
+            let record = usize::from(u16::from_ne_bytes([rest[16], rest[17]]));
+            let name = CStr::from_bytes_until_nul(&rest[19..record]).expect("terminated");
+            names.push(name.to_str().expect("our names").to_string());
+            rest = &rest[record..];
+        }
+    }
+}
+
+#[test]
+fn names_that_share_a_cookie_are_both_listed_wherever_a_page_ends() {
+    let cookie = |name: &str| Cookie::of(name.as_bytes());
+    assert_eq!(cookie(TWINS[0]), cookie(TWINS[1]));
+    let before = |name: &String| cookie(name) < cookie(TWINS[0]);
+    let earlier: Vec<String> = (0..).map(|n: u32| format!("{n:016}")).filter(before).take(30).collect();
+    let volume = Volume::mount();
+    for count in 0..earlier.len() {
+        let d = volume.path(&count.to_string());
+        fs::create_dir(&d).expect("new");
+        for name in earlier[..count].iter().map(String::as_str).chain(TWINS).chain(["last", "of", "all"]) {
+            File::create(d.join(name)).expect("new");
+        }
+    }
+    let volume = volume.remount();
+    for count in 0..earlier.len() {
+        let names = names_by_pages(&volume.path(&count.to_string()));
+        let distinct: BTreeSet<&String> = names.iter().collect();
+        assert_eq!((names.len(), distinct.len()), (count + 7, count + 7), "{names:?}");
+    }
+    printed(volume.shell("rm -r *"));
 }

@@ -5,6 +5,7 @@ mod attributes;
 mod content;
 mod copying;
 mod directories;
+mod gate;
 mod lifecycle;
 mod locks;
 mod messages;

@@ -145,3 +145,8 @@ impl Handle {
         Ok(unsafe { File::from_raw_fd(fd as i32) })
     }
 }
+
+pub fn getdents(dir: &File, page: &mut [u8]) -> io::Result<usize> {
+    let (fd, len) = (dir.as_raw_fd(), page.len());
+    check(unsafe { libc::syscall(libc::SYS_getdents64, fd, page.as_mut_ptr(), len) }).map(|len| len as usize)
+}

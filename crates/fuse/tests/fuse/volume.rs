@@ -31,23 +31,30 @@ impl Volume {
     }
 
     pub fn mount_world(world: World, options: MountOptions) -> Volume {
+        let client = world.mount();
+        Volume::mount_client(world, client, options)
+    }
+
+    pub fn mount_client(world: World, client: Arc<Client>, options: MountOptions) -> Volume {
         let dir = tempfile::Builder::new().prefix("shoal-fuse-").tempdir().expect("a directory");
         // Other users come in too.
         sys_open_up(dir.path());
         let root = dir.path().join("mnt");
         fs::create_dir(&root).expect("a mount point");
-        let client = world.mount();
         let mounted = shoal_fuse::mount(client.clone(), &root, options).expect("mounts");
         Volume { world, client, mounted, root, _dir: dir }
     }
 
     /// The same volume, mounted anew: nothing is cached anywhere.
     pub fn remount(self) -> Volume {
+        Volume::mount_world(self.end(), MountOptions::default())
+    }
+
+    /// What is left after unmounting.
+    pub fn end(self) -> World {
         self.unmount();
         self.client.close().expect("everything is committed");
-        let Volume { world, mounted, .. } = self;
-        drop(mounted);
-        Volume::mount_world(world, MountOptions::default())
+        self.world
     }
 
     /// Unmounts. Processes that other tests just started may still hold copies of our files for a moment.

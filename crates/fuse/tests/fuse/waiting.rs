@@ -1,9 +1,47 @@
 //! Requests that cannot be answered from memory.
 
 use crate::content::pattern;
+use crate::gate::Gate;
 use crate::volume::Volume;
+use shoal_client::{Client, Options};
+use shoal_fuse::MountOptions;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+#[test]
+fn those_who_wait_hold_up_nobody_else() {
+    const WAITING: usize = 20;
+    let volume = Volume::mount();
+    fs::write(volume.path("known"), "warm").expect("written");
+    for n in 0..WAITING {
+        fs::create_dir(volume.path(&n.to_string())).expect("new");
+    }
+    let world = volume.end();
+    let gate = Gate::new(world.group.clone());
+    let client = Client::open(gate.clone(), world.bricks.clone(), Options::default()).expect("a session");
+    let options = MountOptions { readers: 2, ..MountOptions::default() };
+    let volume = Volume::mount_client(world, client, options);
+    fs::read(volume.path("known")).expect("known from now on");
+    gate.shut();
+    std::thread::scope(|scope| {
+        for n in 0..WAITING {
+            let path = volume.path(&n.to_string());
+            scope.spawn(move || fs::read_dir(path).expect("at last").count());
+        }
+        // Far more of them wait than there are threads that read requests.
+        let (start, mut rounds) = (Instant::now(), 0);
+        while volume.stats().count("readdirplus") == 0 && start.elapsed() < Duration::from_millis(200) {
+            fs::write(volume.path("known"), "changed").expect("written");
+            assert_eq!(fs::read(volume.path("known")).expect("read"), b"changed");
+            rounds += 1;
+        }
+        assert!(rounds > 10, "{rounds} rounds");
+        assert_eq!(volume.stats().count("readdirplus"), 0, "nobody was answered yet");
+        gate.open();
+    });
+    assert!(volume.stats().count("readdirplus") >= WAITING as u64);
+}
 
 #[test]
 fn many_cold_readers_all_get_their_bytes() {
