@@ -58,8 +58,6 @@ pub struct Model {
     names: BTreeMap<PathBuf, Entry>,
     files: BTreeMap<u64, File>,
     next: u64,
-    /// Steps taken.
-    done: usize,
 }
 
 enum Entry {
@@ -74,8 +72,6 @@ struct File {
     content: Vec<u8>,
     xattr: Option<Vec<u8>>,
     digest: Cell<Option<u64>>,
-    /// Steps taken when it was last changed.
-    changed: usize,
 }
 
 /// The bytes of a write: a function of its number, so that a misplaced one shows.
@@ -221,10 +217,9 @@ impl Model {
     }
 
     fn file_mut(&mut self, path: &Path) -> &mut File {
-        let (id, done) = (self.id(path), self.done);
+        let id = self.id(path);
         let file = self.files.get_mut(&id).expect("a name leads to its file");
         file.digest.set(None);
-        file.changed = done;
         file
     }
 
@@ -232,7 +227,6 @@ impl Model {
         if let Some(Entry::File(id)) = self.names.remove(path) {
             let file = self.files.get_mut(&id).expect("a name leads to its file");
             file.nlink -= 1;
-            file.changed = self.done;
             if file.nlink == 0 {
                 self.files.remove(&id);
             }
@@ -241,18 +235,11 @@ impl Model {
 
     /// Takes a step that succeeded.
     pub fn apply(&mut self, step: &Step) {
-        self.done += 1;
         match step {
             Step::Create(path) => {
                 self.next += 1;
-                let file = File {
-                    mode: 0o644,
-                    nlink: 1,
-                    content: Vec::new(),
-                    xattr: None,
-                    digest: Cell::new(None),
-                    changed: self.done,
-                };
+                let file =
+                    File { mode: 0o644, nlink: 1, content: Vec::new(), xattr: None, digest: Cell::new(None) };
                 self.files.insert(self.next, file);
                 self.names.insert(path.clone(), Entry::File(self.next));
             }
@@ -279,7 +266,6 @@ impl Model {
                 content[start..end].fill(0);
             }
             Step::Rename(from, to) => {
-                self.file_mut(from);
                 let entry = self.names.remove(from).expect("only what is there is renamed");
                 self.drop_name(to);
                 self.names.insert(to.clone(), entry);
@@ -288,14 +274,6 @@ impl Model {
             Step::Chmod(path, mode) => self.file_mut(path).mode = *mode,
             Step::SetXattr { path, len, fill } => self.file_mut(path).xattr = Some(vec![*fill; *len]),
             Step::Fsync(_) => {}
-        }
-    }
-
-    /// How many steps an fsync makes safe: of a directory, all; of a file, those up to its own last change.
-    pub fn safe_after_fsync(&self, path: &Path) -> usize {
-        match self.names.get(path) {
-            Some(Entry::File(_)) => self.file(path).changed,
-            _ => self.done,
         }
     }
 
