@@ -327,7 +327,8 @@ impl crate::Client {
         self.shell.flush()
     }
 
-    /// Shows names after a cookie in the order of cookies until the end (then answers true) or until the visitor breaks off.
+    /// Shows names after a cookie in the order of cookies: until the end (then it answers true), or until the visitor breaks off, or
+    /// to the end of a page of a directory that is too large to be cached: then ask for what follows the last name.
     /// With `inodes`, every name *accepted* by the visitor gains a kernel reference (readdirplus), unless it came without inode.
     pub fn readdir(
         &self,
