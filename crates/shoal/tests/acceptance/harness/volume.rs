@@ -4,6 +4,7 @@ use super::command::{run, tail, wait_until};
 use parking_lot::{Mutex, MutexGuard};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,7 +76,9 @@ impl Volume {
         }
         self.launch();
         let deadline = Instant::now() + MOUNT_LIMIT;
-        while !mounted(&self.mount) {
+        // Mounted, and ready for `shoal stats`.
+        let control = self.data.join("control.sock");
+        while !mounted(&self.mount) || UnixStream::connect(&control).is_err() {
             let mut server = self.lock();
             let child = server.as_mut().expect("launched above");
             if let Some(status) = child.try_wait().expect("our child can be waited for") {
