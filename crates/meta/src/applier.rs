@@ -59,6 +59,8 @@ pub(crate) fn run(
             let (outcome, batch) = apply_entry(&shared.store, entry.index, &entry.data)?;
             shared.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
             shared.set_applied(entry.index);
+            let removed = batch.changes.values().filter(|value| value.is_none()).count();
+            shared.removed.fetch_add(removed as u64, Ordering::Relaxed);
             look_for_work(shared, &batch);
             if let Some(outcome) = outcome {
                 shared.proposals.complete(&entry.context, outcome);

@@ -35,6 +35,7 @@ pub(crate) struct DriverStats {
     pub(crate) bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
+    pub(crate) log_disk_bytes: AtomicU64,
 }
 
 /// See the module.
@@ -151,6 +152,7 @@ impl Driver {
     fn shorten(&mut self) {
         let log = &self.node.store().log;
         self.stats.log_bytes.store(log.bytes(), Ordering::Relaxed);
+        self.stats.log_disk_bytes.store(log.disk_bytes(), Ordering::Relaxed);
         if log.bytes_since(self.durable + 1) > self.log_bytes_max {
             (self.flush)();
         }

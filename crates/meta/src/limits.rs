@@ -22,6 +22,8 @@ pub const LOG_DISK_PART: u64 = 16;
 pub const LOG_BYTES_MIN: u64 = 8 << 20;
 /// Smallest table of recent writes of the store, in bytes: on a small disk it is half of the log.
 pub const MEMTABLE_BYTES_MIN: usize = 4 << 20;
+/// Smallest size at which a blob file of the store is closed, in bytes: on a small disk it is a quarter of the log.
+pub const BLOB_FILE_BYTES_MIN: u64 = 2 << 20;
 /// A segment of the log is one part in this many of the log.
 pub const LOG_SEGMENTS: u64 = 4;
 /// The pace of Raft's clock, where there are other replicas to hear from.
@@ -51,12 +53,22 @@ pub const RESERVE_PART: u64 = 20;
 pub const RESERVE_BYTES_MIN: u64 = 48 << 20;
 /// The most room kept free, in bytes.
 pub const RESERVE_BYTES_MAX: u64 = 2 << 30;
-/// A grant of less than this, in bytes, is short: before it is given, what was deleted is given back.
+/// A session that would be left with less than this, in bytes, is short of room: before it hears so, what was deleted is given back.
 pub const SHORT_BYTES: u64 = 8 << 20;
 /// How long a client that asks for room on a full volume waits for what has just been deleted to be given back.
-pub const RECLAIM_WAIT_MAX: Duration = Duration::from_secs(3);
-/// Rounds in which the store moves living values out of blob files of garbage when room is short.
-pub const RECLAIM_ROUNDS: u32 = 4;
+pub const RECLAIM_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The store may take one part in this many of the reserve while it moves what lives out of blob files: as much again may be on
+/// its way in a compaction of its own, and a third is for everything else.
+pub const RECLAIM_RESERVE_PART: u64 = 3;
+/// The store collects garbage, even if room is not short, when it makes up this share of all blobs, in percent.
+pub const BLOB_GARBAGE_PERCENT_MAX: u64 = 50;
+/// How long the store works on giving back room at a time; then somebody may want its attention.
+pub const RECLAIM_TIME_MAX: Duration = Duration::from_secs(20);
+/// After room was given back, that is not done again for this many times as long as it took: a full volume that is written to
+/// must not spend its days compacting.
+pub const RECLAIM_REST_FACTOR: u32 = 1;
+/// Where nothing was removed since, giving back is tried again after this long: something may have been overwritten.
+pub const RECLAIM_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// Bytes of room that a created inode is assumed to take, for statfs(2).
 pub const INODE_ROOM_BYTES: u64 = 1024;
 

@@ -135,6 +135,7 @@ impl Server {
             upkeep: Upkeep::default(),
             driver: stats.clone(),
             apply_micros: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
             inputs: inputs.clone(),
             progress: Progress::at(applied),
         });

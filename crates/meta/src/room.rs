@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, MutexGuard};
 use shoal_types::{SessionId, Statfs};
-use shoal_wire::{BlockService, MetaError};
+use shoal_wire::{BlockService, MetaError, Space};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,7 +80,7 @@ impl Room {
 impl Shared {
     /// What has to be set aside now.
     pub(crate) fn dues(&self) -> Dues {
-        let log = self.driver.log_bytes.load(Ordering::Relaxed);
+        let log = self.driver.log_disk_bytes.load(Ordering::Relaxed);
         Dues {
             // While the store is flushed, the log goes on growing.
             log_growth: (self.sizes.log_bytes + self.sizes.log_bytes / 2).saturating_sub(log),
@@ -94,15 +94,21 @@ impl Shared {
         self.room.free(self.dues())
     }
 
-    /// Grants as much as is wanted, or what there is. When that is very little, what was deleted is given back first.
-    pub(crate) fn grant_room(&self, session: SessionId, want: u64) -> Result<u64, MetaError> {
-        if let Some(bytes) = self.try_grant(session, want, want.min(SHORT_BYTES))? {
+    /// Grants as much as is wanted, or what there is. When that would leave a session with very little, what was deleted is given
+    /// back first.
+    pub(crate) fn grant_room(&self, session: SessionId, room: Space) -> Result<u64, MetaError> {
+        let want = room.want_bytes;
+        let least = want.min(SHORT_BYTES.saturating_sub(room.outstanding_bytes));
+        if let Some(bytes) = self.try_grant(session, want, least)? {
             return Ok(bytes);
         }
-        let until = Instant::now() + RECLAIM_WAIT_MAX;
+        let begun = Instant::now();
+        let until = begun + RECLAIM_WAIT_MAX;
         self.background.wait_idle(until);
-        self.upkeep.reclaim(self.applied(), until);
-        Ok(self.try_grant(session, want, 0)?.unwrap_or(0))
+        self.upkeep.reclaim(self.removed.load(Ordering::Relaxed), until);
+        let bytes = self.try_grant(session, want, 0)?.unwrap_or(0);
+        tracing::debug!(%session, want, bytes, dues = ?self.dues(), waited = ?begun.elapsed(), "room is short");
+        Ok(bytes)
     }
 
     /// Grants what there is up to `want`, if it is at least `least`.

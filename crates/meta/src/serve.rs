@@ -57,6 +57,7 @@ impl Server {
             ("raft_proposed_bytes_total", driver.bytes.load(Ordering::Relaxed)),
             ("raft_log_flushes_total", driver.flushes.load(Ordering::Relaxed)),
             ("raft_log_bytes", driver.log_bytes.load(Ordering::Relaxed)),
+            ("raft_log_disk_bytes", driver.log_disk_bytes.load(Ordering::Relaxed)),
             ("raft_applied_index", shared.applied()),
             ("apply_microseconds_total", shared.apply_micros.load(Ordering::Relaxed)),
             ("proposals_under_way", shared.proposals.count().0 as u64),
@@ -143,7 +144,7 @@ impl MetaService for Server {
             }
         }
         if grant.space.want_bytes > 0 {
-            reply.bytes = shared.grant_room(grant.session, grant.space.want_bytes)?;
+            reply.bytes = shared.grant_room(grant.session, grant.space)?;
         }
         Ok(reply)
     }

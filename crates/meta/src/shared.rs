@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub(crate) upkeep: Upkeep,
     pub(crate) driver: Arc<DriverStats>,
     pub(crate) apply_micros: AtomicU64,
+    /// Records removed from the store: what could be given back when room is short.
+    pub(crate) removed: AtomicU64,
     pub(crate) inputs: Sender<Input>,
     pub(crate) progress: Progress,
 }

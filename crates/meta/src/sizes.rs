@@ -30,13 +30,19 @@ impl Sizes {
     pub(crate) fn log_options(&self) -> LogOptions {
         LogOptions {
             segment_bytes: (self.log_bytes / LOG_SEGMENTS).max(shoal_store::limits::SEGMENT_BYTES_MIN),
-            spare_segments: LOG_SEGMENTS as usize,
+            spare_segments: LOG_SEGMENTS as usize / 2,
         }
     }
 
     /// How the store uses memory.
     pub(crate) fn store_options(&self) -> RocksOptions {
-        RocksOptions { create: true, memtable_bytes: self.memtable_bytes, ..RocksOptions::default() }
+        let most = shoal_store::limits::BLOB_FILE_BYTES_DEFAULT;
+        RocksOptions {
+            create: true,
+            memtable_bytes: self.memtable_bytes,
+            blob_file_bytes: (self.log_bytes / LOG_SEGMENTS).clamp(BLOB_FILE_BYTES_MIN, most),
+            ..RocksOptions::default()
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! The thread that keeps the store and the log in bounds: it flushes the store so that the log can be cut, and, when room is
 //! short, has the store give back what was deleted.
 
-use crate::limits::RECLAIM_ROUNDS;
+use crate::limits::*;
 use crate::shared::Shared;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::kv::{KvStore, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct State {
@@ -14,8 +14,10 @@ struct State {
     reclaim: bool,
     busy: bool,
     stop: bool,
-    /// Where the store was when room was last reclaimed: if nothing was applied since, there is nothing to gain.
-    reclaimed_at: u64,
+    /// How much had been removed from the store, and when, when room was last given back.
+    reclaimed: Option<(u64, Instant)>,
+    /// Room is not given back again before this.
+    rests_until: Option<Instant>,
 }
 
 /// What the thread is asked to do.
@@ -38,10 +40,13 @@ impl Upkeep {
         }
     }
 
-    /// Room is short: give back what can be. Waits until that is done, or until a moment.
-    pub(crate) fn reclaim(&self, applied: u64, until: Instant) {
+    /// Room is short: give back what can be, if anything was removed since the last time. Waits until that is done, or
+    /// until a moment.
+    pub(crate) fn reclaim(&self, removed: u64, until: Instant) {
         let mut state = self.state.lock();
-        if !state.reclaim && state.reclaimed_at == applied {
+        // What was overwritten is not counted, so now and then it is worth a look anyway.
+        let in_vain = |(at, when): (u64, Instant)| at == removed && when.elapsed() < RECLAIM_AGAIN_AFTER;
+        if !state.reclaim && state.reclaimed.is_some_and(in_vain) {
             return;
         }
         state.reclaim = true;
@@ -73,43 +78,52 @@ impl Upkeep {
         let mut state = self.state.lock();
         state.busy = false;
         self.idle.notify_all();
-        while !state.stop && !state.flush && !state.reclaim {
-            self.work.wait(&mut state);
+        loop {
+            let rest = state.rests_until.filter(|until| *until > Instant::now());
+            let reclaim = state.reclaim && rest.is_none();
+            if state.stop {
+                return None;
+            }
+            if state.flush || reclaim {
+                state.busy = true;
+                return Some(reclaim);
+            }
+            match rest.filter(|_| state.reclaim) {
+                Some(rest) => drop(self.work.wait_until(&mut state, rest)),
+                None => self.work.wait(&mut state),
+            }
         }
-        if state.stop {
-            return None;
-        }
-        state.busy = true;
-        Some(state.reclaim)
     }
 
-    fn done(&self, reclaimed_at: Option<u64>) {
+    fn reclaimed(&self, removed: u64, took: Duration) {
+        let now = Instant::now();
         let mut state = self.state.lock();
-        state.flush = false;
-        if let Some(at) = reclaimed_at {
-            state.reclaim = false;
-            state.reclaimed_at = at;
-        }
+        state.reclaim = false;
+        state.reclaimed = Some((removed, now));
+        state.rests_until = Some(now + took * RECLAIM_REST_FACTOR);
     }
 }
 
 /// Runs until stopped.
 pub(crate) fn run(shared: &Shared) {
     while let Some(reclaim) = shared.upkeep.next() {
-        let at = shared.applied();
+        let (begun, removed) = (Instant::now(), shared.removed.load(Ordering::Relaxed));
         if let Err(error) = flush(shared) {
             shared.upkeep.stop();
             return shared.fail(&error.to_string());
         }
-        if reclaim {
-            shared.upkeep.reclaims.fetch_add(1, Ordering::Relaxed);
-            let room = shared.grantable().unwrap_or(0);
-            if let Err(error) = shared.store.reclaim(room + shared.sizes.reserve_bytes / 2, RECLAIM_ROUNDS) {
+        shared.upkeep.state.lock().flush = false;
+        let (blobs, garbage) = (shared.store.blob_bytes(), shared.store.blob_garbage_bytes());
+        let wasteful = garbage > shared.sizes.log_bytes && garbage * 100 > blobs * BLOB_GARBAGE_PERCENT_MAX;
+        if reclaim || wasteful {
+            let room = shared.sizes.reserve_bytes / RECLAIM_RESERVE_PART;
+            if let Err(error) = shared.store.reclaim(room, RECLAIM_TIME_MAX) {
                 // Room that is not given back is no loss of data; the store will say so if it cannot go on.
                 tracing::warn!(%error, "giving back the room of what was deleted");
             }
+            shared.upkeep.reclaims.fetch_add(1, Ordering::Relaxed);
+            shared.upkeep.reclaimed(removed, begun.elapsed());
         }
-        shared.upkeep.done(reclaim.then_some(at));
     }
 }
 

@@ -11,14 +11,10 @@ pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 64 << 20;
 /// Values from this size on go to blob files, in bytes: below it the 32-odd bytes of a reference and the second read
 /// cost more than moving the value in compactions.
 pub const BLOB_BYTES_MIN: u64 = 2 << 10;
-/// A blob file is closed at this size, in bytes: garbage is given back in whole files.
-pub const BLOB_FILE_BYTES: u64 = 32 << 20;
-/// Share of the oldest blob files whose living values a compaction moves out.
-pub const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
-/// Share of garbage in those files from which on they are compacted even if nothing else asks for it.
-pub const BLOB_GC_FORCE_THRESHOLD: f64 = 0.5;
+/// A blob file is closed at this size by default, in bytes: garbage is given back in whole files.
+pub const BLOB_FILE_BYTES_DEFAULT: u64 = 32 << 20;
 /// Share of garbage in all blob files below which moving the rest is not worth it, even when room is short.
-pub const RECLAIM_GARBAGE_MIN: f64 = 0.1;
+pub const RECLAIM_GARBAGE_MIN: f64 = 0.03;
 /// A sorted table in which this share of a window of [`TOMBSTONE_WINDOW_ENTRIES`] entries are deletions is compacted soon, so that
 /// `rm -rf` gives its room back and scans do not wade through the dead.
 pub const TOMBSTONE_RATIO: f64 = 0.3;

@@ -21,6 +21,7 @@ use shoal_namespace::kv::{Flow, KvRead, KvStore, StoreError, WriteBatch};
 use std::ffi::CStr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// How much memory a store may use.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct RocksOptions {
     pub memtable_bytes: usize,
     /// Bytes of the cache of table blocks.
     pub block_cache_bytes: usize,
+    /// A blob file is closed at this size, in bytes.
+    pub blob_file_bytes: u64,
 }
 
 impl Default for RocksOptions {
@@ -39,6 +42,7 @@ impl Default for RocksOptions {
             create: false,
             memtable_bytes: MEMTABLE_BYTES_DEFAULT,
             block_cache_bytes: BLOCK_CACHE_BYTES_DEFAULT,
+            blob_file_bytes: BLOB_FILE_BYTES_DEFAULT,
         }
     }
 }
@@ -65,39 +69,48 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
-    /// Gives back the room of what was deleted, as far as that needs no more than `room_bytes` meanwhile: merges all
-    /// tables, which drops blob files that hold nothing but garbage, and then, in up to `rounds` rounds, moves living values out of the
-    /// oldest blob files. Long; may be called while the store is in use.
-    pub fn reclaim(&self, room_bytes: u64, rounds: u32) -> Result<(), StoreError> {
+    /// Gives back the room of what was deleted, as far as that needs no more than about `room_bytes` meanwhile: merges all tables,
+    /// which drops blob files that hold nothing but garbage, and then moves living values out of the oldest blob files,
+    /// again and again, until little garbage is left or it has taken longer than `longest`. May be called while the store is in use.
+    pub fn reclaim(&self, room_bytes: u64, longest: Duration) -> Result<(), StoreError> {
+        let begun = Instant::now();
         self.collect_blobs(0.0)?;
-        for _ in 0..rounds {
+        // What is moved becomes the newest: so many rounds have seen every file once.
+        let mut seen = 0.0;
+        while seen < 1.0 && begun.elapsed() < longest {
             let (all, garbage) = (self.blob_bytes(), self.blob_garbage_bytes());
-            if garbage == 0 || garbage < (all as f64 * RECLAIM_GARBAGE_MIN) as u64 {
+            let files = self.figure(c"rocksdb.num-blob-files");
+            if files == 0 || garbage < (all as f64 * RECLAIM_GARBAGE_MIN) as u64 {
                 break;
             }
-            // Moving needs room for the living part of what is moved, before any of it is given back.
-            let share = (room_bytes as f64 / (all - garbage).max(1) as f64).clamp(0.05, 1.0);
+            // Moving needs room for the living part of what is moved, before any of it is given back. RocksDB rounds
+            // down to whole files.
+            let fits = room_bytes as f64 / all.saturating_sub(garbage).max(1) as f64;
+            let share = fits.max(1.01 / files as f64).min(1.0);
+            tracing::debug!(all, garbage, files, share, "moving what lives out of blob files");
             self.collect_blobs(share)?;
-            if self.blob_garbage_bytes() >= garbage {
-                break;
-            }
+            seen += (share * files as f64).floor() / files as f64;
         }
-        Ok(())
+        // A compaction is done before the files that it made superfluous are gone.
+        self.settle()
     }
 
     /// Merges all tables, and moves the living values out of this share of the blob files, the oldest first.
     fn collect_blobs(&self, share: f64) -> Result<(), StoreError> {
-        let set = |share: f64| {
-            self.db
-                .set_options(&[("blob_garbage_collection_age_cutoff", &share.to_string())])
-                .map_err(|error| failed("setting options", error))
+        let set = |collect: bool, share: f64| {
+            let (collect, share) = (collect.to_string(), share.to_string());
+            let options = [
+                ("enable_blob_garbage_collection", collect.as_str()),
+                ("blob_garbage_collection_age_cutoff", share.as_str()),
+            ];
+            self.db.set_options(&options).map_err(|error| failed("setting options", error))
         };
-        set(share)?;
+        set(share > 0.0, share)?;
         let mut options = CompactOptions::default();
         options.set_bottommost_level_compaction(BottommostLevelCompaction::ForceOptimized);
         options.set_exclusive_manual_compaction(false);
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
-        set(BLOB_GC_AGE_CUTOFF)
+        set(false, 0.0)
     }
 
     /// Bytes in blob files.
@@ -175,12 +188,13 @@ fn db_options(options: &RocksOptions) -> Options {
 
     db.set_enable_blob_files(true);
     db.set_min_blob_size(BLOB_BYTES_MIN);
-    db.set_blob_file_size(BLOB_FILE_BYTES);
+    db.set_blob_file_size(options.blob_file_bytes);
     // Contents of files are often compressed already, and small ones too short to gain.
     db.set_blob_compression_type(DBCompressionType::None);
-    db.set_enable_blob_gc(true);
-    db.set_blob_gc_age_cutoff(BLOB_GC_AGE_CUTOFF);
-    db.set_blob_gc_force_threshold(BLOB_GC_FORCE_THRESHOLD);
+    // Collecting moves what lives before it gives anything back. So it is done on request only, within the room that the request
+    // names: see `reclaim`. Files that hold nothing but garbage vanish without it.
+    db.set_enable_blob_gc(false);
+    db.set_blob_gc_force_threshold(1.0);
 
     let mut tables = BlockBasedOptions::default();
     tables.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));

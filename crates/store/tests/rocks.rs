@@ -4,9 +4,17 @@ use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_store::conformance::{batch, check, dump};
 use shoal_store::{RocksOptions, RocksStore};
 use std::path::Path;
+use std::time::Duration;
+
+const LONG: Duration = Duration::from_secs(60);
 
 fn open(dir: &Path) -> RocksStore {
-    let options = RocksOptions { create: true, memtable_bytes: 1 << 20, block_cache_bytes: 1 << 20 };
+    let options = RocksOptions {
+        create: true,
+        memtable_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        blob_file_bytes: 1 << 20,
+    };
     RocksStore::open(dir, &options).expect("open")
 }
 
@@ -75,7 +83,7 @@ fn reclaiming_gives_the_room_of_deleted_values_back() {
             store.write(&batch(&[(&number.to_be_bytes(), None)])).expect("write");
         }
         store.flush().expect("flush");
-        store.reclaim(u64::MAX, 4).expect("reclaim");
+        store.reclaim(u64::MAX, LONG).expect("reclaim");
     }
     store.settle().expect("settle");
     let blobs =
@@ -97,7 +105,30 @@ fn reclaiming_moves_the_living_out_of_files_of_garbage() {
     }
     store.flush().expect("flush");
     let before = store.blob_bytes();
-    store.reclaim(u64::MAX, 4).expect("reclaim");
+    store.reclaim(u64::MAX, LONG).expect("reclaim");
     assert!(store.blob_bytes() < before / 3, "{} of {before} bytes left of a fifth", store.blob_bytes());
     assert_eq!(dump(&store, b"", b"\xff").len(), 40);
+}
+
+#[test]
+fn reclaiming_gets_to_garbage_in_the_middle_with_little_room_to_work_in() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = open(dir.path());
+    let value = vec![1u8; 60_000];
+    for number in 0..400u32 {
+        store.write(&batch(&[(&number.to_be_bytes(), Some(&value))])).expect("write");
+    }
+    store.flush().expect("flush");
+    for number in 150..250u32 {
+        let key = number.to_be_bytes();
+        // Here and there something lives on, so that no file is all garbage.
+        if number % 10 != 0 {
+            store.write(&batch(&[(&key, None)])).expect("write");
+        }
+    }
+    store.flush().expect("flush");
+    let before = store.blob_bytes();
+    store.reclaim(2 << 20, LONG).expect("reclaim");
+    let living = 310 * 60_000;
+    assert!(store.blob_bytes() < living + living / 8, "{} of {before} bytes left", store.blob_bytes());
 }

@@ -173,6 +173,13 @@ impl RaftLog {
         self.segments.iter().map(|segment| segment.end).sum()
     }
 
+    /// Bytes that the log takes on its disk, reserved room and spare segments included.
+    pub fn disk_bytes(&self) -> u64 {
+        let reserved = self.options.segment_bytes;
+        let living: u64 = self.segments.iter().map(|segment| segment.end.max(reserved)).sum();
+        living + self.spares.len() as u64 * reserved
+    }
+
     /// Bytes of records from an entry on, about: what a replay from there reads.
     pub fn bytes_since(&self, index: u64) -> u64 {
         let Some(place) = self.place(index.max(self.first_index())) else { return 0 };
