@@ -1,19 +1,32 @@
 //! The metadata server of a volume: a Raft group of (for now) one replica, that keeps the namespace.
 //!
-//! **The path of a change.** [`Server`] takes it (`serve`), the driver thread proposes it to Raft and appends it to the log, as
-//! many at once as have come together during the last flush (`driver`, `storage`); what is committed is applied to
-//! the store by a thread of its own (`applier`), which then tells whoever waits. Reads go to a snapshot of the store on
-//! the thread that asks.
+//! **Model.** Every change is a command in the Raft log. A command that a majority has is applied to the namespace, a deterministic state
+//! machine over a key-value store, and answered then. Here the majority is one replica.
 //!
-//! **Recovery.** The store has no log of its own: it remembers the index up to which it was applied together with the data.
-//! After a crash it holds some prefix, and everything behind it is replayed from the Raft log.
+//! ```text
+//!  submit ──> proposals ──> driver: Raft, log, one flush per group ──> applier: namespace, store ──> answer
+//!  lookup, list, ... ────────────────────────────────────────────> a snapshot of the store, on the caller's thread
+//! ```
+//!
+//! **The path of a change.** [`Server`] takes it (`serve`, `shared`, `proposals`), the driver thread proposes it to Raft and appends it to
+//! the log, as many at once as have come together during the last flush (`driver`, `storage`); what is committed is applied
+//! to the store by a thread of its own (`applier`), which then tells whoever waits.
+//!
+//! **Promises.** What was answered survives a crash at any moment. A batch is applied as a whole, once, in its session's order. A
+//! read sees everything that was answered before it was asked. Room is granted before it is used (`room`), so that neither
+//! log nor store meets a full disk. All queues are bounded: see [`limits`].
+//!
+//! **Recovery.** The store has no log of its own: it remembers the index up to which it was applied together with the data. After a crash it
+//! holds some prefix, and everything behind it is replayed from the Raft log. Whenever the log has grown by a fixed amount, the
+//! store is flushed and the log cut (`upkeep`).
 //!
 //! **Failure.** When the log or the store fails, or holds what nobody has written, the server stops answering; it never limps on.
 //!
-//! **Sessions.** One session at a time may hold a volume for now. Those of an earlier process are ended when the server
+//! **Sessions** (`sessions`). One session at a time may hold a volume for now. Those of an earlier process are ended when the server
 //! opens: their client lived in the process that died. A session that still renews is not ended for another.
 //!
-//! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted.
+//! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted, paced and
+//! in bounded steps, when a change has made such work.
 
 mod applier;
 mod background;

@@ -92,8 +92,14 @@ pub(crate) fn disk(dir: &Path, options: Options) -> Result<Disk, OpenError> {
     if !exists && options.create.is_none() {
         return Err(OpenError::Missing(dir.display().to_string()));
     }
-    std::fs::create_dir_all(&log_dir).map_err(io(&log_dir))?;
-    std::fs::create_dir_all(&store_dir).map_err(io(&store_dir))?;
+    for made in [&log_dir, &store_dir] {
+        std::fs::create_dir_all(made).map_err(io(made))?;
+    }
+    // The names of the two, and of the directory itself, must not be lost under what is durable inside them.
+    for changed in [Some(dir), dir.parent()].into_iter().flatten() {
+        let changed = if changed.as_os_str().is_empty() { Path::new(".") } else { changed };
+        std::fs::File::open(changed).and_then(|dir| dir.sync_all()).map_err(io(changed))?;
+    }
     let mut sizes = Sizes::for_disk(room::disk(dir)?.0);
     sizes.log_bytes = options.log_bytes.unwrap_or(sizes.log_bytes);
     sizes.reserve_bytes = options.reserve_bytes.unwrap_or(sizes.reserve_bytes);
@@ -200,11 +206,9 @@ impl Server {
                 other => return Err(OpenError::Mismatch(format!("the volume was not made: {other:?}"))),
             }
         }
-        // Sessions of an earlier process: their client died with it.
-        for (session, record) in query::sessions(&shared.store)? {
-            if !record.ended {
-                shared.end_session(session)?;
-            }
+        // Sessions of an earlier process: their client died with it. Also those whose end was cut off.
+        for (session, _) in query::sessions(&shared.store)? {
+            shared.end_session(session)?;
         }
         let worker = shared.clone();
         let compact_after = options.compact_after.unwrap_or(COMPACT_AFTER);

@@ -199,3 +199,98 @@ impl Storage for LogStorage {
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_store::LogOptions;
+    use std::path::Path;
+
+    fn storage(dir: &Path) -> LogStorage {
+        let log = RaftLog::create(dir, LogOptions::default(), 0, 0, &first_state(vec![1])).expect("create");
+        LogStorage::new(log, 0).expect("storage")
+    }
+
+    fn entry(index: u64, len: usize) -> Entry {
+        Entry { index, term: 2, data: vec![index as u8; len], context: vec![7; 16], ..Entry::default() }
+    }
+
+    fn read(
+        storage: &LogStorage,
+        low: u64,
+        high: u64,
+        max: impl Into<Option<u64>>,
+    ) -> raft::Result<Vec<Entry>> {
+        storage.entries(low, high, max, GetEntriesContext::empty(false))
+    }
+
+    #[test]
+    fn entries_come_back_alike_from_memory_and_from_the_log() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let mut storage = storage(dir.path());
+        // As a new leader's first.
+        let empty = Entry { index: 2, term: 2, ..Entry::default() };
+        let written = vec![entry(1, 10), empty, entry(3, 5000)];
+        let hard = HardState { term: 2, vote: 1, commit: 1 };
+        storage.persist(written.clone(), Some(&hard), true).expect("persist");
+        assert_eq!(read(&storage, 1, 4, None), Ok(written.clone()));
+        storage.applied(3);
+        assert_eq!(read(&storage, 1, 4, None), Ok(written.clone()));
+        drop(storage);
+        let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
+        let storage = LogStorage::new(log, 3).expect("storage");
+        assert_eq!(read(&storage, 1, 4, None), Ok(written));
+        let state = storage.initial_state().expect("state");
+        assert_eq!(state.hard_state, HardState { commit: 3, ..hard }, "what was applied is committed");
+        assert_eq!(state.conf_state.voters, [1]);
+    }
+
+    #[test]
+    fn entries_that_replace_others_are_the_ones_that_are_read() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let mut storage = storage(dir.path());
+        storage.persist((1..=5).map(|index| entry(index, 10)).collect(), None, true).expect("persist");
+        let newer = Entry { term: 3, ..entry(3, 20) };
+        storage.persist(vec![newer.clone()], None, true).expect("persist");
+        assert_eq!(storage.last_index(), Ok(3));
+        assert_eq!(read(&storage, 2, 4, None), Ok(vec![entry(2, 10), newer]));
+        assert_eq!((storage.term(2), storage.term(3)), (Ok(2), Ok(3)));
+    }
+
+    #[test]
+    fn a_page_of_entries_has_at_least_one_and_respects_its_size() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let mut storage = storage(dir.path());
+        storage.persist((1..10).map(|index| entry(index, 1000)).collect(), None, true).expect("persist");
+        let page = |low, high, size: u64| read(&storage, low, high, size).expect("read").len();
+        assert_eq!((page(2, 10, 0), page(2, 10, 2100), page(5, 7, 1 << 20)), (1, 2, 2));
+    }
+
+    #[test]
+    fn what_was_cut_off_is_compacted_and_what_lies_behind_the_end_unavailable() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let log =
+            RaftLog::create(dir.path(), LogOptions::default(), 7, 2, &first_state(vec![1])).expect("create");
+        assert!(LogStorage::new(log, 6).is_err(), "a store that is behind the log");
+        let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
+        assert!(LogStorage::new(log, 8).is_err(), "a store that is ahead of the log");
+        let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
+        let storage = LogStorage::new(log, 7).expect("storage");
+        assert_eq!(read(&storage, 7, 8, None), Err(StorageError::Compacted.into()));
+        assert_eq!((storage.term(6), storage.term(7)), (Err(StorageError::Compacted.into()), Ok(2)));
+        assert_eq!(storage.term(8), Err(StorageError::Unavailable.into()));
+        assert_eq!((storage.first_index(), storage.last_index()), (Ok(8), Ok(7)));
+    }
+
+    #[test]
+    fn a_damaged_state_is_refused() {
+        let good = first_state(vec![1]);
+        assert!(decode_state(&good).is_ok());
+        for cut in 0..good.len() {
+            assert!(decode_state(&good[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut newer = good;
+        newer[0] = 2;
+        assert!(decode_state(&newer).is_err_and(|why| why.contains("version 2")));
+    }
+}

@@ -4,8 +4,10 @@ mod support;
 
 use bytes::Bytes;
 use shoal_meta::{Options, Server, offline};
+use shoal_namespace::kv::KvStore;
 use shoal_namespace::op::Op;
 use shoal_namespace::query;
+use shoal_namespace::{Command, Outcome, apply_command};
 use shoal_types::{BlockId, Extent, InodeId, SessionId, Statfs};
 use shoal_wire::{BlockError, BlockService, BlockStat, MetaService};
 use std::sync::Arc;
@@ -149,6 +151,32 @@ fn orphans_die_with_their_session_and_only_then() {
     assert!(files.iter().all(|file| server.inode(next.id, *file).is_err()));
     assert_eq!(server.statfs(next.id).expect("statfs").inodes, 1);
     eventually("the block is deleted", || bricks.count() == 0);
+}
+
+#[test]
+fn the_end_of_a_session_that_was_cut_off_is_finished() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    for number in 0..600 {
+        session.touch(&format!("f{number}"));
+    }
+    let unlinks: Vec<Op> = (0..600).map(|number| unlink_op(&format!("f{number}"), true)).collect();
+    session.commit(&unlinks);
+    let old = session.id;
+    drop((session, server));
+    {
+        // The first of several commands, and then no more.
+        let state = offline::open(dir.path()).expect("offline");
+        let (batch, outcome) = apply_command(&state, &Command::CloseSession { session: old }).expect("apply");
+        assert_eq!(outcome, Outcome::Closed { more: true });
+        state.write(&batch).expect("write");
+        state.flush().expect("flush");
+    }
+    let server = open(dir.path(), &bricks);
+    let session = Session::open(&server);
+    assert_eq!(server.statfs(session.id).expect("statfs").inodes, 1);
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn whatever_was_acknowledged_survives_kill_9_and_the_rest_is_a_prefix() {
     let dir = tempfile::tempdir().expect("tempdir");
     let program = std::env::current_exe().expect("this program");
     let mut acknowledged = None;
-    for round in 0..12u64 {
+    for round in 0..8u64 {
         let mut child = Command::new(&program)
             .args(["child_that_writes_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
             .env("SHOAL_TEST_CRASH_DIR", dir.path())
@@ -146,7 +146,7 @@ fn whatever_was_acknowledged_survives_kill_9_and_the_rest_is_a_prefix() {
         killer.join().expect("killer");
         verify(dir.path(), acknowledged);
     }
-    assert!(acknowledged.is_some_and(|number| number > 100), "it did write: {acknowledged:?}");
+    assert!(acknowledged.is_some_and(|number| number > 50), "it did write: {acknowledged:?}");
 }
 
 fn verify(dir: &Path, acknowledged: Option<u64>) {

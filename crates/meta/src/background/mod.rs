@@ -197,7 +197,8 @@ pub(crate) fn run(shared: &Shared, compact_after: Duration) {
             }
             Err(Trouble::Brick(error)) => {
                 tracing::warn!(%error, "background work waits for the brick");
-                shared.background.add(work);
+                // Whichever piece it was: all of it is found again.
+                shared.background.add(Work { compact: true, ..work });
                 shared.background.rest(RETRY_AFTER);
             }
         }
