@@ -20,7 +20,10 @@ pub fn apply<T: Tree>(
         return Err(Errno::EINVAL.into());
     }
     let found = match tree.inode(ino)? {
-        Some(inode) if inode.kind == FileKind::Regular => tree.extents(ino, offset, end)?,
+        // Room reserved behind the end of the file must not become bytes.
+        Some(inode) if inode.kind == FileKind::Regular && end <= inode.size => {
+            tree.extents(ino, offset, end)?
+        }
         _ => Vec::new(),
     };
 
