@@ -39,9 +39,10 @@ fn line(row: &Row) -> String {
         Some(goal) => (format!("{goal:.1}"), if row.ratio() <= goal { "met" } else { "**missed**" }),
         None => ("-".to_owned(), ""),
     };
+    // A bar in a name would end its cell.
     format!(
         "| {} | {} | {} | {:.2} | {goal} | {met} |\n",
-        row.what,
+        row.what.replace('|', "\\|"),
         seconds(row.shoal()),
         seconds(row.local()),
         row.ratio()

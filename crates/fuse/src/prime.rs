@@ -3,11 +3,17 @@
 //! It learns that from the first refusal. Until some *existing* file is opened it would send a RELEASE for every file
 //! that is created: unpacking a tree into a fresh mount opens none. So the mount opens one itself, which is there only for
 //! that long and only under a name that nobody else asks for.
+//!
+//! A process that waits for an answer of its own cannot be killed: the threads that would answer die first, and the connection
+//! stays open for as long as it waits. So the opening is done by a child that has none of this process's files.
 
 use crate::limits::KERNEL_CACHE;
 use fuser::{FileAttr, Generation, ReplyEntry};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use shoal_types::InodeId;
-use std::fs::File;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -26,11 +32,10 @@ impl Primer {
     /// Opens the file and the root directory. If it fails, messages are sent that need not be, and nothing else.
     pub(crate) fn run(&self, mountpoint: &Path) {
         self.0.store(true, SeqCst);
-        let opened = File::open(mountpoint.join(std::str::from_utf8(NAME).unwrap_or_default()))
-            .and_then(|_file| File::open(mountpoint));
+        let opened = open_elsewhere(mountpoint);
         self.0.store(false, SeqCst);
-        if let Err(error) = opened {
-            tracing::debug!(%error, "the kernel was not taught to open without messages");
+        if !matches!(opened, Ok(WaitStatus::Exited(_, 0))) {
+            tracing::debug!(?opened, "the kernel was not taught to open without messages");
         }
     }
 
@@ -49,5 +54,22 @@ impl Primer {
     /// Whether this is the file's number.
     pub(crate) fn is_own(ino: InodeId) -> bool {
         ino == INO
+    }
+}
+
+/// Has a child open the file and the root directory, and waits for it.
+fn open_elsewhere(mountpoint: &Path) -> nix::Result<WaitStatus> {
+    let c = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL);
+    let root = c(mountpoint)?;
+    let file = c(&mountpoint.join(std::str::from_utf8(NAME).unwrap_or_default()))?;
+    // SAFETY: between fork and _exit the child makes system calls only, on strings made before.
+    match unsafe { fork() }? {
+        ForkResult::Parent { child } => waitpid(child, None),
+        ForkResult::Child => unsafe {
+            libc::close_range(0, libc::c_uint::MAX, 0);
+            let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+            let opened = libc::open(file.as_ptr(), flags) >= 0 && libc::open(root.as_ptr(), flags) >= 0;
+            libc::_exit(i32::from(!opened))
+        },
     }
 }

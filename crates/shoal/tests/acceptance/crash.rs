@@ -200,3 +200,21 @@ fn what_was_synced_is_there_after_a_crash_and_an_unmounted_volume_lost_nothing()
     volume.restart();
     tree::assert_same(&volume.path().join("two"), &volume.local().join("tree"), true);
 }
+
+#[test]
+fn a_server_killed_while_it_starts_leaves_nothing_that_hangs() {
+    if plain() {
+        return;
+    }
+    let mut volume = Volume::start("crash-start");
+    fs::write(volume.path().join("file"), b"content").expect("write");
+    volume.stop();
+    for millis in 0..60 {
+        volume.launch();
+        thread::sleep(Duration::from_millis(millis));
+        volume.kill();
+    }
+    volume.fsck();
+    volume.restart();
+    assert_eq!(fs::read(volume.path().join("file")).expect("read"), b"content");
+}

@@ -17,6 +17,8 @@ use tempfile::TempDir;
 const MOUNT_LIMIT: Duration = Duration::from_secs(120);
 /// A clean stop writes out what is in the journal.
 const STOP_LIMIT: Duration = Duration::from_secs(120);
+/// A killed server has nothing left to do.
+const KILL_LIMIT: Duration = Duration::from_secs(20);
 /// A test that is not done by then hangs. Its server is killed, so that it fails instead.
 const TEST_LIMIT: Duration = Duration::from_secs(900);
 const TEST_LIMIT_LONG: Duration = Duration::from_secs(3 * 3600);
@@ -155,7 +157,13 @@ impl Volume {
         if let Some(mut child) = child {
             // It may have died already.
             let _ = child.kill();
+            let ended = wait_until(&mut child, Instant::now() + KILL_LIMIT);
+            detach(&self.mount);
             child.wait().expect("a killed child ends");
+            assert!(
+                ended.is_some() || std::thread::panicking(),
+                "a killed server waited for itself and did not end"
+            );
         }
         detach(&self.mount);
     }
@@ -239,10 +247,11 @@ pub fn mounted(path: &Path) -> bool {
     table.lines().any(|line| line.split(' ').nth(4).is_some_and(|mount| Path::new(mount) == path))
 }
 
-/// Takes a mount away whatever state it is in.
+/// Takes a mount away whatever state it is in. `MNT_FORCE` ends the connection, and with it every wait for an answer.
 pub fn detach(path: &Path) {
+    use nix::mount::{MntFlags, umount2};
     while mounted(path) {
-        nix::mount::umount2(path, nix::mount::MntFlags::MNT_DETACH).expect("a mount can be detached");
+        umount2(path, MntFlags::MNT_FORCE | MntFlags::MNT_DETACH).expect("a mount can be detached");
     }
 }
 
