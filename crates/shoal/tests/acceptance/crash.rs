@@ -8,6 +8,7 @@ mod load;
 mod model;
 
 use crate::harness::tree::{self, Tree};
+use crate::harness::volume::mounted;
 use crate::harness::{Random, Volume, long, plain, seed, sh};
 use load::Journal;
 use std::collections::VecDeque;
@@ -15,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 12;
 const ROUNDS_LONG: u64 = 100;
@@ -209,9 +210,12 @@ fn a_server_killed_while_it_starts_leaves_nothing_that_hangs() {
     let mut volume = Volume::start("crash-start");
     fs::write(volume.path().join("file"), b"content").expect("write");
     volume.stop();
-    for millis in 0..60 {
+    for round in 0..60 {
         volume.launch();
-        thread::sleep(Duration::from_millis(millis));
+        // The moments after mounting are the delicate ones: then the server might wait for itself.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !mounted(volume.path()) && Instant::now() < deadline {}
+        thread::sleep(Duration::from_micros(40 * round));
         volume.kill();
     }
     volume.fsck();
