@@ -33,6 +33,8 @@ pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 128 << 20;
 /// Cached inodes that one operation looks at to find room: eviction is paid in small steps.
 pub const EVICT_STEPS: usize = 16;
+/// ... and how many more when a listing has brought a great many: about a millisecond's worth.
+pub const EVICT_BURST_STEPS: usize = 8192;
 /// A directory with more names than this is not fetched whole for a single lookup.
 pub const DIR_FETCH_ENTRIES_MAX: u64 = 8192;
 /// A directory with more names than this is not kept whole: its listing is passed through page by page.

@@ -7,7 +7,7 @@
 use super::Need;
 use super::directory::Directory;
 use super::ranges::Ranges;
-use crate::limits::EVICT_STEPS;
+use crate::limits::{EVICT_BURST_STEPS, EVICT_STEPS};
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
@@ -208,7 +208,9 @@ impl Cache {
     /// Looks at a few nodes, and drops what is neither changed nor used, while there is more than there should be. Never
     /// called in the middle of an operation: what an operation has read stays here until it is done.
     pub(super) fn evict(&mut self) {
-        for _ in 0..EVICT_STEPS {
+        // A listing can bring thousands of nodes at once; each may need a second look before it goes.
+        let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
+        for _ in 0..EVICT_STEPS + (2 * excess).min(EVICT_BURST_STEPS) {
             if self.bytes <= self.bytes_max {
                 return;
             }
