@@ -150,7 +150,8 @@ fn a_mapping_outlives_the_descriptor_and_the_name() {
 fn a_program_runs_from_here_and_cannot_be_written_while_it_does() {
     let volume = Volume::start("exec");
     let program = volume.path().join("sleep");
-    fs::copy("/bin/sleep", &program).expect("copy");
+    // Copied by another process: a child that another test forks meanwhile must not inherit a descriptor for writing.
+    crate::harness::sh(volume.path(), "cp /bin/sleep sleep").ok();
     let running = crate::harness::run(&program).arg("5").start();
     std::thread::sleep(std::time::Duration::from_millis(100));
     let refused = sys::open(&program, libc::O_WRONLY, 0).expect_err("text file busy");
