@@ -27,7 +27,7 @@ pub use stats::Stat;
 
 use shell::Shell;
 use shoal_types::{Errno, SessionId, Timestamp};
-use shoal_wire::{BlockService, MetaError, MetaService, PROTOCOL_VERSION, SessionRequest};
+use shoal_wire::{MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -62,12 +62,13 @@ impl Client {
     /// Opens a session.
     pub fn open(
         meta: Arc<dyn MetaService>,
-        bricks: Arc<dyn BlockService>,
+        bricks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
         let opened = meta.open_session(SessionRequest {
             protocol: PROTOCOL_VERSION,
             client: options.name.clone(),
+            instance: rand::random(),
             now: Timestamp::now(),
         })?;
         let (shell, threads) = Shell::start(meta, bricks, opened, &options);

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
-use shoal_types::{BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
+use shoal_types::{BlockGroup, BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
 use shoal_wire::BlockError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -214,7 +214,7 @@ impl Shell {
     fn get(&self, piece: BlockRef) -> Result<Bytes, BlockError> {
         self.counters.gets.add(1);
         self.counters.get_bytes.add(u64::from(piece.len));
-        self.bricks.get(piece.id, piece.offset, piece.len)
+        self.bricks.fetch(piece.id, BlockGroup::default(), piece.offset, piece.len)
     }
 }
 

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::Fault;
 use shoal_types::{BatchSeq, BlockId, Cookie, Errno, InodeId, Name, SessionId};
-use shoal_wire::{BlockService, Grant, GrantReply, MetaError, MetaService, OpenReply, Prefetch, Space};
+use shoal_wire::{Grant, GrantReply, MetaError, MetaService, OpenReply, Prefetch, Space, VolumeBlocks};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) struct Shell {
     pub(crate) session: SessionId,
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
-    pub(crate) bricks: Arc<dyn BlockService>,
+    pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) state: Mutex<State>,
     /// Something was committed, stored, granted, or lost.
     pub(crate) changed: Condvar,
@@ -55,7 +55,7 @@ impl Shell {
     /// Starts the client's threads.
     pub(crate) fn start(
         meta: Arc<dyn MetaService>,
-        bricks: Arc<dyn BlockService>,
+        bricks: Arc<dyn VolumeBlocks>,
         opened: OpenReply,
         options: &Options,
     ) -> (Arc<Shell>, Vec<JoinHandle<()>>) {

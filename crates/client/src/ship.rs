@@ -4,7 +4,7 @@ use crate::limits::{JOURNAL_AGE_MAX, PUT_THREADS, PUT_TRIES};
 use crate::shell::Shell;
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
-use shoal_types::{BlockId, Errno};
+use shoal_types::{BlockGroup, BlockId, Errno};
 use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -134,7 +134,7 @@ impl Shell {
                 }
             };
             self.changed.notify_all();
-            if !wanted && let Err(error) = self.bricks.delete(&[id]) {
+            if !wanted && let Err(error) = self.bricks.discard(&[(id, BlockGroup::default())]) {
                 tracing::warn!(block = %id, %error, "an unneeded block could not be deleted");
             }
         }
@@ -143,8 +143,8 @@ impl Shell {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         let mut tries = 1;
         loop {
-            match self.bricks.put(id, parts) {
-                Ok(()) => break,
+            match self.bricks.store(id, parts) {
+                Ok(_) => break,
                 // An earlier try got further than it could say.
                 Err(BlockError::Exists(_)) if tries > 1 => break,
                 Err(error) if tries == PUT_TRIES => return Err(error),

@@ -18,7 +18,7 @@ use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Outcome, TreeError, query};
 use shoal_store::{LogError, RaftLog, RocksStore};
 use shoal_types::Timestamp;
-use shoal_wire::{BlockService, MetaError};
+use shoal_wire::{MetaError, VolumeBlocks};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -118,7 +118,7 @@ impl Server {
     /// that no other process does the same.
     pub fn open(
         dir: &Path,
-        bricks: Arc<dyn BlockService>,
+        bricks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Server>, OpenError> {
         let Disk { log, store, sizes } = disk(dir, options)?;

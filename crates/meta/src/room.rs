@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, MutexGuard};
 use shoal_types::{SessionId, Statfs};
-use shoal_wire::{BlockService, MetaError, Space};
+use shoal_wire::{MetaError, Space, VolumeBlocks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ use std::time::Instant;
 /// See the module.
 pub(crate) struct Room {
     dir: PathBuf,
-    bricks: Arc<dyn BlockService>,
+    bricks: Arc<dyn VolumeBlocks>,
     reserve_bytes: u64,
     /// Held while room is granted.
     granting: Mutex<()>,
@@ -48,14 +48,14 @@ pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
 }
 
 impl Room {
-    pub(crate) fn new(dir: &Path, bricks: Arc<dyn BlockService>, reserve_bytes: u64) -> Room {
+    pub(crate) fn new(dir: &Path, bricks: Arc<dyn VolumeBlocks>, reserve_bytes: u64) -> Room {
         Room { dir: dir.to_owned(), bricks, reserve_bytes, granting: Mutex::default() }
     }
 
     /// What may be granted in addition: free on both disks, and not set aside.
     fn free(&self, dues: Dues) -> Result<u64, MetaError> {
         let (_, here) = disk(&self.dir)?;
-        let brick = self.bricks.statfs().map_err(|error| MetaError::Failed(error.to_string()))?;
+        let brick = self.bricks.room().map_err(|error| MetaError::Failed(error.to_string()))?;
         let aside = [self.reserve_bytes, dues.log_growth, dues.unwritten, dues.outstanding];
         Ok(aside.into_iter().fold(here.min(brick.free_bytes), u64::saturating_sub))
     }

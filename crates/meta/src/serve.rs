@@ -8,7 +8,7 @@ use crate::upkeep;
 use parking_lot::Mutex;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, TreeError, query};
-use shoal_types::{Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BlockInfo, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, Lease, LeaseKind,
     ListReply, LookupReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Prefetch, SessionRequest,
@@ -206,6 +206,13 @@ impl MetaService for Server {
     ) -> Result<ExtentsReply, MetaError> {
         self.shared.readable(session)?;
         self.shared.read(query::extents(&self.shared.store.snapshot(), ino, start, end, count_max))
+    }
+
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.shared.readable(session)?;
+        let state = self.shared.store.snapshot();
+        let find = |id: &BlockId| Ok(self.shared.tree(query::block(&state, *id))?.map(|block| block.info));
+        ids.iter().map(find).collect()
     }
 
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {

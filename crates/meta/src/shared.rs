@@ -9,10 +9,10 @@ use crate::sizes::Sizes;
 use crate::upkeep::Upkeep;
 use crossbeam_channel::Sender;
 use parking_lot::{Condvar, Mutex};
-use shoal_namespace::{Command, Fault, Outcome, TreeError};
+use shoal_namespace::{Command, Fault, Outcome, TreeError, query};
 use shoal_store::RocksStore;
-use shoal_types::SessionId;
-use shoal_wire::{BlockService, MetaError};
+use shoal_types::{BlockGroup, BlockId, SessionId};
+use shoal_wire::{BlockError, MetaError, VolumeBlocks};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(crate) struct Progress {
 pub(crate) struct Shared {
     /// Written by the applying thread alone.
     pub(crate) store: RocksStore,
-    pub(crate) bricks: Arc<dyn BlockService>,
+    pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) room: Room,
     pub(crate) sizes: Sizes,
     pub(crate) sessions: Sessions,
@@ -137,6 +137,15 @@ impl Shared {
             }),
         );
         outcome.recv().unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Where a block is.
+    pub(crate) fn group_of(&self, id: BlockId) -> Result<BlockGroup, BlockError> {
+        match query::block(&self.store, id) {
+            Ok(Some(block)) => Ok(block.info.group),
+            Ok(None) => Err(BlockError::Missing(id)),
+            Err(error) => Err(BlockError::Io { what: "the store".into(), cause: error.to_string() }),
+        }
     }
 
     /// The store is durable up to here: the log before it may go.

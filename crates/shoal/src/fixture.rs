@@ -119,7 +119,7 @@ impl Fixture {
         self.brick.put(id, std::slice::from_ref(data)).unwrap();
         let len = data.len() as u32;
         let content = Some(Extent::Block(BlockRef { id, offset: 0, len }));
-        let info = BlockInfo { len, group: BlockGroupId(0) };
+        let info = BlockInfo { len, group: BlockGroup::default() };
         self.write_extent(ino, offset, u64::from(len), content, Some((id, info)));
         id
     }

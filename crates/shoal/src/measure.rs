@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shoal_fuse::OpStats;
 use shoal_fuse::limits::LATENCY_BUCKETS;
-use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -171,6 +171,9 @@ impl MetaService for MeasuredMeta {
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
         self.extents.time(|| self.inner.extents(session, ino, start, end, count_max))
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.inner.blocks(session, ids)
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         self.inner.statfs(session)

@@ -14,6 +14,7 @@ const RANKS: &[(&str, u32)] = &[
     ("shoal-lease", 1),
     ("shoal-wire", 2),
     ("shoal-store", 3),
+    ("shoal-net", 3),
     ("shoal-brick", 4),
     ("shoal-meta", 4),
     ("shoal-cluster", 5),

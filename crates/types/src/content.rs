@@ -1,6 +1,6 @@
 //! A file's content: a map from offset to extent; what no extent covers reads as zeros.
 
-use crate::{BlockGroupId, BlockId};
+use crate::{BlockGroup, BlockId};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -35,7 +35,7 @@ pub struct BlockInfo {
     /// Length of the whole block in bytes.
     pub len: u32,
     /// The bricks that hold it.
-    pub group: BlockGroupId,
+    pub group: BlockGroup,
 }
 
 impl Extent {

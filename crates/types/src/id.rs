@@ -43,9 +43,26 @@ pub struct BlockId {
     pub seq: u64,
 }
 
-/// The set of bricks that hold a block's copies.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, Default)]
-pub struct BlockGroupId(pub u32);
+/// A machine of a cluster, numbered when it joined.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct NodeId(pub u32);
+
+/// A brick of a cluster, numbered when it was added to its volume, from 1. A brick that comes back empty is another brick.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct BrickId(pub u16);
+
+/// A replica of a metadata group, from 1. A replica that has lost what it promised is another replica.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct ReplicaId(pub u64);
+
+/// A metadata group: the one of a volume, by the volume's identity, or the one that holds the cluster map.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct GroupId(pub u128);
+
+impl GroupId {
+    /// The group that holds the cluster map.
+    pub const CLUSTER: GroupId = GroupId(0);
+}
 
 impl fmt::Debug for InodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,8 +105,28 @@ impl fmt::Debug for BlockId {
         write!(f, "block {self}")
     }
 }
-impl fmt::Debug for BlockGroupId {
+impl fmt::Display for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "block group {}", self.0)
+        write!(f, "node {}", self.0)
+    }
+}
+impl fmt::Display for BrickId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "brick {}", self.0)
+    }
+}
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "replica {}", self.0)
+    }
+}
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+impl fmt::Display for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == GroupId::CLUSTER { f.write_str("cluster") } else { write!(f, "{:032x}", self.0) }
     }
 }

@@ -7,6 +7,7 @@
 mod attr;
 mod content;
 mod errno;
+mod group;
 mod id;
 pub mod limits;
 mod name;
@@ -15,6 +16,7 @@ mod time;
 pub use attr::{FileKind, Inode, Statfs, mode};
 pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
-pub use id::{BatchSeq, BlockGroupId, BlockId, InodeId, SessionId};
+pub use group::{BlockGroup, GROUP_BRICKS_MAX};
+pub use id::{BatchSeq, BlockId, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
 pub use time::Timestamp;

@@ -1,10 +1,12 @@
 //! The service of a brick: immutable blocks.
 
 use bytes::Bytes;
-use shoal_types::{BlockId, SessionId, Statfs};
+use serde::{Deserialize, Serialize};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, SessionId, Statfs};
+use std::sync::Arc;
 
 /// Why a brick did not do what it was asked to.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum BlockError {
     /// No such block here.
     #[error("block {0} is not on this brick")]
@@ -39,10 +41,13 @@ pub enum BlockError {
         /// The system's words.
         cause: String,
     },
+    /// The brick, or too many of a volume's bricks, do not answer: try again later.
+    #[error("cannot be reached: {0}")]
+    Unreachable(String),
 }
 
 /// A block as a brick lists it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockStat {
     /// Which block.
     pub id: BlockId,
@@ -50,7 +55,7 @@ pub struct BlockStat {
     pub len: u32,
 }
 
-/// Stores blocks. All calls may block the calling thread; all may be made from many threads at once.
+/// One brick. All calls may block the calling thread; all may be made from many threads at once.
 pub trait BlockService: Send + Sync + 'static {
     /// Stores a new block; durable when this returns. The content is the concatenation of `parts`, which saves
     /// its owner a copy, 1 byte to [`BLOCK_BYTES_MAX`](shoal_types::limits::BLOCK_BYTES_MAX) long.
@@ -65,4 +70,81 @@ pub trait BlockService: Send + Sync + 'static {
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room on the brick's disk (`total_bytes`, `free_bytes`; the rest is 0).
     fn statfs(&self) -> Result<Statfs, BlockError>;
+}
+
+impl<T: BlockService + ?Sized> BlockService for Arc<T> {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        (**self).put(id, parts)
+    }
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        (**self).get(id, offset, len)
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        (**self).delete(ids)
+    }
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        (**self).list(session)
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        (**self).sessions()
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        (**self).statfs()
+    }
+}
+
+/// The blocks of a volume, on whichever bricks they are. All calls may block the calling thread; all may be made from many
+/// threads at once.
+///
+/// A single brick is a volume's blocks, too (every [`BlockService`] implements this): its blocks are in the empty group.
+pub trait VolumeBlocks: Send + Sync + 'static {
+    /// Stores a new block on as many bricks as the volume wants copies, or on fewer (but never too few to survive the next
+    /// failure) where some do not answer. Answers the bricks that have it durably. Storing the same block again is fine.
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError>;
+    /// Reads from any brick of the block's group, checked against the block's checksums. [`BlockError::Missing`] only if every
+    /// brick of the group says so: then the block was collected, or moved to another group.
+    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError>;
+    /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Answers those that may
+    /// still be on some brick, because it does not answer.
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError>;
+    /// Blocks that a session wrote, on any brick that answers, each once, in no order.
+    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError>;
+    /// Sessions of which there are blocks on any brick that answers, each once, in no order.
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError>;
+    /// Room for blocks (`total_bytes`, `free_bytes`; the rest is 0): what can be stored with all its copies.
+    fn room(&self) -> Result<Statfs, BlockError>;
+    /// Whether a group is as it should be: enough bricks, none of which is gone or about to be taken away.
+    fn is_whole(&self, group: BlockGroup) -> bool;
+    /// Copies a block to where it is missing. Answers the group that has it now, which includes no brick that is gone or is being
+    /// drained if that can be helped, or the old one if nothing could be done. The caller records it, and then has the copies
+    /// outside of it discarded.
+    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
+}
+
+impl<T: BlockService> VolumeBlocks for T {
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        self.put(id, parts).map(|()| BlockGroup::default())
+    }
+    fn fetch(&self, id: BlockId, _group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.get(id, offset, len)
+    }
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
+        let ids: Vec<BlockId> = blocks.iter().map(|(id, _)| *id).collect();
+        self.delete(&ids).map(|()| Vec::new())
+    }
+    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.list(session)
+    }
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.sessions()
+    }
+    fn room(&self) -> Result<Statfs, BlockError> {
+        self.statfs()
+    }
+    fn is_whole(&self, _group: BlockGroup) -> bool {
+        true
+    }
+    fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        Ok(info.group)
+    }
 }

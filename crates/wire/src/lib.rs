@@ -6,7 +6,7 @@
 mod block;
 mod meta;
 
-pub use block::{BlockError, BlockService, BlockStat};
+pub use block::{BlockError, BlockService, BlockStat, VolumeBlocks};
 pub use meta::{
     Commit, CommitDone, CommitReply, Grant, GrantReply, Lease, LeaseKind, MetaError, MetaService, OpenReply,
     PROTOCOL_VERSION, SessionRequest, Space,

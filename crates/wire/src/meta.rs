@@ -1,15 +1,17 @@
 //! The service of a volume's metadata group.
 
-use crate::{CodecError, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
+use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BatchSeq, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs, Timestamp,
+};
 
 /// Version of the messages; both sides must speak the same.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Why a metadata server did not do what it was asked to.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum MetaError {
     /// The operation itself fails: the caller gets this error.
     #[error("{0}")]
@@ -29,7 +31,20 @@ pub enum MetaError {
         /// Why.
         errno: Errno,
     },
-    /// The server is stopping, or cannot reach its majority: try another or wait.
+    /// This batch is not the one that comes next: an earlier one has been lost on its way. Send again from there.
+    #[error("batch {expected:?} comes next")]
+    OutOfOrder {
+        /// The one that comes next.
+        expected: BatchSeq,
+    },
+    /// Another replica leads the group, or none does: ask that one, or any.
+    #[error("this replica does not lead its group")]
+    NotLeader {
+        /// Where the leader is, as far as this replica knows.
+        leader: Option<NodeId>,
+    },
+    /// The server is stopping, or cannot reach its majority: try another or wait. Whether the request has been or will be
+    /// carried out is not known.
     #[error("the metadata server is not serving: {0}")]
     Unavailable(String),
     /// The two sides speak different versions.
@@ -41,8 +56,8 @@ pub enum MetaError {
         client: u32,
     },
     /// A message that could not be understood.
-    #[error(transparent)]
-    Codec(#[from] std::sync::Arc<CodecError>),
+    #[error("a message was not understood: {0}")]
+    Malformed(String),
     /// The server's disk failed or its state is damaged; it stops.
     #[error("the metadata server failed: {0}")]
     Failed(String),
@@ -74,6 +89,9 @@ pub struct SessionRequest {
     pub protocol: u32,
     /// Who mounts, for people to read: host, process, mount point.
     pub client: String,
+    /// A number of this client's own choosing: asking again with the same one, because the answer was lost, takes the place of
+    /// the session that was opened the first time.
+    pub instance: u128,
     /// The client's wall clock when it asked, to measure its offset.
     pub now: Timestamp,
 }
@@ -184,6 +202,8 @@ pub trait MetaService: Send + Sync + 'static {
         end: u64,
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError>;
+    /// Where blocks are; `None` for one that is not known (any more).
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
     /// Room in the volume.
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
 }

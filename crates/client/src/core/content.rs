@@ -7,7 +7,7 @@ use crate::limits::OP_ROOM_BYTES;
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree};
 use shoal_types::{
-    BlockGroupId, BlockInfo, BlockRef, Errno, Extent, FileKind, InodeId, Timestamp,
+    BlockGroup, BlockInfo, BlockRef, Errno, Extent, FileKind, InodeId, Timestamp,
     limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX},
 };
 
@@ -215,7 +215,7 @@ impl Core {
             size_min: offset + filled,
             time: now,
             clear_setid,
-            declare: Some((id, BlockInfo { len: filled as u32, group: BlockGroupId::default() })),
+            declare: Some((id, BlockInfo { len: filled as u32, group: BlockGroup::default() })),
         };
         if let Err(fault) = self.execute(op, &[ino], &[], filled.min(self.room)) {
             self.blocks.abandon(id);

@@ -8,7 +8,7 @@ use shoal_client::{Client, Options};
 use shoal_namespace::kv::{KvStore, MemStore};
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
-use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs, Timestamp};
 use shoal_wire::*;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -132,6 +132,10 @@ impl MetaService for Group {
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
         self.read(query::extents(&self.store.snapshot(), ino, start, end, count_max))
+    }
+    fn blocks(&self, _: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        let find = |id: &BlockId| query::block(&self.store, *id).unwrap().map(|record| record.info);
+        Ok(ids.iter().map(find).collect())
     }
     fn statfs(&self, _: SessionId) -> Result<Statfs, MetaError> {
         Ok(Statfs::default())

@@ -2,7 +2,7 @@
 
 use crate::world::Group;
 use parking_lot::{Condvar, Mutex};
-use shoal_types::{Cookie, InodeId, Name, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -75,6 +75,9 @@ impl MetaService for Gate {
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
         self.pass().extents(session, ino, start, end, count_max)
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.group.blocks(session, ids)
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         self.pass().statfs(session)

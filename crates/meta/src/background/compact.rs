@@ -13,7 +13,7 @@ use shoal_namespace::command::extents_digest;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Fault, Outcome, query};
 use shoal_types::limits::BLOCK_BYTES_MAX;
-use shoal_types::{BlockGroupId, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
+use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -142,8 +142,8 @@ impl Compactor {
             }
         };
         let block = self.next_id(shared)?;
-        shared.bricks.put(block, &parts)?;
-        let info = BlockInfo { len, group: BlockGroupId::default() };
+        let group = shared.bricks.store(block, &parts)?;
+        let info = BlockInfo { len, group };
         let digest = extents_digest(&run);
         let outcome = shared.propose(&Command::Compact { ino, offset, digest, block, info })?;
         if matches!(outcome, Outcome::Compacted { done: true }) {
@@ -189,7 +189,10 @@ fn read(shared: &Shared, run: &Run) -> Result<Vec<Bytes>, shoal_wire::BlockError
     run.iter()
         .map(|(_, extent)| match extent {
             Extent::Inline(bytes) => Ok(bytes.clone()),
-            Extent::Block(block) => shared.bricks.get(block.id, block.offset, block.len),
+            Extent::Block(block) => {
+                let group = shared.group_of(block.id)?;
+                shared.bricks.fetch(block.id, group, block.offset, block.len)
+            }
             Extent::Zero { len } => Ok(Bytes::from(vec![0; *len as usize])),
         })
         .collect()

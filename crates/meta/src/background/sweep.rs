@@ -9,12 +9,12 @@ use crate::limits::{COLLECT_PAGE, SWEEP_PAGE};
 use crate::shared::Shared;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
-use shoal_types::{BlockId, SessionId};
+use shoal_types::{BlockGroup, BlockId, SessionId};
 use std::sync::atomic::Ordering;
 
 /// Sessions with blocks on the bricks that have ended.
 pub(crate) fn ended_sessions(shared: &Shared) -> Result<Vec<SessionId>, Trouble> {
-    Ok(shared.bricks.sessions()?)
+    Ok(shared.bricks.stored_sessions()?)
 }
 
 /// Deletes the blocks of a session that are not known, if the session has ended.
@@ -25,7 +25,7 @@ pub(crate) fn session(shared: &Shared, session: SessionId) -> Result<(), Trouble
         if session >= next || query::session(&shared.store, session)?.is_some() {
             return Ok(());
         }
-        shared.bricks.list(session)?
+        shared.bricks.session_blocks(session)?
     };
     let mut unknown: Vec<BlockId> = Vec::new();
     for page in blocks.chunks(SWEEP_PAGE) {
@@ -40,7 +40,8 @@ pub(crate) fn session(shared: &Shared, session: SessionId) -> Result<(), Trouble
         }
     }
     for page in unknown.chunks(COLLECT_PAGE) {
-        shared.bricks.delete(page)?;
+        let page: Vec<_> = page.iter().map(|id| (*id, BlockGroup::default())).collect();
+        shared.bricks.discard(&page)?;
         shared.background.done.blocks_swept.fetch_add(page.len() as u64, Ordering::Relaxed);
     }
     if !unknown.is_empty() {

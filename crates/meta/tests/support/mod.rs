@@ -8,7 +8,7 @@ use shoal_namespace::check::{Finding, Visitor, check};
 use shoal_namespace::kv::KvRead;
 use shoal_namespace::op::{NewInode, Op};
 use shoal_types::{
-    BatchSeq, BlockGroupId, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId, Name, SessionId, Statfs,
+    BatchSeq, BlockGroup, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId, Name, SessionId, Statfs,
     Timestamp,
 };
 use shoal_wire::{
@@ -101,8 +101,12 @@ pub type Outcome = Receiver<Result<CommitReply, MetaError>>;
 
 impl Session {
     pub fn try_open(server: &Arc<Server>) -> Result<Session, MetaError> {
-        let request =
-            SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), now: Timestamp::now() };
+        let request = SessionRequest {
+            protocol: PROTOCOL_VERSION,
+            client: "test".into(),
+            instance: 0,
+            now: Timestamp::now(),
+        };
         let opened = server.open_session(request)?;
         let next_inode = opened.grant.first_inode;
         Ok(Session {
@@ -171,7 +175,7 @@ impl Session {
         let len = bytes.len() as u32;
         bricks.put(id, &[bytes.into()]).expect("put");
         let content = Some(Extent::Block(BlockRef { id, offset: 0, len }));
-        let declare = Some((id, BlockInfo { len, group: BlockGroupId::default() }));
+        let declare = Some((id, BlockInfo { len, group: BlockGroup::default() }));
         (id, write_op(ino, offset, u64::from(len), content, declare))
     }
 

@@ -12,7 +12,7 @@ use shoal_namespace::{
     Command, Dentry, Fault, Op, Outcome, RenameFlags, SetAttr, TreeError, XattrSet, apply_command,
 };
 use shoal_types::{
-    BatchSeq, BlockGroupId, BlockId, BlockInfo, BlockRef, Cookie, Errno, Extent, FileKind, Inode, InodeId,
+    BatchSeq, BlockGroup, BlockId, BlockInfo, BlockRef, Cookie, Errno, Extent, FileKind, Inode, InodeId,
     Name, SessionId, Timestamp,
 };
 use std::collections::{BTreeMap, HashMap};
@@ -137,7 +137,7 @@ impl Volume {
     pub fn fresh_block(&mut self, len: u32) -> (BlockId, BlockInfo) {
         let id = BlockId { session: self.session, seq: self.blocks.len() as u64 + 1 };
         self.blocks.insert(id, pattern(id.seq, len as usize));
-        (id, BlockInfo { len, group: BlockGroupId(0) })
+        (id, BlockInfo { len, group: BlockGroup::default() })
     }
 
     pub fn try_make(&mut self, kind: FileKind, parent: InodeId, at: &str) -> Result<InodeId, Errno> {

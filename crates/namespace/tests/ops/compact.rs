@@ -2,7 +2,7 @@ use crate::common::*;
 use shoal_namespace::command::extents_digest;
 use shoal_namespace::limits::COMPACT_EXTENTS_MIN;
 use shoal_namespace::{Command, Op, Outcome, query};
-use shoal_types::{BlockGroupId, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
 
 /// A file of blocks of 4000 bytes.
 fn fragmented(v: &mut Volume, count: u64) -> InodeId {
@@ -62,7 +62,7 @@ fn the_group_compacts_by_digest() {
     v.write(file, 6000, &[7; 100]).unwrap();
     let (bytes, extents) = (v.read(file), v.extents(file));
     let Outcome::Blocks { first, count: 2 } = v.command(Command::GrantBlocks { count: 2 }) else { panic!() };
-    let info = BlockInfo { len: 12_000, group: BlockGroupId(0) };
+    let info = BlockInfo { len: 12_000, group: BlockGroup::default() };
     let compact = |v: &mut Volume, seq| {
         let block = BlockId { session: SessionId::SERVER, seq };
         v.blocks.insert(block, bytes.clone());

@@ -1,0 +1,1 @@
+//! The cluster map, who keeps it, and where blocks go.

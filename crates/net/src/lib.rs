@@ -1,0 +1,1 @@
+//! How machines talk: TCP with mutual TLS, frames, requests and their answers.
