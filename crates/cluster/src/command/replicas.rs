@@ -1,0 +1,57 @@
+//! Where replicas of metadata groups are: after every change they are arranged anew, with as few moves as possible.
+
+use crate::map::{ClusterMap, ReplicaPlace};
+use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+
+/// Replicas of the group that keeps the map, as far as there are nodes.
+const MAP_REPLICAS: usize = 3;
+
+/// Gives every group as many replicas as it should have, each on a node of its own that is there.
+pub(super) fn arrange(map: &mut ClusterMap) {
+    let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
+    let places = arranged(&mut map.next.replica, &map.replicas, &nodes, MAP_REPLICAS);
+    map.replicas = places;
+    let volumes: Vec<GroupId> = map.volumes.keys().copied().collect();
+    for id in volumes {
+        let wanted = map.option(id, "cluster.metadata-replicas").and_then(|value| value.parse().ok());
+        // Nodes that have bricks of the volume first: they are up whenever the volume is of use.
+        let mut preferred: Vec<NodeId> = map.bricks_of(id).map(|(_, brick)| brick.node).collect();
+        preferred.extend(&nodes);
+        let Some(volume) = map.volumes.get_mut(&id) else { continue };
+        volume.replicas = arranged(&mut map.next.replica, &volume.replicas, &preferred, wanted.unwrap_or(3));
+    }
+    forget_tombstones(map);
+}
+
+/// Bricks that are gone and whose volume is, too, are named by nobody.
+fn forget_tombstones(map: &mut ClusterMap) {
+    let ClusterMap { bricks, volumes, .. } = map;
+    bricks.retain(|_: &BrickId, brick| volumes.contains_key(&brick.volume));
+}
+
+/// Places of a group that is to have `wanted` replicas, or the largest odd number that there are nodes for: an even number
+/// survives no more deaths than one less.
+fn arranged(next: &mut u64, now: &[ReplicaPlace], nodes: &[NodeId], wanted: usize) -> Vec<ReplicaPlace> {
+    let mut candidates: Vec<NodeId> = Vec::new();
+    for node in nodes {
+        if !candidates.contains(node) {
+            candidates.push(*node);
+        }
+    }
+    let there = |place: &&ReplicaPlace| candidates.contains(&place.node);
+    let mut places: Vec<ReplicaPlace> = now.iter().filter(there).copied().collect();
+    let most = wanted.min(candidates.len());
+    let count = if most.is_multiple_of(2) { most.saturating_sub(1) } else { most };
+    // A group that is larger than wanted shrinks by its newest; one that lost its last node has nobody to shrink to.
+    places.truncate(count.max(1));
+    let founder = now.is_empty();
+    while places.len() < count {
+        let Some(node) = candidates.iter().find(|node| places.iter().all(|place| place.node != **node))
+        else {
+            break;
+        };
+        places.push(ReplicaPlace { id: ReplicaId(*next), node: *node, founder });
+        *next += 1;
+    }
+    places
+}

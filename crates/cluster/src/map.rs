@@ -1,0 +1,250 @@
+//! The cluster map: which nodes, bricks and volumes there are, and who keeps what.
+//!
+//! **Models.** One value, changed by [`Command`](crate::Command)s, each of which makes the next epoch. A small metadata group
+//! decides the order of commands; everybody else holds a copy of some epoch and asks for newer ones. Acting on an old map is
+//! safe: what is stored where is recorded with each block, and who leads a volume is Raft's affair.
+//!
+//! **Promises.** Numbers of nodes, bricks and replicas are never used again: whoever comes back without what it had
+//! promised to keep is somebody else.
+
+use serde::{Deserialize, Serialize};
+use shoal_types::{BrickId, GroupId, NodeId, ReplicaId, Timestamp};
+use shoal_wire::{CodecError, decode, encode};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Version of an encoded map.
+pub const MAP_VERSION: u8 = 1;
+
+/// See the module.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ClusterMap {
+    /// Grows by one with every change.
+    pub epoch: u64,
+    /// The cluster's identity; 0 before it has begun.
+    pub cluster: u128,
+    /// All nodes that have not been detached.
+    pub nodes: BTreeMap<NodeId, Node>,
+    /// All bricks of which a block may still be said to be on them.
+    pub bricks: BTreeMap<BrickId, Brick>,
+    /// All volumes.
+    pub volumes: BTreeMap<GroupId, Volume>,
+    /// Replicas of the group that keeps this map.
+    pub replicas: Vec<ReplicaPlace>,
+    /// Names of clients whose credentials are refused.
+    pub revoked: Vec<String>,
+    /// Names of clients that were issued credentials, and when.
+    pub clients: BTreeMap<String, Timestamp>,
+    /// What only nodes may know.
+    pub secrets: Secrets,
+    /// The next numbers.
+    pub next: NextIds,
+}
+
+/// What is not shown to clients.
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Secrets {
+    /// Certificate and key of the cluster's authority, in PEM: any node can issue credentials.
+    pub authority: String,
+    /// Tokens with which nodes may join.
+    pub tokens: Vec<Token>,
+}
+
+impl std::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secrets)")
+    }
+}
+
+/// A right to join.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Token {
+    /// What the joining node must know.
+    pub secret: u128,
+    /// Valid until then.
+    pub expires: Timestamp,
+}
+
+/// Numbers that were not used yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NextIds {
+    /// Of a node.
+    pub node: u32,
+    /// Of a brick.
+    pub brick: u16,
+    /// Of a replica of any group.
+    pub replica: u64,
+}
+
+impl Default for NextIds {
+    fn default() -> NextIds {
+        NextIds { node: 1, brick: 1, replica: 1 }
+    }
+}
+
+/// A machine.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Node {
+    /// How administrators call it: what stands before the colon in `HOST:/BRICK`.
+    pub name: String,
+    /// Where it is reached, `HOST:PORT`.
+    pub address: String,
+    /// When it joined.
+    pub joined: Timestamp,
+}
+
+impl Node {
+    /// The address without its port.
+    pub fn host(&self) -> &str {
+        self.address.rsplit_once(':').map_or(self.address.as_str(), |(host, _)| host)
+    }
+}
+
+/// A directory that stores blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Brick {
+    /// The machine it is on.
+    pub node: NodeId,
+    /// Where on that machine.
+    pub path: PathBuf,
+    /// Whose blocks.
+    pub volume: GroupId,
+    /// Whether it may be written to and read from.
+    pub state: BrickState,
+}
+
+/// See [`Brick`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BrickState {
+    /// In use.
+    Active,
+    /// Its blocks are being moved elsewhere: it is read from, and gets nothing new.
+    Draining,
+    /// It is not there any more, nor is what it held.
+    Gone,
+}
+
+/// A file system tree.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Volume {
+    /// Its name, unique among the volumes there are.
+    pub name: String,
+    /// Copies of every block.
+    pub replica: u8,
+    /// Whether it can be mounted.
+    pub state: VolumeState,
+    /// Replicas of its metadata group.
+    pub replicas: Vec<ReplicaPlace>,
+    /// Its bricks, in the order in which they were given, tombstones included.
+    pub bricks: Vec<BrickId>,
+    /// What was set and differs from the default.
+    pub options: BTreeMap<String, String>,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Raised whenever blocks should be spread anew over all bricks.
+    pub rebalance: u64,
+}
+
+/// See [`Volume`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum VolumeState {
+    /// Made, and not started yet.
+    Created,
+    /// Can be mounted.
+    Started,
+    /// Cannot be mounted.
+    Stopped,
+}
+
+/// Where a replica of a metadata group is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ReplicaPlace {
+    /// Which.
+    pub id: ReplicaId,
+    /// On which node.
+    pub node: NodeId,
+    /// It is one of those that the group began with, so its node makes it with all of these as its members. Others are made empty
+    /// and are added by the group's leader.
+    pub founder: bool,
+}
+
+impl ClusterMap {
+    /// For the log, the disk and other nodes.
+    pub fn encode(&self) -> Vec<u8> {
+        encode(MAP_VERSION, self)
+    }
+
+    /// The other way round.
+    pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
+        decode(MAP_VERSION, bytes)
+    }
+
+    /// What clients may see.
+    pub fn view(&self) -> ClusterMap {
+        ClusterMap { secrets: Secrets::default(), clients: BTreeMap::new(), ..self.clone() }
+    }
+
+    /// A volume by its name.
+    pub fn volume(&self, name: &str) -> Option<(GroupId, &Volume)> {
+        self.volumes.iter().find(|(_, volume)| volume.name == name).map(|(id, volume)| (*id, volume))
+    }
+
+    /// A node by its name, or by the host part of its address.
+    pub fn node(&self, host: &str) -> Option<(NodeId, &Node)> {
+        let named = self.nodes.iter().find(|(_, node)| node.name == host);
+        let found =
+            named.or_else(|| self.nodes.iter().find(|(_, node)| node.host() == host || node.address == host));
+        found.map(|(id, node)| (*id, node))
+    }
+
+    /// The replicas of a group.
+    pub fn replicas(&self, group: GroupId) -> &[ReplicaPlace] {
+        match group {
+            GroupId::CLUSTER => &self.replicas,
+            volume => self.volumes.get(&volume).map_or(&[], |volume| &volume.replicas),
+        }
+    }
+
+    /// Where a replica is.
+    pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
+        self.replicas(group).iter().find(|place| place.id == replica).map(|place| place.node)
+    }
+
+    /// A brick of a volume by `HOST:/PATH`, unless it is gone.
+    pub fn brick(&self, volume: GroupId, host: &str, path: &std::path::Path) -> Option<BrickId> {
+        let (node, _) = self.node(host)?;
+        let is_it = |brick: &Brick| {
+            brick.volume == volume
+                && brick.node == node
+                && brick.path == path
+                && brick.state != BrickState::Gone
+        };
+        self.bricks.iter().find(|(_, brick)| is_it(brick)).map(|(id, _)| *id)
+    }
+
+    /// Bricks of a volume with their numbers, in the order in which they were given, without those that are gone.
+    pub fn bricks_of(&self, volume: GroupId) -> impl Iterator<Item = (BrickId, &Brick)> {
+        let ids = self.volumes.get(&volume).map_or(&[][..], |volume| &volume.bricks);
+        ids.iter()
+            .filter_map(|id| Some((*id, self.bricks.get(id)?)))
+            .filter(|(_, brick)| brick.state != BrickState::Gone)
+    }
+
+    /// `HOST:/PATH` of a brick, as people call it.
+    pub fn brick_name(&self, id: BrickId) -> String {
+        match self.bricks.get(&id) {
+            Some(brick) => {
+                let node = self.nodes.get(&brick.node).map_or("(detached)", |node| node.name.as_str());
+                format!("{node}:{}", brick.path.display())
+            }
+            None => id.to_string(),
+        }
+    }
+
+    /// A setting of a volume: what was set, or the default; `None` for a key that does not exist.
+    pub fn option(&self, volume: GroupId, key: &str) -> Option<String> {
+        let known = crate::options::find(key)?;
+        let set = self.volumes.get(&volume).and_then(|volume| volume.options.get(key));
+        Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
+    }
+}

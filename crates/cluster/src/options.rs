@@ -1,0 +1,138 @@
+//! Settings of a volume: `volume set NAME KEY VALUE`.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A setting that there is.
+pub struct Known {
+    /// Its name.
+    pub key: &'static str,
+    /// What it is unless it is set.
+    pub default: &'static str,
+    /// What it does, for people.
+    pub help: &'static str,
+    check: fn(&str) -> Result<(), String>,
+}
+
+/// All settings.
+pub const ALL: &[Known] = &[
+    Known {
+        key: "auth.allow",
+        default: "*",
+        help: "addresses that may mount: a comma-separated list of addresses and networks (10.0.0.0/8), or *",
+        check: |value| AllowList::from_str(value).map(drop),
+    },
+    Known {
+        key: "cluster.metadata-replicas",
+        default: "3",
+        help: "replicas of the volume's metadata: 1, 3 or 5 (as far as there are nodes)",
+        check: |value| match value {
+            "1" | "3" | "5" => Ok(()),
+            _ => Err("it is 1, 3 or 5".into()),
+        },
+    },
+    Known {
+        key: "heal.bytes-per-second",
+        default: "0",
+        help: "how fast healing and rebalancing may copy, in bytes per second; 0: as fast as possible",
+        check: |value| value.parse::<u64>().map(drop).map_err(|_| "it is a number of bytes".into()),
+    },
+];
+
+/// A setting by its name.
+pub fn find(key: &str) -> Option<&'static Known> {
+    ALL.iter().find(|known| known.key == key)
+}
+
+/// Whether a value makes sense for a key; the error is for the administrator.
+pub fn check(key: &str, value: &str) -> Result<(), String> {
+    let Some(known) = find(key) else {
+        let keys: Vec<&str> = ALL.iter().map(|known| known.key).collect();
+        return Err(format!("there is no option '{key}'; there are: {}", keys.join(", ")));
+    };
+    (known.check)(value).map_err(|why| format!("'{value}' is no value of {key}: {why}"))
+}
+
+/// Who may mount, by address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllowList(Option<Vec<(IpAddr, u8)>>);
+
+impl FromStr for AllowList {
+    type Err = String;
+    fn from_str(text: &str) -> Result<AllowList, String> {
+        if text.trim() == "*" {
+            return Ok(AllowList(None));
+        }
+        let mut networks = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            let (address, bits) =
+                word.split_once('/').map_or((word, None), |(address, bits)| (address, Some(bits)));
+            let address: IpAddr = address
+                .parse()
+                .map_err(|_| format!("'{word}' is no address; use 10.0.0.5, 10.0.0.0/8 or *"))?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            let bits = match bits.map(str::parse::<u8>) {
+                None => most,
+                Some(Ok(bits)) if bits <= most => bits,
+                Some(_) => return Err(format!("'{word}': the network's length is 0 to {most}")),
+            };
+            networks.push((address, bits));
+        }
+        Ok(AllowList(Some(networks)))
+    }
+}
+
+impl AllowList {
+    /// Whether an address is on the list.
+    pub fn admits(&self, address: IpAddr) -> bool {
+        let Some(networks) = &self.0 else { return true };
+        let address = address.to_canonical();
+        networks.iter().any(|(network, bits)| match (network, address) {
+            (IpAddr::V4(network), IpAddr::V4(address)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(*bits)).unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            (IpAddr::V6(network), IpAddr::V6(address)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(*bits)).unwrap_or(0);
+                network.to_bits() & mask == address.to_bits() & mask
+            }
+            _ => false,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_allow_list_admits_its_addresses_and_networks_and_nobody_else() {
+        let list: AllowList = "10.1.0.0/16, 192.168.1.7, fd00::/8".parse().unwrap();
+        for (address, admitted) in [
+            ("10.1.200.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("10.2.0.1", false),
+            ("192.168.1.7", true),
+            ("192.168.1.8", false),
+            ("fd12::1", true),
+            ("fe80::1", false),
+        ] {
+            assert_eq!(list.admits(address.parse().unwrap()), admitted, "{address}");
+        }
+        let all: AllowList = "0.0.0.0/0".parse().unwrap();
+        assert!(all.admits("1.2.3.4".parse().unwrap()) && !all.admits("fd00::1".parse().unwrap()));
+        assert!("*".parse::<AllowList>().unwrap().admits("fd00::1".parse().unwrap()));
+        for bad in ["", "host", "10.0.0.0/33", "10.0.0.0/x", "10.0.0.1,,"] {
+            assert!(bad.parse::<AllowList>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn unknown_options_are_refused_with_those_that_there_are() {
+        assert!(check("auth.alow", "*").unwrap_err().contains("auth.allow"));
+        assert!(check("cluster.metadata-replicas", "2").is_err());
+        for known in ALL {
+            assert_eq!(check(known.key, known.default), Ok(()), "{}", known.key);
+        }
+    }
+}

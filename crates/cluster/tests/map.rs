@@ -1,0 +1,244 @@
+//! The cluster map under random commands, and what single commands promise.
+
+use proptest::prelude::*;
+use shoal_cluster::{BrickState, ClusterMap, Command, Outcome, apply};
+use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+fn time(seconds: i64) -> Timestamp {
+    Timestamp { secs: seconds, nanos: 0 }
+}
+
+fn init() -> Command {
+    Command::Init {
+        cluster: 7,
+        name: "n0".into(),
+        address: "n0:7470".into(),
+        authority: "pem".into(),
+        time: time(0),
+    }
+}
+
+fn join(name: &str) -> Command {
+    Command::Join { secret: 1, name: name.into(), address: format!("{name}:7470"), time: time(1) }
+}
+
+/// A cluster of some nodes, n0, n1, ...
+fn cluster(nodes: usize) -> ClusterMap {
+    let mut map = done(&ClusterMap::default(), &init());
+    map = done(&map, &Command::IssueToken { secret: 1, expires: time(100), time: time(0) });
+    for n in 1..nodes {
+        map = done(&map, &join(&format!("n{n}")));
+    }
+    map
+}
+
+fn done(map: &ClusterMap, command: &Command) -> ClusterMap {
+    match apply(map, command) {
+        (_, Outcome::Refused(why)) => panic!("{command:?}: {why}"),
+        (next, _) => {
+            check(map, &next);
+            next
+        }
+    }
+}
+
+fn refused(map: &ClusterMap, command: &Command) -> String {
+    match apply(map, command) {
+        (next, Outcome::Refused(why)) => {
+            assert_eq!(&next, map);
+            why
+        }
+        (_, other) => panic!("{command:?}: {other:?}"),
+    }
+}
+
+fn volume(map: &ClusterMap, replica: u8) -> Command {
+    let bricks = map.nodes.keys().map(|node| (*node, PathBuf::from("/b"))).collect();
+    let (id, time) = (GroupId(9), time(2));
+    Command::CreateVolume { name: "v".into(), id, replica, bricks, force: false, time }
+}
+
+/// What must hold of a map, and between it and the one before it.
+fn check(before: &ClusterMap, map: &ClusterMap) {
+    assert_eq!(map.epoch, before.epoch + 1);
+    assert!(map.nodes.keys().all(|id| id.0 < map.next.node));
+    assert!(
+        map.nodes.keys().all(|id| before.nodes.contains_key(id) || id.0 >= before.next.node),
+        "a node's number again"
+    );
+    assert!(
+        map.bricks.keys().all(|id| before.bricks.contains_key(id) || id.0 >= before.next.brick),
+        "a brick's again"
+    );
+    let groups = map.volumes.keys().copied().chain([GroupId::CLUSTER]);
+    for group in groups {
+        let places = map.replicas(group);
+        let nodes: BTreeSet<NodeId> = places.iter().map(|place| place.node).collect();
+        assert_eq!(nodes.len(), places.len(), "two replicas on one node");
+        assert!(nodes.iter().all(|node| map.nodes.contains_key(node)));
+        assert!(places.len() % 2 == 1, "{group}: {places:?}");
+        for place in places {
+            let old = before.replicas(group).iter().find(|old| old.id == place.id);
+            assert!(
+                old.map_or(place.id.0 >= before.next.replica, |old| old == place),
+                "a replica's number again"
+            );
+            assert!(
+                !place.founder || old.is_some() || before.replicas(group).is_empty(),
+                "a founder came late"
+            );
+        }
+    }
+    for (id, brick) in &map.bricks {
+        let volume = &map.volumes[&brick.volume];
+        assert!(volume.bricks.contains(id));
+        assert!(brick.state == BrickState::Gone || map.nodes.contains_key(&brick.node));
+    }
+    for volume in map.volumes.values() {
+        assert!(volume.bricks.iter().all(|id| map.bricks.contains_key(id)));
+    }
+    assert_eq!(ClusterMap::decode(&map.encode()).as_ref(), Ok(map));
+}
+
+#[test]
+fn the_group_of_the_map_grows_with_the_cluster_and_stays_odd() {
+    let sizes = (1..=6).map(|nodes| cluster(nodes).replicas.len()).collect::<Vec<_>>();
+    assert_eq!(sizes, [1, 1, 3, 3, 3, 3]);
+}
+
+#[test]
+fn a_node_that_joins_again_has_lost_its_disk_and_is_replaced() {
+    let map = cluster(4);
+    let map = done(&map, &volume(&map, 3));
+    let (old, _) = map.node("n1").unwrap();
+    assert!(map.replicas.iter().any(|place| place.node == old));
+    let next = done(&map, &join("n1"));
+    let (new, _) = next.node("n1").unwrap();
+    assert_ne!(old, new);
+    for group in [GroupId::CLUSTER, GroupId(9)] {
+        let kept = map.replicas(group).iter().filter(|place| place.node != old);
+        assert!(kept.clone().all(|place| next.replicas(group).contains(place)));
+        assert_eq!(next.replicas(group).len(), 3);
+    }
+    let gone: Vec<_> = next.bricks.values().filter(|brick| brick.state == BrickState::Gone).collect();
+    assert_eq!(gone.len(), 1);
+    assert_eq!(gone[0].node, old);
+}
+
+#[test]
+fn a_token_is_needed_and_expires() {
+    let map = cluster(1);
+    let wrong = Command::Join { secret: 2, name: "x".into(), address: "x:1".into(), time: time(1) };
+    assert!(refused(&map, &wrong).contains("shoal cluster token"));
+    let late = Command::Join { secret: 1, name: "x".into(), address: "x:1".into(), time: time(100) };
+    assert!(refused(&map, &late).contains("expired"));
+}
+
+#[test]
+fn volumes_that_cannot_keep_their_promise_are_refused() {
+    let map = cluster(3);
+    assert!(refused(&map, &volume(&map, 4)).contains("needs 4 bricks"));
+    let node = *map.nodes.keys().next().unwrap();
+    let create = |places: &[&str], force| Command::CreateVolume {
+        name: "w".into(),
+        id: GroupId(10),
+        replica: 2,
+        bricks: places.iter().map(|path| (node, PathBuf::from(path))).collect(),
+        force,
+        time: time(2),
+    };
+    assert!(refused(&map, &create(&["/a", "/b"], false)).contains("force"));
+    assert!(refused(&map, &create(&["/a", "/a/b"], true)).contains("in use"));
+    assert!(refused(&map, &create(&["a", "/b"], true)).contains("absolute"));
+    assert!(refused(&map, &create(&["/a/../c", "/b"], true)).contains("absolute"));
+    let map = done(&map, &create(&["/a", "/b"], true));
+    assert!(refused(&map, &create(&["/c", "/d"], true)).contains("already"));
+}
+
+#[test]
+fn bricks_are_drained_only_while_enough_are_left_and_forgotten_only_when_gone() {
+    let map = cluster(4);
+    let map = done(&map, &volume(&map, 3));
+    let (volume, ids) = (GroupId(9), map.volumes[&GroupId(9)].bricks.clone());
+    let drain = |bricks: &[BrickId]| Command::Drain { volume, bricks: bricks.to_vec() };
+    assert!(refused(&map, &drain(&ids[..2])).contains("add-brick"));
+    let map = done(&map, &drain(&ids[..1]));
+    assert!(refused(&map, &drain(&ids[1..2])).contains("add-brick"));
+    let forget = Command::Forget { volume, bricks: ids[..1].to_vec() };
+    assert!(refused(&map, &forget).contains("gone"));
+    let map = done(&map, &Command::Lose { volume, bricks: ids[..1].to_vec() });
+    let map = done(&map, &forget);
+    assert_eq!(map.bricks_of(volume).count(), 3);
+    let node = map.nodes.keys().next().copied().unwrap();
+    let detach = |force| Command::Detach { node, force };
+    let (has, free) = (map.bricks.values().any(|brick| brick.node == node), detach(false));
+    assert!(!has, "the drained brick was the first node's");
+    assert_eq!(done(&map, &free).nodes.len(), 3);
+}
+
+#[test]
+fn clients_see_no_secrets() {
+    let map = cluster(2);
+    assert!(!map.secrets.authority.is_empty() && !map.secrets.tokens.is_empty());
+    let view = map.view();
+    assert!(view.secrets.authority.is_empty() && view.secrets.tokens.is_empty());
+    assert!(!format!("{map:?}").contains("pem"));
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    let node = (1u32..8).prop_map(NodeId);
+    let bricks = proptest::collection::vec((1u16..12).prop_map(BrickId), 1..3);
+    let place = (node.clone(), (0..4).prop_map(|n| PathBuf::from(format!("/b{n}"))));
+    let group = (9u128..11).prop_map(GroupId);
+    prop_oneof![
+        (0..8usize).prop_map(|n| join(&format!("n{n}"))),
+        (node.clone(), any::<bool>()).prop_map(|(node, force)| Command::Detach { node, force }),
+        (group.clone(), 1u8..4, proptest::collection::vec(place.clone(), 1..4)).prop_map(
+            |(id, replica, bricks)| {
+                Command::CreateVolume {
+                    name: format!("v{}", id.0),
+                    id,
+                    replica,
+                    bricks,
+                    force: true,
+                    time: time(3),
+                }
+            }
+        ),
+        (group.clone(), any::<bool>()).prop_map(|(volume, started)| Command::SetState { volume, started }),
+        group.clone().prop_map(|volume| Command::DeleteVolume { volume }),
+        (group.clone(), proptest::collection::vec(place.clone(), 1..3))
+            .prop_map(|(volume, bricks)| Command::AddBricks { volume, bricks }),
+        (group.clone(), bricks.clone()).prop_map(|(volume, bricks)| Command::Drain { volume, bricks }),
+        (group.clone(), bricks.clone()).prop_map(|(volume, bricks)| Command::Undrain { volume, bricks }),
+        (group.clone(), bricks.clone()).prop_map(|(volume, bricks)| Command::Lose { volume, bricks }),
+        (group.clone(), bricks.clone()).prop_map(|(volume, bricks)| Command::Forget { volume, bricks }),
+        (group.clone(), (1u16..12).prop_map(BrickId), place, any::<bool>())
+            .prop_map(|(volume, old, new, gone)| Command::ReplaceBrick { volume, old, new, gone }),
+        (group, prop_oneof![Just("1"), Just("3"), Just("5"), Just("4")]).prop_map(|(volume, value)| {
+            let key = "cluster.metadata-replicas".to_string();
+            Command::SetOption { volume, key, value: Some(value.into()) }
+        }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn random_commands_keep_the_map_sound(commands in proptest::collection::vec(command(), 1..60)) {
+        let mut map = cluster(3);
+        for command in commands {
+            prop_assert_eq!(Command::decode(&command.encode()), Ok(command.clone()));
+            let (next, outcome) = apply(&map, &command);
+            match outcome {
+                Outcome::Refused(why) => {
+                    prop_assert!(!why.is_empty());
+                    prop_assert_eq!(&next, &map);
+                }
+                _ => check(&map, &next),
+            }
+            map = next;
+        }
+    }
+}
