@@ -21,14 +21,17 @@ pub const LOG_LINES_SHOWN: usize = 12;
 /// Largest description of a data directory that is read, in bytes: it has six short fields.
 pub const MANIFEST_BYTES_MAX: u64 = 64 << 10;
 
-/// Longest request on the control socket, in bytes.
-pub const CONTROL_REQUEST_BYTES_MAX: u64 = 4 << 10;
+/// Longest request on the control socket, in bytes: a volume made of a few hundred bricks.
+pub const CONTROL_REQUEST_BYTES_MAX: u64 = 64 << 10;
 /// Longest line of an answer on the control socket, in bytes: statistics of every operation.
 pub const CONTROL_REPLY_BYTES_MAX: u64 = 4 << 20;
 /// Conversations on the control socket at a time; more are refused.
 pub const CONTROL_CONNECTIONS_MAX: usize = 16;
 /// A program that connects to the control socket and then says or takes nothing is hung up on after this.
 pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server that has to ask others, some of which may be down or about to elect a leader, answers within this.
+pub const ADMIN_PATIENCE: Duration = Duration::from_secs(60);
 
 /// A mount that does not answer statfs(2) within this is called hung.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);

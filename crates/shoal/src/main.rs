@@ -8,6 +8,8 @@
 //! durable, then ends; if it cannot, its exit code says so. Errors say what happened and what to do next.
 //! Exit codes: 0 all is well, 1 it is not, 2 the command could not be carried out.
 
+#[allow(dead_code, unused_imports)] // until the commands that use it are here
+mod admin;
 mod background;
 mod check;
 mod cmd;

@@ -139,6 +139,9 @@ impl Handler for Node {
             Request::Scrub { bytes_per_second } => {
                 scrub(&self.brick, bytes_per_second, &mut |report| say(&report))
             }
+            Request::Admin { .. } => {
+                Err("it serves a volume of this machine only; `shoal server` serves a cluster".into())
+            }
         }
     }
 }

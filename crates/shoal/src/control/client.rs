@@ -1,12 +1,14 @@
 //! The asking side.
 
 use super::{Request, address};
-use crate::limits::{CONTROL_PATIENCE, CONTROL_REPLY_BYTES_MAX};
+use crate::admin::AdminRequest;
+use crate::limits::{ADMIN_PATIENCE, CONTROL_PATIENCE, CONTROL_REPLY_BYTES_MAX};
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::marker::PhantomData;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Why a node has not answered.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +41,19 @@ pub fn ask<T: DeserializeOwned>(data: &Path, request: &Request) -> Result<T, Con
     answers.next().unwrap_or_else(|| Err(silent()))
 }
 
+/// How long the next answer may take.
+fn patience_with(request: &Request) -> Option<Duration> {
+    match request {
+        // A scrub that was asked to be slow has nothing to say for a long time; a digest reads all metadata.
+        Request::Scrub { .. }
+        | Request::Admin {
+            request: AdminRequest::Digest { .. } | AdminRequest::VolumeStatus { digest: true, .. },
+        } => None,
+        Request::Admin { .. } => Some(ADMIN_PATIENCE),
+        Request::Status | Request::Stats => Some(CONTROL_PATIENCE),
+    }
+}
+
 impl<T: DeserializeOwned> Conversation<T> {
     /// Asks for any number of answers.
     pub fn begin(data: &Path, request: &Request) -> Result<Conversation<T>, ControlError> {
@@ -49,9 +64,7 @@ impl<T: DeserializeOwned> Conversation<T> {
             _ => io(cause),
         })?;
         stream.set_write_timeout(Some(CONTROL_PATIENCE)).map_err(io)?;
-        // A scrub that was asked to be slow has nothing to say for a long time.
-        let patience = if matches!(request, Request::Scrub { .. }) { None } else { Some(CONTROL_PATIENCE) };
-        stream.set_read_timeout(patience).map_err(io)?;
+        stream.set_read_timeout(patience_with(request)).map_err(io)?;
         let mut line = serde_json::to_vec(request).map_err(|cause| io(cause.into()))?;
         line.push(b'\n');
         stream.write_all(&line).map_err(io)?;

@@ -1,5 +1,6 @@
 //! What is asked and answered on the control socket. `shoal stats --json` shows these as they are.
 
+use crate::admin::AdminRequest;
 use serde::{Deserialize, Serialize};
 use shoal_fuse::OpStats;
 use std::path::PathBuf;
@@ -16,6 +17,11 @@ pub enum Request {
     Scrub {
         /// Read no faster than this.
         bytes_per_second: Option<u64>,
+    },
+    /// Administration of the cluster: [`AdminAnswer`](crate::admin::AdminAnswer)s.
+    Admin {
+        /// What is asked for.
+        request: AdminRequest,
     },
 }
 
