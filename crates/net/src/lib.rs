@@ -1,1 +1,30 @@
 //! How machines talk: TCP with mutual TLS, frames, requests and their answers.
+//!
+//! **Model.** A [`Network`] has [`Link`]s to addresses, over which requests are made, and may [listen](Network::listen), which
+//! hands requests to a [`Handler`]. A request is for a [`Service`] and carries bytes; what they mean is the affair of those
+//! who ask and answer.
+//!
+//! **Assumes** nothing of the network but TCP, and nothing of whoever connects.
+//!
+//! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded. Requests are pipelined:
+//! none waits for another's answer. A dead peer is noticed within [`limits::SILENCE_MAX`], closed sockets at once.
+//!
+//! **Refuses** strangers, other clusters, other protocol versions, and frames that cannot be right; each with a log line.
+//!
+//! Inside, and only here, everything is asynchronous; the outside is threads and callbacks.
+
+mod connection;
+pub mod credentials;
+mod frame;
+pub mod limits;
+mod link;
+mod listener;
+mod network;
+pub mod remote;
+mod tls;
+
+pub use credentials::{Authority, Credentials, CredentialsError, Role};
+pub use frame::Service;
+pub use link::{Done, Link};
+pub use listener::{Handler, Listener, Peer, Replier};
+pub use network::{Lane, NetError, Network, Traffic};

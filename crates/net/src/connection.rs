@@ -1,0 +1,148 @@
+//! What both ends of a connection do alike: read frames, write frames, and notice when the other end is gone.
+
+use crate::frame::{HEADER_BYTES, Header, Kind};
+use crate::limits::*;
+use bytes::{Bytes, BytesMut};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+/// A frame on its way out.
+pub(crate) struct Outgoing {
+    pub(crate) kind: Kind,
+    pub(crate) flags: u8,
+    pub(crate) id: u64,
+    pub(crate) parts: Vec<Bytes>,
+}
+
+impl Outgoing {
+    pub(crate) fn bare(kind: Kind) -> Outgoing {
+        Outgoing { kind, flags: 0, id: 0, parts: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(Bytes::len).sum()
+    }
+
+    fn header(&self) -> [u8; HEADER_BYTES] {
+        // Longer ones are refused where they are made.
+        Header { len: self.len() as u32, kind: self.kind, flags: self.flags, id: self.id }.encode()
+    }
+}
+
+/// When something was last heard on a connection, and how much went over it.
+pub(crate) struct Pulse {
+    begun: Instant,
+    heard_ms: AtomicU64,
+    pub(crate) sent_bytes: AtomicU64,
+    pub(crate) received_bytes: AtomicU64,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Arc<Pulse> {
+        Arc::new(Pulse {
+            begun: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            sent_bytes: AtomicU64::new(0),
+            received_bytes: AtomicU64::new(0),
+        })
+    }
+
+    fn beat(&self, bytes: usize) {
+        self.heard_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.received_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    fn silence(&self) -> Duration {
+        let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(heard)
+    }
+}
+
+/// Reads the next frame.
+pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
+    stream: &mut R,
+    pulse: &Pulse,
+) -> io::Result<(Header, Bytes)> {
+    let malformed = |error: crate::frame::FrameError| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut head = [0; HEADER_BYTES];
+    stream.read_exact(&mut head).await?;
+    pulse.beat(HEADER_BYTES);
+    let header = Header::decode(&head).map_err(malformed)?;
+    let len = header.len as usize;
+    // Grows with what really arrives: a header alone costs nobody's memory.
+    let mut body = BytesMut::with_capacity(len.min(FIRST_READ_BYTES));
+    while body.len() < len {
+        if body.capacity() == body.len() {
+            body.reserve((len - body.len()).min(body.len()));
+        }
+        let mut rest = (&mut *stream).take((len - body.len()) as u64);
+        let got = rest.read_buf(&mut body).await?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        pulse.beat(got);
+    }
+    Ok((header, body.freeze()))
+}
+
+/// Writes what is queued, several small frames at once.
+pub(crate) async fn write_frames<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    pulse: &Pulse,
+    queue: &mut mpsc::Receiver<Outgoing>,
+) -> io::Result<()> {
+    let mut gathered = BytesMut::with_capacity(4 * GATHER_BYTES);
+    while let Some(first) = queue.recv().await {
+        let mut next = Some(first);
+        while let Some(frame) = next {
+            gathered.extend_from_slice(&frame.header());
+            for part in &frame.parts {
+                if part.len() >= GATHER_BYTES {
+                    write_out(stream, pulse, &mut gathered).await?;
+                    stream.write_all(part).await?;
+                    pulse.sent_bytes.fetch_add(part.len() as u64, Ordering::Relaxed);
+                } else {
+                    gathered.extend_from_slice(part);
+                }
+            }
+            if gathered.len() >= 2 * GATHER_BYTES {
+                write_out(stream, pulse, &mut gathered).await?;
+            }
+            next = queue.try_recv().ok();
+        }
+        write_out(stream, pulse, &mut gathered).await?;
+        stream.flush().await?;
+    }
+    stream.shutdown().await
+}
+
+async fn write_out<W: AsyncWrite + Unpin>(
+    stream: &mut W,
+    pulse: &Pulse,
+    gathered: &mut BytesMut,
+) -> io::Result<()> {
+    stream.write_all(gathered).await?;
+    pulse.sent_bytes.fetch_add(gathered.len() as u64, Ordering::Relaxed);
+    gathered.clear();
+    Ok(())
+}
+
+/// Pings, and returns when the other end has been silent for too long.
+pub(crate) async fn watch(pulse: &Pulse, queue: &mpsc::Sender<Outgoing>) -> io::Error {
+    let mut last = Instant::now();
+    loop {
+        tokio::time::sleep(PING_EVERY).await;
+        // If this process itself was stopped for a while, the other end is given a chance to be heard again.
+        let slept = last.elapsed();
+        last = Instant::now();
+        // A full queue is a sign of life to come, or of the silence that ends it.
+        let _ = queue.try_send(Outgoing::bare(Kind::Ping));
+        if slept < 2 * PING_EVERY && pulse.silence() > SILENCE_MAX {
+            return io::Error::new(io::ErrorKind::TimedOut, "the other end has fallen silent");
+        }
+    }
+}

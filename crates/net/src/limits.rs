@@ -1,0 +1,43 @@
+//! Limits of the transport, each with its reason.
+
+use std::time::Duration;
+
+/// The port that servers listen on unless told otherwise.
+pub const PORT_DEFAULT: u16 = 7470;
+/// Longest frame without its header, in bytes: the largest block, batch or page of a listing, and what belongs to it.
+pub const FRAME_BYTES_MAX: u32 = 8 << 20;
+/// Room made for a frame before anything of it has arrived, in bytes.
+pub const FIRST_READ_BYTES: usize = 256 << 10;
+/// How long making a connection may take, TLS and greetings included.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
+/// How long a stranger may take to introduce itself.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection says something at least this often.
+pub const PING_EVERY: Duration = Duration::from_millis(500);
+/// A connection that has been silent for this long is dead: several pings were not answered.
+pub const SILENCE_MAX: Duration = Duration::from_millis(2200);
+/// After a failure to connect, requests fail at once for this long.
+pub const BACK_OFF: Duration = Duration::from_millis(150);
+/// Requests that may wait at one end of a connection to be sent.
+pub const SEND_QUEUE_MAX: usize = 4096;
+/// Frames that are handed to the socket and not written yet. Few, so that memory is bounded by the frames' size.
+pub const WRITE_QUEUE_MAX: usize = 32;
+/// Requests of one connection that a server works on; beyond it, it reads no further.
+pub const IN_FLIGHT_MAX: usize = 256;
+/// Connections that a server keeps.
+pub const CONNECTIONS_MAX: usize = 1024;
+/// Threads on which a server answers requests, all of which may be waiting for disks.
+pub const WORKERS: usize = 48;
+/// Threads for messages between replicas, which must never wait behind requests.
+pub const URGENT_WORKERS: usize = 4;
+/// Threads that move bytes.
+pub const IO_THREADS: usize = 2;
+/// Pieces shorter than this are gathered into one write, in bytes.
+pub const GATHER_BYTES: usize = 16 << 10;
+/// Refused strangers that are logged in a minute; the rest is only counted.
+pub const REFUSALS_LOGGED_MAX: u64 = 30;
+
+/// How long a look-up at a metadata server may take.
+pub const META_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a brick may take for one request while it answers pings.
+pub const BRICK_TIMEOUT: Duration = Duration::from_secs(30);

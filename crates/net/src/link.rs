@@ -1,0 +1,323 @@
+//! The calling end: one connection to one address, made when it is needed and made again when it was lost.
+//!
+//! **Promises.** Requests leave in the order in which they were made. Each is answered, refused, or fails, within a bounded time
+//! of the other end's death: nobody waits for a machine that is gone. Nothing is repeated here: whether a request that
+//! failed was carried out, only those who understand it can find out.
+
+use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
+use crate::frame::*;
+use crate::limits::*;
+use crate::network::{NetError, Traffic};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+/// Hears what became of a request, on a thread that must not be held up.
+pub type Done = Box<dyn FnOnce(Result<Bytes, NetError>) + Send>;
+
+struct Job {
+    kind: Kind,
+    flags: u8,
+    parts: Vec<Bytes>,
+    done: Option<Done>,
+}
+
+/// See the module.
+pub struct Link {
+    address: String,
+    jobs: mpsc::Sender<Job>,
+    requests: AtomicU64,
+    totals: Arc<Totals>,
+}
+
+#[derive(Default)]
+struct Totals {
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+    live: Mutex<Option<Arc<Pulse>>>,
+}
+
+impl Totals {
+    fn change(&self, pulse: Option<Arc<Pulse>>) {
+        let mut live = self.live.lock();
+        if let Some(old) = live.take() {
+            self.sent_bytes.fetch_add(old.sent_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+            self.received_bytes.fetch_add(old.received_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        *live = pulse;
+    }
+}
+
+impl Link {
+    pub(crate) fn start(
+        runtime: &Handle,
+        address: &str,
+        config: Arc<ClientConfig>,
+        cluster: u128,
+    ) -> Arc<Link> {
+        let (jobs, queue) = mpsc::channel(SEND_QUEUE_MAX);
+        let totals = Arc::new(Totals::default());
+        let pump = Pump {
+            address: address.to_owned(),
+            config,
+            cluster,
+            connection: None,
+            failed: None,
+            totals: totals.clone(),
+            next: 1,
+        };
+        runtime.spawn(pump.run(queue));
+        Arc::new(Link { address: address.to_owned(), jobs, requests: AtomicU64::new(0), totals })
+    }
+
+    /// Whom it leads to.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Asks and waits for the answer. `ordered`: after all earlier ordered requests of this link.
+    pub fn call(
+        &self,
+        service: Service,
+        ordered: bool,
+        parts: Vec<Bytes>,
+        timeout: Duration,
+    ) -> Result<Bytes, NetError> {
+        let (tell, answer) = crossbeam_channel::bounded(1);
+        self.call_then(
+            service,
+            ordered,
+            parts,
+            Box::new(move |outcome| {
+                // Whoever asked may have given up.
+                let _ = tell.send(outcome);
+            }),
+        );
+        match answer.recv_timeout(timeout) {
+            Ok(outcome) => outcome,
+            Err(_) => Err(NetError::TimedOut(self.address.clone())),
+        }
+    }
+
+    /// Asks; `done` hears of the outcome, exactly once.
+    pub fn call_then(&self, service: Service, ordered: bool, parts: Vec<Bytes>, done: Done) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let flags = if ordered { ORDERED } else { 0 };
+        self.submit(Job { kind: Kind::Request, flags, parts: addressed(service, parts), done: Some(done) });
+    }
+
+    /// Says something that wants no answer; it may get lost.
+    pub fn post(&self, service: Service, parts: Vec<Bytes>) {
+        self.submit(Job { kind: Kind::Post, flags: ORDERED, parts: addressed(service, parts), done: None });
+    }
+
+    fn submit(&self, job: Job) {
+        let len: usize = job.parts.iter().map(Bytes::len).sum();
+        if len > FRAME_BYTES_MAX as usize {
+            let why = format!("a request of {len} bytes is too long");
+            return fail(job.done, NetError::Refused { address: self.address.clone(), why });
+        }
+        if let Err(error) = self.jobs.try_send(job) {
+            let (error, job) = match error {
+                mpsc::error::TrySendError::Full(job) => (NetError::Busy(self.address.clone()), job),
+                mpsc::error::TrySendError::Closed(job) => (NetError::Lost(self.address.clone()), job),
+            };
+            fail(job.done, error);
+        }
+    }
+
+    /// What went over the link so far.
+    pub fn traffic(&self) -> Traffic {
+        let live = self.totals.live.lock();
+        let add = |total: &AtomicU64, now: Option<u64>| total.load(Ordering::Relaxed) + now.unwrap_or(0);
+        let now =
+            |which: fn(&Pulse) -> &AtomicU64| live.as_ref().map(|pulse| which(pulse).load(Ordering::Relaxed));
+        Traffic {
+            sent_bytes: add(&self.totals.sent_bytes, now(|pulse| &pulse.sent_bytes)),
+            received_bytes: add(&self.totals.received_bytes, now(|pulse| &pulse.received_bytes)),
+            requests: self.requests.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn addressed(service: Service, mut parts: Vec<Bytes>) -> Vec<Bytes> {
+    parts.insert(0, Bytes::copy_from_slice(&service.encode()));
+    parts
+}
+
+fn fail(done: Option<Done>, error: NetError) {
+    if let Some(done) = done {
+        done(Err(error));
+    }
+}
+
+/// Requests that wait for their answers. `None` once the connection is lost.
+type Waiting = Arc<Mutex<Option<HashMap<u64, Done>>>>;
+
+struct Connection {
+    queue: mpsc::Sender<Outgoing>,
+    waiting: Waiting,
+}
+
+/// Takes what is to be sent, in order, and keeps a connection for it.
+struct Pump {
+    address: String,
+    config: Arc<ClientConfig>,
+    cluster: u128,
+    connection: Option<Connection>,
+    /// When and why no connection could be made.
+    failed: Option<(Instant, NetError)>,
+    totals: Arc<Totals>,
+    next: u64,
+}
+
+impl Pump {
+    async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
+        while let Some(job) = jobs.recv().await {
+            self.send(job).await;
+        }
+    }
+
+    async fn send(&mut self, mut job: Job) {
+        if let Err(error) = self.connect().await {
+            return fail(job.done, error);
+        }
+        let Some(connection) = &self.connection else { return };
+        let id = self.next;
+        self.next += 1;
+        if let Some(done) = job.done.take() {
+            match &mut *connection.waiting.lock() {
+                Some(waiting) => drop(waiting.insert(id, done)),
+                None => {
+                    let address = self.address.clone();
+                    return fail(Some(done), NetError::Lost(address));
+                }
+            }
+        }
+        let frame = Outgoing { kind: job.kind, flags: job.flags, id, parts: job.parts };
+        if connection.queue.send(frame).await.is_err() {
+            // The connection ends, and with it everything that waits is told so; perhaps it was told before this came.
+            if let Some(done) = connection.waiting.lock().as_mut().and_then(|waiting| waiting.remove(&id)) {
+                fail(Some(done), NetError::Lost(self.address.clone()));
+            }
+        }
+    }
+
+    async fn connect(&mut self) -> Result<(), NetError> {
+        if self.connection.as_ref().is_some_and(|one| one.waiting.lock().is_some() && !one.queue.is_closed())
+        {
+            return Ok(());
+        }
+        self.connection = None;
+        if let Some((when, error)) = &self.failed
+            && when.elapsed() < BACK_OFF
+        {
+            return Err(error.clone());
+        }
+        let made =
+            tokio::time::timeout(CONNECT_TIMEOUT, open(&self.address, &self.config, self.cluster)).await;
+        match made.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))) {
+            Ok(stream) => {
+                self.failed = None;
+                self.connection = Some(self.begin(stream));
+                Ok(())
+            }
+            Err(error) => {
+                let error = NetError::Unreachable { address: self.address.clone(), why: error.to_string() };
+                self.failed = Some((Instant::now(), error.clone()));
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&self, stream: TlsStream<TcpStream>) -> Connection {
+        let pulse = Pulse::new();
+        self.totals.change(Some(pulse.clone()));
+        let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
+        let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
+        let (ours, address, sender) = (waiting.clone(), self.address.clone(), queue.downgrade());
+        tokio::spawn(async move {
+            let (mut reading, mut writing) = tokio::io::split(stream);
+            let table = ours.clone();
+            let read = async {
+                loop {
+                    match read_frame(&mut reading, &pulse).await {
+                        Ok((header, body)) => answer(&table, &address, header, body),
+                        Err(error) => return Err::<(), io::Error>(error),
+                    }
+                }
+            };
+            let pinger = async {
+                match sender.upgrade() {
+                    Some(queue) => watch(&pulse, &queue).await,
+                    None => io::ErrorKind::BrokenPipe.into(),
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = read => outcome,
+                outcome = write_frames(&mut writing, &pulse, &mut queued) => outcome,
+                error = pinger => Err(error),
+            };
+            tracing::debug!(%address, ?outcome, "a connection has ended");
+            let lost = ours.lock().take().unwrap_or_default();
+            for done in lost.into_values() {
+                done(Err(NetError::Lost(address.clone())));
+            }
+        });
+        Connection { queue, waiting }
+    }
+}
+
+fn answer(waiting: &Waiting, address: &str, header: Header, body: Bytes) {
+    let outcome = match header.kind {
+        Kind::Answer => Ok(body),
+        Kind::Refusal => {
+            let why = String::from_utf8_lossy(&body).into_owned();
+            Err(NetError::Refused { address: address.to_owned(), why })
+        }
+        _ => return,
+    };
+    let done = waiting.lock().as_mut().and_then(|waiting| waiting.remove(&header.id));
+    if let Some(done) = done {
+        done(outcome);
+    }
+}
+
+async fn open(address: &str, config: &Arc<ClientConfig>, cluster: u128) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let name = ServerName::try_from(crate::credentials::NODE_NAME).map_err(io::Error::other)?;
+    let mut stream = TlsConnector::from(config.clone()).connect(name, stream).await?;
+    stream.write_all(&Greeting::of(cluster).encode()).await?;
+    stream.flush().await?;
+    let mut verdict = [0; 1];
+    stream.read_exact(&mut verdict).await?;
+    let mut greeting = [0; GREETING_BYTES];
+    stream.read_exact(&mut greeting).await?;
+    let theirs =
+        Greeting::decode(&greeting).ok_or_else(|| io::Error::other("it does not speak Shoal's protocol"))?;
+    match verdict[0] {
+        WELCOME => Ok(stream),
+        WRONG_PROTOCOL => Err(io::Error::other(format!(
+            "it speaks protocol version {}, this program {}: use the same release on both",
+            theirs.protocol,
+            shoal_wire::PROTOCOL_VERSION
+        ))),
+        WRONG_CLUSTER => {
+            Err(io::Error::other(format!("it belongs to another cluster, {:032x}", theirs.cluster)))
+        }
+        other => Err(io::Error::other(format!("it refuses, with code {other}"))),
+    }
+}

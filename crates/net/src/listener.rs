@@ -1,0 +1,359 @@
+//! The called end: connections from others, and their requests on worker threads.
+//!
+//! **Promises.** Strangers disturb nobody: what does not introduce itself properly and in time is closed and logged. Ordered
+//! requests of a connection are carried out one after the other, others at once. Messages between replicas have threads of
+//! their own, so that decisions go on while every other thread waits for one. A connection that asks faster than it is
+//! answered is read more slowly.
+
+use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
+use crate::credentials::Role;
+use crate::frame::*;
+use crate::limits::*;
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch as signal};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// What its certificate says; `None`: it has none, and may only join.
+    pub role: Option<Role>,
+    /// Where it calls from.
+    pub address: SocketAddr,
+}
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers a request, now or later. May block.
+    fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier);
+}
+
+/// The way back to whoever asked. Dropped without an answer, it refuses.
+pub struct Replier {
+    queue: Option<mpsc::Sender<Outgoing>>,
+    id: u64,
+    /// Given back when the request is answered.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Replier {
+    /// Answers.
+    pub fn answer(mut self, parts: Vec<Bytes>) {
+        let len: usize = parts.iter().map(Bytes::len).sum();
+        if len > FRAME_BYTES_MAX as usize {
+            return self.refuse(&format!("the answer of {len} bytes is too long"));
+        }
+        self.send(Kind::Answer, parts);
+    }
+
+    /// Refuses.
+    pub fn refuse(mut self, why: &str) {
+        self.send(Kind::Refusal, vec![Bytes::copy_from_slice(why.as_bytes())]);
+    }
+
+    fn send(&mut self, kind: Kind, parts: Vec<Bytes>) {
+        if let Some(queue) = self.queue.take() {
+            // A connection that is gone wants no answer.
+            let frame = Outgoing { kind, flags: 0, id: self.id, parts };
+            if let Err(mpsc::error::TrySendError::Full(frame)) = queue.try_send(frame) {
+                // All of Shoal's own threads may block; the network's must not, and have none to answer.
+                let _ = queue.blocking_send(frame);
+            }
+        }
+    }
+}
+
+impl Drop for Replier {
+    fn drop(&mut self) {
+        self.send(Kind::Refusal, vec![Bytes::from_static(b"the request was not answered")]);
+    }
+}
+
+/// Something for a worker to do.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// Requests of one connection that are carried out in order.
+#[derive(Default)]
+struct Ordered {
+    waiting: VecDeque<Work>,
+    running: bool,
+}
+
+struct Shared {
+    handler: Arc<dyn Handler>,
+    cluster: u128,
+    acceptor: TlsAcceptor,
+    workers: Sender<Work>,
+    urgent: Sender<Work>,
+    connections: Arc<Semaphore>,
+    refused: AtomicU64,
+    refused_since: Mutex<(Instant, u64)>,
+}
+
+/// Listens until it is dropped; then its connections end, too.
+pub struct Listener {
+    address: SocketAddr,
+    stop: signal::Sender<bool>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+    }
+}
+
+impl Listener {
+    pub(crate) fn start(
+        runtime: &Handle,
+        address: SocketAddr,
+        config: Arc<ServerConfig>,
+        cluster: u128,
+        handler: Arc<dyn Handler>,
+    ) -> io::Result<Listener> {
+        let socket = std::net::TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let shared = Arc::new(Shared {
+            handler,
+            cluster,
+            acceptor: TlsAcceptor::from(config),
+            workers: pool("shoal-serve", WORKERS)?,
+            urgent: pool("shoal-peer", URGENT_WORKERS)?,
+            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            refused: AtomicU64::new(0),
+            refused_since: Mutex::new((Instant::now(), 0)),
+        });
+        let (stop, stopped) = signal::channel(false);
+        let _guard = runtime.enter();
+        let listener = TcpListener::from_std(socket)?;
+        runtime.spawn(accept(listener, shared, stopped));
+        Ok(Listener { address, stop })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Threads that end when nobody can give them work any more.
+fn pool(name: &str, threads: usize) -> io::Result<Sender<Work>> {
+    let (give, take): (Sender<Work>, Receiver<Work>) = crossbeam_channel::unbounded();
+    for n in 0..threads {
+        let take = take.clone();
+        Builder::new().name(format!("{name}-{n}")).spawn(move || {
+            for work in take {
+                work();
+            }
+        })?;
+    }
+    Ok(give)
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal::Receiver<bool>) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.changed() => return,
+        };
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: an immediate retry would only spin.
+                tracing::warn!(%error, "accepting a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let Ok(place) = shared.connections.clone().try_acquire_owned() else {
+            shared.refuse(address, "there are too many connections");
+            continue;
+        };
+        let (shared, mut stopped) = (shared.clone(), stopped.clone());
+        tokio::spawn(async move {
+            let welcomed = tokio::time::timeout(HANDSHAKE_TIMEOUT, welcome(&shared, stream, address)).await;
+            match welcomed.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
+                Ok((stream, peer)) => {
+                    tokio::select! {
+                        outcome = converse(&shared, stream, peer) => {
+                            if let Err(error) = outcome
+                                && error.kind() == io::ErrorKind::InvalidData
+                            {
+                                shared.refuse(address, &error.to_string());
+                            }
+                        }
+                        _ = stopped.changed() => {}
+                    }
+                }
+                Err(error) => shared.refuse(address, &error.to_string()),
+            }
+            drop(place);
+        });
+    }
+}
+
+impl Shared {
+    /// Says whom it would not talk to, and why; not more often than anybody wants to read.
+    fn refuse(&self, address: SocketAddr, why: &str) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut since = self.refused_since.lock();
+        if since.0.elapsed() > Duration::from_secs(60) {
+            *since = (Instant::now(), 0);
+        }
+        since.1 += 1;
+        if since.1 <= REFUSALS_LOGGED_MAX {
+            let total = self.refused.load(Ordering::Relaxed);
+            tracing::warn!(peer = %address, why, total, "a connection was refused");
+        }
+    }
+}
+
+async fn welcome(
+    shared: &Shared,
+    stream: TcpStream,
+    address: SocketAddr,
+) -> io::Result<(TlsStream<TcpStream>, Peer)> {
+    stream.set_nodelay(true)?;
+    let mut stream = shared.acceptor.accept(stream).await?;
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let role = match certificate {
+        Some(certificate) => Some(
+            Role::of(certificate)
+                .ok_or_else(|| io::Error::other("its certificate names neither a node nor a client"))?,
+        ),
+        None => None,
+    };
+    let mut bytes = [0; GREETING_BYTES];
+    stream.read_exact(&mut bytes).await?;
+    let greeting =
+        Greeting::decode(&bytes).ok_or_else(|| io::Error::other("it does not speak Shoal's protocol"))?;
+    let ours = Greeting::of(shared.cluster);
+    let verdict = if greeting.protocol != ours.protocol {
+        WRONG_PROTOCOL
+    } else if greeting.cluster != ours.cluster && !(role.is_none() && greeting.cluster == 0) {
+        WRONG_CLUSTER
+    } else {
+        WELCOME
+    };
+    stream.write_all(&[verdict]).await?;
+    stream.write_all(&ours.encode()).await?;
+    stream.flush().await?;
+    match verdict {
+        WELCOME => Ok((stream, Peer { role, address })),
+        WRONG_PROTOCOL => {
+            // The other end reads the verdict before it hears that the connection is closed.
+            let _ = stream.shutdown().await;
+            Err(io::Error::other(format!(
+                "it speaks protocol version {}, not {}",
+                greeting.protocol, ours.protocol
+            )))
+        }
+        _ => {
+            let _ = stream.shutdown().await;
+            Err(io::Error::other(format!("it belongs to cluster {:032x}", greeting.cluster)))
+        }
+    }
+}
+
+async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -> io::Result<()> {
+    let pulse = Pulse::new();
+    let (mut reading, mut writing) = tokio::io::split(stream);
+    let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
+    let talk = Talk {
+        shared: shared.clone(),
+        peer: Arc::new(peer),
+        queue: queue.clone(),
+        in_flight: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+        ordered: Arc::default(),
+    };
+    let read = async {
+        loop {
+            let (header, body) = read_frame(&mut reading, &pulse).await?;
+            talk.take(header, body).await?;
+        }
+    };
+    tokio::select! {
+        outcome = read => outcome,
+        outcome = write_frames(&mut writing, &pulse, &mut queued) => outcome,
+        error = watch(&pulse, &queue) => Err(error),
+    }
+}
+
+/// A connection that is being served.
+struct Talk {
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    queue: mpsc::Sender<Outgoing>,
+    in_flight: Arc<Semaphore>,
+    ordered: Arc<Mutex<Ordered>>,
+}
+
+impl Talk {
+    async fn take(&self, header: Header, body: Bytes) -> io::Result<()> {
+        let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
+        let wants = match header.kind {
+            Kind::Ping => {
+                // If the queue is full, what is in it is sign of life enough.
+                let _ = self.queue.try_send(Outgoing::bare(Kind::Pong));
+                return Ok(());
+            }
+            Kind::Pong => return Ok(()),
+            Kind::Answer | Kind::Refusal => return Err(invalid("an answer to no request")),
+            Kind::Request => true,
+            Kind::Post => false,
+        };
+        let (service, body) = Service::split(&body).map_err(|error| invalid(&error.to_string()))?;
+        if self.peer.role.is_none() && service != Service::Join {
+            return Err(invalid("a request without a certificate"));
+        }
+        let permit = self.in_flight.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let reply =
+            Replier { queue: wants.then(|| self.queue.clone()), id: header.id, _permit: Some(permit) };
+        let (handler, peer) = (self.shared.handler.clone(), self.peer.clone());
+        let work: Work = Box::new(move || handler.handle(&peer, service, body, reply));
+        let urgent = matches!(service, Service::Replica(_)) && !wants;
+        let pool = if urgent { &self.shared.urgent } else { &self.shared.workers };
+        if header.flags & ORDERED != 0 {
+            in_order(&self.ordered, work, pool);
+        } else {
+            let _ = pool.send(work);
+        }
+        Ok(())
+    }
+}
+
+/// Queues work behind what came before it; one worker at a time goes through the queue.
+fn in_order(ordered: &Arc<Mutex<Ordered>>, work: Work, pool: &Sender<Work>) {
+    let mut queue = ordered.lock();
+    queue.waiting.push_back(work);
+    if queue.running {
+        return;
+    }
+    queue.running = true;
+    let mine = ordered.clone();
+    let _ = pool.send(Box::new(move || {
+        loop {
+            let mut queue = mine.lock();
+            let Some(work) = queue.waiting.pop_front() else {
+                queue.running = false;
+                return;
+            };
+            drop(queue);
+            work();
+        }
+    }));
+}

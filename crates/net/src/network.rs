@@ -1,0 +1,154 @@
+//! One's own side of the network: credentials, links to others, and a place to be called at.
+
+use crate::credentials::{Credentials, CredentialsError, Role};
+use crate::limits::IO_THREADS;
+use crate::link::Link;
+use crate::listener::{Handler, Listener};
+use crate::tls;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+use tokio_rustls::rustls::ClientConfig;
+
+/// What a link is for: bulk data must not hold up small messages, so they have connections of their own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Lane {
+    /// Metadata, administration.
+    Requests,
+    /// Messages between replicas.
+    Replicas,
+    /// Blocks.
+    Blocks,
+}
+
+/// Why a request got no answer.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NetError {
+    /// No connection can be made.
+    #[error("{address}: {why}")]
+    Unreachable {
+        /// Whom to.
+        address: String,
+        /// What the system or the other end says.
+        why: String,
+    },
+    /// The connection was lost; whether the request was carried out is not known.
+    #[error("the connection to {0} was lost")]
+    Lost(String),
+    /// There was no answer in time.
+    #[error("{0} does not answer")]
+    TimedOut(String),
+    /// Too much is waiting to be sent.
+    #[error("too much is waiting to be sent to {0}")]
+    Busy(String),
+    /// The other end refuses to carry the request out.
+    #[error("{address} refuses: {why}")]
+    Refused {
+        /// Who.
+        address: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// See the module.
+pub struct Network {
+    /// Taken when dropped: a runtime must not end on one of its own threads.
+    runtime: Option<Runtime>,
+    credentials: Option<Credentials>,
+    config: Arc<ClientConfig>,
+    cluster: u128,
+    links: Mutex<HashMap<(String, Lane), Arc<Link>>>,
+}
+
+impl Network {
+    /// For a member of a cluster.
+    pub fn new(cluster: u128, credentials: Credentials) -> Result<Arc<Network>, CredentialsError> {
+        let config = tls::client(&credentials)?;
+        Network::with(cluster, Some(credentials), config)
+    }
+
+    /// For a machine that wants to join the cluster whose authority has this fingerprint.
+    pub fn stranger(authority: &str) -> Result<Arc<Network>, CredentialsError> {
+        Network::with(0, None, tls::stranger(authority)?)
+    }
+
+    fn with(
+        cluster: u128,
+        credentials: Option<Credentials>,
+        config: Arc<ClientConfig>,
+    ) -> Result<Arc<Network>, CredentialsError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(IO_THREADS)
+            .thread_name("shoal-net")
+            .enable_all()
+            .build()
+            .map_err(|cause| CredentialsError::Io { path: "network threads".into(), cause })?;
+        Ok(Arc::new(Network {
+            runtime: Some(runtime),
+            credentials,
+            config,
+            cluster,
+            links: Mutex::default(),
+        }))
+    }
+
+    /// Who one is to others; `None` for a stranger.
+    pub fn role(&self) -> Option<&Role> {
+        self.credentials.as_ref().map(Credentials::role)
+    }
+
+    /// The link to an address (`HOST:PORT`), which connects when it is used.
+    pub fn link(&self, address: &str, lane: Lane) -> Arc<Link> {
+        let mut links = self.links.lock();
+        let link = links
+            .entry((address.to_owned(), lane))
+            .or_insert_with(|| Link::start(self.runtime(), address, self.config.clone(), self.cluster));
+        link.clone()
+    }
+
+    /// Bytes sent and received, and requests made, over all links.
+    pub fn traffic(&self) -> Traffic {
+        let mut sum = Traffic::default();
+        for link in self.links.lock().values() {
+            let one = link.traffic();
+            sum.sent_bytes += one.sent_bytes;
+            sum.received_bytes += one.received_bytes;
+            sum.requests += one.requests;
+        }
+        sum
+    }
+
+    /// Listens at an address and hands requests to a handler.
+    pub fn listen(&self, address: SocketAddr, handler: Arc<dyn Handler>) -> io::Result<Listener> {
+        let credentials = self.credentials.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
+        let config = tls::server(credentials).map_err(io::Error::other)?;
+        Listener::start(self.runtime(), address, config, self.cluster, handler)
+    }
+
+    fn runtime(&self) -> &tokio::runtime::Handle {
+        self.runtime.as_ref().expect("the runtime ends with the network").handle()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// What went over a link, or all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Traffic {
+    /// Bytes sent, before encryption.
+    pub sent_bytes: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Requests that wanted an answer.
+    pub requests: u64,
+}

@@ -1,0 +1,130 @@
+//! A brick on another node.
+
+use super::{pack, unpack};
+use crate::frame::Service;
+use crate::limits::BRICK_TIMEOUT;
+use crate::link::Link;
+use crate::listener::Replier;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use shoal_types::{BlockId, BrickId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockService, BlockStat};
+use std::sync::Arc;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Call {
+    /// The content follows.
+    Put(BlockId),
+    Get {
+        id: BlockId,
+        offset: u32,
+        len: u32,
+    },
+    Delete(Vec<BlockId>),
+    List(SessionId),
+    Sessions,
+    Statfs,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Done,
+    /// The content follows.
+    Content,
+    Blocks(Vec<BlockStat>),
+    Sessions(Vec<SessionId>),
+    Statfs(Statfs),
+}
+
+/// A brick on another node, as a service.
+pub struct RemoteBrick {
+    link: Arc<Link>,
+    brick: BrickId,
+}
+
+impl RemoteBrick {
+    /// The brick of this number behind a link.
+    pub fn new(link: Arc<Link>, brick: BrickId) -> RemoteBrick {
+        RemoteBrick { link, brick }
+    }
+
+    fn call(&self, call: &Call, tail: &[Bytes]) -> Result<(Answer, Bytes), BlockError> {
+        let unreachable = |what: String| BlockError::Unreachable(format!("{} at {what}", self.brick));
+        let parts = pack(call, tail.iter().cloned());
+        let body = self
+            .link
+            .call(Service::Brick(self.brick), false, parts, BRICK_TIMEOUT)
+            .map_err(|error| unreachable(error.to_string()))?;
+        let malformed = |why: String| unreachable(format!("{}: {why}", self.link.address()));
+        let (answer, tail) = unpack::<Result<Answer, BlockError>>(&body).map_err(malformed)?;
+        Ok((answer?, tail))
+    }
+
+    fn confused(&self) -> BlockError {
+        BlockError::Unreachable(format!(
+            "{} at {}: its answer makes no sense",
+            self.brick,
+            self.link.address()
+        ))
+    }
+}
+
+impl BlockService for RemoteBrick {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        match self.call(&Call::Put(id), parts)?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(self.confused()),
+        }
+    }
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        match self.call(&Call::Get { id, offset, len }, &[])? {
+            (Answer::Content, bytes) if bytes.len() == len as usize => Ok(bytes),
+            _ => Err(self.confused()),
+        }
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        match self.call(&Call::Delete(ids.to_vec()), &[])?.0 {
+            Answer::Done => Ok(()),
+            _ => Err(self.confused()),
+        }
+    }
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        match self.call(&Call::List(session), &[])?.0 {
+            Answer::Blocks(blocks) => Ok(blocks),
+            _ => Err(self.confused()),
+        }
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        match self.call(&Call::Sessions, &[])?.0 {
+            Answer::Sessions(sessions) => Ok(sessions),
+            _ => Err(self.confused()),
+        }
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        match self.call(&Call::Statfs, &[])?.0 {
+            Answer::Statfs(stat) => Ok(stat),
+            _ => Err(self.confused()),
+        }
+    }
+}
+
+/// Carries a request for a brick out.
+pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
+    let (call, content) = match unpack::<Call>(body) {
+        Ok(call) => call,
+        Err(why) => return reply.refuse(&why),
+    };
+    let mut tail = Bytes::new();
+    let answer = match call {
+        Call::Put(id) => brick.put(id, &[content]).map(|()| Answer::Done),
+        Call::Get { id, offset, len } => brick.get(id, offset, len).map(|bytes| {
+            tail = bytes;
+            Answer::Content
+        }),
+        Call::Delete(ids) => brick.delete(&ids).map(|()| Answer::Done),
+        Call::List(session) => brick.list(session).map(Answer::Blocks),
+        Call::Sessions => brick.sessions().map(Answer::Sessions),
+        Call::Statfs => brick.statfs().map(Answer::Statfs),
+    };
+    reply.answer(pack(&answer, [tail]));
+}

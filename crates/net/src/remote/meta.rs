@@ -1,0 +1,211 @@
+//! A metadata server on another node.
+
+use super::{pack, unpack};
+use crate::frame::Service;
+use crate::limits::META_TIMEOUT;
+use crate::link::Link;
+use crate::listener::Replier;
+use crate::network::NetError;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Cookie, GroupId, InodeId, Name, SessionId, Statfs};
+use shoal_wire::{
+    Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, ListReply, LookupReply,
+    MetaError, MetaService, OpenReply, Prefetch, SessionRequest,
+};
+use std::sync::Arc;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Call {
+    OpenSession(SessionRequest),
+    CloseSession(SessionId),
+    Grant(Grant),
+    /// The operations follow.
+    Commit {
+        session: SessionId,
+        seq: BatchSeq,
+    },
+    Lookup {
+        session: SessionId,
+        dir: InodeId,
+        name: Name,
+    },
+    List {
+        session: SessionId,
+        dir: InodeId,
+        after: Cookie,
+        prefetch: Prefetch,
+        bytes_max: u64,
+    },
+    Inode {
+        session: SessionId,
+        ino: InodeId,
+    },
+    Extents {
+        session: SessionId,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count_max: u64,
+    },
+    Blocks {
+        session: SessionId,
+        ids: Vec<BlockId>,
+    },
+    Statfs(SessionId),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Opened(OpenReply),
+    Closed,
+    Granted(GrantReply),
+    Committed(BatchSeq),
+    Found(LookupReply),
+    Listed(ListReply),
+    Inode(Box<FileRecord>),
+    Extents(ExtentsReply),
+    Blocks(Vec<Option<BlockInfo>>),
+    Statfs(Statfs),
+}
+
+/// Longest page of a listing that is given to a remote client, in bytes, so that it fits a frame.
+const LIST_BYTES_MAX: u64 = 6 << 20;
+/// Most extents given at once.
+const EXTENTS_MAX: u64 = 65_536;
+
+/// A replica of a volume's metadata group on another node, as a service.
+pub struct RemoteMeta {
+    link: Arc<Link>,
+    group: GroupId,
+}
+
+fn lost(error: NetError) -> MetaError {
+    MetaError::Unavailable(error.to_string())
+}
+
+fn confused() -> MetaError {
+    MetaError::Malformed("the answer is not the one to the question".into())
+}
+
+impl RemoteMeta {
+    /// The group's replica behind a link.
+    pub fn new(link: Arc<Link>, group: GroupId) -> RemoteMeta {
+        RemoteMeta { link, group }
+    }
+
+    fn call(&self, call: &Call) -> Result<Answer, MetaError> {
+        let body = self.link.call(Service::Meta(self.group), false, pack(call, []), META_TIMEOUT);
+        understand(&body.map_err(lost)?)
+    }
+}
+
+fn understand(body: &Bytes) -> Result<Answer, MetaError> {
+    let (answer, _) = unpack::<Result<Answer, MetaError>>(body).map_err(MetaError::Malformed)?;
+    answer
+}
+
+/// Calls and takes the one answer that fits.
+macro_rules! ask {
+    ($self:ident, $call:expr, $answer:pat => $value:expr) => {
+        match $self.call(&$call)? {
+            $answer => Ok($value),
+            _ => Err(confused()),
+        }
+    };
+}
+
+impl MetaService for RemoteMeta {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        ask!(self, Call::OpenSession(request), Answer::Opened(reply) => reply)
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        ask!(self, Call::CloseSession(session), Answer::Closed => ())
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        ask!(self, Call::Grant(grant), Answer::Granted(reply) => reply)
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        let call = Call::Commit { session: commit.session, seq: commit.seq };
+        let parts = pack(&call, [commit.ops]);
+        let hear = move |outcome: Result<Bytes, NetError>| {
+            done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
+                Answer::Committed(seq) => Ok(CommitReply { seq }),
+                _ => Err(confused()),
+            }));
+        };
+        self.link.call_then(Service::Meta(self.group), true, parts, Box::new(hear));
+    }
+    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
+        ask!(self, Call::Lookup { session, dir, name: name.clone() }, Answer::Found(reply) => reply)
+    }
+    fn list(
+        &self,
+        session: SessionId,
+        dir: InodeId,
+        after: Cookie,
+        prefetch: Prefetch,
+        bytes_max: usize,
+    ) -> Result<ListReply, MetaError> {
+        let bytes_max = bytes_max as u64;
+        ask!(self, Call::List { session, dir, after, prefetch, bytes_max }, Answer::Listed(reply) => reply)
+    }
+    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
+        ask!(self, Call::Inode { session, ino }, Answer::Inode(reply) => *reply)
+    }
+    fn extents(
+        &self,
+        session: SessionId,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count_max: usize,
+    ) -> Result<ExtentsReply, MetaError> {
+        let count_max = count_max as u64;
+        ask!(self, Call::Extents { session, ino, start, end, count_max }, Answer::Extents(reply) => reply)
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        let found: Result<_, MetaError> =
+            ask!(self, Call::Blocks { session, ids: ids.to_vec() }, Answer::Blocks(reply) => reply);
+        found.and_then(|found| if found.len() == ids.len() { Ok(found) } else { Err(confused()) })
+    }
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        ask!(self, Call::Statfs(session), Answer::Statfs(reply) => reply)
+    }
+}
+
+/// Carries a request for a metadata server out.
+pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
+    let (call, tail) = match unpack::<Call>(body) {
+        Ok(call) => call,
+        Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
+    };
+    let answer = match call {
+        Call::Commit { session, seq } => {
+            let done = move |outcome: Result<CommitReply, MetaError>| {
+                respond(reply, outcome.map(|committed| Answer::Committed(committed.seq)));
+            };
+            return meta.submit(Commit { session, seq, ops: tail }, Box::new(done));
+        }
+        Call::OpenSession(request) => meta.open_session(request).map(Answer::Opened),
+        Call::CloseSession(session) => meta.close_session(session).map(|()| Answer::Closed),
+        Call::Grant(grant) => meta.grant(grant).map(Answer::Granted),
+        Call::Lookup { session, dir, name } => meta.lookup(session, dir, &name).map(Answer::Found),
+        Call::List { session, dir, after, prefetch, bytes_max } => {
+            let bytes_max = bytes_max.min(LIST_BYTES_MAX) as usize;
+            meta.list(session, dir, after, prefetch, bytes_max).map(Answer::Listed)
+        }
+        Call::Inode { session, ino } => meta.inode(session, ino).map(|reply| Answer::Inode(Box::new(reply))),
+        Call::Extents { session, ino, start, end, count_max } => {
+            let count_max = count_max.min(EXTENTS_MAX) as usize;
+            meta.extents(session, ino, start, end, count_max).map(Answer::Extents)
+        }
+        Call::Blocks { session, ids } => meta.blocks(session, &ids).map(Answer::Blocks),
+        Call::Statfs(session) => meta.statfs(session).map(Answer::Statfs),
+    };
+    respond(reply, answer);
+}
+
+fn respond(reply: Replier, answer: Result<Answer, MetaError>) {
+    reply.answer(pack(&answer, []));
+}

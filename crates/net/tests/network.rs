@@ -1,0 +1,242 @@
+//! Links and listeners over loopback, with real TLS: what works, what is refused, what happens when the other end dies.
+
+use bytes::Bytes;
+use shoal_net::limits::SILENCE_MAX;
+use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
+use shoal_types::{GroupId, NodeId};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const META: Service = Service::Meta(GroupId(5));
+
+/// Answers with what it was told, and notes whom by and in which order.
+#[derive(Default)]
+struct Echo(Mutex<Vec<(Option<Role>, Bytes)>>);
+
+impl Handler for Echo {
+    fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
+        if service == Service::Cluster {
+            return reply.refuse("not here");
+        }
+        if service == Service::Replica(GroupId(1)) {
+            // Dropped without an answer.
+            return;
+        }
+        if service == META {
+            self.0.lock().unwrap().push((peer.role.clone(), body.clone()));
+        }
+        reply.answer(vec![body.slice(..body.len() / 2), body.slice(body.len() / 2..)]);
+    }
+}
+
+struct World {
+    authority: Authority,
+    echo: Arc<Echo>,
+    listener: Listener,
+    _server: Arc<Network>,
+}
+
+impl World {
+    fn new() -> World {
+        let authority = Authority::create(7).unwrap();
+        let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+        let echo = Arc::new(Echo::default());
+        let listener = server.listen("127.0.0.1:0".parse().unwrap(), echo.clone()).unwrap();
+        World { authority, echo, listener, _server: server }
+    }
+    fn address(&self) -> String {
+        self.listener.address().to_string()
+    }
+    fn client(&self) -> Arc<Network> {
+        Network::new(7, self.authority.issue(&Role::Client("test".into())).unwrap()).unwrap()
+    }
+    /// Whether somebody can still talk to it.
+    fn works(&self) {
+        let client = self.client();
+        let answer =
+            client.link(&self.address(), Lane::Requests).call(META, false, vec!["x".into()], PATIENCE);
+        assert_eq!(answer, Ok("x".into()));
+    }
+}
+
+#[test]
+fn requests_of_all_sizes_are_answered_at_once_and_from_many_threads() {
+    let world = World::new();
+    let client = world.client();
+    let link = client.link(&world.address(), Lane::Blocks);
+    std::thread::scope(|scope| {
+        for thread in 0..8u8 {
+            let link = &link;
+            scope.spawn(move || {
+                for size in [0, 1, 100, 70_000, 1 << 20, 5 << 20] {
+                    let body = Bytes::from(vec![thread; size]);
+                    let service = Service::Brick(shoal_types::BrickId(2));
+                    assert_eq!(link.call(service, false, vec![body.clone()], PATIENCE), Ok(body));
+                }
+            });
+        }
+    });
+    let traffic = client.traffic();
+    assert!(traffic.requests == 48 && traffic.sent_bytes > 48 << 20 && traffic.received_bytes > 48 << 20);
+    assert_eq!(
+        link.call(Service::Cluster, false, vec![], PATIENCE).unwrap_err().to_string(),
+        format!("{} refuses: not here", world.address())
+    );
+    assert!(matches!(
+        link.call(Service::Replica(GroupId(1)), false, vec![], PATIENCE),
+        Err(NetError::Refused { .. })
+    ));
+    let long = vec![Bytes::from(vec![0; 9 << 20])];
+    assert!(matches!(link.call(META, false, long, PATIENCE), Err(NetError::Refused { .. })));
+    world.works();
+}
+
+#[test]
+fn ordered_requests_are_carried_out_in_order() {
+    let world = World::new();
+    let client = world.client();
+    let link = client.link(&world.address(), Lane::Requests);
+    let (tell, told) = crossbeam_channel::unbounded();
+    for n in 0..2000u32 {
+        let tell = tell.clone();
+        let body = Bytes::copy_from_slice(&n.to_be_bytes());
+        link.call_then(META, true, vec![body], Box::new(move |outcome| drop(tell.send(outcome.is_ok()))));
+    }
+    for _ in 0..2000 {
+        assert!(told.recv_timeout(PATIENCE).unwrap());
+    }
+    let seen = world.echo.0.lock().unwrap();
+    assert!(seen.iter().map(|(_, body)| body).is_sorted());
+    assert_eq!(seen[0].0, Some(Role::Client("test".into())));
+}
+
+#[test]
+fn strangers_may_join_and_nothing_else() {
+    let world = World::new();
+    let stranger = Network::stranger(&world.authority.fingerprint().unwrap()).unwrap();
+    let link = stranger.link(&world.address(), Lane::Requests);
+    assert_eq!(link.call(Service::Join, false, vec!["me".into()], PATIENCE), Ok("me".into()));
+    assert!(matches!(link.call(META, false, vec![], PATIENCE), Err(NetError::Lost(_))));
+    assert!(world.echo.0.lock().unwrap().is_empty());
+    let other = Authority::create(7).unwrap();
+    let wrong = Network::stranger(&other.fingerprint().unwrap()).unwrap();
+    let refused = wrong.link(&world.address(), Lane::Requests).call(Service::Join, false, vec![], PATIENCE);
+    assert!(matches!(refused, Err(NetError::Unreachable { .. })), "{refused:?}");
+    world.works();
+}
+
+#[test]
+fn certificates_of_others_and_other_clusters_are_refused() {
+    let world = World::new();
+    let other = Authority::create(7).unwrap();
+    let impostor = Network::new(7, other.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+    let call = |network: &Network| {
+        network.link(&world.address(), Lane::Requests).call(META, false, vec![], PATIENCE)
+    };
+    assert!(matches!(call(&impostor), Err(NetError::Unreachable { .. })));
+    let elsewhere = Network::new(8, world.authority.issue(&Role::Node(NodeId(2))).unwrap()).unwrap();
+    let refused = call(&elsewhere).unwrap_err().to_string();
+    assert!(refused.contains("another cluster"), "{refused}");
+    // A client's certificate is no node's: whoever listens with one is not believed.
+    let fake = Network::new(7, world.authority.issue(&Role::Client("fake".into())).unwrap()).unwrap();
+    let listener = fake.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Echo::default())).unwrap();
+    let client = world.client();
+    let refused =
+        client.link(&listener.address().to_string(), Lane::Requests).call(META, false, vec![], PATIENCE);
+    assert!(matches!(refused, Err(NetError::Unreachable { .. })), "{refused:?}");
+    world.works();
+}
+
+#[test]
+fn rubbish_on_the_port_is_closed_and_disturbs_nobody() {
+    let world = World::new();
+    for rubbish in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0x16, 0x03, 0x01, 0xff, 0xff], b""] {
+        let mut stream = TcpStream::connect(world.listener.address()).unwrap();
+        let _ = stream.write_all(rubbish);
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut rest = Vec::new();
+        // It ends, one way or the other.
+        match stream.read_to_end(&mut rest) {
+            Ok(_) => {}
+            Err(error) => assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it was not closed"),
+        }
+    }
+    let _silent = TcpStream::connect(world.listener.address()).unwrap();
+    world.works();
+}
+
+/// Passes bytes on until it is told to hold them back.
+fn proxy(to: SocketAddr, hold: Arc<std::sync::atomic::AtomicBool>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (one, two) = (stream.unwrap(), TcpStream::connect(to).unwrap());
+            for (mut from, mut to) in [(one.try_clone().unwrap(), two.try_clone().unwrap()), (two, one)] {
+                let hold = hold.clone();
+                std::thread::spawn(move || {
+                    let mut buffer = vec![0; 1 << 16];
+                    while let Ok(got @ 1..) = from.read(&mut buffer) {
+                        while hold.load(std::sync::atomic::Ordering::Relaxed) {
+                            std::thread::sleep(Duration::from_millis(5));
+                        }
+                        if to.write_all(&buffer[..got]).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn an_end_that_falls_silent_is_noticed_and_the_link_works_again_afterwards() {
+    let world = World::new();
+    let hold = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let client = world.client();
+    let link = client.link(&proxy(world.listener.address(), hold.clone()).to_string(), Lane::Requests);
+    assert_eq!(link.call(META, false, vec!["a".into()], PATIENCE), Ok("a".into()));
+    hold.store(true, std::sync::atomic::Ordering::Relaxed);
+    let begun = Instant::now();
+    assert!(matches!(link.call(META, false, vec!["b".into()], PATIENCE), Err(NetError::Lost(_))));
+    assert!(begun.elapsed() < SILENCE_MAX + Duration::from_secs(2), "{:?}", begun.elapsed());
+    hold.store(false, std::sync::atomic::Ordering::Relaxed);
+    let until = Instant::now() + PATIENCE;
+    while link.call(META, false, vec!["c".into()], PATIENCE).is_err() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_server_that_starts_again_is_found_again_and_requests_meanwhile_fail_soon() {
+    let world = World::new();
+    let address = world.listener.address();
+    let client = world.client();
+    let link = client.link(&address.to_string(), Lane::Requests);
+    assert_eq!(link.call(META, false, vec!["a".into()], PATIENCE), Ok("a".into()));
+    let World { listener, authority, echo, _server: server } = world;
+    drop((listener, server));
+    let begun = Instant::now();
+    while link.call(META, false, vec!["b".into()], PATIENCE).is_ok() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let again = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+    let _listener = loop {
+        match again.listen(address, echo.clone()) {
+            Ok(listener) => break listener,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    while link.call(META, false, vec!["c".into()], PATIENCE).is_err() {
+        assert!(begun.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
