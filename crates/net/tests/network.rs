@@ -103,7 +103,12 @@ fn ordered_requests_are_carried_out_in_order() {
     for n in 0..2000u32 {
         let tell = tell.clone();
         let body = Bytes::copy_from_slice(&n.to_be_bytes());
-        link.call_then(META, true, vec![body], Box::new(move |outcome| drop(tell.send(outcome.is_ok()))));
+        link.call_then(
+            META,
+            true,
+            vec![body],
+            Box::new(move |outcome| tell.send(outcome.is_ok()).unwrap_or_default()),
+        );
     }
     for _ in 0..2000 {
         assert!(told.recv_timeout(PATIENCE).unwrap());

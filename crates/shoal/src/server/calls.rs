@@ -1,0 +1,147 @@
+//! What nodes and clients ask each other about the cluster, besides metadata and blocks.
+
+use serde::{Deserialize, Serialize};
+use shoal_cluster::{Command, Outcome};
+use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use shoal_wire::{CodecError, decode, encode};
+
+/// Version of these messages.
+const CALLS_VERSION: u8 = 1;
+
+/// A question to a node of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Ask {
+    /// The cluster map, if the node has a newer one than this epoch: [`Answer::Map`].
+    Map { epoch: u64 },
+    /// Carry a change of the map out; only the leader of the map's group does: [`Answer::Done`].
+    Execute(Command),
+    /// What runs on the node: [`Answer::Report`].
+    Report { digest: bool },
+    /// What the leader of a volume's metadata group is doing about its blocks: [`Answer::Heal`].
+    Heal { volume: GroupId },
+    /// Look again at what needs healing, all of it: [`Answer::Heal`]. For the leader.
+    HealFull { volume: GroupId },
+    /// Whether no block of the volume names a brick any more: [`Answer::Drained`]. For the leader.
+    Drained { volume: GroupId, brick: BrickId },
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// An encoded map; `None`: there is no newer one.
+    Map(Option<Vec<u8>>),
+    /// What became of a command.
+    Done(Outcome),
+    /// What runs on a node.
+    Report(Report),
+    /// How healing stands.
+    Heal(Heal),
+    /// Whether a brick is empty as far as the volume knows.
+    Drained(bool),
+    /// Ask this node instead, if any is known.
+    NotLeader(Option<NodeId>),
+    /// It cannot be answered, and why.
+    Failed(String),
+}
+
+/// What runs on a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Version of its program.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// For how long it has been running, in seconds.
+    pub uptime_s: u64,
+    /// Epoch of the map that it knows.
+    pub epoch: u64,
+    /// Its replicas of metadata groups.
+    pub replicas: Vec<ReplicaReport>,
+    /// Its bricks.
+    pub bricks: Vec<BrickReport>,
+}
+
+/// A replica of a metadata group.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReplicaReport {
+    /// Of which group.
+    pub group: GroupId,
+    /// Which.
+    pub id: ReplicaId,
+    /// `leader`, `follower`, `candidate`, `learner`, or why it does not run.
+    pub role: String,
+    /// Whether it leads and may serve.
+    pub leads: bool,
+    /// Raft's term.
+    pub term: u64,
+    /// Up to where it has applied the log.
+    pub applied: u64,
+    /// Who takes part in decisions, as this replica knows.
+    pub members: Vec<ReplicaId>,
+    /// Digest of its whole state and the index that it belongs to, if asked for.
+    pub digest: Option<(u64, u128)>,
+}
+
+/// A brick on its node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BrickReport {
+    /// Which.
+    pub id: BrickId,
+    /// Why it is not served; `None`: it is.
+    pub offline: Option<String>,
+    /// Size of its disk in bytes.
+    pub total_bytes: u64,
+    /// Room left on it.
+    pub free_bytes: u64,
+}
+
+/// How the healing of a volume stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heal {
+    /// Blocks of which copies are missing.
+    pub degraded: u64,
+    /// Whether all blocks are being looked at.
+    pub scanning: bool,
+    /// Blocks looked at in this pass.
+    pub examined: u64,
+    /// Blocks mended since the leader began to lead.
+    pub mended: u64,
+    /// Bytes copied since then.
+    pub bytes: u64,
+    /// Attempts that failed since then.
+    pub failures: u64,
+}
+
+/// A request to join.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JoinAsk {
+    /// What the token says.
+    pub secret: u128,
+    /// The node's name.
+    pub name: String,
+    /// Where it will be reached.
+    pub address: String,
+}
+
+/// What a node that joins is given.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct JoinAnswer {
+    /// Its number.
+    pub node: NodeId,
+    /// The cluster.
+    pub cluster: u128,
+    /// Its credentials, as PEM: authority, certificate, key.
+    pub credentials: [String; 3],
+    /// The map, encoded.
+    pub map: Vec<u8>,
+}
+
+/// Encodes any of these messages.
+pub fn pack<T: Serialize>(message: &T) -> bytes::Bytes {
+    encode(CALLS_VERSION, message).into()
+}
+
+/// Decodes one.
+pub fn unpack<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    decode(CALLS_VERSION, bytes)
+}

@@ -1,0 +1,296 @@
+//! The data directory of a server: who this node is, and what it keeps for its cluster.
+//!
+//! ```text
+//! DATA/node.json          who this is: format version, cluster, node, addresses, and what was made here so far
+//! DATA/tls/               the node's credentials
+//! DATA/map                the cluster map as last seen: whom to ask after a restart
+//! DATA/cluster/N/         replica N of the group that holds the cluster map, if it is kept here
+//! DATA/volumes/ID-N/      replica N of a volume's metadata group
+//! DATA/lock, control.sock, shoal.log   as in the data directory of a single machine
+//! ```
+//!
+//! **Promises.** One process at a time. A replica or brick that was made here once and is gone is never quietly made anew: it
+//! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
+
+use crate::limits::MANIFEST_BYTES_MAX;
+use anyhow::{Context, bail};
+use nix::fcntl::{Flock, FlockArg};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Version of the directory's layout. Its parts have versions of their own.
+const FORMAT: u32 = 1;
+
+/// What `node.json` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Identity {
+    format: u32,
+    /// The cluster, 32 hexadecimal digits.
+    pub cluster: String,
+    /// Which of its nodes this is.
+    pub node: NodeId,
+    /// The node's name, as administrators call it.
+    pub name: String,
+    /// Where the others reach it, `HOST:PORT`.
+    pub address: String,
+    /// Where it listens, `ADDRESS:PORT`.
+    pub listen: String,
+    /// Replicas of metadata groups that were made here.
+    #[serde(default)]
+    replicas: BTreeSet<ReplicaId>,
+    /// Bricks that were made on this node, with the identities that they got.
+    #[serde(default)]
+    bricks: BTreeMap<BrickId, String>,
+}
+
+impl Identity {
+    /// A node that is about to begin.
+    pub fn new(cluster: u128, node: NodeId, name: &str, address: &str, listen: &str) -> Identity {
+        Identity {
+            format: FORMAT,
+            cluster: format!("{cluster:032x}"),
+            node,
+            name: name.to_owned(),
+            address: address.to_owned(),
+            listen: listen.to_owned(),
+            replicas: BTreeSet::new(),
+            bricks: BTreeMap::new(),
+        }
+    }
+
+    /// The cluster's identity.
+    pub fn cluster(&self) -> anyhow::Result<u128> {
+        u128::from_str_radix(&self.cluster, 16).context("node.json: the cluster's identity is no number")
+    }
+}
+
+/// A server's directory, which this process has for itself until it drops this.
+pub struct NodeDir {
+    path: PathBuf,
+    identity: Mutex<Identity>,
+    _lock: Flock<File>,
+}
+
+/// Whether there is a server's directory at a path.
+pub fn exists(path: &Path) -> bool {
+    path.join("node.json").exists()
+}
+
+/// Prepares a directory for a new server: makes it if need be, and refuses one that holds anything already. What is put into it is
+/// a server's from [`NodeDir::create`] on.
+pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
+    let shown = path.display();
+    if exists(path) {
+        bail!("{shown} is a server's directory already; `shoal server --data {shown}` starts it");
+    }
+    DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| shown.to_string())?;
+    let ours = |name: &std::ffi::OsStr| ["lock", "tls", "cluster", "lost+found"].iter().any(|one| name == *one);
+    for entry in std::fs::read_dir(path).with_context(|| shown.to_string())? {
+        let name = entry?.file_name();
+        if !ours(&name) {
+            bail!("{shown} has files of something else in it ({name:?}): choose a new or empty directory");
+        }
+    }
+    // Of an attempt that was cut off; nothing can have been stored yet.
+    for part in ["tls", "cluster"] {
+        match std::fs::remove_dir_all(path.join(part)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(error).with_context(|| path.join(part).display().to_string());
+            }
+            _ => {}
+        }
+    }
+    path.canonicalize().with_context(|| shown.to_string())
+}
+
+impl NodeDir {
+    /// Makes a prepared directory a server's.
+    pub fn create(path: &Path, identity: Identity) -> anyhow::Result<NodeDir> {
+        let lock = lock(path)?;
+        let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), _lock: lock };
+        dir.save(&dir.identity.lock())?;
+        Ok(dir)
+    }
+
+    /// Takes an existing one.
+    pub fn open(path: &Path) -> anyhow::Result<NodeDir> {
+        let shown = path.display();
+        if !exists(path) {
+            bail!(
+                "{shown} is not a server's directory. `shoal cluster init --data {shown}` begins a cluster with this \
+                 node; `shoal peer join TOKEN --data {shown}` joins one"
+            );
+        }
+        let path = path.canonicalize().with_context(|| shown.to_string())?;
+        let lock = lock(&path)?;
+        let file = path.join("node.json");
+        let mut text = String::new();
+        File::open(&file)
+            .and_then(|open| open.take(MANIFEST_BYTES_MAX).read_to_string(&mut text))
+            .with_context(|| file.display().to_string())?;
+        let identity: Identity =
+            serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?;
+        if identity.format != FORMAT {
+            bail!("{} has format version {}, this program knows {FORMAT}: use a newer shoal", file.display(), identity.format);
+        }
+        Ok(NodeDir { path, identity: Mutex::new(identity), _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who this node is.
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().clone()
+    }
+
+    /// The node's credentials.
+    pub fn tls(&self) -> PathBuf {
+        self.path.join("tls")
+    }
+
+    /// Where a replica is kept.
+    pub fn replica(&self, group: GroupId, id: ReplicaId) -> PathBuf {
+        match group {
+            GroupId::CLUSTER => self.path.join("cluster").join(id.0.to_string()),
+            volume => self.path.join("volumes").join(format!("{volume}-{}", id.0)),
+        }
+    }
+
+    /// Replicas that are kept here, of the groups of volumes.
+    pub fn volume_replicas(&self) -> Vec<(GroupId, ReplicaId)> {
+        let names = std::fs::read_dir(self.path.join("volumes")).into_iter().flatten().flatten();
+        names.filter_map(|entry| parse_replica(entry.file_name().to_str()?)).collect()
+    }
+
+    /// A replica is about to be made here. Answers false if it was made before: then it must be there.
+    pub fn begin_replica(&self, id: ReplicaId) -> anyhow::Result<bool> {
+        let mut identity = self.identity.lock();
+        if !identity.replicas.insert(id) {
+            return Ok(false);
+        }
+        self.save(&identity).inspect_err(|_| drop(identity.replicas.remove(&id)))?;
+        Ok(true)
+    }
+
+    /// The identity of a brick that was made here, if it was.
+    pub fn brick(&self, id: BrickId) -> Option<u128> {
+        let identity = self.identity.lock();
+        u128::from_str_radix(identity.bricks.get(&id)?, 16).ok()
+    }
+
+    /// A brick was made here.
+    pub fn made_brick(&self, id: BrickId, identity_of_brick: u128) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
+        self.save(&identity)
+    }
+
+    /// The last known map, as it was saved; `None` if there is none that can be read.
+    pub fn read_map(&self) -> Option<Vec<u8>> {
+        std::fs::read(self.path.join("map")).ok()
+    }
+
+    /// Keeps the map for the next start.
+    pub fn save_map(&self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.replace("map", bytes)
+    }
+
+    fn save(&self, identity: &Identity) -> anyhow::Result<()> {
+        self.replace("node.json", &serde_json::to_vec_pretty(identity)?)
+    }
+
+    fn replace(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
+        let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
+        let write = || {
+            let mut open =
+                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            open.write_all(bytes)?;
+            open.sync_all()?;
+            std::fs::rename(&new, &file)?;
+            File::open(&self.path)?.sync_all()
+        };
+        write().with_context(|| file.display().to_string())
+    }
+}
+
+/// `ID-N` as [`NodeDir::replica`] names a directory.
+fn parse_replica(name: &str) -> Option<(GroupId, ReplicaId)> {
+    let (group, id) = name.split_once('-')?;
+    Some((GroupId(u128::from_str_radix(group, 16).ok()?), ReplicaId(id.parse().ok()?)))
+}
+
+fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
+    let file = path.join("lock");
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&file);
+    let open = open.with_context(|| file.display().to_string())?;
+    match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            // For people who wonder who holds it.
+            let _ = lock.set_len(0).and_then(|()| writeln!(&mut *lock, "{}", std::process::id()));
+            Ok(lock)
+        }
+        Err((mut open, _)) => {
+            let mut pid = String::new();
+            let _ = open.read_to_string(&mut pid);
+            bail!("{} is already in use by process {}", path.display(), pid.trim())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity::new(7, NodeId(3), "alpha", "alpha:7470", "0.0.0.0:7470")
+    }
+
+    #[test]
+    fn what_was_made_is_remembered_over_a_restart() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        assert!(dir.begin_replica(ReplicaId(5)).unwrap());
+        dir.made_brick(BrickId(2), 0xabc).unwrap();
+        dir.save_map(b"map").unwrap();
+        assert!(NodeDir::open(&path).is_err_and(|error| error.to_string().contains("in use")));
+        drop(dir);
+        let dir = NodeDir::open(&path).unwrap();
+        assert!(!dir.begin_replica(ReplicaId(5)).unwrap());
+        assert_eq!(dir.brick(BrickId(2)), Some(0xabc));
+        assert_eq!(dir.brick(BrickId(3)), None);
+        assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
+        assert_eq!((dir.identity().cluster().unwrap(), dir.identity().node), (7, NodeId(3)));
+    }
+
+    #[test]
+    fn a_directory_of_something_else_and_a_server_that_exists_are_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::write(temp.path().join("letter.txt"), "").unwrap();
+        assert!(prepare(temp.path()).is_err_and(|error| error.to_string().contains("letter.txt")));
+        let path = prepare(&temp.path().join("data")).unwrap();
+        drop(NodeDir::create(&path, identity()).unwrap());
+        assert!(prepare(&path).is_err_and(|error| error.to_string().contains("already")));
+        assert!(NodeDir::open(temp.path()).is_err_and(|error| error.to_string().contains("cluster init")));
+    }
+
+    #[test]
+    fn the_directory_of_a_replica_says_whose_it_is() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        let (group, id) = (GroupId(0x1234), ReplicaId(9));
+        std::fs::create_dir_all(dir.replica(group, id)).unwrap();
+        assert_eq!(dir.volume_replicas(), [(group, id)]);
+        assert!(dir.replica(GroupId::CLUSTER, id).ends_with("cluster/9"));
+    }
+}
