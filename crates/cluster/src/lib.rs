@@ -1,10 +1,15 @@
 //! The cluster map, who keeps it, and where blocks go.
 //!
 //! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
+//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are.
 
+pub mod blocks;
 pub mod command;
+pub mod limits;
 pub mod map;
 pub mod options;
+pub mod placement;
 
+pub use blocks::{Bricks, ReplicatedBlocks};
 pub use command::{Command, Outcome, apply};
 pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Volume, VolumeState};

@@ -1,0 +1,185 @@
+//! The blocks of a volume on the bricks of a cluster.
+//!
+//! **Models.** A block lies on a set of bricks, its group, that is recorded in the volume's namespace. It never changes, so a brick either
+//! has it right or does not have it, and any copy will do.
+//!
+//! **Assumes** that the map may be old, that any brick may fail, answer late or not at all, and that whoever it is may die at any
+//! moment. A copy that nobody knows of does no harm: the metadata group's sweep finds it.
+//!
+//! **Promises.**
+//! - *Store*: all copies are written in parallel, and the block counts when the answered group has it durably: as many bricks as the
+//!   volume wants copies, where that many answer, and never less than a majority of that number. A brick that fails is replaced by
+//!   another at once, a slow one after [`STORE_HEDGE`](crate::limits::STORE_HEDGE), if there is another.
+//! - *Fetch*: a copy on this node comes first. A brick that fails, or takes longer than [`FETCH_HEDGE`](crate::limits::FETCH_HEDGE),
+//!   is made up for by the others. A damaged copy is answered from another and then repaired.
+//! - A brick that failed is passed over until it has answered a question that nobody waits for.
+//!
+//! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller tries again later.
+
+mod call;
+mod discard;
+mod fetch;
+mod health;
+mod lane;
+mod mend;
+mod repair;
+mod room;
+mod store;
+
+use crate::limits::ROOM_LOW_BYTES;
+use crate::map::{BrickState, ClusterMap};
+use crate::placement::{self, Candidate, Rules};
+use bytes::Bytes;
+use health::Health;
+use lane::Lane;
+use parking_lot::Mutex;
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockService, BlockStat, VolumeBlocks};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// How bricks are reached, and what is known of them.
+pub trait Bricks: Send + Sync + 'static {
+    /// A brick, here or behind a connection; `None` if it is not known how to reach it.
+    fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>>;
+    /// The newest map there is. Asked often: it should cost no more than a lock.
+    fn map(&self) -> Arc<ClusterMap>;
+    /// The node this runs on, if it is one of the cluster's.
+    fn here(&self) -> Option<NodeId>;
+}
+
+type Callback = Box<dyn Fn() + Send + Sync>;
+
+/// See the module.
+pub struct ReplicatedBlocks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    volume: GroupId,
+    bricks: Arc<dyn Bricks>,
+    health: Health,
+    lanes: Mutex<HashMap<BrickId, Arc<Lane>>>,
+    repairs: AtomicUsize,
+    on_return: Mutex<Option<Callback>>,
+}
+
+impl ReplicatedBlocks {
+    /// The blocks of a volume.
+    pub fn new(volume: GroupId, bricks: Arc<dyn Bricks>) -> Arc<ReplicatedBlocks> {
+        let inner = Inner {
+            volume,
+            bricks,
+            health: Health::default(),
+            lanes: Mutex::default(),
+            repairs: AtomicUsize::new(0),
+            on_return: Mutex::default(),
+        };
+        Arc::new(ReplicatedBlocks { inner: Arc::new(inner) })
+    }
+
+    /// Has this called whenever a brick answers again: there may be something to heal and to delete.
+    pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
+        *self.inner.on_return.lock() = Some(Box::new(callback));
+    }
+}
+
+impl Drop for ReplicatedBlocks {
+    fn drop(&mut self) {
+        for lane in self.inner.lanes.lock().values() {
+            lane.close();
+        }
+        self.inner.on_return.lock().take();
+    }
+}
+
+impl Inner {
+    fn returned(&self) {
+        if let Some(callback) = &*self.on_return.lock() {
+            callback();
+        }
+    }
+
+    fn rules(&self, map: &ClusterMap) -> Result<Rules, BlockError> {
+        Rules::of(map, self.volume)
+            .ok_or_else(|| BlockError::Unreachable("the cluster map knows nothing of this volume".into()))
+    }
+
+    /// Bricks that may take a block, the best first: those that answer and have room, then those that answer, and how many that is;
+    /// then those that do not.
+    fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
+        let known: Vec<_> = map
+            .bricks_of(self.volume)
+            .filter(|(_, brick)| brick.state == BrickState::Active)
+            .map(|(brick, it)| (brick, it.node, self.health.room(brick).map(|(room, _)| room)))
+            .collect();
+        // What is not known yet is taken to be like the others.
+        let sizes: Vec<u64> =
+            known.iter().filter_map(|(_, _, room)| Some(room.as_ref()?.total_bytes)).collect();
+        let usual = sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1);
+        let mut candidates: Vec<Candidate> = known
+            .iter()
+            .map(|(brick, node, room)| Candidate {
+                brick: *brick,
+                node: *node,
+                weight: room.as_ref().map_or(usual, |room| room.total_bytes),
+            })
+            .collect();
+        placement::rank(id, &mut candidates);
+        let is_low = |brick: BrickId| {
+            known.iter().any(|(it, _, room)| {
+                *it == brick && room.as_ref().is_some_and(|room| room.free_bytes < ROOM_LOW_BYTES)
+            })
+        };
+        let (mut ranked, doubtful): (Vec<_>, Vec<_>) =
+            candidates.into_iter().partition(|candidate| self.is_good(candidate.brick));
+        ranked.sort_by_key(|candidate| is_low(candidate.brick));
+        let good = ranked.len();
+        ranked.extend(doubtful);
+        (ranked, good)
+    }
+
+    /// Bricks on which a block of this group may be, those of the empty group being all, the best to read from first.
+    fn holders(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: BlockGroup) -> Vec<BrickId> {
+        let mut holders: Vec<BrickId> = if group.is_empty() {
+            map.bricks_of(self.volume).map(|(brick, _)| brick).collect()
+        } else {
+            group.bricks().filter(|brick| !placement::is_gone(map, *brick)).collect()
+        };
+        let here = self.bricks.here();
+        let local = |brick: &BrickId| here.is_some() && map.bricks.get(brick).map(|it| it.node) == here;
+        // Different blocks of the same bricks begin with different ones of them.
+        let turn = id.seq as usize % holders.len().max(1);
+        holders.rotate_left(turn);
+        holders.sort_by_cached_key(|brick| (!self.is_good(*brick), !local(brick)));
+        holders
+    }
+}
+
+impl VolumeBlocks for ReplicatedBlocks {
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        self.inner.store(id, parts)
+    }
+    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.inner.fetch(id, group, offset, len)
+    }
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
+        self.inner.discard(blocks)
+    }
+    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.inner.session_blocks(session)
+    }
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.inner.stored_sessions()
+    }
+    fn room(&self) -> Result<Statfs, BlockError> {
+        self.inner.room()
+    }
+    fn is_whole(&self, group: BlockGroup) -> bool {
+        placement::is_whole(&self.inner.bricks.map(), self.inner.volume, group)
+    }
+    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        self.inner.mend(id, info)
+    }
+}

@@ -1,0 +1,115 @@
+//! Asking several bricks at once.
+
+use super::Inner;
+use super::lane::Lane;
+use shoal_types::BrickId;
+use shoal_wire::{BlockError, BlockService};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+/// Requests of one caller to several bricks. What has not begun when this is dropped is not begun any more.
+pub(super) struct Calls<T> {
+    sender: Sender<(BrickId, Result<T, BlockError>)>,
+    answers: Receiver<(BrickId, Result<T, BlockError>)>,
+    dropped: Arc<AtomicBool>,
+    /// Those that have not answered.
+    pub(super) pending: Vec<BrickId>,
+}
+
+impl<T: Send + 'static> Calls<T> {
+    pub(super) fn new() -> Calls<T> {
+        let (sender, answers) = channel();
+        Calls { sender, answers, dropped: Arc::default(), pending: Vec::new() }
+    }
+
+    /// Asks a brick; its answer comes with [`next`](Self::next).
+    pub(super) fn start(
+        &mut self,
+        inner: &Arc<Inner>,
+        brick: BrickId,
+        work: impl FnOnce(&dyn BlockService) -> Result<T, BlockError> + Send + 'static,
+    ) {
+        self.pending.push(brick);
+        let (sender, dropped, of) = (self.sender.clone(), self.dropped.clone(), inner.clone());
+        let job = move || {
+            if !dropped.load(Ordering::Relaxed) {
+                let answer = of.ask(brick, work);
+                // Whoever asked may have gone on without it.
+                let _ = sender.send((brick, answer));
+            }
+        };
+        if !inner.lane(brick).submit(&format!("{brick}"), Box::new(job)) {
+            let refused = BlockError::Unreachable(format!("too many requests wait for {brick}"));
+            // The receiver is ours.
+            let _ = self.sender.send((brick, Err(refused)));
+        }
+    }
+
+    /// The next answer; `None`: none came until then, or there is nothing to wait for.
+    pub(super) fn next(&mut self, until: Instant) -> Option<(BrickId, Result<T, BlockError>)> {
+        if self.pending.is_empty() {
+            return None;
+        }
+        let answer = self.answers.recv_timeout(until.saturating_duration_since(Instant::now())).ok()?;
+        self.pending.retain(|brick| *brick != answer.0);
+        Some(answer)
+    }
+}
+
+impl<T> Drop for Calls<T> {
+    fn drop(&mut self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether an error says something about the brick, and not about the block or the request.
+pub(super) fn blames_brick(error: &BlockError) -> bool {
+    matches!(error, BlockError::Unreachable(_) | BlockError::Io { .. } | BlockError::Full)
+}
+
+impl Inner {
+    /// Asks a brick on this thread and notes whether it answers.
+    fn ask<T>(
+        &self,
+        brick: BrickId,
+        work: impl FnOnce(&dyn BlockService) -> Result<T, BlockError>,
+    ) -> Result<T, BlockError> {
+        let Some(service) = self.bricks.brick(brick) else {
+            self.health.failed(brick);
+            return Err(BlockError::Unreachable(format!("{brick} is not connected")));
+        };
+        let answer = work(&*service);
+        if let Err(error) = &answer
+            && blames_brick(error)
+        {
+            tracing::debug!(%brick, %error, "a brick failed");
+            self.health.failed(brick);
+        }
+        answer
+    }
+
+    /// Whether a brick may be used. Now and then this has it asked for its room, which nobody waits for.
+    pub(super) fn is_good(self: &Arc<Inner>, brick: BrickId) -> bool {
+        let verdict = self.health.verdict(brick);
+        if verdict.ask {
+            let of = self.clone();
+            let job = move || {
+                let room = of.ask(brick, |service| service.statfs());
+                if of.health.answered(brick, room.ok()) {
+                    tracing::info!(%brick, "answers again");
+                    of.returned();
+                }
+            };
+            if !self.lane(brick).submit(&format!("{brick}"), Box::new(job)) {
+                self.health.unasked(brick);
+            }
+        }
+        verdict.good
+    }
+
+    pub(super) fn lane(&self, brick: BrickId) -> Arc<Lane> {
+        self.lanes.lock().entry(brick).or_default().clone()
+    }
+}

@@ -1,0 +1,108 @@
+//! Deleting blocks, and looking for those that are there.
+
+use super::Inner;
+use super::call::Calls;
+use crate::limits::SURVEY_WAIT_MAX;
+use crate::placement;
+use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
+use shoal_wire::{BlockError, BlockService, BlockStat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Inner {
+    pub(super) fn discard(
+        self: &Arc<Inner>,
+        blocks: &[(BlockId, BlockGroup)],
+    ) -> Result<Vec<BlockId>, BlockError> {
+        let map = self.bricks.map();
+        let mut by_brick = BTreeMap::<BrickId, Vec<BlockId>>::new();
+        for (id, group) in blocks {
+            let everywhere = map.bricks_of(self.volume).map(|(brick, _)| brick).filter(|_| group.is_empty());
+            let there = group.bricks().filter(|brick| !placement::is_gone(&map, *brick));
+            for brick in everywhere.chain(there) {
+                by_brick.entry(brick).or_default().push(*id);
+            }
+        }
+        let mut kept = BTreeSet::new();
+        let mut calls = Calls::new();
+        for (brick, ids) in &by_brick {
+            if self.is_good(*brick) {
+                let ids = ids.clone();
+                calls.start(self, *brick, move |it| it.delete(&ids));
+            } else {
+                kept.extend(ids);
+            }
+        }
+        let failed = self.collect(calls, |_, ()| ());
+        kept.extend(failed.iter().filter_map(|brick| by_brick.get(brick)).flatten());
+        Ok(kept.into_iter().collect())
+    }
+
+    pub(super) fn session_blocks(
+        self: &Arc<Inner>,
+        session: SessionId,
+    ) -> Result<Vec<BlockStat>, BlockError> {
+        let mut found = BTreeMap::new();
+        self.survey(
+            move |brick| brick.list(session),
+            |_, blocks| {
+                for block in blocks {
+                    // A torn copy is listed with length 0; another brick may know better.
+                    let len: &mut u32 = found.entry(block.id).or_default();
+                    *len = block.len.max(*len);
+                }
+            },
+        )?;
+        Ok(found.into_iter().map(|(id, len)| BlockStat { id, len }).collect())
+    }
+
+    pub(super) fn stored_sessions(self: &Arc<Inner>) -> Result<Vec<SessionId>, BlockError> {
+        let mut found = BTreeSet::new();
+        self.survey(|brick| brick.sessions(), |_, sessions| found.extend(sessions))?;
+        Ok(found.into_iter().collect())
+    }
+
+    /// Asks all bricks that answer the same. An error only if none does.
+    fn survey<T: Send + 'static>(
+        self: &Arc<Inner>,
+        question: impl Fn(&dyn BlockService) -> Result<T, BlockError> + Clone + Send + 'static,
+        each: impl FnMut(BrickId, T),
+    ) -> Result<(), BlockError> {
+        let map = self.bricks.map();
+        let bricks: Vec<BrickId> =
+            map.bricks_of(self.volume).map(|(brick, _)| brick).filter(|brick| self.is_good(*brick)).collect();
+        let mut calls = Calls::new();
+        for brick in &bricks {
+            let question = question.clone();
+            calls.start(self, *brick, move |it| question(it));
+        }
+        let failed = self.collect(calls, each);
+        if failed.len() < bricks.len() {
+            return Ok(());
+        }
+        Err(BlockError::Unreachable("no brick of the volume answers".into()))
+    }
+
+    /// Waits for all answers; answers who failed or did not say anything.
+    fn collect<T: Send + 'static>(
+        &self,
+        mut calls: Calls<T>,
+        mut each: impl FnMut(BrickId, T),
+    ) -> Vec<BrickId> {
+        let until = Instant::now() + SURVEY_WAIT_MAX;
+        let mut failed = Vec::new();
+        while let Some((brick, answer)) = calls.next(until) {
+            match answer {
+                Ok(answer) => each(brick, answer),
+                Err(error) => {
+                    tracing::debug!(%brick, %error, "a brick does not answer");
+                    failed.push(brick);
+                }
+            }
+        }
+        calls.pending.iter().for_each(|brick| self.health.failed(*brick));
+        failed.extend(&calls.pending);
+        failed
+    }
+}

@@ -1,0 +1,71 @@
+//! Replacing damaged copies that readers come across.
+
+use super::Inner;
+use crate::limits::REPAIRS_MAX;
+use bytes::Bytes;
+use shoal_types::{BlockGroup, BlockId, BrickId};
+use shoal_wire::BlockError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    /// Has a damaged copy replaced by a good one, on another thread.
+    pub(super) fn repair(self: &Arc<Inner>, id: BlockId, group: BlockGroup, damaged: BrickId) {
+        if self.repairs.fetch_add(1, Ordering::Relaxed) >= REPAIRS_MAX {
+            self.repairs.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let of = self.clone();
+        let job = move || {
+            match of.repair_now(id, group, damaged) {
+                Ok(()) => tracing::info!(block = %id, brick = %damaged, "repaired a damaged copy"),
+                Err(error) => {
+                    tracing::warn!(block = %id, brick = %damaged, %error, "repairing a damaged copy")
+                }
+            }
+            of.repairs.fetch_sub(1, Ordering::Relaxed);
+        };
+        if let Err(error) = std::thread::Builder::new().name("repair".into()).spawn(job) {
+            tracing::warn!(%error, "no thread to repair a block");
+            self.repairs.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A brick takes a good block in the place of one that it finds damaged, and keeps one that it finds good.
+    fn repair_now(
+        self: &Arc<Inner>,
+        id: BlockId,
+        group: BlockGroup,
+        damaged: BrickId,
+    ) -> Result<(), BlockError> {
+        let content = self.whole_copy(id, group, damaged)?;
+        let brick = self.bricks.brick(damaged);
+        let brick = brick.ok_or_else(|| BlockError::Unreachable(format!("{damaged} is not connected")))?;
+        match brick.put(id, &[content]) {
+            Err(BlockError::Exists(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The content of a block whose length is not known, from any brick but one.
+    fn whole_copy(
+        self: &Arc<Inner>,
+        id: BlockId,
+        group: BlockGroup,
+        but: BrickId,
+    ) -> Result<Bytes, BlockError> {
+        let mut failure = BlockError::Missing(id);
+        for holder in self.holders(&self.bricks.map(), id, group) {
+            let Some(brick) = self.bricks.brick(holder).filter(|_| holder != but) else { continue };
+            let copy = brick.list(id.session).and_then(|blocks| {
+                let found = blocks.iter().find(|block| block.id == id && block.len > 0);
+                brick.get(id, 0, found.ok_or(BlockError::Missing(id))?.len)
+            });
+            match copy {
+                Ok(content) => return Ok(content),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
+}

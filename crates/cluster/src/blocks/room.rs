@@ -1,0 +1,88 @@
+//! How much can be stored with all its copies.
+
+use super::Inner;
+use super::call::Calls;
+use crate::limits::{ROOM_AGE_MAX, ROOM_WAIT_MAX};
+use crate::map::BrickState;
+use crate::placement::Rules;
+use shoal_types::{BrickId, NodeId, Statfs};
+use shoal_wire::BlockError;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Inner {
+    pub(super) fn room(self: &Arc<Inner>) -> Result<Statfs, BlockError> {
+        let map = self.bricks.map();
+        let rules = self.rules(&map)?;
+        let bricks: Vec<(BrickId, NodeId)> = map
+            .bricks_of(self.volume)
+            .filter(|(_, brick)| brick.state == BrickState::Active)
+            .map(|(id, brick)| (id, brick.node))
+            .collect();
+        let mut calls = Calls::new();
+        for (brick, _) in &bricks {
+            let is_old = self.health.room(*brick).is_none_or(|(_, at)| at.elapsed() > ROOM_AGE_MAX);
+            if is_old && self.is_good(*brick) {
+                calls.start(self, *brick, |it| it.statfs());
+            }
+        }
+        let until = Instant::now() + ROOM_WAIT_MAX;
+        while let Some((brick, answer)) = calls.next(until) {
+            self.health.answered(brick, answer.ok());
+        }
+        let mut nodes = BTreeMap::<NodeId, (u64, u64)>::new();
+        for (brick, node) in bricks.iter().filter(|(brick, _)| self.is_good(*brick)) {
+            if let Some((room, _)) = self.health.room(*brick) {
+                let sum = nodes.entry(*node).or_default();
+                *sum = (sum.0.saturating_add(room.total_bytes), sum.1.saturating_add(room.free_bytes));
+            }
+        }
+        // As many copies as writes get now.
+        let copies = rules.replica.min(nodes.len() * rules.per_node);
+        if copies < rules.quorum() {
+            return Err(BlockError::Unreachable("too few bricks answer".into()));
+        }
+        let totals: Vec<u64> = nodes.values().map(|(total, _)| *total).collect();
+        let free: Vec<u64> = nodes.values().map(|(_, free)| *free).collect();
+        Ok(Statfs {
+            total_bytes: storable(&totals, copies, rules),
+            free_bytes: storable(&free, copies, rules),
+            ..Statfs::default()
+        })
+    }
+}
+
+/// The most bytes of which `copies` copies fit on nodes with this much room, no node holding more copies than it may.
+fn storable(nodes: &[u64], copies: usize, rules: Rules) -> u64 {
+    let fits = |bytes: u64| {
+        let there = |room: &u64| u128::from(*room).min(u128::from(bytes) * rules.per_node as u128);
+        nodes.iter().map(there).sum::<u128>() >= u128::from(bytes) * copies as u128
+    };
+    let (mut fits_still, mut too_much) = (0, u64::MAX);
+    while too_much - fits_still > 1 {
+        let between = fits_still + (too_much - fits_still) / 2;
+        if fits(between) {
+            fits_still = between;
+        } else {
+            too_much = between;
+        }
+    }
+    fits_still
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_what_fits_with_all_copies_on_different_nodes() {
+        let rules = |replica, per_node| Rules { replica, per_node };
+        assert_eq!(storable(&[100, 100, 100], 3, rules(3, 1)), 100);
+        assert_eq!(storable(&[100, 50, 100], 3, rules(3, 1)), 50);
+        assert_eq!(storable(&[100, 50, 100], 2, rules(3, 1)), 125);
+        assert_eq!(storable(&[1000, 10, 10], 2, rules(2, 1)), 20, "the large one has no partner");
+        assert_eq!(storable(&[90], 3, rules(3, 3)), 30);
+        assert_eq!(storable(&[], 1, rules(1, 1)), 0);
+    }
+}

@@ -1,0 +1,207 @@
+//! Storing a block.
+
+use super::Inner;
+use super::call::{Calls, blames_brick};
+use crate::limits::{STORE_HEDGE, STORE_WAIT_MAX};
+use crate::placement::{Candidate, Load, Rules};
+use bytes::Bytes;
+use shoal_types::{BlockGroup, BlockId, BrickId, NodeId};
+use shoal_wire::{BlockError, BlockService};
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Inner {
+    pub(super) fn store(self: &Arc<Inner>, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        let map = self.bricks.map();
+        let rules = self.rules(&map)?;
+        let (ranked, good) = self.ranked(&map, id);
+        let mut copying = Copying::new(self, id, parts, rules, &ranked, good);
+        let group = copying.run(rules.replica, rules.quorum())?;
+        if group.len() < rules.replica {
+            tracing::debug!(block = %id, ?group, "stored with fewer copies than wanted");
+        }
+        Ok(group)
+    }
+
+    /// Puts copies of a block on bricks where it is missing, as many as can be had up to `count`.
+    pub(super) fn copy(
+        self: &Arc<Inner>,
+        (id, content): (BlockId, &Bytes),
+        rules: Rules,
+        (ranked, good): (&[Candidate], usize),
+        load: Load,
+        count: usize,
+    ) -> Result<BlockGroup, BlockError> {
+        let parts = [content.clone()];
+        // Nobody waits for it, so what does not answer is left for another time.
+        let mut copying = Copying::new(self, id, &parts, rules, ranked.get(..good).unwrap_or(ranked), good);
+        copying.load = load;
+        copying.run(count, 0)
+    }
+}
+
+/// One block on its way to several bricks.
+struct Copying<'a> {
+    inner: &'a Arc<Inner>,
+    id: BlockId,
+    parts: Arc<[Bytes]>,
+    rules: Rules,
+    /// Where it may go and has not been sent yet, the best last, and how many of those are doubtful.
+    left: Vec<Candidate>,
+    doubtful: usize,
+    load: Load,
+    nodes: Vec<(BrickId, NodeId)>,
+    calls: Calls<()>,
+    stored: BlockGroup,
+    /// Bricks that are not waited for if others have it.
+    slow: Vec<BrickId>,
+    failures: Vec<BlockError>,
+}
+
+impl<'a> Copying<'a> {
+    fn new(
+        inner: &'a Arc<Inner>,
+        id: BlockId,
+        parts: &[Bytes],
+        rules: Rules,
+        ranked: &[Candidate],
+        good: usize,
+    ) -> Copying<'a> {
+        Copying {
+            inner,
+            id,
+            parts: parts.into(),
+            rules,
+            left: ranked.iter().rev().copied().collect(),
+            doubtful: ranked.len() - good,
+            load: Load::default(),
+            nodes: Vec::new(),
+            calls: Calls::new(),
+            stored: BlockGroup::default(),
+            slow: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Goes on until `wanted` bricks have it, or until `least` have it and no other brick is left to try.
+    fn run(&mut self, wanted: usize, least: usize) -> Result<BlockGroup, BlockError> {
+        let give_up = Instant::now() + STORE_WAIT_MAX;
+        let mut patience = Instant::now() + STORE_HEDGE;
+        loop {
+            let under_way = |it: &Self| it.stored.len() + it.calls.pending.len() - it.slow.len();
+            while under_way(self) < wanted && self.start_next(under_way(self) < least) {}
+            let enough = self.stored.len() >= wanted.min(least.max(1));
+            let waits_for_slow_only = self.calls.pending.len() == self.slow.len();
+            if self.stored.len() >= wanted || (waits_for_slow_only && enough) || self.calls.pending.is_empty()
+            {
+                break;
+            }
+            match self.calls.next(patience.min(give_up)) {
+                Some((brick, answer)) => self.answered(brick, answer)?,
+                None if Instant::now() >= give_up => break,
+                None => {
+                    self.lose_patience();
+                    patience = Instant::now() + STORE_HEDGE;
+                }
+            }
+        }
+        if self.stored.len() >= least { Ok(self.stored) } else { Err(self.failure(least)) }
+    }
+
+    /// Sends it to the best brick that is left; one that is in doubt only if it must be.
+    fn start_next(&mut self, must: bool) -> bool {
+        let tried = if must { 0 } else { self.doubtful };
+        let Some(at) = self
+            .left
+            .iter()
+            .rposition(|candidate| self.load.admits(candidate.node, self.rules))
+            .filter(|at| *at >= tried)
+        else {
+            return false;
+        };
+        let next = self.left.remove(at);
+        if at < self.doubtful {
+            self.doubtful -= 1;
+        }
+        self.load.add(next.node);
+        self.nodes.push((next.brick, next.node));
+        let (id, parts) = (self.id, self.parts.clone());
+        self.calls.start(self.inner, next.brick, move |brick| put(brick, id, &parts));
+        true
+    }
+
+    fn answered(&mut self, brick: BrickId, answer: Result<(), BlockError>) -> Result<(), BlockError> {
+        let was_slow = self.slow.contains(&brick);
+        self.slow.retain(|it| *it != brick);
+        match answer {
+            Ok(()) => {
+                self.stored = self.stored.with(brick).unwrap_or(self.stored);
+                Ok(())
+            }
+            // Every brick would say the same.
+            Err(error @ BlockError::Invalid { .. }) => Err(error),
+            Err(error) => {
+                if !blames_brick(&error) {
+                    tracing::warn!(%brick, block = %self.id, %error, "a brick did not take a block");
+                }
+                if !was_slow {
+                    self.make_room_for_another(brick);
+                }
+                self.failures.push(error);
+                Ok(())
+            }
+        }
+    }
+
+    /// The bricks that have not answered so far are slow: others may take their place.
+    fn lose_patience(&mut self) {
+        for brick in self.calls.pending.clone() {
+            if !self.slow.contains(&brick) {
+                tracing::debug!(%brick, block = %self.id, "a brick is slow to take a block");
+                self.inner.health.failed(brick);
+                self.slow.push(brick);
+                self.make_room_for_another(brick);
+            }
+        }
+    }
+
+    fn make_room_for_another(&mut self, brick: BrickId) {
+        if let Some((_, node)) = self.nodes.iter().find(|(it, _)| *it == brick) {
+            self.load.remove(*node);
+        }
+    }
+
+    fn failure(&self, least: usize) -> BlockError {
+        if !self.failures.is_empty() && self.failures.iter().all(|error| *error == BlockError::Full) {
+            return BlockError::Full;
+        }
+        let (stored, cause) = (self.stored.len(), self.failures.last());
+        let cause = cause.map_or("the bricks do not answer".to_owned(), ToString::to_string);
+        BlockError::Unreachable(format!("{stored} bricks have the block, and {least} must: {cause}"))
+    }
+}
+
+/// Puts a block on a brick. One that is there from an earlier attempt counts if it is the same.
+fn put(brick: &dyn BlockService, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+    match brick.put(id, parts) {
+        Err(BlockError::Exists(_)) if is_same(brick, id, parts)? => Ok(()),
+        other => other,
+    }
+}
+
+fn is_same(brick: &dyn BlockService, id: BlockId, parts: &[Bytes]) -> Result<bool, BlockError> {
+    let len = u32::try_from(parts.iter().map(Bytes::len).sum::<usize>()).unwrap_or(u32::MAX);
+    let found = match brick.get(id, 0, len) {
+        Err(BlockError::Invalid { .. }) => return Ok(false),
+        other => other?,
+    };
+    let mut rest = &found[..];
+    for part in parts {
+        match rest.strip_prefix(&part[..]) {
+            Some(behind) => rest = behind,
+            None => return Ok(false),
+        }
+    }
+    // It is not longer either.
+    Ok(rest.is_empty() && matches!(brick.get(id, len, 1), Err(BlockError::Invalid { .. })))
+}

@@ -1,0 +1,196 @@
+//! Where the copies of a block go.
+//!
+//! **Models.** Each block ranks all bricks of its volume by weighted rendezvous hashing: a brick comes first for a share of
+//! the blocks that is in proportion to its size. Who stores a block takes the bricks that come first, passing over those
+//! that do not answer. So when a brick is added, the blocks that should move are those for which the new brick comes first, and no others.
+//!
+//! **Assumes nothing** about everybody agreeing: where a block is, is recorded with the block. The ranking only says where to put it.
+//!
+//! **Promises.** Two copies never share a brick. They share a node only if the volume's bricks are on fewer nodes than it wants copies,
+//! and then evenly.
+
+use crate::map::{BrickState, ClusterMap};
+use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId};
+use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// A brick that may take a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// Which.
+    pub brick: BrickId,
+    /// The machine it is on.
+    pub node: NodeId,
+    /// Its size; only the proportions count.
+    pub weight: u64,
+}
+
+/// How a volume wants its blocks to be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rules {
+    /// Copies of a block.
+    pub replica: usize,
+    /// Copies that one node may have.
+    pub per_node: usize,
+}
+
+impl Rules {
+    /// Those of a volume; `None` if there is no such volume.
+    pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
+        let replica = usize::from(map.volumes.get(&volume)?.replica.max(1));
+        let mut nodes: Vec<NodeId> = map
+            .bricks_of(volume)
+            .filter(|(_, brick)| brick.state == BrickState::Active)
+            .map(|(_, brick)| brick.node)
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)) })
+    }
+
+    /// The fewest copies with which a write counts: the next failure must not take the last one where that can be helped.
+    pub fn quorum(&self) -> usize {
+        self.replica / 2 + 1
+    }
+}
+
+/// How many copies each node has.
+#[derive(Clone, Default, Debug)]
+pub struct Load(BTreeMap<NodeId, usize>);
+
+impl Load {
+    /// Whether a node may have one more copy.
+    pub fn admits(&self, node: NodeId, rules: Rules) -> bool {
+        self.0.get(&node).copied().unwrap_or(0) < rules.per_node
+    }
+
+    /// One more copy is on a node.
+    pub fn add(&mut self, node: NodeId) {
+        *self.0.entry(node).or_default() += 1;
+    }
+
+    /// One copy less is on a node.
+    pub fn remove(&mut self, node: NodeId) {
+        if let Some(count) = self.0.get_mut(&node) {
+            *count = count.saturating_sub(1);
+        }
+    }
+}
+
+/// Ranks bricks for a block, the best first.
+pub fn rank(id: BlockId, candidates: &mut [Candidate]) {
+    let mut name = [0; 16];
+    name[..8].copy_from_slice(&id.session.0.to_le_bytes());
+    name[8..].copy_from_slice(&id.seq.to_le_bytes());
+    // The smallest of exponentially distributed numbers, one for each brick with its weight as the rate.
+    let cost = |candidate: &Candidate| {
+        let hash = xxh3_64_with_seed(&name, u64::from(candidate.brick.0));
+        let uniform = ((hash >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
+        -uniform.ln() / candidate.weight.max(1) as f64
+    };
+    candidates.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then(a.brick.cmp(&b.brick)));
+}
+
+/// The bricks that a block should be on, of those ranked for it: fewer than wanted where there are too few.
+pub fn choose(ranked: &[Candidate], rules: Rules) -> Vec<BrickId> {
+    let mut load = Load::default();
+    let mut chosen = Vec::with_capacity(rules.replica);
+    for candidate in ranked {
+        if chosen.len() < rules.replica && load.admits(candidate.node, rules) {
+            load.add(candidate.node);
+            chosen.push(candidate.brick);
+        }
+    }
+    chosen
+}
+
+/// Whether a brick is a place where a volume's block may stay.
+pub fn may_stay(map: &ClusterMap, volume: GroupId, brick: BrickId) -> bool {
+    map.bricks.get(&brick).is_some_and(|it| it.state == BrickState::Active && it.volume == volume)
+}
+
+/// Whether nothing can be on a brick any more. One that was never heard of may be newer than the map.
+pub fn is_gone(map: &ClusterMap, brick: BrickId) -> bool {
+    match map.bricks.get(&brick) {
+        Some(it) => it.state == BrickState::Gone,
+        None => brick.0 < map.next.brick,
+    }
+}
+
+/// Whether a group is as a volume wants it: enough copies, spread over nodes as they should be, on bricks that stay.
+pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
+    let Some(rules) = Rules::of(map, volume) else { return false };
+    let mut load = Load::default();
+    let mut good = 0;
+    for brick in group.bricks() {
+        let Some(it) = map.bricks.get(&brick).filter(|_| may_stay(map, volume, brick)) else { return false };
+        if load.admits(it.node, rules) {
+            load.add(it.node);
+            good += 1;
+        }
+    }
+    good >= rules.replica
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::SessionId;
+
+    fn block(seq: u64) -> BlockId {
+        BlockId { session: SessionId(7), seq }
+    }
+
+    fn bricks(weights: &[u64]) -> Vec<Candidate> {
+        let brick = |(index, weight): (usize, &u64)| Candidate {
+            brick: BrickId(index as u16 + 1),
+            node: NodeId(index as u32 + 1),
+            weight: *weight,
+        };
+        weights.iter().enumerate().map(brick).collect()
+    }
+
+    #[test]
+    fn a_brick_gets_blocks_in_proportion_to_its_size() {
+        let mut first = BTreeMap::<BrickId, u32>::new();
+        for seq in 0..20_000 {
+            let mut candidates = bricks(&[100, 100, 200]);
+            rank(block(seq), &mut candidates);
+            *first.entry(candidates[0].brick).or_default() += 1;
+        }
+        assert!((4_600..5_400).contains(&first[&BrickId(1)]), "{first:?}");
+        assert!((9_500..10_500).contains(&first[&BrickId(3)]), "{first:?}");
+    }
+
+    #[test]
+    fn a_new_brick_takes_its_share_and_nothing_else_moves() {
+        let rules = Rules { replica: 2, per_node: 1 };
+        let mut moved = 0;
+        for seq in 0..5_000 {
+            let (mut before, mut after) = (bricks(&[9, 9, 9]), bricks(&[9, 9, 9, 9]));
+            rank(block(seq), &mut before);
+            rank(block(seq), &mut after);
+            let (before, after) = (choose(&before, rules), choose(&after, rules));
+            let new: Vec<_> = after.iter().filter(|brick| !before.contains(brick)).collect();
+            assert!(new.is_empty() || new == [&BrickId(4)], "{before:?} {after:?}");
+            moved += new.len();
+        }
+        assert!((2_300..2_700).contains(&moved), "half of the blocks have a copy there: {moved}");
+    }
+
+    #[test]
+    fn copies_share_a_node_only_where_nodes_are_too_few() {
+        let mut candidates = bricks(&[1; 6]);
+        for (index, candidate) in candidates.iter_mut().enumerate() {
+            candidate.node = NodeId(index as u32 / 3);
+        }
+        for seq in 0..1_000 {
+            rank(block(seq), &mut candidates);
+            let node = |brick: &BrickId| (brick.0 - 1) / 3;
+            let two = choose(&candidates, Rules { replica: 2, per_node: 1 });
+            assert!(two.len() == 2 && node(&two[0]) != node(&two[1]));
+            let three = choose(&candidates, Rules { replica: 3, per_node: 2 });
+            assert!(three.len() == 3 && three.iter().any(|brick| node(brick) != node(&three[0])));
+        }
+    }
+}

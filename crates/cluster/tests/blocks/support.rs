@@ -1,0 +1,236 @@
+//! A cluster of bricks in memory that can be made to fail.
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, RwLock};
+use shoal_cluster::map::ClusterMap;
+use shoal_cluster::{Bricks, Command, Outcome, ReplicatedBlocks, apply};
+use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
+use shoal_wire::{BlockError, BlockService, BlockStat};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+pub const VOLUME: GroupId = GroupId(77);
+
+#[derive(Default)]
+struct State {
+    blocks: BTreeMap<BlockId, Bytes>,
+    damaged: BTreeSet<BlockId>,
+    down: bool,
+    stuck: bool,
+    full: bool,
+    gets: u64,
+}
+
+/// A brick in memory.
+#[derive(Default)]
+pub struct MemBrick {
+    state: Mutex<State>,
+    released: Condvar,
+}
+
+impl MemBrick {
+    /// Fails every request from now on, or not any more.
+    pub fn set_down(&self, down: bool) {
+        self.state.lock().down = down;
+    }
+    /// Answers nothing until it is released.
+    pub fn set_stuck(&self, stuck: bool) {
+        self.state.lock().stuck = stuck;
+        self.released.notify_all();
+    }
+    pub fn set_full(&self, full: bool) {
+        self.state.lock().full = full;
+    }
+    pub fn damage(&self, id: BlockId) {
+        self.state.lock().damaged.insert(id);
+    }
+    pub fn is_damaged(&self, id: BlockId) -> bool {
+        self.state.lock().damaged.contains(&id)
+    }
+    pub fn has(&self, id: BlockId) -> bool {
+        self.state.lock().blocks.contains_key(&id)
+    }
+    pub fn content(&self, id: BlockId) -> Option<Bytes> {
+        self.state.lock().blocks.get(&id).cloned()
+    }
+    pub fn remove(&self, id: BlockId) {
+        self.state.lock().blocks.remove(&id);
+    }
+    pub fn wipe(&self) {
+        let mut state = self.state.lock();
+        state.blocks.clear();
+        state.damaged.clear();
+    }
+    pub fn len(&self) -> usize {
+        self.state.lock().blocks.len()
+    }
+    pub fn gets(&self) -> u64 {
+        self.state.lock().gets
+    }
+
+    fn enter(&self) -> Result<parking_lot::MutexGuard<'_, State>, BlockError> {
+        let mut state = self.state.lock();
+        while state.stuck {
+            self.released.wait(&mut state);
+        }
+        if state.down { Err(BlockError::Unreachable("it is down".into())) } else { Ok(state) }
+    }
+}
+
+impl BlockService for MemBrick {
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        let mut state = self.enter()?;
+        if state.full {
+            return Err(BlockError::Full);
+        }
+        if state.blocks.contains_key(&id) && !state.damaged.remove(&id) {
+            return Err(BlockError::Exists(id));
+        }
+        state.blocks.insert(id, parts.concat().into());
+        Ok(())
+    }
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        let mut state = self.enter()?;
+        state.gets += 1;
+        if state.damaged.contains(&id) {
+            return Err(BlockError::Corrupt { id, what: "damaged by the test".into() });
+        }
+        let block = state.blocks.get(&id).ok_or(BlockError::Missing(id))?;
+        let range = offset as usize..(offset + len) as usize;
+        if range.end > block.len() {
+            return Err(BlockError::Invalid { id, what: "beyond its end".into() });
+        }
+        Ok(block.slice(range))
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        let mut state = self.enter()?;
+        for id in ids {
+            state.blocks.remove(id);
+            state.damaged.remove(id);
+        }
+        Ok(())
+    }
+    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        let state = self.enter()?;
+        let own = state.blocks.iter().filter(|(id, _)| id.session == session);
+        Ok(own.map(|(id, content)| BlockStat { id: *id, len: content.len() as u32 }).collect())
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        let state = self.enter()?;
+        let all: BTreeSet<SessionId> = state.blocks.keys().map(|id| id.session).collect();
+        Ok(all.into_iter().collect())
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        drop(self.enter()?);
+        Ok(Statfs { total_bytes: 1 << 40, free_bytes: 1 << 39, ..Statfs::default() })
+    }
+}
+
+/// The bricks of a cluster and its map.
+pub struct World {
+    pub map: RwLock<Arc<ClusterMap>>,
+    bricks: RwLock<BTreeMap<BrickId, Arc<MemBrick>>>,
+    pub here: Mutex<Option<NodeId>>,
+}
+
+impl Bricks for World {
+    fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>> {
+        Some(self.bricks.read().get(&id)?.clone())
+    }
+    fn map(&self) -> Arc<ClusterMap> {
+        self.map.read().clone()
+    }
+    fn here(&self) -> Option<NodeId> {
+        *self.here.lock()
+    }
+}
+
+impl World {
+    /// A cluster with a volume on these nodes' bricks (one for each mention of a node).
+    pub fn new(nodes: u32, replica: u8, bricks: &[u32]) -> (Arc<World>, Arc<ReplicatedBlocks>) {
+        let world = Arc::new(World {
+            map: RwLock::new(Arc::new(ClusterMap::default())),
+            bricks: RwLock::default(),
+            here: Mutex::new(None),
+        });
+        let time = Timestamp::default();
+        let node = |number: u32| (format!("n{number}"), format!("n{number}:7470"));
+        let (name, address) = node(1);
+        world.change(Command::Init { cluster: 9, name, address, authority: "A".into(), time });
+        world.change(Command::IssueToken { secret: 5, expires: Timestamp { secs: 1000, nanos: 0 }, time });
+        for number in 2..=nodes {
+            let (name, address) = node(number);
+            world.change(Command::Join { secret: 5, name, address, time });
+        }
+        let bricks = places(bricks);
+        world.change(Command::CreateVolume {
+            name: "v".into(),
+            id: VOLUME,
+            replica,
+            bricks,
+            force: true,
+            time,
+        });
+        let blocks = ReplicatedBlocks::new(VOLUME, world.clone());
+        (world, blocks)
+    }
+
+    /// Carries out a command; new bricks come up empty.
+    pub fn change(&self, command: Command) -> Outcome {
+        let mut map = self.map.write();
+        let (next, outcome) = apply(&map, &command);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{command:?}: {outcome:?}");
+        for id in next.bricks.keys() {
+            self.bricks.write().entry(*id).or_default();
+        }
+        *map = Arc::new(next);
+        outcome
+    }
+
+    pub fn mem(&self, id: BrickId) -> Arc<MemBrick> {
+        self.bricks.read()[&id].clone()
+    }
+
+    pub fn ids(&self) -> Vec<BrickId> {
+        self.bricks.read().keys().copied().collect()
+    }
+
+    /// Bricks that have a block.
+    pub fn holders(&self, id: BlockId) -> BlockGroup {
+        let bricks = self.bricks.read();
+        BlockGroup::new(bricks.iter().filter(|(_, it)| it.has(id)).map(|(brick, _)| *brick)).unwrap()
+    }
+
+    pub fn node_of(&self, id: BrickId) -> NodeId {
+        self.map.read().bricks[&id].node
+    }
+}
+
+fn places(nodes: &[u32]) -> Vec<(NodeId, std::path::PathBuf)> {
+    let place = |(index, node): (usize, &u32)| (NodeId(*node), format!("/bricks/{}", index).into());
+    nodes.iter().enumerate().map(place).collect()
+}
+
+pub fn id(seq: u64) -> BlockId {
+    BlockId { session: SessionId(3), seq }
+}
+
+/// Content that tells blocks and places in them apart.
+pub fn content(seq: u64, len: usize) -> Bytes {
+    (0..len).map(|at| (seq as usize * 31 + at * 7) as u8).collect()
+}
+
+pub fn group(bricks: &[u16]) -> BlockGroup {
+    BlockGroup::new(bricks.iter().map(|brick| BrickId(*brick))).unwrap()
+}
+
+/// Waits for something that other threads bring about.
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
