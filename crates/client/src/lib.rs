@@ -16,7 +16,10 @@
 mod acl;
 mod api;
 mod core;
+mod groups;
 pub mod limits;
+mod locate;
+mod patience;
 mod reader;
 mod shell;
 mod ship;

@@ -58,3 +58,17 @@ pub const READ_AHEAD_BLOCKS: usize = 6;
 pub const SEQUENTIAL_BYTES_MIN: u64 = 256 << 10;
 /// A read that finds its block collected (its extent was rewritten meanwhile) looks the extents up again this often.
 pub const READ_TRIES: u32 = 8;
+
+/// Blocks whose place is remembered; beyond it, those used longest ago are forgotten and asked for again. At about
+/// 80 bytes each these are 5 MiB, for 256 GiB of content in full blocks.
+pub const GROUPS_KNOWN_MAX: usize = 65_536;
+/// A block found nowhere is looked up anew this often: each time it may just have been moved once more.
+pub const LOCATE_TRIES: u32 = 4;
+/// First pause before something is tried again that a server or brick did not answer.
+pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// Longest such pause: what comes back is noticed within this time.
+pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Waiting this long is worth a line in the log ...
+pub const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
+/// ... and another one every so often.
+pub const COMPLAIN_EVERY: Duration = Duration::from_secs(10);

@@ -5,12 +5,13 @@
 
 use crate::core::Piece;
 use crate::limits::{READ_AHEAD_BLOCKS, READ_AHEAD_THREADS, SEQUENTIAL_BYTES_MIN};
+use crate::locate::Persistence;
 use crate::shell::Shell;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
-use shoal_types::{BlockGroup, BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
+use shoal_types::{BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
 use shoal_wire::BlockError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,6 +19,12 @@ use std::thread::{Builder, JoinHandle};
 
 /// A cached run of a block: the block, and where the run begins.
 type Key = (BlockId, u32);
+
+/// A run to be read ahead, and those that are wanted around the same time.
+pub(crate) struct Ahead {
+    run: BlockRef,
+    near: Arc<[BlockRef]>,
+}
 
 enum Slot {
     Loading,
@@ -53,11 +60,11 @@ pub(crate) struct Reader {
     cached: Mutex<Cached>,
     loaded: Condvar,
     progress: Mutex<FxHashMap<InodeId, Progress>>,
-    ahead: Mutex<Option<Sender<BlockRef>>>,
+    ahead: Mutex<Option<Sender<Ahead>>>,
 }
 
 impl Reader {
-    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<BlockRef>) {
+    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<Ahead>) {
         let (ahead, requests) = crossbeam_channel::bounded(AHEAD_QUEUE_MAX);
         let reader = Reader {
             bytes_max,
@@ -131,15 +138,16 @@ fn cut(bytes: &Bytes, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
 }
 
 /// Starts the threads that read ahead.
-pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<BlockRef>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<Ahead>) -> Vec<JoinHandle<()>> {
     (0..READ_AHEAD_THREADS)
         .map(|n| {
             let (shell, requests) = (Arc::clone(shell), requests.clone());
             Builder::new()
                 .name(format!("shoal-ahead-{n}"))
                 .spawn(move || {
-                    for run in requests {
-                        shell.load_ahead(run);
+                    for Ahead { run, near } in requests {
+                        // Whoever needs the bytes will meet the same error and report it.
+                        let _ = shell.load(run, &near, Persistence::GiveUp);
                     }
                 })
                 .expect("the system has room for a thread")
@@ -158,11 +166,11 @@ impl Shell {
         });
         match around {
             Some(run) => {
-                let bytes = self.load(*run)?;
+                let bytes = self.load(*run, runs, Persistence::Wait)?;
                 cut(&bytes, *run, piece)
                     .ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
             }
-            None => self.get(piece),
+            None => self.get(piece, &[], Persistence::Wait),
         }
     }
 
@@ -170,6 +178,7 @@ impl Shell {
     pub(crate) fn read_ahead(&self, runs: &[BlockRef]) {
         let ahead = self.reader.ahead.lock();
         let Some(ahead) = &*ahead else { return };
+        let near: Arc<[BlockRef]> = runs.into();
         let mut bytes = 0u64;
         for run in runs.iter().take(READ_AHEAD_BLOCKS) {
             bytes += u64::from(run.len);
@@ -179,19 +188,14 @@ impl Shell {
                 continue;
             }
             // A full queue means that the bricks have enough to do.
-            if ahead.try_send(*run).is_err() {
+            if ahead.try_send(Ahead { run: *run, near: near.clone() }).is_err() {
                 return;
             }
         }
     }
 
-    fn load_ahead(&self, run: BlockRef) {
-        // Whoever needs the bytes will meet the same error and report it.
-        let _ = self.load(run);
-    }
-
     /// A whole run: from memory, from whoever is loading it, or from the brick.
-    fn load(&self, run: BlockRef) -> Result<Bytes, BlockError> {
+    fn load(&self, run: BlockRef, near: &[BlockRef], persistence: Persistence) -> Result<Bytes, BlockError> {
         let key = (run.id, run.offset);
         let mut cached = self.reader.cached.lock();
         loop {
@@ -206,15 +210,9 @@ impl Shell {
         }
         cached.slots.insert(key, Slot::Loading);
         drop(cached);
-        let loaded = self.get(run);
+        let loaded = self.get(run, near, persistence);
         self.reader.fill(key, loaded.as_ref().ok());
         loaded
-    }
-
-    fn get(&self, piece: BlockRef) -> Result<Bytes, BlockError> {
-        self.counters.gets.add(1);
-        self.counters.get_bytes.add(u64::from(piece.len));
-        self.bricks.fetch(piece.id, BlockGroup::default(), piece.offset, piece.len)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Runs calls against the core, and fetches what they need.
 
 use crate::api::{Failure, Reply, Wait};
-use crate::core::{Core, Need, Outcome, Ticket};
+use crate::core::{Core, Errand, Need, Outcome, Ticket};
+use crate::groups::Groups;
 use crate::limits::{
     DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, INODE_GRANT, INODE_LOW, LIST_PAGE_BYTES, ROOM_GRANT_BYTES,
     ROOM_LOW_BYTES, UNCOMMITTED_BYTES_MAX,
@@ -9,14 +10,13 @@ use crate::limits::{
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
-use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::Fault;
-use shoal_types::{BatchSeq, BlockId, Cookie, Errno, InodeId, Name, SessionId};
+use shoal_types::{BatchSeq, Cookie, Errno, InodeId, Name, SessionId};
 use shoal_wire::{Grant, GrantReply, MetaError, MetaService, OpenReply, Prefetch, Space, VolumeBlocks};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the one lock protects.
 pub(crate) struct State {
@@ -25,9 +25,6 @@ pub(crate) struct State {
     pub(crate) shipper_idle: bool,
     pub(crate) stopping: bool,
 }
-
-/// A block to be stored: its number, and the parts of its content.
-pub(crate) type Put = (BlockId, Vec<Bytes>);
 
 /// See the module.
 pub(crate) struct Shell {
@@ -47,7 +44,8 @@ pub(crate) struct Shell {
     /// Held by whoever asks for grants, so that a burst of needs asks once.
     granting: Mutex<()>,
     pub(crate) reader: Reader,
-    pub(crate) puts: Mutex<Option<crossbeam_channel::Sender<Put>>>,
+    pub(crate) groups: Groups,
+    pub(crate) errands: Mutex<Option<crossbeam_channel::Sender<Errand>>>,
     pub(crate) counters: Counters,
 }
 
@@ -62,7 +60,7 @@ impl Shell {
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
         take_grant(&mut core, opened.grant);
         // Bounded by the window of uncommitted bytes, not by the channel.
-        let (puts, stores) = crossbeam_channel::unbounded();
+        let (errands, todo) = crossbeam_channel::unbounded();
         let (reader, ahead) = Reader::new(options.block_cache_bytes);
         let shell = Arc::new_cyclic(|me| Shell {
             me: me.clone(),
@@ -76,10 +74,11 @@ impl Shell {
             shipping: Mutex::new(()),
             granting: Mutex::new(()),
             reader,
-            puts: Mutex::new(Some(puts)),
+            groups: Groups::default(),
+            errands: Mutex::new(Some(errands)),
             counters: Counters::default(),
         });
-        let mut threads = ship::start(&shell, stores);
+        let mut threads = ship::start(&shell, todo);
         threads.extend(crate::reader::start(&shell, ahead));
         (shell, threads)
     }
@@ -102,8 +101,8 @@ impl Shell {
                 state.core.begin();
             }
             let outcome = call(&mut state.core, fetched);
-            let ready = match state.core.blocks.has_ready() {
-                true => state.core.blocks.take_ready(),
+            let errands = match state.core.blocks.has_errands() {
+                true => state.core.blocks.take_errands(),
                 false => Vec::new(),
             };
             let sealed = state.core.journal.has_sealed();
@@ -111,7 +110,7 @@ impl Shell {
                 self.work.notify_one();
             }
             drop(state);
-            self.store(ready);
+            self.run_errands(errands);
             match outcome {
                 Ok(answer) => {
                     if !fetched {
@@ -194,6 +193,7 @@ impl Shell {
             .meta
             .extents(self.session, ino, start, u64::MAX, EXTENTS_PAGE)
             .map_err(|error| self.refused(error))?;
+        self.groups.learn(reply.blocks.iter().map(|(id, info)| (*id, info.group)));
         self.state.lock().core.install_extents(ticket, ino, start, reply);
         Ok(())
     }
@@ -266,6 +266,18 @@ impl Shell {
         Ok(())
     }
 
+    /// Waits before something is tried again; fails at once when the session comes to an end.
+    pub(crate) fn pause(&self, pause: Duration) -> Result<(), Errno> {
+        let due = Instant::now() + pause;
+        let mut state = self.state.lock();
+        loop {
+            state.core.alive()?;
+            if self.changed.wait_until(&mut state, due).timed_out() {
+                return Ok(());
+            }
+        }
+    }
+
     /// Everything done so far is durable when this returns.
     pub(crate) fn flush(&self) -> Result<(), Errno> {
         let seq = {
@@ -328,7 +340,7 @@ impl Shell {
         state.stopping = true;
         state.core.kill(Errno::ENOTCONN);
         drop(state);
-        self.puts.lock().take();
+        self.errands.lock().take();
         self.reader.stop();
         self.work.notify_all();
         self.changed.notify_all();
@@ -356,6 +368,9 @@ impl Shell {
             ("blocks_get_total", c.gets.get()),
             ("blocks_get_bytes_total", c.get_bytes.get()),
             ("blocks_cache_hits_total", c.block_hits.get()),
+            ("blocks_put_waits_total", c.put_waits.get()),
+            ("blocks_get_waits_total", c.get_waits.get()),
+            ("blocks_located_total", c.locates.get()),
             ("cache_inodes", core.cache.len() as u64),
             ("cache_bytes", core.cache.bytes() as u64),
             ("room_granted_bytes", core.room),

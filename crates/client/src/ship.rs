@@ -1,9 +1,12 @@
 //! Sends the journal, in order, and stores its blocks first.
 
+use crate::core::{Errand, Sealed};
 use crate::limits::{JOURNAL_AGE_MAX, PUT_THREADS, PUT_TRIES};
+use crate::patience::Patience;
 use crate::shell::Shell;
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
+use shoal_namespace::Op;
 use shoal_types::{BlockGroup, BlockId, Errno};
 use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
@@ -11,7 +14,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 /// Starts the thread that ships, the thread that renews, and those that store blocks.
-pub(crate) fn start(shell: &Arc<Shell>, stores: Receiver<(BlockId, Vec<Bytes>)>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(shell: &Arc<Shell>, errands: Receiver<Errand>) -> Vec<JoinHandle<()>> {
     let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
         Builder::new().name(name).spawn(run).expect("the system has room for a thread")
     };
@@ -21,8 +24,9 @@ pub(crate) fn start(shell: &Arc<Shell>, stores: Receiver<(BlockId, Vec<Bytes>)>)
     let renewer = Arc::clone(shell);
     threads.push(spawn("shoal-renew".into(), Box::new(move || renewer.run_renewer())));
     for n in 0..PUT_THREADS {
-        let (shell, stores) = (Arc::clone(shell), stores.clone());
-        threads.push(spawn(format!("shoal-put-{n}"), Box::new(move || shell.run_store(&stores))));
+        let (shell, errands) = (Arc::clone(shell), errands.clone());
+        let run = move || errands.iter().for_each(|errand| shell.run_errand(errand));
+        threads.push(spawn(format!("shoal-put-{n}"), Box::new(run)));
     }
     threads
 }
@@ -75,22 +79,17 @@ impl Shell {
     pub(crate) fn ship(&self) {
         let _order = self.shipping.lock();
         loop {
-            let (sealed, ready) = {
+            let (sealed, errands) = {
                 let core = &mut self.state.lock().core;
-                (core.journal.take_sealed(), core.blocks.take_ready())
+                (core.journal.take_sealed(), core.blocks.take_errands())
             };
-            self.store(ready);
-            let Some(sealed) = sealed else { return };
-            let ops = Bytes::from(encode_ops(&sealed.ops));
-            if !sealed.blocks.is_empty() {
-                let mut state = self.state.lock();
-                while sealed.blocks.iter().any(|id| !state.core.blocks.is_stored(*id)) {
-                    if state.core.alive().is_err() {
-                        return;
-                    }
-                    self.changed.wait(&mut state);
-                }
+            self.run_errands(errands);
+            let Some(mut sealed) = sealed else { return };
+            if self.wait_stored(&sealed.blocks).is_err() {
+                return;
             }
+            self.say_where(&mut sealed);
+            let ops = Bytes::from(encode_ops(&sealed.ops));
             self.counters.batches.add(1);
             self.counters.batch_bytes.add(ops.len() as u64);
             let commit = Commit { session: self.session, seq: sealed.seq, ops };
@@ -106,55 +105,114 @@ impl Shell {
         }
     }
 
-    /// Gives blocks to the threads that store them.
-    pub(crate) fn store(&self, ready: Vec<(BlockId, Vec<Bytes>)>) {
-        if ready.is_empty() {
+    /// Waits until these blocks are durable; fails when the session has come to an end.
+    fn wait_stored(&self, blocks: &[BlockId]) -> Result<(), Errno> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        while blocks.iter().any(|id| !state.core.blocks.is_stored(*id)) {
+            state.core.alive()?;
+            self.changed.wait(&mut state);
+        }
+        state.core.alive()
+    }
+
+    /// Writes into a batch on which bricks the blocks are that it declares. All of them are durable by now.
+    fn say_where(&self, sealed: &mut Sealed) {
+        let mut declared = Vec::new();
+        for op in &mut sealed.ops {
+            if let Op::Write { declare: Some((id, info)), .. } = op {
+                // A block without a place would be one that nobody ever finds again.
+                info.group = self.groups.own(*id).expect("a durable block of this session has a place");
+                declared.push(*id);
+            }
+        }
+        self.groups.sending(sealed.seq, declared);
+    }
+
+    /// Gives work on blocks to the threads for it.
+    pub(crate) fn run_errands(&self, todo: Vec<Errand>) {
+        if todo.is_empty() {
             return;
         }
-        let puts = self.puts.lock();
-        let Some(puts) = &*puts else { return };
-        for block in ready {
+        let errands = self.errands.lock();
+        let Some(errands) = &*errands else { return };
+        for errand in todo {
             // The receivers live as long as the sender does.
-            let _ = puts.send(block);
+            let _ = errands.send(errand);
         }
     }
 
-    fn run_store(&self, stores: &Receiver<(BlockId, Vec<Bytes>)>) {
-        for (id, parts) in stores {
-            let stored = self.put(id, &parts);
-            let wanted = {
+    fn run_errand(&self, errand: Errand) {
+        if self.state.lock().core.alive().is_err() {
+            // Nobody will hear of it, and what is stored by now is collected with the session.
+            return;
+        }
+        match errand {
+            Errand::Store(id, parts) => self.store(id, &parts),
+            Errand::Discard(id) => self.discard(id),
+        }
+    }
+
+    fn store(&self, id: BlockId, parts: &[Bytes]) {
+        let wanted = match self.put(id, parts) {
+            Ok(group) => {
+                self.groups.stored(id, group);
+                self.state.lock().core.blocks.stored(id)
+            }
+            Err(error) => {
                 let core = &mut self.state.lock().core;
-                match &stored {
-                    Ok(()) => core.blocks.stored(id),
-                    Err(error) => {
-                        tracing::error!(block = %id, %error, "a block could not be stored");
-                        core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
-                        true
-                    }
+                if core.alive().is_ok() {
+                    tracing::error!(block = %id, %error, "a block could not be stored");
+                    core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
                 }
-            };
-            self.changed.notify_all();
-            if !wanted && let Err(error) = self.bricks.discard(&[(id, BlockGroup::default())]) {
-                tracing::warn!(block = %id, %error, "an unneeded block could not be deleted");
+                true
             }
+        };
+        self.changed.notify_all();
+        if !wanted {
+            self.discard(id);
         }
     }
 
-    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+    /// Removes a block that nothing names. What cannot be removed now is collected when the session has ended.
+    fn discard(&self, id: BlockId) {
+        let group = self.groups.dropped(id);
+        if let Err(error) = self.bricks.discard(&[(id, group)]) {
+            tracing::warn!(block = %id, %error, "an unneeded block could not be deleted");
+        }
+    }
+
+    /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        let mut patience = Patience::new();
         let mut tries = 1;
-        loop {
+        let group = loop {
             match self.bricks.store(id, parts) {
-                Ok(_) => break,
+                Ok(group) => break group,
                 // An earlier try got further than it could say.
-                Err(BlockError::Exists(_)) if tries > 1 => break,
+                Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),
+                Err(error @ BlockError::Unreachable(_)) => {
+                    if patience.complains() {
+                        tracing::warn!(block = %id, %error, "a block waits for bricks to store it");
+                    }
+                    self.counters.put_waits.add(1);
+                    self.pause(patience.pause()).map_err(|_| error)?;
+                }
                 Err(error) if tries == PUT_TRIES => return Err(error),
-                Err(error) => tracing::warn!(block = %id, %error, tries, "storing a block failed"),
+                Err(error) => {
+                    tracing::warn!(block = %id, %error, tries, "storing a block failed");
+                    tries += 1;
+                }
             }
-            tries += 1;
+        };
+        if patience.complained() {
+            tracing::info!(block = %id, seconds = patience.waited().as_secs(), "stored after a wait");
         }
         self.counters.puts.add(1);
         self.counters.put_bytes.add(parts.iter().map(|part| part.len() as u64).sum());
-        Ok(())
+        Ok(group)
     }
 }
 
@@ -163,6 +221,7 @@ impl Shell {
     fn committed(&self, outcome: Result<CommitReply, MetaError>) {
         match outcome {
             Ok(reply) => {
+                self.groups.committed(reply.seq);
                 self.state.lock().core.committed(reply.seq);
                 self.changed.notify_all();
             }

@@ -47,4 +47,9 @@ pub(crate) struct Counters {
     pub(crate) get_bytes: Counter,
     /// Reads of blocks answered from memory.
     pub(crate) block_hits: Counter,
+    /// Times that storing or reading a block had to wait for bricks that did not answer.
+    pub(crate) put_waits: Counter,
+    pub(crate) get_waits: Counter,
+    /// Times that the server was asked where blocks are.
+    pub(crate) locates: Counter,
 }

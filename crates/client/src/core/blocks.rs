@@ -9,6 +9,15 @@ use rustc_hash::FxHashMap;
 use shoal_types::{BlockId, SessionId};
 use std::collections::BTreeMap;
 
+/// What the shell is to do with a block.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    /// Store it; these are the parts of its content.
+    Store(BlockId, Vec<Bytes>),
+    /// Remove it: it was stored, and nothing will ever name it.
+    Discard(BlockId),
+}
+
 /// A block that is not durable yet.
 #[derive(Debug)]
 struct Pending {
@@ -33,6 +42,8 @@ pub(crate) struct Blocks {
     pending: FxHashMap<BlockId, Pending>,
     /// Closed blocks that the shell has not taken yet.
     ready: Vec<BlockId>,
+    /// Durable blocks that are not needed after all.
+    unwanted: Vec<BlockId>,
     /// Blocks begun in the open batch, with their lengths so far: a full one may be durable, and gone from `pending`, before
     /// its batch is sealed.
     batch: BTreeMap<BlockId, u32>,
@@ -47,6 +58,7 @@ impl Blocks {
             next: 0,
             pending: FxHashMap::default(),
             ready: Vec::new(),
+            unwanted: Vec::new(),
             batch: BTreeMap::new(),
             bytes: 0,
             batch_bytes: 0,
@@ -129,7 +141,10 @@ impl Blocks {
 
     /// Nothing names the block any more. If it was stored or is being stored, the shell deletes it.
     pub(super) fn abandon(&mut self, id: BlockId) {
-        let Some(block) = self.pending.get_mut(&id) else { return };
+        let Some(block) = self.pending.get_mut(&id) else {
+            self.unwanted.push(id);
+            return;
+        };
         block.open = false;
         if block.taken {
             block.abandoned = true;
@@ -187,22 +202,20 @@ impl Blocks {
         true
     }
 
-    /// Whether there are closed blocks to store.
-    pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+    /// Whether there is something to do for the shell.
+    pub(crate) fn has_errands(&self) -> bool {
+        !self.ready.is_empty() || !self.unwanted.is_empty()
     }
 
-    /// Closed blocks, with their bytes, to be stored now.
-    pub(crate) fn take_ready(&mut self) -> Vec<(BlockId, Vec<Bytes>)> {
-        let Blocks { ready, pending, .. } = self;
-        ready
-            .drain(..)
-            .filter_map(|id| {
-                let block = pending.get_mut(&id)?;
-                block.taken = true;
-                Some((id, block.parts.clone()))
-            })
-            .collect()
+    /// Closed blocks, with their bytes, to be stored now, and stored ones that are to go.
+    pub(crate) fn take_errands(&mut self) -> Vec<Errand> {
+        let Blocks { ready, pending, unwanted, .. } = self;
+        let stores = ready.drain(..).filter_map(|id| {
+            let block = pending.get_mut(&id)?;
+            block.taken = true;
+            Some(Errand::Store(id, block.parts.clone()))
+        });
+        stores.chain(unwanted.drain(..).map(Errand::Discard)).collect()
     }
 
     /// The block is durable. Answers whether it is wanted; otherwise it is to be deleted.

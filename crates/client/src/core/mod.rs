@@ -14,11 +14,11 @@ mod journal;
 mod names;
 mod ranges;
 
-pub(crate) use blocks::Blocks;
+pub(crate) use blocks::{Blocks, Errand};
 pub(crate) use cache::Cache;
 pub(crate) use content::Piece;
 pub(crate) use install::Ticket;
-pub(crate) use journal::Journal;
+pub(crate) use journal::{Journal, Sealed};
 pub(crate) use names::name;
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};

@@ -8,9 +8,11 @@ use shoal_client::{Client, Options};
 use shoal_namespace::kv::{KvStore, MemStore};
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
-use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{
+    BlockGroup, BlockId, BlockInfo, BrickId, Cookie, InodeId, Name, SessionId, Statfs, Timestamp,
+};
 use shoal_wire::*;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -22,6 +24,10 @@ pub struct Group {
     pub free_bytes: AtomicU64,
     /// Commits that arrive while this is set are refused, as to a session that was ended.
     pub fenced: AtomicBool,
+    /// Times that somebody asked where blocks are.
+    pub located: AtomicU64,
+    /// Blocks that have been moved, and where to.
+    pub moved: Mutex<HashMap<BlockId, BlockGroup>>,
     /// Operations applied so far, in order.
     pub applied: Mutex<Vec<shoal_namespace::Op>>,
 }
@@ -33,6 +39,8 @@ impl Group {
             applying: Mutex::new(()),
             free_bytes: AtomicU64::new(u64::MAX / 4),
             fenced: AtomicBool::new(false),
+            located: AtomicU64::new(0),
+            moved: Mutex::default(),
             applied: Mutex::default(),
         };
         let options = VolumeOptions { inline_bytes };
@@ -134,7 +142,12 @@ impl MetaService for Group {
         self.read(query::extents(&self.store.snapshot(), ino, start, end, count_max))
     }
     fn blocks(&self, _: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        let find = |id: &BlockId| query::block(&self.store, *id).unwrap().map(|record| record.info);
+        self.located.fetch_add(1, Ordering::SeqCst);
+        let moved = self.moved.lock();
+        let find = |id: &BlockId| {
+            let info = query::block(&self.store, *id).unwrap()?.info;
+            Some(BlockInfo { group: *moved.get(id).unwrap_or(&info.group), ..info })
+        };
         Ok(ids.iter().map(find).collect())
     }
     fn statfs(&self, _: SessionId) -> Result<Statfs, MetaError> {
@@ -180,6 +193,109 @@ impl BlockService for Bricks {
     }
     fn statfs(&self) -> Result<Statfs, BlockError> {
         Ok(Statfs::default())
+    }
+}
+
+/// Copies of blocks on several bricks in memory.
+pub struct Spread {
+    copies: usize,
+    bricks: Mutex<BTreeMap<u16, OneBrick>>,
+}
+
+#[derive(Default)]
+struct OneBrick {
+    down: bool,
+    blocks: HashMap<BlockId, Bytes>,
+}
+
+impl Spread {
+    pub fn new(bricks: u16, copies: usize) -> Arc<Spread> {
+        let bricks = (1..=bricks).map(|brick| (brick, OneBrick::default())).collect();
+        Arc::new(Spread { copies, bricks: Mutex::new(bricks) })
+    }
+
+    pub fn set_down(&self, brick: u16, down: bool) {
+        self.bricks.lock().get_mut(&brick).expect("a brick").down = down;
+    }
+
+    /// All copies of all blocks go from some bricks to others, and nobody is told.
+    pub fn shift(&self, by: u16) -> impl Fn(BlockGroup) -> BlockGroup {
+        let mut bricks = self.bricks.lock();
+        let count = bricks.len() as u16;
+        let to = move |brick: u16| (brick - 1 + by) % count + 1;
+        let mut all: BTreeMap<u16, _> =
+            bricks.iter_mut().map(|(brick, one)| (to(*brick), std::mem::take(&mut one.blocks))).collect();
+        for (brick, one) in bricks.iter_mut() {
+            one.blocks = all.remove(brick).expect("one for each");
+        }
+        move |group| BlockGroup::new(group.bricks().map(|brick| BrickId(to(brick.0)))).expect("as many")
+    }
+
+    /// Bricks that have a block.
+    pub fn holders(&self, id: BlockId) -> BlockGroup {
+        let bricks = self.bricks.lock();
+        let holders = bricks.iter().filter(|(_, one)| one.blocks.contains_key(&id));
+        BlockGroup::new(holders.map(|(brick, _)| BrickId(*brick))).expect("few")
+    }
+
+    pub fn count(&self) -> usize {
+        self.bricks.lock().values().map(|one| one.blocks.len()).sum()
+    }
+}
+
+impl VolumeBlocks for Spread {
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        let mut bricks = self.bricks.lock();
+        let first = id.seq as usize % bricks.len();
+        let mut up: Vec<_> = bricks.iter_mut().filter(|(_, one)| !one.down).collect();
+        if up.len() < self.copies {
+            return Err(BlockError::Unreachable(format!("{} bricks answer", up.len())));
+        }
+        up.rotate_left(first % self.copies.max(1));
+        let chosen = up.into_iter().take(self.copies).map(|(brick, one)| {
+            one.blocks.insert(id, parts.concat().into());
+            BrickId(*brick)
+        });
+        Ok(BlockGroup::new(chosen).expect("few"))
+    }
+    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        let bricks = self.bricks.lock();
+        assert!(!group.is_empty(), "{id} is in no group");
+        let mut down = false;
+        for brick in group.bricks() {
+            match &bricks[&brick.0] {
+                one if one.down => down = true,
+                one => {
+                    if let Some(block) = one.blocks.get(&id) {
+                        return Ok(block.slice(offset as usize..(offset + len) as usize));
+                    }
+                }
+            }
+        }
+        Err(if down { BlockError::Unreachable("down".into()) } else { BlockError::Missing(id) })
+    }
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
+        let mut bricks = self.bricks.lock();
+        for (id, group) in blocks {
+            assert!(!group.is_empty(), "{id} is in no group");
+            group.bricks().for_each(|brick| drop(bricks.get_mut(&brick.0).unwrap().blocks.remove(id)));
+        }
+        Ok(Vec::new())
+    }
+    fn session_blocks(&self, _: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        Ok(Vec::new())
+    }
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        Ok(Vec::new())
+    }
+    fn room(&self) -> Result<Statfs, BlockError> {
+        Ok(Statfs::default())
+    }
+    fn is_whole(&self, group: BlockGroup) -> bool {
+        group.len() >= self.copies
+    }
+    fn mend(&self, _: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        Ok(info.group)
     }
 }
 

@@ -1,0 +1,93 @@
+//! Reads a block from where it is: asks for its place if that is not known, looks again if it was moved, and waits for bricks
+//! that do not answer.
+
+use crate::limits::LOCATE_TRIES;
+use crate::patience::Patience;
+use crate::shell::Shell;
+use bytes::Bytes;
+use shoal_types::{BlockGroup, BlockId, BlockRef};
+use shoal_wire::{BlockError, MetaError};
+
+/// What to do while bricks do not answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Persistence {
+    /// Try again for as long as the session lives: somebody needs the bytes.
+    Wait,
+    /// Leave it: whoever needs the bytes will try again.
+    GiveUp,
+}
+
+impl Shell {
+    /// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that will be wanted
+    /// next: if the place of this one has to be asked for, so are theirs.
+    pub(crate) fn get(
+        &self,
+        piece: BlockRef,
+        near: &[BlockRef],
+        persistence: Persistence,
+    ) -> Result<Bytes, BlockError> {
+        let id = piece.id;
+        self.counters.gets.add(1);
+        self.counters.get_bytes.add(u64::from(piece.len));
+        let mut group = match self.groups.find(id) {
+            Some(group) => group,
+            None => self.locate(id, near)?,
+        };
+        let mut patience = Patience::new();
+        let mut moves = 0;
+        loop {
+            match self.bricks.fetch(id, group, piece.offset, piece.len) {
+                Err(BlockError::Missing(_)) if moves < LOCATE_TRIES && !self.groups.is_local() => {
+                    moves += 1;
+                    let now = self.locate(id, &[])?;
+                    if now == group {
+                        return Err(BlockError::Missing(id));
+                    }
+                    tracing::debug!(block = %id, from = ?group, to = ?now, "a block was moved");
+                    group = now;
+                }
+                Err(error @ BlockError::Unreachable(_)) if persistence == Persistence::Wait => {
+                    if patience.complains() {
+                        tracing::warn!(block = %id, %error, "a read waits for bricks");
+                    }
+                    self.counters.get_waits.add(1);
+                    self.pause(patience.pause()).map_err(|_| error)?;
+                    // It may have been copied to others meanwhile.
+                    group = self.locate(id, &[])?;
+                }
+                outcome => {
+                    if patience.complained() && outcome.is_ok() {
+                        tracing::info!(block = %id, seconds = patience.waited().as_secs(), "read after a wait");
+                    }
+                    return outcome;
+                }
+            }
+        }
+    }
+
+    /// Asks where a block is. [`BlockError::Missing`] if it is not known any more.
+    fn locate(&self, id: BlockId, near: &[BlockRef]) -> Result<BlockGroup, BlockError> {
+        // What only this client knows, the server would deny.
+        if let Some(group) = self.groups.own(id) {
+            return Ok(group);
+        }
+        let mut ids = vec![id];
+        for block in near {
+            if !ids.contains(&block.id) && self.groups.find(block.id).is_none() {
+                ids.push(block.id);
+            }
+        }
+        self.counters.locates.add(1);
+        let found = self.meta.blocks(self.session, &ids).map_err(|error| match error {
+            MetaError::Errno(errno) => BlockError::Unreachable(errno.to_string()),
+            error => {
+                let cause = error.to_string();
+                self.refused(error);
+                BlockError::Unreachable(cause)
+            }
+        })?;
+        let places = || ids.iter().zip(&found).filter_map(|(id, info)| info.map(|info| (*id, info.group)));
+        self.groups.learn(places());
+        places().find(|(one, _)| *one == id).map(|(_, group)| group).ok_or(BlockError::Missing(id))
+    }
+}
