@@ -31,7 +31,7 @@ pub enum Phase {
     Files,
     /// Directory entries, and how everything hangs together.
     Names,
-    /// Blocks, their references, and the garbage list.
+    /// Blocks, their references and copies, and the lists of garbage and of what has too few copies.
     Blocks,
     /// Sessions, orphans, lists of work, counters.
     Lists,

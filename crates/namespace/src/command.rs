@@ -10,6 +10,7 @@
 //! a client applies its operations to its own state first, so a failure here means that the two have parted.
 
 mod batch;
+mod place;
 mod session;
 mod volume;
 
@@ -18,6 +19,7 @@ use crate::kv::{KvRead, WriteBatch};
 use crate::kv_tree::TreeError;
 use crate::records::VolumeOptions;
 use bytes::Bytes;
+pub use place::Placed;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId, Timestamp};
 
@@ -113,6 +115,11 @@ pub enum Command {
         /// All of them.
         options: VolumeOptions,
     },
+    /// Blocks were copied to other bricks, at most [`limits::PLACE_BLOCKS_MAX`](crate::limits::PLACE_BLOCKS_MAX): [`Outcome::Placed`].
+    Place {
+        /// Which, from where to where.
+        blocks: Vec<Placed>,
+    },
 }
 
 /// What became of a command.
@@ -185,6 +192,11 @@ pub enum Outcome {
         /// The block is in place. Otherwise the file has changed, and the block is on the garbage list.
         done: bool,
     },
+    /// It is known where blocks are now.
+    Placed {
+        /// How many of them; the others have been moved or have become garbage meanwhile.
+        count: u32,
+    },
 }
 
 impl Outcome {
@@ -224,6 +236,7 @@ pub fn apply_command<S: KvRead + ?Sized>(
         }
         Command::SetOptions { options } => volume::set_options(store, *options),
         Command::GrantBlocks { count } => volume::grant_blocks(store, *count),
+        Command::Place { blocks } => place::place(store, blocks),
         Command::Collected { blocks } => volume::collected(store, blocks),
         Command::Reap { ino, extents_max } => volume::reap(store, *ino, *extents_max),
         Command::Compact { ino, offset, digest, block, info } => {

@@ -10,6 +10,7 @@
 //! | `d` directory cookie name         | [`Dentry`]                | a name                                           |
 //! | `b` session sequence              | [`BlockRecord`]           | a block, and how many extents refer to it        |
 //! | `g` session sequence              | [`BlockInfo`]             | a block that nothing refers to, to be deleted    |
+//! | `u` session sequence              | version                   | a block in use on fewer bricks than it should be |
 //! | `r` inode                         | version                   | an inode that died; its extents are to be taken apart |
 //! | `o` session inode                 | version                   | an inode without a name that a session refers to |
 //! | `s` session                       | [`SessionRecord`]         | a session                                        |
@@ -37,6 +38,7 @@ const INODE: u8 = b'i';
 const DENTRY: u8 = b'd';
 const BLOCK: u8 = b'b';
 const GARBAGE: u8 = b'g';
+const DEGRADED: u8 = b'u';
 const REAP: u8 = b'r';
 const ORPHAN: u8 = b'o';
 const SESSION: u8 = b's';
@@ -93,6 +95,8 @@ pub enum Key {
     Block(BlockId),
     /// A block that nothing refers to.
     Garbage(BlockId),
+    /// A block in use that has too few copies.
+    Degraded(BlockId),
     /// A dead inode with extents left.
     Reap(InodeId),
     /// An inode without a name that a session refers to.
@@ -115,6 +119,7 @@ impl Key {
             Key::Dentry(dir, name) => dentry(*dir, name),
             Key::Block(id) => block(*id),
             Key::Garbage(id) => garbage(*id),
+            Key::Degraded(id) => degraded(*id),
             Key::Reap(ino) => reap(*ino),
             Key::Orphan(session, ino) => orphan(*session, *ino),
             Key::Session(id) => session(*id),
@@ -145,6 +150,7 @@ impl Key {
             }
             BLOCK => Key::Block(block_id(rest)?),
             GARBAGE => Key::Garbage(block_id(rest)?),
+            DEGRADED => Key::Degraded(block_id(rest)?),
             REAP => Key::Reap(InodeId(only(rest)?)),
             ORPHAN => {
                 let (session, rest) = number(rest)?;
@@ -215,6 +221,10 @@ pub fn block(id: BlockId) -> Vec<u8> {
 pub fn garbage(id: BlockId) -> Vec<u8> {
     key(GARBAGE, &[id.session.0, id.seq], &[])
 }
+/// Key of a block on the list of those with too few copies.
+pub fn degraded(id: BlockId) -> Vec<u8> {
+    key(DEGRADED, &[id.session.0, id.seq], &[])
+}
 /// Key of a dead inode in the queue.
 pub fn reap(ino: InodeId) -> Vec<u8> {
     key(REAP, &[ino.0], &[])
@@ -270,8 +280,15 @@ pub fn all_blocks() -> KeyRange {
 }
 /// The garbage list behind a block, or from its start.
 pub fn garbage_range(after: Option<BlockId>) -> KeyRange {
-    let (from, to) = all(GARBAGE);
-    (after.map_or(from, |id| key(GARBAGE, &[id.session.0, id.seq], &[0])), to)
+    behind(GARBAGE, after)
+}
+/// The blocks behind one, or from the first.
+pub fn blocks_range(after: Option<BlockId>) -> KeyRange {
+    behind(BLOCK, after)
+}
+/// The list of blocks with too few copies behind a block, or from its start.
+pub fn degraded_range(after: Option<BlockId>) -> KeyRange {
+    behind(DEGRADED, after)
 }
 /// The queue of dead inodes.
 pub fn all_reap() -> KeyRange {
@@ -304,7 +321,7 @@ pub fn all_singletons() -> KeyRange {
 }
 /// The ranges in which there are no keys.
 pub fn unused() -> Vec<KeyRange> {
-    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, REAP, ORPHAN, SESSION, COMPACT, SINGLETON];
+    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, DEGRADED, REAP, ORPHAN, SESSION, COMPACT, SINGLETON];
     tags.sort_unstable();
     let mut from = Vec::new();
     let mut ranges = Vec::new();
@@ -317,6 +334,11 @@ pub fn unused() -> Vec<KeyRange> {
 /// The whole store.
 pub fn everything() -> KeyRange {
     (Vec::new(), vec![0xff; 64])
+}
+
+fn behind(tag: u8, after: Option<BlockId>) -> KeyRange {
+    let (from, to) = all(tag);
+    (after.map_or(from, |id| key(tag, &[id.session.0, id.seq], &[0])), to)
 }
 
 fn all(tag: u8) -> KeyRange {
@@ -337,6 +359,7 @@ mod tests {
             (Key::Dentry(InodeId(1), name), "6400000000000000015439b8ce126ab9ae6162"),
             (Key::Block(id), "6200000000000000030000000000010002"),
             (Key::Garbage(id), "6700000000000000030000000000010002"),
+            (Key::Degraded(id), "7500000000000000030000000000010002"),
             (Key::Reap(InodeId(9)), "720000000000000009"),
             (Key::Orphan(SessionId(2), InodeId(9)), "6f00000000000000020000000000000009"),
             (Key::Session(SessionId(2)), "730000000000000002"),

@@ -45,5 +45,8 @@ pub const CLIENT_BYTES_MAX: usize = 1024;
 /// Blocks that one command may take off the garbage list.
 pub const COLLECT_BLOCKS_MAX: usize = 4096;
 
+/// Blocks of which one command may say where they are.
+pub const PLACE_BLOCKS_MAX: usize = 4096;
+
 /// Records between two reports of a check's progress.
 pub const CHECK_PROGRESS_RECORDS: u64 = 4096;

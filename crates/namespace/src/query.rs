@@ -13,7 +13,8 @@ pub use file::{inode, lookup};
 pub use list::list;
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 pub use work::{
-    block, compaction_candidates, garbage, is_block_referenced, orphans, reap_queue, session, sessions,
+    block, blocks, compaction_candidates, degraded, garbage, is_block_referenced, orphans, reap_queue,
+    session, sessions,
 };
 
 use crate::keys::{self, Singleton};
@@ -41,4 +42,10 @@ pub fn volume(store: &(impl KvRead + ?Sized)) -> Result<Option<VolumeRecord>, Tr
 pub fn counters(store: &(impl KvRead + ?Sized)) -> Result<Counters, TreeError> {
     let key = keys::singleton(Singleton::Counters);
     read(store, &key)?.ok_or_else(|| TreeError::damaged(&key, "it is not there"))
+}
+
+/// How many copies of each block there should be; 0 in a volume without a cluster.
+pub fn replica(store: &(impl KvRead + ?Sized)) -> Result<u8, TreeError> {
+    let volume = read::<VolumeRecord>(store, &keys::singleton(Singleton::Volume))?;
+    Ok(volume.map_or(0, |volume| volume.options.replica))
 }

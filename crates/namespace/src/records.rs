@@ -59,6 +59,13 @@ pub struct BlockRecord {
     pub info: BlockInfo,
 }
 
+impl BlockRecord {
+    /// Whether it is in use and on fewer bricks than the volume wants copies: exactly then it is on the list.
+    pub fn is_degraded(&self, replica: u8) -> bool {
+        self.refs > 0 && self.info.group.len() < usize::from(replica)
+    }
+}
+
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionRecord {
@@ -95,15 +102,35 @@ pub struct VolumeRecord {
 }
 
 /// Settings of a volume.
+///
+/// Encoded as one number, `inline_bytes` in its lower half and above it `replica`: so the records of volumes that were made before
+/// there were copies are read as what they were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(into = "u64", try_from = "u64")]
 pub struct VolumeOptions {
     /// Content up to this size is kept inline, in bytes.
     pub inline_bytes: u32,
+    /// How many copies of each block there should be; 0 in a volume without a cluster, whose blocks are on its one brick. It does not
+    /// change once there are blocks.
+    pub replica: u8,
+}
+
+impl From<VolumeOptions> for u64 {
+    fn from(options: VolumeOptions) -> u64 {
+        u64::from(options.inline_bytes) | u64::from(options.replica) << 32
+    }
+}
+
+impl TryFrom<u64> for VolumeOptions {
+    type Error = std::num::TryFromIntError;
+    fn try_from(word: u64) -> Result<VolumeOptions, Self::Error> {
+        Ok(VolumeOptions { inline_bytes: word as u32, replica: u8::try_from(word >> 32)? })
+    }
 }
 
 impl Default for VolumeOptions {
     fn default() -> VolumeOptions {
-        VolumeOptions { inline_bytes: shoal_types::limits::INLINE_BYTES_DEFAULT }
+        VolumeOptions { inline_bytes: shoal_types::limits::INLINE_BYTES_DEFAULT, replica: 0 }
     }
 }
 
@@ -214,5 +241,26 @@ pub fn decode_xattr(record: &[u8]) -> Result<&[u8], CodecError> {
         None => Err(CodecError::Empty),
         Some((&RECORD_VERSION, value)) => Ok(value),
         Some((&found, _)) => Err(CodecError::Version { found, known: RECORD_VERSION }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_they_were_written_before_there_were_copies() {
+        #[derive(Serialize)]
+        struct Before {
+            inline_bytes: u32,
+        }
+        for inline_bytes in [0, 4096, 65_536, u32::MAX] {
+            let now: VolumeOptions = decode(&encode(&Before { inline_bytes })).unwrap();
+            assert_eq!(now, VolumeOptions { inline_bytes, replica: 0 });
+            assert_eq!(encode(&now), encode(&Before { inline_bytes }));
+        }
+        let three = VolumeOptions { inline_bytes: 7, replica: 3 };
+        assert_eq!(decode(&encode(&three)), Ok(three));
+        assert!(decode::<VolumeOptions>(&encode(&u64::MAX)).is_err());
     }
 }

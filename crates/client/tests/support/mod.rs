@@ -43,7 +43,7 @@ impl Group {
             moved: Mutex::default(),
             applied: Mutex::default(),
         };
-        let options = VolumeOptions { inline_bytes };
+        let options = VolumeOptions { inline_bytes, ..VolumeOptions::default() };
         let outcome = group.apply(Command::Format {
             volume: 1,
             uid: 0,

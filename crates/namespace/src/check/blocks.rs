@@ -1,4 +1,4 @@
-//! Blocks, how many extents refer to them, and the garbage list.
+//! Blocks, how many extents refer to them, how many copies they have, and the lists of garbage and of blocks with too few copies.
 
 use super::{Check, Finding, Phase};
 use crate::keys::{self, Key};
@@ -6,12 +6,15 @@ use crate::kv::{KvRead, StoreError};
 use crate::records::BlockRecord;
 use shoal_types::BlockInfo;
 use shoal_types::limits::BLOCK_BYTES_MAX;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: KvRead + ?Sized> Check<'_, S> {
     pub(super) fn blocks(&mut self) -> Result<(), StoreError> {
         let mut found = std::mem::take(&mut self.blocks);
+        // A record of the volume that cannot be read is found when that is looked at.
+        let replica = crate::query::replica(self.store).unwrap_or(0);
         let mut garbage = BTreeMap::new();
+        let mut degraded = BTreeSet::new();
         self.scan(Phase::Blocks, &keys::all_blocks(), |check, key, value| {
             let Some(record) = check.decode::<BlockRecord>(&key, value) else { return };
             let Key::Block(id) = key else { return };
@@ -21,6 +24,12 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
             }
             if record.info.len == 0 || record.info.len > BLOCK_BYTES_MAX || in_use.end > record.info.len {
                 check.found(Finding::BlockLength { id, len: record.info.len, end: in_use.end });
+            }
+            if replica > 0 && record.info.group.is_empty() {
+                check.found(Finding::Degraded { id, what: "is on no brick" });
+            }
+            if record.is_degraded(replica) {
+                degraded.insert(id);
             }
             if record.refs == 0 {
                 garbage.insert(id, record.info);
@@ -46,6 +55,17 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         })?;
         for id in garbage.into_keys() {
             self.found(Finding::NotGarbage { id });
+        }
+        self.scan(Phase::Blocks, &keys::degraded_range(None), |check, key, _| {
+            let Key::Degraded(id) = key else { return };
+            if !degraded.remove(&id) {
+                let what = "is on the list of blocks with too few copies, but has enough or is not in use";
+                check.found(Finding::Degraded { id, what });
+            }
+        })?;
+        for id in degraded {
+            let what = "has too few copies, but is not on the list of such blocks";
+            self.found(Finding::Degraded { id, what });
         }
         Ok(())
     }

@@ -54,6 +54,8 @@ pub enum Finding {
     Garbage { id: BlockId, what: &'static str },
     #[error("{id} is garbage, but not on the list")]
     NotGarbage { id: BlockId },
+    #[error("{id} {what}")]
+    Degraded { id: BlockId, what: &'static str },
     #[error("inode {ino} {what}")]
     Work { ino: InodeId, what: &'static str },
     #[error("{session}: {what}")]

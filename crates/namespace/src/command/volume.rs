@@ -7,14 +7,15 @@ use crate::kv_tree::{KvTree, TreeError, read};
 use crate::limits::COLLECT_BLOCKS_MAX;
 use crate::query::counters;
 use crate::records::{self, BlockRecord, Counters, InodeRecord, VolumeOptions, VolumeRecord};
-use crate::{Fault, Tree, keys, ops};
+use crate::{Fault, Tree, keys, ops, query};
 use bytes::Bytes;
+use shoal_types::GROUP_BRICKS_MAX;
 use shoal_types::limits::{BLOCK_BYTES_MAX, INLINE_BYTES_MAX};
 use shoal_types::{BlockId, BlockInfo, Errno, FileKind, Inode, InodeId, SessionId, Timestamp, mode};
 
-type Applied = Result<(WriteBatch, Outcome), TreeError>;
+pub(super) type Applied = Result<(WriteBatch, Outcome), TreeError>;
 
-fn refuse(errno: Errno) -> Applied {
+pub(super) fn refuse(errno: Errno) -> Applied {
     Ok((WriteBatch::default(), Outcome::refused(errno)))
 }
 
@@ -73,7 +74,7 @@ pub(super) fn format(
 }
 
 fn is_sensible(options: &VolumeOptions) -> bool {
-    options.inline_bytes <= INLINE_BYTES_MAX
+    options.inline_bytes <= INLINE_BYTES_MAX && usize::from(options.replica) <= GROUP_BRICKS_MAX
 }
 
 pub(super) fn set_options(store: &(impl KvRead + ?Sized), options: VolumeOptions) -> Applied {
@@ -83,6 +84,10 @@ pub(super) fn set_options(store: &(impl KvRead + ?Sized), options: VolumeOptions
     };
     if !is_sensible(&options) {
         return refuse(Errno::EINVAL);
+    }
+    // How many copies blocks should have is part of what is recorded about each.
+    if options.replica != volume.options.replica && !query::blocks(store, None, 1)?.is_empty() {
+        return refuse(Errno::EBUSY);
     }
     let mut batch = WriteBatch::default();
     batch.changes.insert(key, Some(records::encode(&VolumeRecord { options, ..volume })));

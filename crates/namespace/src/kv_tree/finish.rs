@@ -35,8 +35,9 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
                 batch.put(keys::extent(*ino, offset + extent.len()), records::encode_extent(extent));
             }
         }
+        let replica = if self.blocks.is_empty() { 0 } else { crate::query::replica(self.store)? };
         for (id, slot) in &self.blocks {
-            finish_block(&mut batch, *id, slot)?;
+            finish_block(&mut batch, *id, slot, replica)?;
         }
         Ok(batch.0)
     }
@@ -88,7 +89,7 @@ fn finish_marks(batch: &mut Batch, ino: InodeId, stored: Option<&InodeRecord>, n
     mark(|record| record.reaping, keys::reap);
 }
 
-fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot) -> Result<(), TreeError> {
+fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot, replica: u8) -> Result<(), TreeError> {
     let BlockSlot { stored, declared, gained } = slot;
     let Some(record) = declared.or(*stored).filter(|_| declared.is_some() || *gained != 0) else {
         return Ok(());
@@ -100,7 +101,11 @@ fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot) -> Result<(), 
     if refs == 0 {
         batch.put(keys::garbage(id), records::encode(&record.info));
     }
-    batch.put(key, records::encode(&BlockRecord { refs, ..record }));
+    let now = BlockRecord { refs, ..record };
+    let mark = |record: &BlockRecord| record.is_degraded(replica).then_some(());
+    let marks = Slot { stored: stored.as_ref().and_then(mark), now: mark(&now) };
+    batch.settle(&marks, || keys::degraded(id), |()| records::present());
+    batch.put(key, records::encode(&now));
     Ok(())
 }
 

@@ -45,6 +45,37 @@ pub fn garbage(
     })
 }
 
+/// Blocks that are in use and have fewer copies than they should, behind one, and where they are.
+pub fn degraded(
+    store: &(impl KvRead + ?Sized),
+    after: Option<BlockId>,
+    count_max: usize,
+) -> Result<Vec<(BlockId, BlockInfo)>, TreeError> {
+    let ids = page(store, &keys::degraded_range(after), count_max, |key, _| match Key::decode(key) {
+        Some(Key::Degraded(id)) => Ok(id),
+        _ => Err(TreeError::damaged(key, "not the key of a block with too few copies")),
+    })?;
+    let known = |id: BlockId| match block(store, id)? {
+        Some(record) => Ok((id, record.info)),
+        None => Err(TreeError::damaged(&keys::degraded(id), "nothing is known of the block")),
+    };
+    ids.into_iter().map(known).collect()
+}
+
+/// Blocks behind one, or from the first, garbage included.
+pub fn blocks(
+    store: &(impl KvRead + ?Sized),
+    after: Option<BlockId>,
+    count_max: usize,
+) -> Result<Vec<(BlockId, BlockRecord)>, TreeError> {
+    page(store, &keys::blocks_range(after), count_max, |key, value| match Key::decode(key) {
+        Some(Key::Block(id)) => {
+            Ok((id, records::decode(value).map_err(|error| TreeError::damaged(key, error))?))
+        }
+        _ => Err(TreeError::damaged(key, "not the key of a block")),
+    })
+}
+
 /// A session's orphans.
 pub fn orphans(
     store: &(impl KvRead + ?Sized),

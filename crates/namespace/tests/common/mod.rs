@@ -54,23 +54,26 @@ pub struct Volume {
     pub next: u64,
     pub clock: i64,
     pub blocks: HashMap<BlockId, Vec<u8>>,
+    /// Where new blocks are.
+    pub group: BlockGroup,
     /// Every command given, to be given again elsewhere.
     pub commands: Vec<Command>,
 }
 
 pub fn format() -> Command {
-    Command::Format {
-        volume: 77,
-        uid: 0,
-        gid: 0,
-        perm: 0o755,
-        time: at(0),
-        options: VolumeOptions::default(),
-    }
+    format_with(VolumeOptions::default())
+}
+
+pub fn format_with(options: VolumeOptions) -> Command {
+    Command::Format { volume: 77, uid: 0, gid: 0, perm: 0o755, time: at(0), options }
 }
 
 impl Volume {
     pub fn new() -> Volume {
+        Volume::with(VolumeOptions::default())
+    }
+
+    pub fn with(options: VolumeOptions) -> Volume {
         let mut volume = Volume {
             store: MemStore::new(),
             session: SessionId(0),
@@ -78,9 +81,10 @@ impl Volume {
             next: 0,
             clock: 1,
             blocks: HashMap::new(),
+            group: BlockGroup::default(),
             commands: Vec::new(),
         };
-        assert_eq!(volume.command(format()), Outcome::Done);
+        assert_eq!(volume.command(format_with(options)), Outcome::Done);
         volume.open_session();
         volume
     }
@@ -137,7 +141,7 @@ impl Volume {
     pub fn fresh_block(&mut self, len: u32) -> (BlockId, BlockInfo) {
         let id = BlockId { session: self.session, seq: self.blocks.len() as u64 + 1 };
         self.blocks.insert(id, pattern(id.seq, len as usize));
-        (id, BlockInfo { len, group: BlockGroup::default() })
+        (id, BlockInfo { len, group: self.group })
     }
 
     pub fn try_make(&mut self, kind: FileKind, parent: InodeId, at: &str) -> Result<InodeId, Errno> {

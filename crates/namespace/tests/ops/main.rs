@@ -8,6 +8,7 @@ mod compact;
 mod create;
 mod forget;
 mod link;
+mod place;
 mod rename;
 mod rmdir;
 mod setattr;

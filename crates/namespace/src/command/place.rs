@@ -1,0 +1,55 @@
+//! Blocks have come to lie on other bricks.
+
+use super::Outcome;
+use super::volume::{Applied, refuse};
+use crate::keys;
+use crate::kv::{KvRead, WriteBatch};
+use crate::kv_tree::read;
+use crate::limits::PLACE_BLOCKS_MAX;
+use crate::query::replica;
+use crate::records::{self, BlockRecord};
+use serde::{Deserialize, Serialize};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, Errno};
+
+/// A block lies on other bricks than before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Placed {
+    /// Which.
+    pub id: BlockId,
+    /// Where it was when whoever moved it looked.
+    pub from: BlockGroup,
+    /// Where it is now.
+    pub to: BlockGroup,
+}
+
+/// A block that was moved by someone else meanwhile, or became garbage, stays as it is.
+pub(super) fn place(store: &(impl KvRead + ?Sized), blocks: &[Placed]) -> Applied {
+    if blocks.len() > PLACE_BLOCKS_MAX {
+        return refuse(Errno::E2BIG);
+    }
+    if blocks.iter().any(|block| block.to.is_empty()) {
+        return refuse(Errno::EINVAL);
+    }
+    let wanted = replica(store)?;
+    let mut batch = WriteBatch::default();
+    let mut count = 0;
+    for Placed { id, from, to } in blocks {
+        let key = keys::block(*id);
+        // The first of several for one block counts.
+        if batch.changes.contains_key(&key) {
+            continue;
+        }
+        let found = read::<BlockRecord>(store, &key)?;
+        let Some(before) = found.filter(|block| block.refs > 0 && block.info.group == *from) else {
+            continue;
+        };
+        let after = BlockRecord { info: BlockInfo { group: *to, ..before.info }, ..before };
+        batch.changes.insert(key, Some(records::encode(&after)));
+        let mark = after.is_degraded(wanted).then(records::present);
+        if before.is_degraded(wanted) != mark.is_some() {
+            batch.changes.insert(keys::degraded(*id), mark);
+        }
+        count += 1;
+    }
+    Ok((batch, Outcome::Placed { count }))
+}
