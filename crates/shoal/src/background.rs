@@ -1,10 +1,10 @@
-//! Serving in the background: another process of the same program, started here and reporting here once it is mounted or
-//! has failed.
+//! Serving in the background: another process of the same program, started here and reporting here once everything
+//! runs there or it has failed.
 //!
 //! The report comes through a pipe, the other process's standard output, and the pipe's end is the signal that there is nothing
 //! more to say: whatever becomes of the other process, the one that waits here does not wait for ever.
 
-use crate::cmd::Serve;
+use crate::daemon::Job;
 use crate::limits::LOG_LINES_SHOWN;
 use crate::logging;
 use anyhow::{Context, bail};
@@ -18,15 +18,15 @@ use std::process::{Child, Command, Stdio};
 /// What the process in the background has to say, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
-    /// Why it could not be mounted; `None`: it is.
+    /// Why it could not start; `None`: it has.
     error: Option<String>,
 }
 
-/// Starts a serving process and returns when it has mounted.
-pub fn start(serve: &Serve) -> anyhow::Result<()> {
+/// Starts a process for a job and returns when everything runs there.
+pub fn start<J: Job>(job: &J) -> anyhow::Result<()> {
     // Not `current_exe`: its name is wrong once the file was replaced by a newer one.
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("shoal").args(serve.arguments()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command.arg0("shoal").args(job.arguments()).stdin(Stdio::null()).stdout(Stdio::piped());
     // SAFETY: setsid(2) is async-signal-safe. In a session of its own the process has no terminal that could end it.
     unsafe { command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?)) };
     let mut child = command.spawn().context("starting the serving process")?;
@@ -41,7 +41,7 @@ pub fn start(serve: &Serve) -> anyhow::Result<()> {
             let _ = child.wait();
             bail!("{error}")
         }
-        Err(_) => bail!("{}", last_words(&mut child, &serve.data)),
+        Err(_) => bail!("{}", last_words(&mut child, job.log_dir())),
     }
 }
 
@@ -63,8 +63,11 @@ fn last_words(child: &mut Child, data: &Path) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let tail = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default().join("\n  ");
     if tail.is_empty() {
-        format!("the serving process ended before it had mounted ({how})")
+        format!("the process in the background ended before it was ready ({how})")
     } else {
-        format!("the serving process ended before it had mounted ({how}); {} ends:\n  {tail}", log.display())
+        format!(
+            "the process in the background ended before it was ready ({how}); {} ends:\n  {tail}",
+            log.display()
+        )
     }
 }

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Logs to standard error.
-pub fn to_stderr() {
+/// Logs to standard error, `level` unless `SHOAL_LOG` says otherwise.
+pub fn to_stderr(level: &str) {
     let colours = io::stderr().is_terminal();
     tracing_subscriber::fmt()
-        .with_env_filter(filter("warn"))
+        .with_env_filter(filter(level))
         .with_ansi(colours)
         .with_target(false)
         .with_writer(io::stderr)

@@ -12,7 +12,9 @@ mod umount;
 mod up;
 
 pub use serve::Serve;
+pub use umount::busy;
 
+use crate::daemon;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -60,7 +62,7 @@ impl Cli {
         match self.command {
             Command::Up(up) => up.run(),
             Command::Mount(mount) => mount.run(),
-            Command::Serve(serve) => serve.run_in_background(),
+            Command::Serve(serve) => daemon::run_in_background(&serve),
             command => {
                 end_with_the_pipe();
                 match command {

@@ -1,8 +1,8 @@
 //! `shoal mount`.
 
 use super::Serve;
-use crate::background;
 use crate::options::{HELP, Options};
+use crate::{background, daemon};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ impl Mount {
         let mount = std::path::absolute(&self.mountpoint)?;
         let serve = Serve { data, mount, create: None, options: self.options };
         if self.foreground {
-            serve.run_in_foreground(|_| {})
+            daemon::run_in_foreground(&serve, |_| {})
         } else {
             background::start(&serve)?;
             Ok(ExitCode::SUCCESS)

@@ -3,7 +3,7 @@
 use super::Serve;
 use crate::limits::{DATA_DEFAULT, MOUNT_DEFAULT, VOLUME_DEFAULT};
 use crate::options::{HELP, Options};
-use crate::{background, mounts};
+use crate::{background, daemon, mounts};
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,9 @@ impl Up {
             welcome(&serve.mount.canonicalize()?, &serve.data, true);
             return Ok(ExitCode::SUCCESS);
         }
-        serve.run_in_foreground(|node| welcome(node.mounted().mountpoint(), node.data().path(), false))
+        daemon::run_in_foreground(&serve, |serving| {
+            welcome(serving.node.mounted().mountpoint(), serving.node.data().path(), false)
+        })
     }
 }
 

@@ -1,0 +1,154 @@
+//! Processes that go on until they are told to stop: what serves a data directory, a node of a cluster, a mount of one.
+//!
+//! **Models.** A [`Job`] says what to do, and can be passed on as arguments to another process of this program. Started, it is
+//! [`Running`]: it ends when a signal asks for it or, if it has a mount, when that is unmounted from outside.
+//!
+//! **Promises.** However it ends, the mount goes first, then everything is made durable. In the background the one who started
+//! it learns what became of it. Under systemd (`NOTIFY_SOCKET`) the manager is told, too.
+
+use crate::cmd::busy;
+use crate::mounts;
+use crate::signals::Signals;
+use crate::{background, logging, notify};
+use anyhow::{Context, bail};
+use shoal_fuse::{MountError, Mounted};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, mpsc};
+
+/// Something to do until told to stop.
+pub trait Job {
+    /// What is taken hold of before anything is logged: a locked directory.
+    type Taken;
+    /// The job under way.
+    type Running: Running;
+    /// What is logged in the foreground unless `SHOAL_LOG` says otherwise.
+    const LOG_LEVEL: &'static str;
+
+    /// The arguments that make another process of this program do the same in the background.
+    fn arguments(&self) -> Vec<OsString>;
+    /// Directory of the log, where somebody looks for the last words of a process that said nothing else.
+    fn log_dir(&self) -> &Path;
+    /// Makes sure that nobody else does the same; answers the directory of the log as well.
+    fn take(&self) -> anyhow::Result<(Self::Taken, PathBuf)>;
+    /// Starts everything, the control socket included.
+    fn start(&self, taken: Self::Taken) -> anyhow::Result<Self::Running>;
+}
+
+/// A job under way.
+pub trait Running: Send + Sync + 'static {
+    /// Its mount, if it has one.
+    fn mounted(&self) -> Option<&Mounted>;
+    /// After the mount has ended: makes everything durable and stops.
+    fn stop(&self) -> anyhow::Result<()>;
+}
+
+/// Why a process goes on to its next step.
+enum Event {
+    Signal,
+    Unmounted(Result<(), MountError>),
+}
+
+/// Does a job in this process. `ready` is called once everything runs.
+pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> anyhow::Result<ExitCode> {
+    let signals = Signals::take()?;
+    logging::to_stderr(J::LOG_LEVEL);
+    logging::abort_on_panic();
+    let (taken, _) = job.take()?;
+    let running = job.start(taken)?;
+    ready(&running);
+    notify::ready();
+    wait_for_end(running, signals)
+}
+
+/// Does a job in this process, which nobody watches.
+pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
+    let signals = Signals::take()?;
+    let started = job.take().and_then(|(taken, log_dir)| {
+        let log = logging::path(&log_dir);
+        logging::to_file(&log)
+            .and_then(|()| {
+                let file = std::fs::File::options().append(true).open(&log)?;
+                Ok(nix::unistd::dup2_stderr(file)?)
+            })
+            .with_context(|| log.display().to_string())?;
+        logging::abort_on_panic();
+        // Nothing keeps the directory busy that it happened to be started in.
+        std::env::set_current_dir("/").context("/")?;
+        job.start(taken)
+    });
+    match started {
+        Ok(running) => {
+            background::report(&Ok(()))?;
+            match running.mounted() {
+                Some(mounted) => tracing::info!(mountpoint = %mounted.mountpoint().display(), "mounted"),
+                None => tracing::info!("serving"),
+            }
+            let outcome = wait_for_end(running, signals);
+            match &outcome {
+                Ok(_) => tracing::info!("stopped"),
+                Err(error) => tracing::error!("{error:#}"),
+            }
+            outcome
+        }
+        // The one that waits says it; standard error may still be its terminal.
+        Err(error) => background::report(&Err(error)).map(|()| ExitCode::from(2)),
+    }
+}
+
+/// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything durable.
+fn wait_for_end<R: Running>(running: R, signals: Signals) -> anyhow::Result<ExitCode> {
+    let running = Arc::new(running);
+    let (tell, events) = mpsc::channel();
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    if running.mounted().is_some() {
+        let (watched, told) = (running.clone(), tell.clone());
+        thread("watch-mount").spawn(move || {
+            let outcome = watched.mounted().map_or(Ok(()), Mounted::wait);
+            // What is watched must not be kept by this thread when the end is announced.
+            drop(watched);
+            told.send(Event::Unmounted(outcome))
+        })?;
+    }
+    thread("watch-signals").spawn(
+        move || {
+            while signals.wait().is_ok() && tell.send(Event::Signal).is_ok() {}
+        },
+    )?;
+    let mut asked = false;
+    let mount = loop {
+        match (events.recv().context("waiting")?, running.mounted()) {
+            (Event::Unmounted(outcome), _) => break outcome,
+            (Event::Signal, None) => break Ok(()),
+            (Event::Signal, Some(mounted)) => {
+                if let Err(error) = end_mount(mounted, asked) {
+                    eprintln!("shoal: {error:#}");
+                }
+            }
+        }
+        asked = true;
+    };
+    notify::stopping();
+    let stopped = running.stop();
+    mount.context("the kernel ended the mount")?;
+    stopped.map(|()| ExitCode::SUCCESS)
+}
+
+/// Unmounts; whoever asks a second time wants it at any price.
+fn end_mount(mounted: &Mounted, insist: bool) -> anyhow::Result<()> {
+    let is_busy = |error: &MountError| matches!(error, MountError::Busy { .. });
+    match mounts::insist(is_busy, || mounted.unmount()) {
+        Err(MountError::Busy { path }) if insist => {
+            eprintln!("shoal: {} is still in use: taking it away", path.display());
+            Ok(mounted.abort()?)
+        }
+        Err(MountError::Busy { path }) => match mounts::at(&path)? {
+            Some(mount) => {
+                bail!("{}\n(asking again, as with another Ctrl-C, ends it all the same)", busy(&mount))
+            }
+            None => Ok(()),
+        },
+        other => Ok(other?),
+    }
+}
