@@ -31,6 +31,22 @@ pub fn seconds(seconds: u64) -> String {
     }
 }
 
+/// A time in seconds since 1970, as in `2025-11-21 12:40:14 UTC`.
+pub fn date(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Years are counted from March, so that the day a leap year adds is the last one; 400 of them have 146,097 days.
+    let shifted = days + 719_468;
+    let (era, day) = (shifted / 146_097, shifted % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (second / 3600, second / 60 % 60);
+    format!("{year}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
+}
+
 /// A bar for a known amount of work; invisible where nobody looks.
 pub fn bar(what: &str, total: u64) -> ProgressBar {
     style(ProgressBar::new(total), what, "{msg:22} [{bar:32}] {human_pos}/{human_len} {per_sec} {eta}")
@@ -59,6 +75,19 @@ fn style(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (unix_s, text) in [
+            (0, "1970-01-01 00:00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59:59 UTC"),
+            (951_782_400, "2000-02-29 00:00:00 UTC"),
+            (1_767_225_599, "2025-12-31 23:59:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00:00 UTC"),
+        ] {
+            assert_eq!(date(unix_s), text);
+        }
+    }
 
     #[test]
     fn durations_read_well() {

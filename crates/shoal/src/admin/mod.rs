@@ -8,10 +8,13 @@
 //! **Promises.** The reports are also what `--json` prints: fields may be added, not changed. A request that is refused
 //! changed nothing; the refusal says what to do instead. Whoever asks for what is so already is told so, as an error.
 
+mod ask;
 mod names;
+pub mod render;
 mod reports;
 mod setup;
 
+pub use ask::{act, ask, strange};
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
 pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec};

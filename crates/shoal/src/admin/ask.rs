@@ -1,0 +1,68 @@
+//! Asking the server of this machine.
+
+use super::{AdminAnswer, AdminRequest};
+use crate::control::{ControlError, Conversation, Request};
+use anyhow::{anyhow, bail};
+use std::path::Path;
+
+/// Asks the server of a data directory. Notes go to standard error, the answer comes back.
+pub fn ask(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
+    let mut answers = Conversation::begin(data, &Request::Admin { request }).map_err(explain)?;
+    loop {
+        match answers.next().transpose().map_err(explain)? {
+            Some(AdminAnswer::Note { text }) => eprintln!("note: {text}"),
+            Some(answer) => return Ok(answer),
+            None => bail!("the server in {} hung up without an answer; its log may say why", data.display()),
+        }
+    }
+}
+
+/// As [`ask`], for requests that are answered with [`AdminAnswer::Done`].
+pub fn act(data: &Path, request: AdminRequest) -> anyhow::Result<()> {
+    match ask(data, request)? {
+        AdminAnswer::Done => Ok(()),
+        other => Err(strange(&other)),
+    }
+}
+
+/// An answer to some other question.
+pub fn strange(answer: &AdminAnswer) -> anyhow::Error {
+    anyhow!("the server answered something else ({answer:?}): is it another version of shoal?")
+}
+
+/// Errors of the control socket as they concern a cluster's server.
+fn explain(error: ControlError) -> anyhow::Error {
+    match error {
+        // The server's own words.
+        ControlError::Refused { what, .. } => anyhow!(what),
+        ControlError::NotRunning(data) => {
+            let shown = data.display();
+            if data.join("node.json").exists() {
+                anyhow!(
+                    "the server in {shown} does not run: `systemctl start shoal-server`, or `shoal server --data {shown} \
+                     --background`"
+                )
+            } else {
+                anyhow!(no_server(&data))
+            }
+        }
+        ControlError::Io { data, cause } if cause.kind() == std::io::ErrorKind::NotFound => {
+            anyhow!(no_server(&data))
+        }
+        ControlError::Io { data, cause } if cause.kind() == std::io::ErrorKind::PermissionDenied => {
+            anyhow!(
+                "{}: {cause}: administration takes the user that runs the server, mostly root",
+                data.display()
+            )
+        }
+        other => other.into(),
+    }
+}
+
+fn no_server(data: &Path) -> String {
+    format!(
+        "there is no server in {}: `shoal cluster init` begins a cluster here, `shoal peer join TOKEN` joins one; --data DIR \
+         (or SHOAL_DATA) says where else to look",
+        data.display()
+    )
+}

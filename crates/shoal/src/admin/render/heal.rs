@@ -1,0 +1,57 @@
+//! Blocks that are being moved: healing, spreading, removal of bricks.
+
+use super::count;
+use super::table::Table;
+use crate::admin::{HealReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState};
+use crate::show;
+use std::fmt::Write;
+
+/// `volume heal NAME info`.
+pub fn heal(report: &HealReport) -> String {
+    let mut text = String::new();
+    for brick in &report.bricks {
+        let status = if brick.online { "Connected" } else { "Transport endpoint is not connected" };
+        let _ = writeln!(text, "Brick {}\nStatus: {status}\n", brick.brick);
+    }
+    let _ = writeln!(text, "Number of blocks to heal: {}", report.degraded);
+    if report.scanning {
+        let _ =
+            writeln!(text, "Still looking: {} so far, the number may grow", count(report.examined, "block"));
+    }
+    let _ = writeln!(
+        text,
+        "Healed by {} since it leads: {}, {} copied, {}",
+        report.leader,
+        count(report.mended, "block"),
+        show::bytes(report.copied_bytes),
+        count(report.failures, "failed attempt"),
+    );
+    text
+}
+
+/// `volume rebalance NAME status`.
+pub fn rebalance(report: &RebalanceReport) -> String {
+    let mut table = Table::new(&["Volume", ">Moved", ">Size", ">Scanned", ">Failures", "Status"]);
+    let status = match report.state {
+        RebalanceState::NotStarted => "not started",
+        RebalanceState::InProgress => "in progress",
+        RebalanceState::Completed => "completed",
+    };
+    let size = show::bytes(report.copied_bytes);
+    table.row(&[&report.name, &report.moved, &size, &report.examined, &report.failures, &status]);
+    table.render(true)
+}
+
+/// `volume remove-brick NAME ... status`.
+pub fn removal(bricks: &[RemovalReport]) -> String {
+    let mut table = Table::new(&["Brick", "Status", ">Blocks left"]);
+    for report in bricks {
+        let status = match report.state {
+            RemovalState::NotStarted => "not started",
+            RemovalState::InProgress => "in progress",
+            RemovalState::Completed => "completed",
+        };
+        table.row(&[&report.brick, &status, &super::known(report.blocks_left)]);
+    }
+    table.render(true)
+}

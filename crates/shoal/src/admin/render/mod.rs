@@ -1,0 +1,39 @@
+//! Reports as text, in the shapes that a GlusterFS administrator knows. Pure: a report in, lines out.
+
+mod cluster;
+mod heal;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod volume;
+
+pub use cluster::{clients, cluster, peers, pool};
+pub use heal::{heal, rebalance, removal};
+pub use status::{Agreement, agreement, digests, statuses};
+pub use volume::{options, volumes};
+
+use super::VolumeState;
+
+/// A value that may not be known.
+fn known<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
+}
+
+fn yes(is_it: bool) -> &'static str {
+    if is_it { "Y" } else { "N" }
+}
+
+fn state(state: VolumeState) -> &'static str {
+    match state {
+        VolumeState::Created => "Created",
+        VolumeState::Started => "Started",
+        VolumeState::Stopped => "Stopped",
+    }
+}
+
+/// `1 block`, `2 blocks`.
+fn count(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{plural}")
+}

@@ -1,0 +1,57 @@
+//! Volumes as they were configured.
+
+use super::state;
+use super::table::Table;
+use crate::admin::VolumeReport;
+use crate::show;
+use shoal_cluster::options::ALL;
+use std::fmt::Write;
+
+/// `volume info`.
+pub fn volumes(volumes: &[VolumeReport]) -> String {
+    if volumes.is_empty() {
+        return "No volumes present\n".into();
+    }
+    let mut text = String::new();
+    for volume in volumes {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let kind = if volume.replica > 1 { "Replicate" } else { "Distribute" };
+        let _ = write!(
+            text,
+            "Volume Name: {}\nType: {kind}\nVolume ID: {}\nStatus: {}\nCreated: {}\nCopies of each block: {}\nNumber of \
+             Bricks: {}\nTransport-type: tcp, mutual TLS\nMetadata replicas: {}\nBricks:\n",
+            volume.name,
+            volume.id,
+            state(volume.state),
+            show::date(volume.created),
+            volume.replica,
+            volume.bricks.len(),
+            volume.metadata.join(", "),
+        );
+        for (n, place) in volume.bricks.iter().enumerate() {
+            let draining = if place.draining { " (being removed)" } else { "" };
+            let _ = writeln!(text, "Brick{}: {}{draining}", n + 1, place.brick);
+        }
+        if !volume.options.is_empty() {
+            text.push_str("Options Reconfigured:\n");
+        }
+        for (key, value) in &volume.options {
+            let _ = writeln!(text, "{key}: {value}");
+        }
+    }
+    text
+}
+
+/// `volume get`: one setting or all of them.
+pub fn options(volume: &VolumeReport, only: Option<&str>) -> String {
+    let mut table = Table::new(&["Option", "Value"]);
+    for known in ALL.iter().filter(|known| only.is_none_or(|key| known.key == key)) {
+        match volume.options.get(known.key) {
+            Some(value) => table.row(&[&known.key, value]),
+            None => table.row(&[&known.key, &format!("{} (DEFAULT)", known.default)]),
+        }
+    }
+    table.render(true)
+}
