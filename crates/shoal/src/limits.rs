@@ -52,3 +52,14 @@ pub const VERIFY_THREADS: usize = 4;
 pub const WALK_PAGE_BYTES: usize = 256 << 10;
 /// Extents of a file read at a time.
 pub const EXTENTS_PAGE: usize = 1024;
+
+/// Where a server keeps its data unless told otherwise.
+pub const SERVER_DATA_DEFAULT: &str = "/var/lib/shoal";
+/// Where a client looks for its credentials.
+pub const CREDENTIALS_DEFAULT: &str = "/etc/shoal/client";
+/// For how long a join token is valid unless it is said, in hours: a day of setting up machines.
+pub const TOKEN_HOURS_DEFAULT: u32 = 24;
+/// Longest validity of a token, in hours: a month. A right that nobody remembers should not outlive that.
+pub const TOKEN_HOURS_MAX: u32 = 31 * 24;
+/// How often digests are asked for while replicas are at different indexes.
+pub const DIGEST_ATTEMPTS: u32 = 10;

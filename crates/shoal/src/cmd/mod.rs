@@ -1,8 +1,12 @@
 //! The subcommands, one module each.
 
+mod client;
+mod cluster;
 mod export;
 mod fsck;
+mod local;
 mod mount;
+mod peer;
 mod scrub;
 mod serve;
 mod stats;
@@ -10,6 +14,7 @@ mod status;
 mod sync;
 mod umount;
 mod up;
+mod volume;
 
 pub use serve::Serve;
 pub use umount::busy;
@@ -52,6 +57,11 @@ enum Command {
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
+    Cluster(cluster::Cluster),
+    Peer(peer::Peer),
+    Pool(peer::Pool),
+    Volume(volume::Volume),
+    Client(client::Client),
     #[command(hide = true)]
     Serve(Serve),
 }
@@ -73,6 +83,11 @@ impl Cli {
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
+                    Command::Cluster(cluster) => cluster.run(),
+                    Command::Peer(peer) => peer.run(),
+                    Command::Pool(pool) => pool.run(),
+                    Command::Volume(volume) => volume.run(),
+                    Command::Client(client) => client.run(),
                     Command::Up(_) | Command::Mount(_) | Command::Serve(_) => unreachable!("handled above"),
                 }
             }
@@ -86,5 +101,73 @@ fn end_with_the_pipe() {
     // SAFETY: the default action runs no code of ours.
     if let Err(errno) = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) } {
         tracing::debug!(%errno, "SIGPIPE");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn parses(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_command_says_what_it_does() {
+        Cli::command().debug_assert();
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn what_a_glusterfs_administrator_types_is_understood() {
+        for line in [
+            "shoal peer probe node2",
+            "shoal peer status --json",
+            "shoal peer detach node2 force",
+            "shoal pool list",
+            "shoal volume create web replica 3 a:/b b:/b c:/b force",
+            "shoal volume start web force",
+            "shoal volume stop web --yes",
+            "shoal volume info",
+            "shoal volume status web --digest --json",
+            "shoal volume set web auth.allow 10.0.0.0/8,192.168.0.1",
+            "shoal volume set web heal.bytes-per-second 0",
+            "shoal volume reset web",
+            "shoal volume get web all",
+            "shoal volume add-brick web d:/b",
+            "shoal volume remove-brick web a:/b start",
+            "shoal volume remove-brick web a:/b b:/b commit --yes",
+            "shoal volume replace-brick web a:/b d:/b commit force",
+            "shoal volume heal web",
+            "shoal volume heal web info",
+            "shoal volume heal web full",
+            "shoal volume rebalance web start",
+            "shoal volume digest web --data /srv/shoal",
+            "shoal cluster --data /srv/shoal status",
+            "shoal client issue laptop --out /tmp/laptop",
+        ] {
+            if let Err(error) = parses(line) {
+                panic!("{line}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
+        for line in [
+            "shoal volume create web",
+            "shoal volume heal web everything",
+            "shoal volume rebalance web",
+            "shoal peer detach node2 please",
+            "shoal cluster token --hours 0",
+            "shoal client",
+        ] {
+            assert!(parses(line).is_err(), "{line}");
+        }
     }
 }

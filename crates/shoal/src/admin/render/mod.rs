@@ -11,7 +11,7 @@ mod volume;
 pub use cluster::{clients, cluster, peers, pool};
 pub use heal::{heal, rebalance, removal};
 pub use status::{Agreement, agreement, digests, statuses};
-pub use volume::{options, volumes};
+pub use volume::{option_values, options, volumes};
 
 use super::VolumeState;
 

@@ -5,6 +5,7 @@ use super::table::Table;
 use crate::admin::VolumeReport;
 use crate::show;
 use shoal_cluster::options::ALL;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// `volume info`.
@@ -44,14 +45,19 @@ pub fn volumes(volumes: &[VolumeReport]) -> String {
     text
 }
 
+/// Settings with their values, defaults included.
+pub fn option_values(volume: &VolumeReport, only: Option<&str>) -> BTreeMap<&'static str, String> {
+    let wanted = ALL.iter().filter(|known| only.is_none_or(|key| known.key == key));
+    let value = |key: &str, default: &str| volume.options.get(key).map_or(default, String::as_str).to_owned();
+    wanted.map(|known| (known.key, value(known.key, known.default))).collect()
+}
+
 /// `volume get`: one setting or all of them.
 pub fn options(volume: &VolumeReport, only: Option<&str>) -> String {
     let mut table = Table::new(&["Option", "Value"]);
-    for known in ALL.iter().filter(|known| only.is_none_or(|key| known.key == key)) {
-        match volume.options.get(known.key) {
-            Some(value) => table.row(&[&known.key, value]),
-            None => table.row(&[&known.key, &format!("{} (DEFAULT)", known.default)]),
-        }
+    for (key, value) in option_values(volume, only) {
+        let default = if volume.options.contains_key(key) { "" } else { " (DEFAULT)" };
+        table.row(&[&key, &format!("{value}{default}")]);
     }
     table.render(true)
 }

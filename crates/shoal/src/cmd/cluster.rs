@@ -1,0 +1,78 @@
+//! `shoal cluster`.
+
+use super::local::{Local, Output, the_answer};
+use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, TokenReport, VolumeState, render};
+use crate::limits::{TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX};
+use crate::show;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Begins a cluster and shows how it does.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal cluster init                    on the first machine; prints what to run on the others
+  shoal cluster status                  nodes, volumes, what needs attention
+  shoal cluster token --hours 1         lets further machines join for an hour")]
+pub struct Cluster {
+    #[command(flatten)]
+    local: Local,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints a new token, with which machines can join
+    Token {
+        /// For how long it is valid
+        #[arg(long, default_value_t = TOKEN_HOURS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(TOKEN_HOURS_MAX)))]
+        hours: u32,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows nodes and volumes. Exit code 1: something that should run does not, or blocks lack copies
+    Status {
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+impl Cluster {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Token { hours, output } => {
+                let token = the_answer!(self.local.ask(AdminRequest::IssueToken { hours })?, AdminAnswer::Token(token) => token);
+                output.print(&token, how_to_join)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Status { output } => {
+                let report = the_answer!(self.local.ask(AdminRequest::ClusterStatus)?, AdminAnswer::Cluster(report) => report);
+                output.print(&report, render::cluster)?;
+                Ok(if is_well(&report) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+            }
+        }
+    }
+}
+
+/// What to do with a token.
+pub fn how_to_join(token: &TokenReport) -> String {
+    format!(
+        "On each further machine (as root, until {}):\n  shoal peer join {}\n",
+        show::date(token.expires),
+        token.token
+    )
+}
+
+/// Whether everything runs and nothing lacks copies.
+fn is_well(report: &ClusterReport) -> bool {
+    let volumes = report.volumes.iter().filter(|volume| volume.state == VolumeState::Started);
+    report.nodes.iter().all(|node| node.connected)
+        && report.map.iter().all(|replica| replica.online)
+        && volumes.into_iter().all(|volume| {
+            volume.has_leader
+                && volume.bricks_online == volume.bricks
+                && volume.replicas_online == volume.replicas
+                && volume.degraded == Some(0)
+        })
+}

@@ -1,0 +1,122 @@
+//! `shoal peer` and `shoal pool`.
+
+use super::cluster::how_to_join;
+use super::local::{Consent, Local, Output, the_answer};
+use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
+use crate::limits::TOKEN_HOURS_DEFAULT;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Adds nodes to the cluster, shows them and takes them away.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  shoal peer probe node2                prints the command to run on node2
+  shoal peer join TOKEN                 on the machine that is to join
+  shoal peer status
+  shoal peer detach node2               once it has no bricks any more
+  shoal peer detach node2 force         it is gone for good, with all it had")]
+pub struct Peer {
+    #[command(flatten)]
+    local: Local,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Invites a machine: prints the one command to run there
+    Probe {
+        /// Its host name or address
+        host: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows the other nodes of the cluster
+    Status {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Takes a node out of the cluster
+    Detach {
+        /// Its name or address
+        host: String,
+        /// Even if it has bricks: what is on them is lost to the cluster and copied from elsewhere
+        #[arg(value_parser = ["force"])]
+        force: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+}
+
+impl Peer {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        match self.command {
+            Command::Probe { host, output } => {
+                let peers =
+                    the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+                if let Some(peer) = peers.iter().find(|peer| is_at(peer, &host)) {
+                    let which = if peer.local { "the local host" } else { "in the cluster already" };
+                    println!("peer probe: success: {host} is {which}");
+                    return Ok(ExitCode::SUCCESS);
+                }
+                let request = AdminRequest::IssueToken { hours: TOKEN_HOURS_DEFAULT };
+                let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
+                output.print(&token, |token| {
+                    format!(
+                        "To make {host} a peer, run the command below on it.\n{}`shoal peer status` shows when it is there.\n",
+                        how_to_join(token)
+                    )
+                })?;
+            }
+            Command::Status { output } => {
+                let peers =
+                    the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+                output.print(&peers, |peers| render::peers(peers))?;
+            }
+            Command::Detach { host, force, consent } => {
+                let force = force.is_some();
+                if force {
+                    consent
+                        .obtain(&format!("What is on the bricks of {host} will be lost to the cluster."))?;
+                }
+                self.local.act(AdminRequest::Detach { host, force })?;
+                println!("peer detach: success");
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn is_at(peer: &PeerReport, host: &str) -> bool {
+    let bare = peer.address.rsplit_once(':').map_or(peer.address.as_str(), |(bare, _)| bare);
+    peer.name == host || peer.address == host || bare == host
+}
+
+/// Shows the nodes of the cluster.
+#[derive(Debug, Args)]
+#[command(after_help = "Example: shoal pool list")]
+pub struct Pool {
+    #[command(flatten)]
+    local: Local,
+    #[command(subcommand)]
+    command: PoolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolCommand {
+    /// Lists all nodes, this one included
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+impl Pool {
+    pub fn run(self) -> anyhow::Result<ExitCode> {
+        let PoolCommand::List { output } = self.command;
+        let peers = the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
+        output.print(&peers, |peers| render::pool(peers))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,182 @@
+//! `shoal volume`.
+
+mod grammar;
+mod run;
+
+use super::local::{Consent, Local, Output};
+use clap::{Args, Subcommand};
+
+const EXAMPLES: &str = "\
+Examples:
+  shoal volume create web replica 3 node1:/srv/web node2:/srv/web node3:/srv/web
+  shoal volume start web
+  shoal volume info
+  shoal volume status web
+  shoal volume set web auth.allow 10.0.0.0/8
+  shoal volume add-brick web node4:/srv/web && shoal volume rebalance web start
+  shoal volume remove-brick web node1:/srv/web start
+  shoal volume remove-brick web node1:/srv/web status
+  shoal volume remove-brick web node1:/srv/web commit
+  shoal volume replace-brick web node2:/srv/web node4:/srv/web commit force
+  shoal volume heal web info
+  shoal volume digest web";
+
+/// Makes volumes, changes them and shows how they do.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Volume {
+    #[command(flatten)]
+    local: Local,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Words after a volume's name; clap would take them apart another way.
+#[derive(Debug, Args)]
+struct Words {
+    /// In this order, as the usage shows
+    #[arg(required = true, value_name = "WORDS")]
+    words: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Makes a volume; `force` allows two copies of a block on one node
+    #[command(override_usage = "shoal volume create NAME [replica N] [transport tcp] HOST:/BRICK... [force]")]
+    Create {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+    },
+    /// Lets a volume be mounted
+    Start {
+        /// The volume's name
+        name: String,
+        /// Accepted for GlusterFS's sake
+        #[arg(value_parser = ["force"], hide = true)]
+        force: Option<String>,
+    },
+    /// Ends that: what is mounted stops working until it is started again
+    Stop {
+        /// The volume's name
+        name: String,
+        /// Accepted for GlusterFS's sake
+        #[arg(value_parser = ["force"], hide = true)]
+        force: Option<String>,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Deletes a volume that is stopped, and everything in it
+    Delete {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
+    /// Shows volumes as they are configured
+    Info {
+        /// The volume's name; all if left out
+        name: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Lists the names of all volumes
+    List {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows what runs for a volume: its bricks, and the replicas of its metadata
+    Status {
+        /// The volume's name; all if left out
+        name: Option<String>,
+        /// With a digest of each metadata replica; reads all metadata
+        #[arg(long)]
+        digest: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Changes a setting
+    Set {
+        /// The volume's name
+        name: String,
+        /// Which setting; `volume get NAME all` lists them
+        key: String,
+        /// Its value
+        value: String,
+    },
+    /// Puts a setting, or all of them, back to the default
+    Reset {
+        /// The volume's name
+        name: String,
+        /// Which setting; all if left out
+        key: Option<String>,
+    },
+    /// Shows settings
+    Get {
+        /// The volume's name
+        name: String,
+        /// Which setting
+        #[arg(default_value = "all")]
+        key: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Adds bricks; `rebalance NAME start` then moves some of what is there to them
+    #[command(override_usage = "shoal volume add-brick NAME HOST:/BRICK... [force]")]
+    AddBrick {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+    },
+    /// Takes bricks away: `start` moves what is on them, `commit` forgets them once they are empty
+    #[command(
+        override_usage = "shoal volume remove-brick NAME HOST:/BRICK... start|status|stop|commit|force"
+    )]
+    RemoveBrick {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        consent: Consent,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Puts a new brick in the place of another, which may be dead; copies are made at once
+    #[command(override_usage = "shoal volume replace-brick NAME OLDHOST:/BRICK NEWHOST:/BRICK commit force")]
+    ReplaceBrick {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+    },
+    /// Looks for blocks that lack copies and makes them; `info` shows how that stands. Exit code 1: some still lack copies
+    Heal {
+        /// The volume's name
+        name: String,
+        /// info: how it stands; full: look at all blocks
+        #[arg(value_parser = ["info", "full"])]
+        what: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Spreads blocks over all bricks
+    Rebalance {
+        /// The volume's name
+        name: String,
+        /// What to do
+        #[arg(value_parser = ["start", "status", "stop"])]
+        what: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Compares the metadata replicas of a volume. Exit code 1: they differ, or not all could be compared
+    Digest {
+        /// The volume's name, or `cluster` for the cluster map
+        name: String,
+        #[command(flatten)]
+        output: Output,
+    },
+}

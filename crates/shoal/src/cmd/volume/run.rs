@@ -1,0 +1,197 @@
+//! Carrying out `shoal volume`.
+
+use super::grammar::{self, or_usage};
+use super::{Command, Volume};
+use crate::admin::{
+    AdminAnswer, AdminRequest, HealReport, RebalanceStep, RemoveStep, VolumeReport, VolumeStatus, render,
+};
+use crate::cmd::local::{Consent, Local, Output, the_answer};
+use crate::limits::DIGEST_ATTEMPTS;
+use anyhow::{Context, bail};
+use std::process::ExitCode;
+
+type Outcome = anyhow::Result<ExitCode>;
+
+impl Volume {
+    pub fn run(self) -> Outcome {
+        let local = &self.local;
+        match self.command {
+            Command::Create { name, words } => create(local, name, &words.words),
+            Command::Start { name, .. } => {
+                done(local, "start", name, |name| AdminRequest::StartVolume { name })
+            }
+            Command::Stop { name, consent, .. } => {
+                consent.obtain(&format!("What has volume {name} mounted will stop working."))?;
+                done(local, "stop", name, |name| AdminRequest::StopVolume { name })
+            }
+            Command::Delete { name, consent } => {
+                consent.obtain(&format!("Deleting volume {name} deletes everything in it."))?;
+                done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })
+            }
+            Command::Info { name, output } => {
+                output.print(&volumes(local, name)?, |volumes| render::volumes(volumes))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::List { output } => list(&volumes(local, None)?, output),
+            Command::Status { name, digest, output } => {
+                let volumes = statuses(local, AdminRequest::VolumeStatus { name, digest })?;
+                output.print(&volumes, |volumes| render::statuses(volumes, digest))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Set { name, key, value } => {
+                done(local, "set", name, |name| AdminRequest::SetOption { name, key, value })
+            }
+            Command::Reset { name, key } => {
+                done(local, "reset", name, |name| AdminRequest::ResetOptions { name, key })
+            }
+            Command::Get { name, key, output } => get(local, name, &key, output),
+            Command::AddBrick { name, words } => {
+                let (bricks, _) = or_usage(grammar::bricks(&words.words));
+                done(local, "add-brick", name, |name| AdminRequest::AddBricks { name, bricks })
+            }
+            Command::RemoveBrick { name, words, consent, output } => {
+                remove(local, name, &words.words, consent, output)
+            }
+            Command::ReplaceBrick { name, words } => replace(local, name, &words.words),
+            Command::Heal { name, what, output } => heal(local, name, what.as_deref(), output),
+            Command::Rebalance { name, what, output } => rebalance(local, name, &what, output),
+            Command::Digest { name, output } => digest(local, &name, output),
+        }
+    }
+}
+
+/// Asks for something to be done and says that it was.
+fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) -> AdminRequest) -> Outcome {
+    local.act(request(name.clone()))?;
+    println!("volume {verb}: {name}: success");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn create(local: &Local, name: String, words: &[String]) -> Outcome {
+    let grammar::Creation { replica, bricks, force } = or_usage(grammar::creation(words));
+    local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, force })?;
+    println!(
+        "volume create: {name}: success: please start the volume to access data (shoal volume start {name})"
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
+    Ok(the_answer!(local.ask(AdminRequest::Volumes { name })?, AdminAnswer::Volumes { volumes } => volumes))
+}
+
+fn statuses(local: &Local, request: AdminRequest) -> anyhow::Result<Vec<VolumeStatus>> {
+    Ok(the_answer!(local.ask(request)?, AdminAnswer::Statuses { volumes } => volumes))
+}
+
+fn list(volumes: &[VolumeReport], output: Output) -> Outcome {
+    let names: Vec<&str> = volumes.iter().map(|volume| volume.name.as_str()).collect();
+    output.print(&names, |names| match names.is_empty() {
+        true => "No volumes present in cluster\n".into(),
+        false => names.iter().map(|name| format!("{name}\n")).collect(),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn get(local: &Local, name: String, key: &str, output: Output) -> Outcome {
+    let volumes = volumes(local, Some(name))?;
+    let volume = volumes.first().context("the server named no volume")?;
+    let only = Some(key).filter(|key| *key != "all");
+    if let Some(key) = only {
+        // Says which there are.
+        if shoal_cluster::options::find(key).is_none()
+            && let Err(why) = shoal_cluster::options::check(key, "")
+        {
+            bail!(why);
+        }
+    }
+    let values = render::option_values(volume, only);
+    output.print(&values, |_| render::options(volume, only))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(local: &Local, name: String, words: &[String], consent: Consent, output: Output) -> Outcome {
+    let (bricks, step) = or_usage(grammar::removal(words));
+    match step {
+        RemoveStep::Force => {
+            consent.obtain("What is on these bricks will be given up; other copies are used.")?
+        }
+        RemoveStep::Commit => consent.obtain("These bricks will not be part of the volume any more.")?,
+        RemoveStep::Start | RemoveStep::Status | RemoveStep::Stop => {}
+    }
+    match local.ask(AdminRequest::RemoveBricks { name: name.clone(), bricks, step })? {
+        AdminAnswer::Removal { bricks } => output.print(&bricks, |bricks| render::removal(bricks))?,
+        AdminAnswer::Done => match step {
+            RemoveStep::Start => println!(
+                "volume remove-brick start: {name}: success: `status` shows how far it is, `commit` ends it when it is completed"
+            ),
+            step => println!("volume remove-brick {}: {name}: success", format!("{step:?}").to_lowercase()),
+        },
+        other => return Err(crate::admin::strange(&other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn replace(local: &Local, name: String, words: &[String]) -> Outcome {
+    // `commit force` is all that GlusterFS knows, too, and says nothing: both words may be left out.
+    let words: Vec<String> =
+        words.iter().filter(|word| !matches!(word.as_str(), "commit" | "force")).cloned().collect();
+    let (bricks, _) = or_usage(grammar::bricks(&words));
+    let [old, new] = <[_; 2]>::try_from(bricks).unwrap_or_else(|_| {
+        or_usage(Err("name two bricks: the one that goes and the one that comes".to_owned()))
+    });
+    done(local, "replace-brick", name, |name| AdminRequest::ReplaceBrick { name, old, new })
+}
+
+fn heal(local: &Local, name: String, what: Option<&str>, output: Output) -> Outcome {
+    let request = match what {
+        Some("info") => AdminRequest::HealInfo { name },
+        what => AdminRequest::Heal { name, full: what.is_some() },
+    };
+    let began = matches!(request, AdminRequest::Heal { .. });
+    let report = the_answer!(local.ask(request)?, AdminAnswer::Heal(report) => report);
+    output.print(&report, |report| match began {
+        true => format!(
+            "volume heal: {0}: success: `shoal volume heal {0} info` shows how it stands\n",
+            report.name
+        ),
+        false => render::heal(report),
+    })?;
+    Ok(if began || is_healed(&report) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn is_healed(report: &HealReport) -> bool {
+    report.degraded == 0 && !report.scanning
+}
+
+fn rebalance(local: &Local, name: String, what: &str, output: Output) -> Outcome {
+    let step = match what {
+        "start" => RebalanceStep::Start,
+        "stop" => RebalanceStep::Stop,
+        _ => RebalanceStep::Status,
+    };
+    match local.ask(AdminRequest::Rebalance { name: name.clone(), step })? {
+        AdminAnswer::Rebalance(report) => output.print(&report, render::rebalance)?,
+        AdminAnswer::Done => println!("volume rebalance {what}: {name}: success"),
+        other => return Err(crate::admin::strange(&other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn digest(local: &Local, name: &str, output: Output) -> Outcome {
+    let mut attempt = 1;
+    let volume = loop {
+        let volumes = statuses(local, AdminRequest::Digest { name: name.to_owned() })?;
+        let volume = volumes.into_iter().next().context("the server named no volume")?;
+        let all_there = volume.replicas.iter().all(|replica| replica.digest.is_some());
+        let undecided = render::agreement(&volume.replicas) == render::Agreement::Undecided;
+        // Replicas apply changes moments after each other; soon they will stand still at the same one.
+        if attempt == DIGEST_ATTEMPTS || !undecided || !all_there {
+            break volume;
+        }
+        attempt += 1;
+    };
+    output.print(&volume, render::digests)?;
+    let identical = render::agreement(&volume.replicas) == render::Agreement::Identical;
+    Ok(if identical { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
