@@ -1,6 +1,6 @@
 //! The thread that applies committed entries to the store, in order, and tells whoever waits for them.
 
-use crate::driver::Input;
+use crate::driver::{Input, applying_bytes};
 use crate::machine::Machine;
 use crate::replica::Core;
 use crossbeam_channel::{Receiver, Sender};
@@ -86,11 +86,13 @@ pub(crate) fn run<M: Machine>(
             if !known.contains(&entry.entry_type) {
                 return Err(format!("log entry {last}: its kind is unknown to this program"));
             }
+            let bytes = applying_bytes(&entry);
             let begun = Instant::now();
             let at = (entry.index, entry.term);
             let (outcome, batch) =
                 apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;
             core.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+            core.applying_bytes.fetch_sub(bytes, Ordering::Relaxed);
             core.set_applied(entry.index);
             let removed = batch.changes.values().filter(|value| value.is_none()).count();
             core.removed.fetch_add(removed as u64, Ordering::Relaxed);

@@ -71,6 +71,8 @@ pub(crate) struct Driver<M: Machine> {
     /// It may have promised its vote to somebody, before it was started.
     promised_until: Option<Instant>,
     leads: bool,
+    /// The lead is being handed over.
+    transferring: bool,
     /// When followers were asked whether they still follow, by the number of the question.
     asked: VecDeque<(u64, Instant)>,
     questions: u64,
@@ -124,6 +126,7 @@ impl<M: Machine> Driver<M> {
             alone,
             promised_until,
             leads: false,
+            transferring: false,
             asked: VecDeque::new(),
             questions: 0,
             ticks: 0,
@@ -277,6 +280,12 @@ impl<M: Machine> Driver<M> {
     fn tick(&mut self) {
         self.node.tick();
         self.ticks += 1;
+        if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
+            // Nobody took the lead, but the word to take it may still be on its way, and whoever gets it need not wait for a lease
+            // to run out. A word of an earlier term is not listened to: so this one ends.
+            let term = self.node.raft.term;
+            self.node.raft.become_follower(term, raft::INVALID_ID);
+        }
         if self.leads && self.ticks.is_multiple_of(LEASE_TICKS) && self.node.raft.lead_transferee.is_none() {
             self.questions += 1;
             self.asked.push_back((self.questions, Instant::now()));
@@ -322,6 +331,7 @@ impl<M: Machine> Driver<M> {
     fn turn(&mut self, leads: bool) {
         if self.leads && !leads {
             self.asked.clear();
+            self.transferring = false;
             if !self.alone {
                 self.core.lead.end();
                 self.core.deposed();
@@ -365,25 +375,33 @@ impl<M: Machine> Driver<M> {
             let mut members = None;
             if entry.get_entry_type() == EntryType::EntryConfChange {
                 let change = ConfChange::decode(entry.data.as_slice()).map_err(|error| error.to_string())?;
-                members = Some(self.node.apply_conf_change(&change).map_err(|error| error.to_string())?);
+                let mut conf = self.node.apply_conf_change(&change).map_err(|error| error.to_string())?;
+                // It goes into the store, which is the same to the byte everywhere.
+                conf.voters.sort_unstable();
+                conf.learners.sort_unstable();
+                members = Some(conf);
                 tracing::info!(group = %self.core.group, ?members, "the members of the group have changed");
             }
+            self.core.applying_bytes.fetch_add(applying_bytes(&entry), Ordering::Relaxed);
             committed.push(Committed { entry, members });
         }
+        self.core.wait_to_apply();
         self.apply.send(committed).map_err(|_| "the store has failed".to_string())
     }
 
     fn transfer(&mut self) {
         let me = self.core.id.0;
         let raft = &self.node.raft;
-        let voters = raft
-            .prs()
-            .iter()
-            .filter(|(id, one)| **id != me && one.recent_active && raft.prs().conf().voters().contains(**id));
-        let best = voters.max_by_key(|(_, one)| one.matched).map(|(id, _)| *id);
+        if raft.lead_transferee.is_some() {
+            return;
+        }
+        let is_other_voter = |id: u64| id != me && raft.prs().conf().voters().contains(id);
+        let voters = raft.prs().iter().filter(|(id, _)| is_other_voter(**id));
+        let best = voters.max_by_key(|(_, one)| (one.recent_active, one.matched)).map(|(id, _)| *id);
         if let (true, Some(to)) = (self.leads && !self.alone, best) {
             self.core.lead.end();
             self.node.transfer_leader(to);
+            self.transferring = self.node.raft.lead_transferee.is_some();
         }
     }
 
@@ -417,4 +435,9 @@ impl<M: Machine> Driver<M> {
             matched,
         });
     }
+}
+
+/// What an entry that waits to be applied takes, in bytes, about.
+pub(crate) fn applying_bytes(entry: &Entry) -> usize {
+    entry.data.len() + std::mem::size_of::<Entry>()
 }

@@ -35,7 +35,9 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
         }
         tracing::info!(group = %core.group, term, "leads");
         shared.background.begin();
-        if core.lead.status().role == crate::lead::Role::Leader {
+        // Looked at again now that there is something to stop: a lead that is lost before this line is seen here, one that is
+        // lost after it stops the work.
+        if core.lead.holds(core.applied()) == Some(term) {
             background::run(shared, options.compact_after.unwrap_or(COMPACT_AFTER));
         }
     }

@@ -9,8 +9,9 @@ pub const PROPOSALS_MAX: usize = 4096;
 /// Bytes of proposals that share one flush of the log: enough to keep a disk busy, little enough that the first of them does
 /// not wait for long.
 pub const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Committed entries that wait to be applied, in groups; beyond it the log waits for the store.
-pub const APPLY_GROUPS_MAX: usize = 16;
+/// Committed entries that wait to be applied, in bytes; beyond it the log waits for the store, and with it everything that keeps a leader
+/// one. More than clients can have under way.
+pub const APPLYING_BYTES_MAX: usize = 2 * PROPOSED_BYTES_MAX;
 /// Log entries kept in memory for the moment between being written and being applied, in bytes.
 pub const LOG_CACHE_BYTES: usize = 32 << 20;
 /// The log is shortened when it has grown by this much since the store was last flushed, in bytes. Bounds what a restart has to

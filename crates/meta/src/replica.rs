@@ -22,7 +22,7 @@ use crate::snapshot::{self, Checkpoints, Said};
 use crate::storage::LogStorage;
 use crate::upkeep::{self, Upkeep};
 use bytes::Bytes;
-use crossbeam_channel::{Sender, bounded, unbounded};
+use crossbeam_channel::{Sender, unbounded};
 use parking_lot::{Condvar, Mutex};
 use raft::prelude::ConfState;
 use shoal_namespace::TreeError;
@@ -30,6 +30,7 @@ use shoal_namespace::kv::KvStore;
 use shoal_store::RocksStore;
 use shoal_types::{GroupId, ReplicaId};
 use shoal_wire::MetaError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -76,6 +77,8 @@ pub(crate) struct Core<M: Machine> {
     /// Records removed from the store: what could be given back when room is short.
     pub(crate) removed: AtomicU64,
     pub(crate) messages_waiting: AtomicUsize,
+    /// Of entries that are decided and wait to be applied, about.
+    pub(crate) applying_bytes: AtomicUsize,
     pub(crate) checkpoints: Checkpoints,
     /// Who is in the group, unless the store says otherwise.
     founders: ConfState,
@@ -179,6 +182,17 @@ impl<M: Machine> Core<M> {
         self.wait_for(LEASE_PATIENCE, |applied| self.lead.holds(applied))
     }
 
+    /// Waits while too much waits to be applied. A leader whose store is slow goes on being one for a while.
+    pub(crate) fn wait_to_apply(&self) {
+        let mut state = self.state.lock();
+        while self.applying_bytes.load(Ordering::Relaxed) > APPLYING_BYTES_MAX
+            && state.failed.is_none()
+            && !state.stopping
+        {
+            self.moved.wait(&mut state);
+        }
+    }
+
     /// Waits until the store is as far as `index`.
     pub(crate) fn wait_applied(&self, index: u64, longest: Duration) -> Result<(), MetaError> {
         self.wait_for(longest, |applied| (applied >= index).then_some(())).map_err(|error| match error {
@@ -277,7 +291,7 @@ impl<M: Machine> Replica<M> {
         let storage = LogStorage::new(log, applied, members(&store)?).map_err(OpenError::Mismatch)?;
         let founders = storage.members();
         let (inputs, taken) = unbounded();
-        let (apply, groups) = bounded(APPLY_GROUPS_MAX);
+        let (apply, groups) = unbounded();
         let core = Arc::new(Core {
             machine,
             dir: dir.to_owned(),
@@ -293,6 +307,7 @@ impl<M: Machine> Replica<M> {
             apply_micros: AtomicU64::new(0),
             removed: AtomicU64::new(0),
             messages_waiting: AtomicUsize::new(0),
+            applying_bytes: AtomicUsize::new(0),
             checkpoints: Checkpoints::new(dir),
             founders,
             fetching: AtomicBool::new(false),
@@ -306,18 +321,19 @@ impl<M: Machine> Replica<M> {
         let mut threads = Vec::new();
         let shared = core.clone();
         threads.push(spawn("shoal-raft", move || {
-            if let Err(why) = driver.run() {
-                shared.fail(&why);
-            }
+            watch(&shared, || driver.run());
         }));
         let shared = core.clone();
         threads.push(spawn("shoal-apply", move || {
-            if let Err(why) = applier::run(&shared, &groups, &inputs) {
-                shared.fail(&why);
-            }
+            watch(&shared, || applier::run(&shared, &groups, &inputs));
         }));
         let shared = core.clone();
-        threads.push(spawn("shoal-upkeep", move || upkeep::run(&shared)));
+        threads.push(spawn("shoal-upkeep", move || {
+            watch(&shared, || {
+                upkeep::run(&shared);
+                Ok(())
+            });
+        }));
         Ok((Replica { core, threads: Mutex::new(threads) }, last))
     }
 
@@ -348,10 +364,14 @@ impl<M: Machine> Replica<M> {
     fn fetch(&self, from: ReplicaId) {
         let Some(peers) = self.core.peers.clone() else { return };
         let core = self.core.clone();
+        if core.lead.status().leader != Some(from) {
+            // Only a leader knows what its followers lack.
+            return;
+        }
         if core.installed.load(Ordering::Acquire) || core.fetching.swap(true, Ordering::AcqRel) {
             return;
         }
-        spawn("shoal-fetch", move || {
+        let fetching = spawn("shoal-fetch", move || {
             match snapshot::fetch(&core.dir, &*peers, from, &|| core.stopped()) {
                 Ok(()) => core.installed.store(true, Ordering::Release),
                 Err(why) => {
@@ -360,6 +380,9 @@ impl<M: Machine> Replica<M> {
             }
             core.fetching.store(false, Ordering::Release);
         });
+        let mut threads = self.threads.lock();
+        threads.retain(|thread| !thread.is_finished());
+        threads.push(fetching);
     }
 
     /// Answers what another replica has [asked](Peers::ask).
@@ -490,6 +513,23 @@ impl<M: Machine> Replica<M> {
 impl<M: Machine> Drop for Replica<M> {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+/// Runs a thread of a replica. If it ends otherwise than it should, so does the replica; a panic is what Raft does when it meets a
+/// state that there cannot be.
+fn watch<M: Machine>(core: &Core<M>, run: impl FnOnce() -> Result<(), String>) {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(())) => {}
+        Ok(Err(why)) => core.fail(&why),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().map(String::as_str);
+            core.fail(
+                words
+                    .or(panic.downcast_ref::<&str>().copied())
+                    .unwrap_or("it met a state that there cannot be"),
+            );
+        }
     }
 }
 

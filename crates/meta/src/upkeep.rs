@@ -114,6 +114,8 @@ pub(crate) fn run<M: Machine>(shared: &Core<M>) {
             return shared.fail(&error.to_string());
         }
         shared.upkeep.state.lock().flush = false;
+        // Their files take room as long as they are there, whether or not the store still uses them.
+        shared.checkpoints.prune();
         let (blobs, garbage) = (shared.store.blob_bytes(), shared.store.blob_garbage_bytes());
         let wasteful = garbage > shared.sizes.log_bytes && garbage * 100 > blobs * BLOB_GARBAGE_PERCENT_MAX;
         if reclaim || wasteful {

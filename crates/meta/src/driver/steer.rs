@@ -1,7 +1,7 @@
 //! Bringing a group to the members that it should have, one safe step at a time.
 //!
 //! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
-//! vote, so that the group never has fewer replicas than it can have. A leader that is not wanted itself hands the lead over.
+//! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader that is not wanted itself hands the lead over.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
@@ -51,9 +51,15 @@ impl<M: Machine> Driver<M> {
         if wanted.iter().any(|id| !conf.voters.contains(id)) {
             return None;
         }
-        let gone = conf.learners.iter().chain(&conf.voters).filter(|id| !wanted.contains(id));
-        // Oneself last.
         let me = self.core.id.0;
+        let lives = |id: u64| id == me || raft.prs().get(id).is_some_and(|one| one.recent_active);
+        let decides_without = |gone: u64| {
+            let rest: Vec<u64> = conf.voters.iter().copied().filter(|id| *id != gone).collect();
+            rest.iter().filter(|id| lives(**id)).count() * 2 > rest.len()
+        };
+        let gone = conf.learners.iter().chain(&conf.voters);
+        let gone = gone.filter(|id| !wanted.contains(id) && decides_without(**id));
+        // Oneself last.
         gone.clone().find(|id| **id != me).or(gone.clone().next()).map(|id| (ConfChangeType::RemoveNode, *id))
     }
 }

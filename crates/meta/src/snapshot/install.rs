@@ -1,6 +1,6 @@
 //! Putting a state that was fetched in the place of a replica's own, before the replica is opened.
 
-use super::{Manifest, decode, install, remove, said, sync_dir};
+use super::{Manifest, decode, incoming, install, remove, said, sync_dir};
 use crate::open::OpenError;
 use crate::room;
 use crate::sizes::Sizes;
@@ -11,12 +11,22 @@ use std::path::Path;
 
 /// Finishes what was begun, if anything was. May be interrupted at any point and called again.
 pub(crate) fn finish_install(dir: &Path, log_bytes: Option<u64>) -> Result<(), OpenError> {
-    let place = install(dir);
+    finish(dir, log_bytes).map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
+}
+
+fn finish(dir: &Path, log_bytes: Option<u64>) -> Result<(), String> {
+    let (place, done) = (install(dir), dir.join("installed"));
+    for rest in [&done, &incoming(dir)] {
+        remove(rest)?;
+    }
     if !place.exists() {
         return Ok(());
     }
-    exchange(dir, &place, log_bytes)
-        .map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
+    exchange(dir, &place, log_bytes)?;
+    // In one step, so that what an interrupted removal leaves is not taken for a state to be put in place.
+    std::fs::rename(&place, &done).map_err(said(&place))?;
+    sync_dir(dir)?;
+    remove(&done)
 }
 
 fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), String> {
@@ -29,6 +39,13 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     // Whom the replica has voted for outlives its log.
     let promise = place.join("promise");
     if !promise.exists() {
+        if RaftLog::exists(&log).map_err(said_log)? {
+            let old = RaftLog::open(&log, sizes.log_options()).map_err(said_log)?;
+            if is_known(&old, &manifest) {
+                tracing::info!(index = manifest.index, "the state that was fetched is older than the log");
+                return Ok(());
+            }
+        }
         let mut hard = HardState { term: manifest.term, ..HardState::default() };
         if RaftLog::exists(&log).map_err(said_log)? {
             let old = RaftLog::open(&log, sizes.log_options()).map_err(said_log)?;
@@ -54,7 +71,11 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     remove(&log)?;
     std::fs::create_dir_all(&log).map_err(said(&log))?;
     RaftLog::create(&log, sizes.log_options(), manifest.index, manifest.term, &state).map_err(said_log)?;
-    sync_dir(dir)?;
-    remove(place)?;
     sync_dir(dir)
+}
+
+/// Whether the log holds all that the state does. The replica went on while it fetched: another leader may have brought it further than
+/// the state is, and what it has confirmed since must not be lost.
+fn is_known(log: &RaftLog, manifest: &Manifest) -> bool {
+    manifest.index < log.first_index() || log.term(manifest.index) == Some(manifest.term)
 }

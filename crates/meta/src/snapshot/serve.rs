@@ -53,18 +53,21 @@ impl Checkpoints {
         }
     }
 
-    fn begin(&self, store: &RocksStore, founders: &ConfState) -> Result<Manifest, String> {
+    /// Removes those that nobody fetches any more.
+    pub(crate) fn prune(&self) {
         let mut open = self.open.lock();
-        let idle: Vec<u64> = open
-            .iter()
-            .filter(|(_, one)| one.used.elapsed() > CHECKPOINT_IDLE_MAX)
-            .map(|(id, _)| *id)
-            .collect();
-        for id in idle {
-            if let Some(one) = open.remove(&id) {
-                remove(&one.dir)?;
+        open.retain(|_, one| {
+            let used = one.used.elapsed() <= CHECKPOINT_IDLE_MAX;
+            if !used && let Err(why) = remove(&one.dir) {
+                tracing::warn!(why, "removing a checkpoint");
             }
-        }
+            used
+        });
+    }
+
+    fn begin(&self, store: &RocksStore, founders: &ConfState) -> Result<Manifest, String> {
+        self.prune();
+        let mut open = self.open.lock();
         if open.len() >= CHECKPOINTS_MAX {
             return Err("others are fetching the state already; try again later".into());
         }
