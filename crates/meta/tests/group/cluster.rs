@@ -1,0 +1,320 @@
+//! A group of replicas with their disks, that can be crashed, started and looked at, and a client that keeps on until it is answered.
+
+use crate::fabric::{End, Fabric};
+use crate::support::{MemBricks, VOLUME, assert_consistent, name, time};
+use bytes::Bytes;
+use shoal_meta::{Options, ReplicaOptions, Server, fetch_state};
+use shoal_namespace::op::{NewInode, Op};
+use shoal_types::{BatchSeq, FileKind, GroupId, InodeId, NodeId, ReplicaId, SessionId, Timestamp};
+use shoal_wire::{Commit, MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, encode_ops};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long anything that should happen may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// See the module.
+pub struct Cluster {
+    pub fabric: Arc<Fabric>,
+    pub bricks: Arc<MemBricks>,
+    pub up: BTreeMap<u64, Arc<Server>>,
+    founders: Vec<u64>,
+    log_bytes: u64,
+    dir: tempfile::TempDir,
+    postman: Option<JoinHandle<()>>,
+}
+
+impl Cluster {
+    /// A group that begins with replicas 1 to `count`.
+    pub fn new(count: u64) -> Cluster {
+        Cluster::with_log(count, 8 << 20)
+    }
+
+    pub fn with_log(count: u64, log_bytes: u64) -> Cluster {
+        let (fabric, postman) = Fabric::new();
+        let mut cluster = Cluster {
+            fabric,
+            bricks: Arc::default(),
+            up: BTreeMap::new(),
+            founders: (1..=count).collect(),
+            log_bytes,
+            dir: tempfile::tempdir().expect("tempdir"),
+            postman: Some(postman),
+        };
+        for id in 1..=count {
+            cluster.start(id);
+        }
+        cluster
+    }
+
+    pub fn dir(&self, id: u64) -> PathBuf {
+        self.dir.path().join(format!("replica-{id}"))
+    }
+
+    pub fn peers(&self, id: u64) -> Arc<End> {
+        Arc::new(End { fabric: self.fabric.clone(), me: id })
+    }
+
+    /// Starts a replica, on what is on its disk.
+    pub fn start(&mut self, id: u64) {
+        let dir = self.dir(id);
+        std::fs::create_dir_all(&dir).expect("directory");
+        let founders = self.founders.iter().map(|id| ReplicaId(*id)).collect();
+        let replica = ReplicaOptions {
+            group: GroupId(VOLUME),
+            id: ReplicaId(id),
+            founders: self.founders.contains(&id).then_some(founders),
+            log_bytes: Some(self.log_bytes),
+        };
+        let options = Options {
+            create: Some(VOLUME),
+            session_dead_after: Some(Duration::from_secs(600)),
+            ..Options::default()
+        };
+        let server = Server::open_replica(&dir, self.bricks.clone(), options, replica, self.peers(id))
+            .unwrap_or_else(|error| panic!("replica {id}: {error}"));
+        self.fabric.plug(id, &server);
+        self.up.insert(id, server);
+    }
+
+    /// Makes a new replica out of what the others have.
+    pub fn join(&mut self, id: u64) {
+        let dir = self.dir(id);
+        std::fs::create_dir_all(&dir).expect("directory");
+        let peers = self.peers(id);
+        eventually("the state is fetched", || fetch_state(&dir, &*peers, &|| false).is_ok());
+        self.start(id);
+    }
+
+    /// Ends a replica as a crash does: nothing is flushed.
+    pub fn crash(&mut self, id: u64) {
+        self.fabric.unplug(id);
+        if let Some(mut server) = self.up.remove(&id) {
+            // The postman may be handing over a message.
+            while Arc::get_mut(&mut server).is_none() {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Does what a node does all the time: replicas that have fetched a state are opened again.
+    pub fn tend(&mut self) {
+        let behind = |(id, server): (&u64, &Arc<Server>)| server.replica().needs_reopening().then_some(*id);
+        for id in self.up.iter().filter_map(behind).collect::<Vec<_>>() {
+            self.crash(id);
+            self.start(id);
+        }
+    }
+
+    /// The one that may answer for the group right now.
+    pub fn leader(&self) -> Option<u64> {
+        self.up.iter().find(|(_, server)| server.replica().leads()).map(|(id, _)| *id)
+    }
+
+    pub fn await_leader(&mut self) -> u64 {
+        let due = Instant::now() + PATIENCE;
+        loop {
+            self.tend();
+            if let Some(leader) = self.leader() {
+                return leader;
+            }
+            assert!(Instant::now() < due, "there is no leader: {:#?}", self.statuses());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn voters(&self) -> Option<Vec<u64>> {
+        let status = self.up.get(&self.leader()?)?.replica().status();
+        status.learners.is_empty().then(|| status.voters.iter().map(|id| id.0).collect())
+    }
+
+    /// Has the members changed to these, and waits for that.
+    pub fn steer(&mut self, wanted: &[u64]) {
+        let ids: Vec<ReplicaId> = wanted.iter().map(|id| ReplicaId(*id)).collect();
+        let due = Instant::now() + PATIENCE;
+        while self.voters().is_none_or(|voters| voters != wanted) {
+            assert!(Instant::now() < due, "not {wanted:?}: {:#?}", self.statuses());
+            self.tend();
+            self.up.values().for_each(|server| server.replica().steer(&ids));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    pub fn statuses(&self) -> Vec<String> {
+        let show = |(id, server): (&u64, &Arc<Server>)| {
+            let replica = server.replica();
+            format!(
+                "{id}: {:?}, applied {}, failure {:?}",
+                replica.status(),
+                replica.applied(),
+                replica.failure()
+            )
+        };
+        self.up.iter().map(show).collect()
+    }
+
+    /// Waits until all replicas have applied the same, and makes sure that they hold the same bytes and no contradictions.
+    pub fn assert_alike(&mut self) {
+        let due = Instant::now() + PATIENCE;
+        loop {
+            self.tend();
+            let digests: Vec<_> = self.up.values().map(|server| server.digest().expect("digest")).collect();
+            if self.leader().is_some() && digests.windows(2).all(|pair| pair[0].0 == pair[1].0) {
+                assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "replicas differ: {digests:?}");
+                break;
+            }
+            assert!(Instant::now() < due, "not alike: {digests:?} {:#?}", self.statuses());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        for server in self.up.values() {
+            assert_consistent(server.replica().store());
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.fabric.stop();
+        self.up.clear();
+        if let Some(postman) = self.postman.take() {
+            // It has panicked only if a replica did.
+            let _ = postman.join();
+        }
+    }
+}
+
+pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let due = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < due, "not so in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A session that makes numbered files, one per batch, and sends each batch until it is committed.
+pub struct Client {
+    pub id: SessionId,
+    pub instance: u128,
+    pub acknowledged: u64,
+    pub fill: usize,
+    first_inode: u64,
+}
+
+type Answer = Receiver<Result<(), MetaError>>;
+
+/// Opens a session with whoever leads.
+pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Result<Client, MetaError> {
+    let due = Instant::now() + PATIENCE;
+    loop {
+        let leader = cluster.await_leader();
+        let request = SessionRequest {
+            protocol: PROTOCOL_VERSION,
+            client: client.into(),
+            instance,
+            now: Timestamp::now(),
+        };
+        match cluster.up[&leader].open_session(request) {
+            Ok(opened) => {
+                let first_inode = opened.grant.first_inode;
+                return Ok(Client { id: opened.session, instance, acknowledged: 0, fill: 0, first_inode });
+            }
+            Err(MetaError::NotLeader { .. }) if Instant::now() < due => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+pub fn file_name(number: u64) -> String {
+    format!("{number:08}")
+}
+
+impl Client {
+    pub fn new(cluster: &mut Cluster) -> Client {
+        open_session(cluster, "host, process, mount point", 77).expect("session")
+    }
+
+    /// The batch that makes file `number`, from 1.
+    pub fn batch(&self, number: u64) -> Commit {
+        let new = NewInode {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            uid: 1,
+            gid: 2,
+            rdev: 0,
+            target: Bytes::new(),
+            time: time(7),
+            generation: 1,
+            xattrs: Vec::new(),
+        };
+        let ino = InodeId(self.first_inode + number - 1);
+        let create = Op::Create { parent: InodeId::ROOT, name: name(&file_name(number)), ino, new };
+        let content = number.to_le_bytes().repeat(1 + self.fill / 8);
+        let write = crate::support::inline_op(ino, 0, &content);
+        Commit { session: self.id, seq: BatchSeq(number), ops: encode_ops(&[create, write]).into() }
+    }
+
+    pub fn send(&self, server: &Server, number: u64) -> Answer {
+        let (tell, answer) = channel();
+        let done = move |reply: Result<_, MetaError>| drop(tell.send(reply.map(drop)));
+        server.submit(self.batch(number), Box::new(done));
+        answer
+    }
+
+    /// Sends the next batches, several at once, to whoever leads. Answers how many were acknowledged; an error is one that
+    /// no change of the lead explains.
+    pub fn try_write(&mut self, cluster: &Cluster, count: u64) -> Result<u64, MetaError> {
+        let Some(server) = cluster.leader().and_then(|leader| cluster.up.get(&leader)) else { return Ok(0) };
+        let numbers = self.acknowledged + 1..=self.acknowledged + count;
+        let answers: Vec<Answer> = numbers.map(|number| self.send(server, number)).collect();
+        let before = self.acknowledged;
+        for answer in answers {
+            match answer.recv_timeout(PATIENCE).expect("every batch is answered") {
+                Ok(()) => self.acknowledged += 1,
+                // The rest is sent again, whatever becomes of it now.
+                Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => break,
+                Err(MetaError::OutOfOrder { .. }) => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.acknowledged - before)
+    }
+
+    /// Writes so many files, however long it takes.
+    pub fn write(&mut self, cluster: &mut Cluster, count: u64) {
+        let (end, due) = (self.acknowledged + count, Instant::now() + PATIENCE);
+        while self.acknowledged < end {
+            cluster.tend();
+            let some = (end - self.acknowledged).min(16);
+            let done = self.try_write(cluster, some).unwrap_or_else(|error| panic!("{error}"));
+            assert!(Instant::now() < due, "no progress: {:#?}", cluster.statuses());
+            if done == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Everything that was acknowledged is there, once, and nothing else than what was sent.
+    pub fn assert_all_there(&self, cluster: &mut Cluster) {
+        let leader = cluster.await_leader();
+        let server = &cluster.up[&leader];
+        let root = server.inode(self.id, InodeId::ROOT).expect("root");
+        assert!(root.inode.entries >= self.acknowledged, "{} of {}", root.inode.entries, self.acknowledged);
+        for number in 1..=root.inode.entries {
+            let found = server.lookup(self.id, InodeId::ROOT, &name(&file_name(number))).expect("lookup");
+            let (_, file) = found.found.unwrap_or_else(|| panic!("file {number} is lost"));
+            assert_eq!(file.inode.size as usize, 8 * (1 + self.fill / 8), "file {number}");
+        }
+    }
+}
+
+/// Where an error says that the leader is.
+pub fn redirected(error: &MetaError) -> Option<NodeId> {
+    match error {
+        MetaError::NotLeader { leader } => *leader,
+        _ => None,
+    }
+}

@@ -1,0 +1,76 @@
+//! Whatever happens to a minority and to the network: nothing that was acknowledged is lost, and nothing is applied twice.
+
+use crate::cluster::{Client, Cluster};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::time::{Duration, Instant};
+
+/// How long each seed makes trouble.
+const TROUBLE: Duration = Duration::from_secs(12);
+
+fn seeds() -> Vec<u64> {
+    match std::env::var("SHOAL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()) {
+        Some(seed) => vec![seed],
+        None => (0..2).map(|_| rand::random()).collect(),
+    }
+}
+
+fn make_trouble(cluster: &mut Cluster, random: &mut StdRng, all: &[u64]) {
+    let one = all[random.random_range(0..all.len())];
+    match random.random_range(0..10) {
+        0 | 1 if cluster.up.len() == all.len() => cluster.crash(one),
+        2 => {
+            // Half of the time the one that hurts.
+            let victim = cluster.leader().filter(|_| random.random_bool(0.5)).unwrap_or(one);
+            cluster.fabric.isolate(&[victim], all);
+        }
+        3 => {
+            // Only one direction.
+            let other = all[random.random_range(0..all.len())];
+            cluster.fabric.set(|weather| drop(weather.cut.insert((one, other))));
+        }
+        4 => cluster.fabric.set(|weather| weather.loses_one_of = 5),
+        5 => cluster.fabric.set(|weather| weather.delay_ms_max = 60),
+        6 => cluster.up.values().for_each(|server| server.replica().transfer_leadership()),
+        7 => cluster.up.values().for_each(|server| drop(server.flush())),
+        _ => {
+            cluster.fabric.heal();
+            let down: Vec<u64> = all.iter().copied().filter(|id| !cluster.up.contains_key(id)).collect();
+            down.into_iter().for_each(|id| cluster.start(id));
+        }
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_and_nothing_applied_twice_whatever_happens() {
+    for seed in seeds() {
+        println!("SHOAL_TEST_SEED={seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let all = [1, 2, 3];
+        let mut cluster = Cluster::with_log(3, 1 << 20);
+        let mut client = Client::new(&mut cluster);
+        client.fill = 3000;
+        let end = Instant::now() + TROUBLE;
+        let mut next = Instant::now();
+        while Instant::now() < end {
+            if Instant::now() >= next {
+                make_trouble(&mut cluster, &mut random, &all);
+                next = Instant::now() + Duration::from_millis(random.random_range(50..1200));
+            }
+            cluster.tend();
+            let batches = random.random_range(1..20);
+            let done =
+                client.try_write(&cluster, batches).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            if done == 0 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        cluster.fabric.heal();
+        let down: Vec<u64> = all.iter().copied().filter(|id| !cluster.up.contains_key(id)).collect();
+        down.into_iter().for_each(|id| cluster.start(id));
+        client.write(&mut cluster, 20);
+        println!("{} files", client.acknowledged);
+        client.assert_all_there(&mut cluster);
+        cluster.assert_alike();
+    }
+}

@@ -1,0 +1,10 @@
+//! Several replicas of a metadata server in one process, over a network that fails in every way.
+
+mod cluster;
+mod fabric;
+mod faults;
+mod lead;
+mod members;
+mod states;
+#[path = "../support/mod.rs"]
+mod support;

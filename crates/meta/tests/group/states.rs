@@ -1,0 +1,80 @@
+//! Whole states that go from replica to replica.
+
+use crate::cluster::{Client, Cluster, eventually};
+use crate::support::stat;
+use shoal_meta::fetch_state;
+
+const SMALL_LOG: u64 = 1 << 20;
+
+/// A group, and one of its followers that is down and lacks what is not in the leader's log any more.
+fn one_far_behind() -> (Cluster, Client, u64) {
+    let mut cluster = Cluster::with_log(3, SMALL_LOG);
+    let mut client = Client::new(&mut cluster);
+    client.write(&mut cluster, 20);
+    let leader = cluster.await_leader();
+    let behind = if leader == 1 { 2 } else { 1 };
+    let applied = cluster.up[&behind].replica().applied();
+    cluster.crash(behind);
+    client.fill = 40_000;
+    client.write(&mut cluster, 250);
+    eventually("the log is cut", || {
+        cluster.up.values().all(|server| stat(server, "raft_log_bytes") < 6 * SMALL_LOG)
+    });
+    let leader = cluster.await_leader();
+    assert!(cluster.up[&leader].replica().applied() > applied + 200);
+    (cluster, client, behind)
+}
+
+#[test]
+fn a_replica_that_lacks_what_is_cut_off_the_log_fetches_the_state() {
+    let (mut cluster, mut client, behind) = one_far_behind();
+    cluster.start(behind);
+    eventually("the state is fetched", || cluster.up[&behind].replica().needs_reopening());
+    client.write(&mut cluster, 20);
+    cluster.assert_alike();
+    // It counts: with it and one other the group goes on.
+    let leader = cluster.await_leader();
+    cluster.crash(if leader == behind { 3 } else { leader });
+    client.write(&mut cluster, 20);
+}
+
+#[test]
+fn fetching_goes_on_after_interruptions() {
+    let (mut cluster, mut client, behind) = one_far_behind();
+    for _ in 0..3 {
+        cluster.start(behind);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        cluster.fabric.isolate(&[behind], &[1, 2, 3]);
+        cluster.crash(behind);
+        cluster.fabric.heal();
+    }
+    cluster.start(behind);
+    client.write(&mut cluster, 20);
+    cluster.assert_alike();
+}
+
+#[test]
+fn what_was_confirmed_while_a_state_was_fetched_is_not_lost_to_it() {
+    let mut cluster = Cluster::new(3);
+    let mut client = Client::new(&mut cluster);
+    client.write(&mut cluster, 50);
+    let leader = cluster.await_leader();
+    let (follower, down) = match leader {
+        1 => (2, 3),
+        2 => (3, 1),
+        _ => (1, 2),
+    };
+    cluster.crash(down);
+    let peers = cluster.peers(follower);
+    fetch_state(&cluster.dir(follower), &*peers, &|| false).expect("fetched");
+    // Only the leader and the follower have these.
+    client.write(&mut cluster, 50);
+    cluster.crash(leader);
+    cluster.crash(follower);
+    cluster.start(follower);
+    cluster.start(down);
+    client.assert_all_there(&mut cluster);
+    client.write(&mut cluster, 10);
+    cluster.start(leader);
+    cluster.assert_alike();
+}
