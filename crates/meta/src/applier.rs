@@ -78,6 +78,9 @@ fn look_for_work(shared: &Shared, batch: &WriteBatch) {
         let range = (Bound::Included(from), Bound::Excluded(to));
         batch.changes.range::<Vec<u8>, _>(range).any(|(_, value)| value.is_some())
     };
+    if puts(keys::degraded_range(None)) {
+        shared.heal.copies_are_short();
+    }
     shared.background.add(Work {
         reap: puts(keys::all_reap()),
         collect: puts(keys::garbage_range(None)),

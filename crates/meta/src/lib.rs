@@ -26,7 +26,8 @@
 //! opens: their client lived in the process that died. A session that still renews is not ended for another.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted, paced and
-//! in bounded steps, when a change has made such work.
+//! in bounded steps, when a change has made such work. Blocks with too few copies are healed, and moved where an administrator
+//! wants them (`background::heal`).
 
 mod applier;
 mod background;
@@ -44,6 +45,7 @@ mod sizes;
 mod storage;
 mod upkeep;
 
+pub use background::heal::{HealStatus, HealTask};
 pub use digest::digest;
 pub use open::{OpenError, Options};
-pub use serve::Server;
+pub use serve::{BrickUse, Server};

@@ -1,6 +1,7 @@
 //! Opening a server: a new volume is formatted, an old one recovered.
 
 use crate::applier::{self, applied_index};
+use crate::background::heal::{self, Heal};
 use crate::background::{self, Background, Work};
 use crate::driver::{Driver, DriverStats};
 use crate::limits::*;
@@ -41,6 +42,8 @@ pub struct Options {
     /// A file of many small extents is left alone for this long before it is compacted; by default
     /// [`limits::COMPACT_AFTER`](crate::limits::COMPACT_AFTER).
     pub compact_after: Option<Duration>,
+    /// Copies of each block that a new volume wants; 0 for one whose blocks are on its one brick.
+    pub replica: u8,
 }
 
 /// Why a server could not be opened.
@@ -138,6 +141,7 @@ impl Server {
             sessions,
             proposals: Proposals::new(),
             background: Background::default(),
+            heal: Heal::default(),
             upkeep: Upkeep::default(),
             driver: stats.clone(),
             apply_micros: AtomicU64::new(0),
@@ -199,7 +203,7 @@ impl Server {
                 gid: 0,
                 perm: 0o755,
                 time: Timestamp::now(),
-                options: VolumeOptions::default(),
+                options: VolumeOptions { replica: options.replica, ..VolumeOptions::default() },
             };
             match shared.propose(&format)? {
                 Outcome::Done => {}
@@ -215,7 +219,10 @@ impl Server {
         // What was left when the last process ended.
         shared.background.add(Work { reap: true, collect: true, sweep_all: true, ..Work::default() });
         let background = spawn("shoal-background", move || background::run(&worker, compact_after));
-        self.threads.lock().push(background);
+        let worker = shared.clone();
+        let heal = spawn("shoal-heal", move || heal::run(&worker));
+        shared.heal.lead(true);
+        self.threads.lock().extend([background, heal]);
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! What the threads of a server share.
 
+use crate::background::heal::Heal;
 use crate::background::{Background, Work};
 use crate::driver::{DriverStats, Input};
 use crate::proposals::{Proposals, Waiter};
@@ -41,6 +42,7 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) proposals: Proposals,
     pub(crate) background: Background,
+    pub(crate) heal: Heal,
     pub(crate) upkeep: Upkeep,
     pub(crate) driver: Arc<DriverStats>,
     pub(crate) apply_micros: AtomicU64,
