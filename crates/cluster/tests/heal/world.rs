@@ -44,7 +44,7 @@ impl Volume {
         let content = cluster::content(self.made, len);
         let mut stored = None;
         eventually("enough bricks answer", || {
-            stored = self.blocks.store(id, &[content.clone()]).ok();
+            stored = self.blocks.store(id, std::slice::from_ref(&content)).ok();
             stored.is_some()
         });
         let group = stored.unwrap();
