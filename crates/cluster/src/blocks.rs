@@ -26,7 +26,7 @@ mod repair;
 mod room;
 mod store;
 
-use crate::limits::ROOM_LOW_BYTES;
+use crate::limits::{ROOM_LOW_BYTES, SUSPECT_FOR};
 use crate::map::{BrickState, ClusterMap};
 use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
@@ -38,6 +38,7 @@ use shoal_wire::{BlockError, BlockService, BlockStat, VolumeBlocks};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 /// How bricks are reached, and what is known of them.
 pub trait Bricks: Send + Sync + 'static {
@@ -54,6 +55,8 @@ type Callback = Box<dyn Fn() + Send + Sync>;
 /// See the module.
 pub struct ReplicatedBlocks {
     inner: Arc<Inner>,
+    /// Its end stops the thread that watches the bricks.
+    watch: Mutex<Option<Sender<()>>>,
 }
 
 struct Inner {
@@ -76,12 +79,27 @@ impl ReplicatedBlocks {
             repairs: AtomicUsize::new(0),
             on_return: Mutex::default(),
         };
-        Arc::new(ReplicatedBlocks { inner: Arc::new(inner) })
+        Arc::new(ReplicatedBlocks { inner: Arc::new(inner), watch: Mutex::default() })
     }
 
-    /// Has this called whenever a brick answers again: there may be something to heal and to delete.
+    /// Has this called whenever a brick answers again: there may be something to heal and to delete. From then on bricks that
+    /// failed are asked whether they are back even if nobody needs them.
     pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
         *self.inner.on_return.lock() = Some(Box::new(callback));
+        let (end, ended) = channel();
+        *self.watch.lock() = Some(end);
+        let watched = Arc::downgrade(&self.inner);
+        let watch = move || {
+            while ended.recv_timeout(SUSPECT_FOR) == Err(RecvTimeoutError::Timeout) {
+                let Some(inner) = watched.upgrade() else { return };
+                for (brick, _) in inner.bricks.map().bricks_of(inner.volume) {
+                    inner.is_good(brick);
+                }
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("watch-bricks".into()).spawn(watch) {
+            tracing::warn!(%error, "no thread to watch bricks: they are asked when they are needed");
+        }
     }
 }
 
@@ -106,38 +124,40 @@ impl Inner {
             .ok_or_else(|| BlockError::Unreachable("the cluster map knows nothing of this volume".into()))
     }
 
-    /// Bricks that may take a block, the best first: those that answer and have room, then those that answer, and how many that is;
-    /// then those that do not.
-    fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
+    /// Bricks that may take a block, as placement ranks them, whether they answer or not.
+    fn candidates(&self, map: &ClusterMap, id: BlockId) -> Vec<Candidate> {
         let known: Vec<_> = map
             .bricks_of(self.volume)
             .filter(|(_, brick)| brick.state == BrickState::Active)
-            .map(|(brick, it)| (brick, it.node, self.health.room(brick).map(|(room, _)| room)))
+            .map(|(brick, it)| (brick, it.node, self.health.room(brick).map(|(room, _)| room.total_bytes)))
             .collect();
         // What is not known yet is taken to be like the others.
-        let sizes: Vec<u64> =
-            known.iter().filter_map(|(_, _, room)| Some(room.as_ref()?.total_bytes)).collect();
+        let sizes: Vec<u64> = known.iter().filter_map(|(_, _, size)| *size).collect();
         let usual = sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1);
-        let mut candidates: Vec<Candidate> = known
-            .iter()
-            .map(|(brick, node, room)| Candidate {
-                brick: *brick,
-                node: *node,
-                weight: room.as_ref().map_or(usual, |room| room.total_bytes),
-            })
-            .collect();
-        placement::rank(id, &mut candidates);
-        let is_low = |brick: BrickId| {
-            known.iter().any(|(it, _, room)| {
-                *it == brick && room.as_ref().is_some_and(|room| room.free_bytes < ROOM_LOW_BYTES)
-            })
+        let candidate = |(brick, node, size): (_, _, Option<u64>)| Candidate {
+            brick,
+            node,
+            weight: size.unwrap_or(usual),
         };
+        let mut candidates: Vec<Candidate> = known.into_iter().map(candidate).collect();
+        placement::rank(id, &mut candidates);
+        candidates
+    }
+
+    /// The same, the best first: those that answer and have room, then those that answer, and how many that is; then those that
+    /// do not answer.
+    fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
         let (mut ranked, doubtful): (Vec<_>, Vec<_>) =
-            candidates.into_iter().partition(|candidate| self.is_good(candidate.brick));
-        ranked.sort_by_key(|candidate| is_low(candidate.brick));
+            self.candidates(map, id).into_iter().partition(|candidate| self.is_good(candidate.brick));
+        ranked.sort_by_key(|candidate| self.is_low(candidate.brick));
         let good = ranked.len();
         ranked.extend(doubtful);
         (ranked, good)
+    }
+
+    /// Whether a brick should get no more blocks if that can be helped.
+    fn is_low(&self, brick: BrickId) -> bool {
+        self.health.room(brick).is_some_and(|(room, _)| room.free_bytes < ROOM_LOW_BYTES)
     }
 
     /// Bricks on which a block of this group may be, those of the empty group being all, the best to read from first.
@@ -170,6 +190,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
         self.inner.session_blocks(session)
     }
+    fn copies(&self, session: SessionId) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
+        self.inner.copies(session)
+    }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.inner.stored_sessions()
     }
@@ -181,5 +204,11 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.mend(id, info)
+    }
+    fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
+        self.inner.is_balanced(id, group)
+    }
+    fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        self.inner.rebalance(id, info)
     }
 }

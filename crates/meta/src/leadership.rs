@@ -2,7 +2,7 @@
 //! group has just begun, and does the background work until the lead is lost.
 
 use crate::background;
-use crate::limits::COMPACT_AFTER;
+use crate::limits::{COMPACT_AFTER, RETRY_AFTER};
 use crate::open::Options;
 use crate::shared::Shared;
 use shoal_namespace::records::VolumeOptions;
@@ -35,12 +35,22 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
         }
         tracing::info!(group = %core.group, term, "leads");
         shared.background.begin();
-        // Looked at again now that there is something to stop: a lead that is lost before this line is seen here, one that is
-        // lost after it stops the work.
-        if core.lead.holds(core.applied()) == Some(term) {
+        shared.heal.lead(true);
+        // Looked at again now that there is something to stop: a lead that was lost before is seen here, one that is lost from now
+        // on stops the work.
+        let leads = || core.running().is_ok() && core.lead.holds(core.applied()) == Some(term);
+        if leads() {
             background::run(shared, options.compact_after.unwrap_or(COMPACT_AFTER));
         }
+        shared.heal.lead(false);
+        // What ended the work of a leader will not be better at once.
+        let _ = core.wait_for(RETRY_AFTER, |_| (!leads_still(shared, term)).then_some(()));
     }
+}
+
+fn leads_still(shared: &Shared, term: u64) -> bool {
+    let status = shared.replica.core.lead.status();
+    status.role == crate::lead::Role::Leader && status.term == term
 }
 
 fn adopt(shared: &Shared, term: u64, options: &Options) -> Result<(), MetaError> {

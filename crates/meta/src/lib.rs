@@ -26,7 +26,8 @@
 //! opens: their client lived in the process that died. A session that still renews is not ended for another.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted, paced and
-//! in bounded steps, when a change has made such work.
+//! in bounded steps, when a change has made such work. Blocks with too few copies are healed, and moved where an administrator
+//! wants them (`background::heal`).
 
 mod applier;
 mod background;
@@ -49,10 +50,11 @@ mod snapshot;
 mod storage;
 mod upkeep;
 
+pub use background::heal::{HealStatus, HealTask};
 pub use digest::digest;
 pub use lead::{Role, Status};
 pub use machine::{Machine, Peers};
 pub use open::{OpenError, Options};
 pub use replica::{Replica, ReplicaOptions};
-pub use serve::Server;
+pub use serve::{BrickUse, Server};
 pub use snapshot::fetch_state;

@@ -120,5 +120,21 @@ pub const COMPACT_BLOCK_IDS: u64 = 64;
 pub const COMPACT_REMEMBERED_MAX: usize = 4096;
 /// After a piece of compaction the thread rests for this many times as long as it took: at most a third of one disk's time.
 pub const COMPACT_REST_FACTOR: u32 = 2;
+/// Blocks that were stored on too few bricks are copied after this long: more of them come along.
+pub const HEAL_AFTER: Duration = Duration::from_secs(1);
+/// Blocks that could not be healed are tried again after this long, or when a brick returns.
+pub const HEAL_RETRY: Duration = Duration::from_secs(30);
+/// All blocks are looked at this often even if no brick has come or gone: a client may have used an old map until after the last look.
+pub const HEAL_SURVEY_EVERY: Duration = Duration::from_secs(600);
+/// Blocks copied at a time: enough to keep several disks busy, few enough that clients find theirs idle.
+pub const HEAL_THREADS: usize = 4;
+/// Blocks copied before the log says where they are: at most 128 MiB are done in vain when a leader dies.
+pub const HEAL_PAGE: usize = 32;
+/// Blocks looked at in one read of the store.
+pub const HEAL_READ_PAGE: usize = 1024;
+/// Blocks to be healed that are remembered at a time; 16 bytes each.
+pub const HEAL_FOUND_MAX: usize = 1 << 18;
+/// Blocks whose deletion failed on some brick and is put off. Beyond it they are tried again with the others.
+pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;
 /// After a failure of a brick, background work waits this long before it tries again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);

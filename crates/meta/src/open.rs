@@ -1,6 +1,7 @@
 //! Opening a server: a new volume is formatted, an old one recovered.
 
 use crate::background;
+use crate::background::heal;
 use crate::leadership;
 use crate::limits::*;
 use crate::machine::Peers;
@@ -150,7 +151,10 @@ impl Server {
         let replica = Replica::open(dir, replica, peers, machine.clone())?;
         let server = Server::around(dir, replica, machine, bricks, &options);
         let shared = server.shared.clone();
-        server.threads.lock().push(spawn("shoal-background", move || leadership::run(&shared, &options)));
+        let lead = spawn("shoal-background", move || leadership::run(&shared, &options));
+        let shared = server.shared.clone();
+        let heal = spawn("shoal-heal", move || heal::run(&shared));
+        server.threads.lock().extend([lead, heal]);
         Ok(server)
     }
 
@@ -165,6 +169,7 @@ impl Server {
         let shared = Arc::new(Shared {
             store: replica.core.store.clone(),
             background: machine.background.clone(),
+            heal: machine.heal.clone(),
             room: Room::new(dir, bricks.clone(), reserve),
             bricks,
             sessions: Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER)),
@@ -199,7 +204,10 @@ impl Server {
         let compact_after = options.compact_after.unwrap_or(COMPACT_AFTER);
         shared.background.begin();
         let background = spawn("shoal-background", move || background::run(&worker, compact_after));
-        self.threads.lock().push(background);
+        let worker = shared.clone();
+        let heal = spawn("shoal-heal", move || heal::run(&worker));
+        shared.heal.lead(true);
+        self.threads.lock().extend([background, heal]);
         Ok(())
     }
 }

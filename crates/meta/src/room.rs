@@ -11,7 +11,7 @@ use crate::shared::Shared;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, MutexGuard};
 use shoal_types::{SessionId, Statfs};
-use shoal_wire::{MetaError, Space, VolumeBlocks};
+use shoal_wire::{BlockError, MetaError, Space, VolumeBlocks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +55,10 @@ impl Room {
     /// What may be granted in addition: free on both disks, and not set aside.
     fn free(&self, dues: Dues) -> Result<u64, MetaError> {
         let (_, here) = disk(&self.dir)?;
-        let brick = self.bricks.room().map_err(|error| MetaError::Failed(error.to_string()))?;
+        let brick = self.bricks.room().map_err(|error| match error {
+            BlockError::Unreachable(why) => MetaError::Unavailable(why),
+            other => MetaError::Failed(other.to_string()),
+        })?;
         let aside = [self.reserve_bytes, dues.log_growth, dues.unwritten, dues.outstanding];
         Ok(aside.into_iter().fold(here.min(brick.free_bytes), u64::saturating_sub))
     }

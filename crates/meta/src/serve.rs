@@ -1,18 +1,32 @@
 //! The service: what clients ask.
 
+use crate::background::Work;
+use crate::background::heal::HealStatus;
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
-use shoal_types::{BlockId, BlockInfo, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BlockInfo, BrickId, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, Lease, LeaseKind,
     ListReply, LookupReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Prefetch, SessionRequest,
 };
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+
+/// What is on a brick, as far as the namespace says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct BrickUse {
+    /// How many blocks.
+    pub blocks: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+}
 
 /// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
 pub struct Server {
@@ -31,6 +45,7 @@ impl Server {
 
     fn join(&self) {
         self.shared.background.stop();
+        self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
         let me = std::thread::current().id();
@@ -53,6 +68,58 @@ impl Server {
         stats.push(("granted_bytes", shared.sessions.outstanding_bytes()));
         stats.extend(shared.background.stats());
         stats
+    }
+
+    /// Bricks have come, gone or come back, or are to be drained: what that means for blocks is seen to, and what could not be deleted
+    /// is tried again.
+    pub fn placement_changed(&self) {
+        self.shared.heal.survey();
+        self.shared.background.add(Work { bricks: true, sweep_all: true, ..Work::default() });
+    }
+
+    /// Has blocks moved to where they would be put today.
+    pub fn rebalance(&self) {
+        self.shared.heal.rebalance();
+    }
+
+    /// How fast blocks are copied for that and to heal, in bytes per second; 0: as fast as possible.
+    pub fn set_heal_rate(&self, bytes_per_second: u64) {
+        self.shared.heal.set_rate(bytes_per_second);
+    }
+
+    /// How far the healer is.
+    pub fn heal_status(&self) -> HealStatus {
+        self.shared.heal.status()
+    }
+
+    /// Whether the healer has nothing to do that can be done now.
+    pub fn is_healed(&self) -> bool {
+        self.shared.heal.is_idle()
+    }
+
+    /// What is said to be on each brick: blocks and bytes, garbage that is not deleted yet included. A brick that is not in there can be
+    /// taken away. Reads about all blocks.
+    pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
+        let shared = &self.shared;
+        let state = shared.store.snapshot();
+        let (mut found, mut after) = (BTreeMap::<BrickId, BrickUse>::new(), None);
+        loop {
+            let page = shared.tree(query::blocks(&state, after, HEAL_READ_PAGE))?;
+            let Some((last, _)) = page.last() else { return Ok(found) };
+            after = Some(*last);
+            for (_, block) in &page {
+                for brick in block.info.group.bricks() {
+                    let on = found.entry(brick).or_default();
+                    on.blocks += 1;
+                    on.bytes += u64::from(block.info.len);
+                }
+            }
+        }
+    }
+
+    /// Blocks in use on fewer bricks than they should be, at most `count_max` of them.
+    pub fn degraded(&self, count_max: usize) -> Result<Vec<(BlockId, BlockInfo)>, MetaError> {
+        self.shared.tree(query::degraded(&self.shared.store.snapshot(), None, count_max))
     }
 
     /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.

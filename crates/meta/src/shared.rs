@@ -1,5 +1,6 @@
 //! What the threads of a volume's server share.
 
+use crate::background::heal::Heal;
 use crate::background::{Background, Work};
 use crate::limits::ADOPTION_PATIENCE;
 use crate::machine::Machine;
@@ -20,11 +21,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The namespace as a replicated state machine.
 pub(crate) struct Namespace {
     pub(crate) background: Arc<Background>,
+    pub(crate) heal: Arc<Heal>,
 }
 
 impl Namespace {
     pub(crate) fn new() -> Arc<Namespace> {
-        Arc::new(Namespace { background: Arc::default() })
+        Arc::new(Namespace { background: Arc::default(), heal: Arc::default() })
     }
 }
 
@@ -42,6 +44,9 @@ impl Machine for Namespace {
             let range = (Bound::Included(from), Bound::Excluded(to));
             batch.changes.range::<Vec<u8>, _>(range).any(|(_, value)| value.is_some())
         };
+        if puts(keys::degraded_range(None)) {
+            self.heal.copies_are_short();
+        }
         self.background.add(Work {
             reap: puts(keys::all_reap()),
             collect: puts(keys::garbage_range(None)),
@@ -52,6 +57,7 @@ impl Machine for Namespace {
 
     fn deposed(&self) {
         self.background.stop();
+        self.heal.lead(false);
     }
 }
 
@@ -64,6 +70,7 @@ pub(crate) struct Shared {
     pub(crate) room: Room,
     pub(crate) sessions: Sessions,
     pub(crate) background: Arc<Background>,
+    pub(crate) heal: Arc<Heal>,
     /// The term of which the table of sessions is.
     pub(crate) adopted: AtomicU64,
 }
@@ -88,6 +95,11 @@ impl Shared {
     /// Proposes a command and waits for its outcome.
     pub(crate) fn propose(&self, command: &Command) -> Result<Outcome, MetaError> {
         self.replica.core.propose(command.encode())
+    }
+
+    /// Makes sure that the store has all that was decided before this was asked, and that nobody else led the group then.
+    pub(crate) fn catch_up(&self) -> Result<(), MetaError> {
+        self.propose(&Command::GrantBlocks { count: 0 }).map(drop)
     }
 
     /// Where a block is.

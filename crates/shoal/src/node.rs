@@ -23,13 +23,14 @@ use std::time::Instant;
 /// A serving, mounted node.
 pub struct Node {
     started: Instant,
-    data: DataDir,
-    brick: Arc<Brick>,
-    blocks: Arc<MeasuredBlocks>,
-    server: Arc<Server>,
-    meta: Arc<MeasuredMeta>,
-    client: Arc<Client>,
     mounted: Mounted,
+    client: Arc<Client>,
+    meta: Arc<MeasuredMeta>,
+    server: Arc<Server>,
+    blocks: Arc<MeasuredBlocks>,
+    brick: Arc<Brick>,
+    // Last: whoever waits for the lock in there finds everything else free, too.
+    data: DataDir,
 }
 
 impl Node {

@@ -109,6 +109,11 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError>;
     /// Blocks that a session wrote, on any brick that answers, each once, in no order.
     fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError>;
+    /// The same, with the bricks that have each block; the empty group where that is not known.
+    fn copies(&self, session: SessionId) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
+        let blocks = self.session_blocks(session)?;
+        Ok(blocks.into_iter().map(|block| (block.id, BlockGroup::default())).collect())
+    }
     /// Sessions of which there are blocks on any brick that answers, each once, in no order.
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room for blocks (`total_bytes`, `free_bytes`; the rest is 0): what can be stored with all its copies.
@@ -119,6 +124,17 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// drained if that can be helped, or the old one if nothing could be done. The caller records it, and then has the copies
     /// outside of it discarded.
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
+    /// Whether a block is where it would be put today.
+    fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
+        let _ = (id, group);
+        true
+    }
+    /// Copies a block that is whole to where it would be put today. Answers the group that has it then, or the old one if that cannot
+    /// be done now; the rest is up to the caller, as with [`mend`](Self::mend).
+    fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        let _ = id;
+        Ok(info.group)
+    }
 }
 
 impl<T: BlockService> VolumeBlocks for T {

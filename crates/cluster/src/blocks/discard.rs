@@ -57,6 +57,23 @@ impl Inner {
         Ok(found.into_iter().map(|(id, len)| BlockStat { id, len }).collect())
     }
 
+    pub(super) fn copies(
+        self: &Arc<Inner>,
+        session: SessionId,
+    ) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
+        let mut found = BTreeMap::<BlockId, BlockGroup>::new();
+        self.survey(
+            move |brick| brick.list(session),
+            |brick, blocks| {
+                for block in blocks {
+                    let group = found.entry(block.id).or_default();
+                    *group = group.with(brick).unwrap_or(*group);
+                }
+            },
+        )?;
+        Ok(found.into_iter().collect())
+    }
+
     pub(super) fn stored_sessions(self: &Arc<Inner>) -> Result<Vec<SessionId>, BlockError> {
         let mut found = BTreeSet::new();
         self.survey(|brick| brick.sessions(), |_, sessions| found.extend(sessions))?;

@@ -4,7 +4,7 @@ use super::Inner;
 use super::call::Calls;
 use crate::limits::FETCH_WAIT_MAX;
 use crate::map::ClusterMap;
-use crate::placement::{self, Load, Rules};
+use crate::placement::{self, Candidate, Load, Rules};
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId};
 use shoal_wire::BlockError;
@@ -20,8 +20,97 @@ impl Inner {
         if placement::is_whole(&map, self.volume, info.group) {
             return Ok(info.group);
         }
+        let (ranked, good) = self.ranked(&map, id);
+        let plan = Plan::new(rules, info.group, (ranked, good), &[]);
+        if plan.good == 0 || plan.kept.len() >= rules.replica {
+            // There is nothing to copy, or nowhere to copy it to: it need not be read.
+            return Ok(self.with_what_is_left(&map, rules, info.group, &[], plan.kept));
+        }
         let (content, bad) = self.source(&map, id, info)?;
-        self.spread(&map, rules, id, (info.group, bad), &content)
+        let plan = Plan::new(rules, info.group, self.ranked(&map, id), &bad);
+        let mended = self.carry_out(plan, rules, id, &content)?;
+        Ok(self.with_what_is_left(&map, rules, info.group, &bad, mended))
+    }
+
+    /// What cannot be replaced yet is better than nothing.
+    fn with_what_is_left(
+        &self,
+        map: &ClusterMap,
+        rules: Rules,
+        group: BlockGroup,
+        bad: &[BrickId],
+        mut mended: BlockGroup,
+    ) -> BlockGroup {
+        for brick in group.bricks().filter(|it| !bad.contains(it) && !placement::is_gone(map, *it)) {
+            if mended.len() < rules.replica {
+                mended = mended.with(brick).unwrap_or(mended);
+            }
+        }
+        if mended.is_empty() { group } else { mended }
+    }
+
+    fn carry_out(
+        self: &Arc<Inner>,
+        plan: Plan,
+        rules: Rules,
+        id: BlockId,
+        content: &Bytes,
+    ) -> Result<BlockGroup, BlockError> {
+        let count = rules.replica.saturating_sub(plan.kept.len());
+        let added = self.copy((id, content), rules, (&plan.left, plan.good), plan.load, count)?;
+        Ok(added.bricks().try_fold(plan.kept, BlockGroup::with).unwrap_or(plan.kept))
+    }
+
+    /// The bricks that placement would choose today, if all answered.
+    fn ideal(&self, map: &ClusterMap, rules: Rules, id: BlockId) -> Vec<Candidate> {
+        let candidates = self.candidates(map, id);
+        let chosen = placement::choose(&candidates, rules);
+        candidates.into_iter().filter(|it| chosen.contains(&it.brick)).collect()
+    }
+
+    pub(super) fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
+        let map = self.bricks.map();
+        let Ok(rules) = self.rules(&map) else { return true };
+        let ideal = self.ideal(&map, rules, id);
+        ideal.len() == group.len() && ideal.iter().all(|it| group.contains(it.brick))
+    }
+
+    /// Only what is wanted somewhere else moves; what cannot go there now stays.
+    pub(super) fn rebalance(
+        self: &Arc<Inner>,
+        id: BlockId,
+        info: BlockInfo,
+    ) -> Result<BlockGroup, BlockError> {
+        let map = self.bricks.map();
+        let rules = self.rules(&map)?;
+        let mut ideal = self.ideal(&map, rules, id);
+        ideal
+            .retain(|it| info.group.contains(it.brick) || (self.is_good(it.brick) && !self.is_low(it.brick)));
+        let good = ideal.len();
+        let plan = Plan::new(rules, info.group, (ideal, good), &[]);
+        let mut moved = plan.kept;
+        if plan.good > 0 {
+            let (content, bad) = self.source(&map, id, info)?;
+            if !bad.is_empty() {
+                return self.mend_bad(&map, rules, id, (info, bad), &content);
+            }
+            moved = self.carry_out(plan, rules, id, &content)?;
+        }
+        Ok(self.with_what_is_left(&map, rules, info.group, &[], moved))
+    }
+
+    /// A copy that turned out not to be there comes first.
+    fn mend_bad(
+        self: &Arc<Inner>,
+        map: &ClusterMap,
+        rules: Rules,
+        id: BlockId,
+        (info, bad): (BlockInfo, Vec<BrickId>),
+        content: &Bytes,
+    ) -> Result<BlockGroup, BlockError> {
+        let plan = Plan::new(rules, info.group, self.ranked(map, id), &bad);
+        let mended = self.carry_out(plan, rules, id, content)?;
+        Ok(self.with_what_is_left(map, rules, info.group, &bad, mended))
     }
 
     /// The whole content, and those of the group that turned out not to have it.
@@ -49,19 +138,27 @@ impl Inner {
         }
         Err(failure.unwrap_or(BlockError::Missing(id)))
     }
+}
 
-    fn spread(
-        self: &Arc<Inner>,
-        map: &ClusterMap,
+/// Which copies of a block stay, and where others may go.
+struct Plan {
+    kept: BlockGroup,
+    load: Load,
+    /// The best first; so many of them answer.
+    left: Vec<Candidate>,
+    good: usize,
+}
+
+impl Plan {
+    /// Where a node has too many copies, those stay that placement would choose, too.
+    fn new(
         rules: Rules,
-        id: BlockId,
-        (group, bad): (BlockGroup, Vec<BrickId>),
-        content: &Bytes,
-    ) -> Result<BlockGroup, BlockError> {
-        let (ranked, good) = self.ranked(map, id);
+        group: BlockGroup,
+        (ranked, good): (Vec<Candidate>, usize),
+        bad: &[BrickId],
+    ) -> Plan {
         let mut load = Load::default();
         let mut kept = BlockGroup::default();
-        // Where a node has too many copies, those stay that placement would choose, too.
         for candidate in &ranked {
             let has_it = group.contains(candidate.brick) && !bad.contains(&candidate.brick);
             if has_it && kept.len() < rules.replica && load.admits(candidate.node, rules) {
@@ -69,19 +166,9 @@ impl Inner {
                 kept = kept.with(candidate.brick).unwrap_or(kept);
             }
         }
-        let elsewhere = |brick: BrickId| !kept.contains(brick);
-        let good = ranked.iter().take(good).filter(|it| elsewhere(it.brick)).count();
-        let left: Vec<_> = ranked.into_iter().filter(|it| elsewhere(it.brick)).collect();
-        let count = rules.replica - kept.len();
-        let added = self.copy((id, content), rules, (&left, good), load, count)?;
-        let mut mended = added.bricks().try_fold(kept, BlockGroup::with).unwrap_or(kept);
-        // What cannot be replaced yet is better than nothing.
-        let spare = group.bricks().filter(|it| !bad.contains(it) && !placement::is_gone(map, *it));
-        for brick in spare {
-            if mended.len() < rules.replica {
-                mended = mended.with(brick).unwrap_or(mended);
-            }
-        }
-        Ok(mended)
+        let may_take = |it: &&Candidate| !kept.contains(it.brick) && load.admits(it.node, rules);
+        let good = ranked.iter().take(good).filter(may_take).count();
+        let left = ranked.iter().filter(may_take).copied().collect();
+        Plan { kept, load, left, good }
     }
 }

@@ -1,17 +1,21 @@
 //! Deletes blocks that nothing refers to: first on the bricks, then from the list.
+//!
+//! What a brick that is away still holds stays on the list, and is left alone until bricks are said to be back.
 
 use super::Trouble;
-use crate::limits::COLLECT_PAGE;
+use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
 use crate::shared::Shared;
 use shoal_namespace::{Command, query};
 use shoal_types::BlockId;
-use std::collections::BTreeSet;
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 /// Goes through the garbage list from front to end, so that it does not wade through what it has just taken off.
 #[derive(Default)]
 pub(crate) struct Collector {
     after: Option<BlockId>,
+    /// Those that are still on some brick that did not answer.
+    deferred: HashSet<BlockId>,
 }
 
 impl Collector {
@@ -22,12 +26,28 @@ impl Collector {
             // New garbage may lie before the place where this round began.
             return Ok(self.after.take().is_some());
         };
-        let placed: Vec<_> = garbage.iter().map(|(id, info)| (*id, info.group)).collect();
-        let kept: BTreeSet<BlockId> = shared.bricks.discard(&placed)?.into_iter().collect();
-        let blocks: Vec<_> = placed.into_iter().map(|(id, _)| id).filter(|id| !kept.contains(id)).collect();
-        shared.background.done.blocks_collected.fetch_add(blocks.len() as u64, Ordering::Relaxed);
-        shared.propose(&Command::Collected { blocks })?;
         self.after = Some(last);
+        let due = garbage.into_iter().filter(|(id, _)| !self.deferred.contains(id));
+        let placed: Vec<_> = due.map(|(id, info)| (id, info.group)).collect();
+        if placed.is_empty() {
+            return Ok(true);
+        }
+        if self.deferred.len() > DEFERRED_BLOCKS_MAX {
+            self.deferred.clear();
+        }
+        self.deferred.extend(shared.bricks.discard(&placed)?);
+        let gone = placed.into_iter().map(|(id, _)| id).filter(|id| !self.deferred.contains(id));
+        let blocks: Vec<BlockId> = gone.collect();
+        if !blocks.is_empty() {
+            shared.background.done.blocks_collected.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+            shared.propose(&Command::Collected { blocks })?;
+        }
         Ok(true)
+    }
+
+    /// Everything on the list is worth trying again.
+    pub(crate) fn bricks_are_back(&mut self) {
+        self.deferred.clear();
+        self.after = None;
     }
 }

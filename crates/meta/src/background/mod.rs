@@ -7,6 +7,7 @@
 
 mod collect;
 mod compact;
+pub(crate) mod heal;
 mod reap;
 mod sweep;
 
@@ -33,11 +34,13 @@ pub(crate) struct Work {
     pub(crate) sweep: Vec<SessionId>,
     /// Look for blocks of all sessions that have ended.
     pub(crate) sweep_all: bool,
+    /// Bricks may have come back: what they did not delete is tried again.
+    pub(crate) bricks: bool,
 }
 
 impl Work {
     fn is_some(&self) -> bool {
-        self.reap || self.collect || self.compact || self.sweep_all || !self.sweep.is_empty()
+        self.reap || self.collect || self.compact || self.sweep_all || self.bricks || !self.sweep.is_empty()
     }
 
     fn merge(&mut self, other: Work) {
@@ -45,6 +48,7 @@ impl Work {
         self.collect |= other.collect;
         self.compact |= other.compact;
         self.sweep_all |= other.sweep_all;
+        self.bricks |= other.bricks;
         self.sweep.extend(other.sweep);
     }
 }
@@ -140,7 +144,14 @@ impl Background {
 
     /// There is everything to look for: what was left when somebody else did this, or nobody.
     pub(crate) fn begin(&self) {
-        let work = Work { reap: true, collect: true, sweep_all: true, compact: true, sweep: Vec::new() };
+        let work = Work {
+            reap: true,
+            collect: true,
+            sweep_all: true,
+            compact: true,
+            bricks: true,
+            sweep: Vec::new(),
+        };
         *self.state.lock() = State { work, ..State::default() };
     }
 
@@ -194,6 +205,14 @@ pub(crate) fn run(shared: &Shared, compact_after: Duration) {
         let outcome = step(shared, &work, &mut left, &mut collector, &mut compactor);
         match outcome {
             Ok(()) => shared.background.add(left),
+            // The group has no leader for a while, or too few bricks answer to know how much room there is.
+            Err(Trouble::Server(error @ (MetaError::Unavailable(_) | MetaError::NotLeader { .. })))
+                if shared.serving().is_ok() =>
+            {
+                tracing::debug!(%error, "background work waits");
+                shared.background.add(Work { compact: true, ..work });
+                shared.background.rest(RETRY_AFTER);
+            }
             Err(Trouble::Server(error)) => {
                 if shared.serving().is_ok() && !matches!(error, MetaError::NotLeader { .. }) {
                     tracing::error!(%error, "background work stops");
@@ -221,11 +240,14 @@ fn step(
     if work.reap {
         left.reap = reap::step(shared)?;
     }
-    if work.collect {
+    if work.bricks {
+        collector.bricks_are_back();
+    }
+    if work.collect || work.bricks {
         left.collect = collector.step(shared)?;
     }
     if work.sweep_all {
-        left.sweep = sweep::ended_sessions(shared)?;
+        left.sweep = sweep::stored_sessions(shared)?;
     }
     for session in &work.sweep {
         sweep::session(shared, *session)?;

@@ -198,7 +198,6 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 /// A session that makes numbered files, one per batch, and sends each batch until it is committed.
 pub struct Client {
     pub id: SessionId,
-    pub instance: u128,
     pub acknowledged: u64,
     pub fill: usize,
     first_inode: u64,
@@ -220,7 +219,7 @@ pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Resu
         match cluster.up[&leader].open_session(request) {
             Ok(opened) => {
                 let first_inode = opened.grant.first_inode;
-                return Ok(Client { id: opened.session, instance, acknowledged: 0, fill: 0, first_inode });
+                return Ok(Client { id: opened.session, acknowledged: 0, fill: 0, first_inode });
             }
             Err(MetaError::NotLeader { .. }) if Instant::now() < due => {}
             Err(error) => return Err(error),

@@ -27,7 +27,7 @@ fn make_trouble(cluster: &mut Cluster, random: &mut StdRng, all: &[u64]) {
         3 => {
             // Only one direction.
             let other = all[random.random_range(0..all.len())];
-            cluster.fabric.set(|weather| drop(weather.cut.insert((one, other))));
+            cluster.fabric.set(|weather| weather.cut.extend([(one, other)]));
         }
         4 => cluster.fabric.set(|weather| weather.loses_one_of = 5),
         5 => cluster.fabric.set(|weather| weather.delay_ms_max = 60),

@@ -34,9 +34,10 @@ pub struct Serve {
 
 /// A served and mounted data directory, with its control socket.
 pub struct Serving {
+    // First: it keeps the node, which is to end with the last of these.
+    _control: Control,
     /// The node.
     pub node: Arc<Node>,
-    _control: Control,
 }
 
 impl Running for Serving {

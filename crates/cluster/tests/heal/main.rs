@@ -1,0 +1,119 @@
+//! A metadata server that heals a volume's blocks on bricks that fail, come and go.
+
+#[path = "../blocks/support.rs"]
+#[allow(dead_code)]
+mod cluster;
+#[path = "../../../meta/tests/support/mod.rs"]
+mod meta;
+mod random;
+mod world;
+
+use cluster::{VOLUME, eventually};
+use shoal_cluster::Command;
+use shoal_types::{BlockId, BrickId, SessionId};
+use shoal_wire::{BlockService, MetaService, VolumeBlocks};
+use world::Volume;
+
+#[test]
+fn blocks_stored_while_a_brick_is_away_are_copied_when_it_is_back() {
+    let mut v = Volume::new(3, 3, &[1, 2, 3]);
+    v.world.mem(BrickId(2)).set_down(true);
+    for _ in 0..20 {
+        v.write(5000);
+    }
+    assert_eq!(v.server.degraded(100).unwrap().len(), 20);
+    v.world.mem(BrickId(2)).set_down(false);
+    v.assert_healed();
+    assert_eq!(v.world.mem(BrickId(2)).len(), 20);
+    let status = v.server.heal_status();
+    assert!(status.last_error.is_none() && status.failed_blocks == 0, "{status:?}");
+}
+
+#[test]
+fn what_was_on_a_lost_brick_is_copied_from_the_others() {
+    let mut v = Volume::new(4, 3, &[1, 2, 3, 4]);
+    for _ in 0..50 {
+        v.write(3000);
+    }
+    v.world.mem(BrickId(3)).wipe();
+    v.world.change(Command::Lose { volume: VOLUME, bricks: vec![BrickId(3)] });
+    v.server.placement_changed();
+    v.assert_healed();
+    assert!(!v.server.brick_use().unwrap().contains_key(&BrickId(3)));
+    assert_eq!(v.world.mem(BrickId(3)).len(), 0);
+}
+
+#[test]
+fn a_drained_brick_is_empty_in_the_end() {
+    let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
+    for _ in 0..60 {
+        v.write(3000);
+    }
+    assert!(v.world.mem(BrickId(1)).len() > 10);
+    v.world.change(Command::Drain { volume: VOLUME, bricks: vec![BrickId(1)] });
+    v.server.placement_changed();
+    v.assert_healed();
+    assert!(!v.server.brick_use().unwrap().contains_key(&BrickId(1)));
+    eventually("nothing is left on it", || v.world.mem(BrickId(1)).len() == 0);
+    let status = v.server.heal_status();
+    assert_eq!(status.done_blocks, status.total_blocks);
+}
+
+#[test]
+fn new_bricks_get_their_share_when_asked_for() {
+    let mut v = Volume::new(3, 2, &[1, 2, 3]);
+    for _ in 0..90 {
+        v.write(1000);
+    }
+    let places = vec![(shoal_types::NodeId(1), "/bricks/new".into())];
+    v.world.change(Command::AddBricks { volume: VOLUME, bricks: places });
+    v.server.placement_changed();
+    v.assert_healed();
+    assert_eq!(v.world.mem(BrickId(4)).len(), 0, "nothing moves by itself");
+    v.server.rebalance();
+    eventually("it has come to an end", || v.server.heal_status().rebalances == 1);
+    v.assert_healed();
+    let on_new = v.world.mem(BrickId(4)).len();
+    assert!((20..70).contains(&on_new), "{on_new} of 180 copies");
+    let all: usize = v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum();
+    assert_eq!(all, 180, "no copy too many");
+    v.server.rebalance();
+    eventually("it has come to an end", || v.server.heal_status().rebalances == 2);
+    assert_eq!(v.server.heal_status().moved_blocks, 0, "they are where they should be");
+}
+
+#[test]
+fn copies_that_nobody_knows_of_vanish() {
+    let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
+    let (id, group) = v.write(1000);
+    let stray = v.world.ids().into_iter().find(|brick| !group.contains(*brick)).unwrap();
+    v.world.mem(stray).put(id, &[cluster::content(id.seq, 1000)]).unwrap();
+    // Stored by a client that died before it committed; and by one that lives and may still commit.
+    let abandoned = BlockId { session: SessionId::SERVER, seq: 7 };
+    let pending = BlockId { session: v.session.id, seq: 9999 };
+    for id in [abandoned, pending] {
+        v.blocks.store(id, &[cluster::content(1, 10)]).unwrap();
+    }
+    v.server.placement_changed();
+    eventually("they are gone", || !v.world.mem(stray).has(id) && v.world.holders(abandoned).is_empty());
+    assert_eq!(v.world.holders(id), group);
+    assert_eq!(v.world.holders(pending).len(), 2);
+    v.server.close_session(v.session.id).unwrap();
+    eventually("now it is garbage", || v.world.holders(pending).is_empty());
+    v.assert_healed();
+}
+
+#[test]
+fn garbage_on_a_brick_that_is_away_is_deleted_when_it_is_back() {
+    let mut v = Volume::new(3, 3, &[1, 2, 3]);
+    for _ in 0..30 {
+        v.write(1000);
+    }
+    v.world.mem(BrickId(1)).set_down(true);
+    v.unlink_all();
+    eventually("the others delete it", || [2, 3].iter().all(|brick| v.world.mem(BrickId(*brick)).len() == 0));
+    assert_eq!(v.world.mem(BrickId(1)).len(), 30);
+    v.world.mem(BrickId(1)).set_down(false);
+    eventually("it is there again and deletes, too", || v.world.mem(BrickId(1)).len() == 0);
+    eventually("nothing is known of it", || v.server.brick_use().unwrap().is_empty());
+}

@@ -1,0 +1,135 @@
+//! Random writes, deletions and failures: nothing is lost, and in the end everything is where it should be.
+
+use crate::cluster::{VOLUME, eventually};
+use crate::world::Volume;
+use proptest::prelude::*;
+use shoal_cluster::Command;
+use shoal_cluster::map::BrickState;
+use shoal_types::BrickId;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    Unlink(usize),
+    /// One brick at a time is away.
+    Away(usize),
+    Back,
+    /// A brick is lost and a new one takes its place.
+    Replace(usize),
+    Drain(usize),
+    Undrain,
+    Rebalance,
+    Heal,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (1usize..2000).prop_map(Step::Write),
+        3 => (0usize..40).prop_map(Step::Unlink),
+        2 => (0usize..8).prop_map(Step::Away),
+        2 => Just(Step::Back),
+        1 => (0usize..8).prop_map(Step::Replace),
+        1 => (0usize..8).prop_map(Step::Drain),
+        1 => Just(Step::Undrain),
+        1 => Just(Step::Rebalance),
+        1 => Just(Step::Heal),
+    ]
+}
+
+struct Run {
+    v: Volume,
+    away: Option<BrickId>,
+    lost: u32,
+}
+
+impl Run {
+    fn active(&self) -> Vec<BrickId> {
+        let map = self.v.world.map.read();
+        map.bricks_of(VOLUME).filter(|(_, it)| it.state == BrickState::Active).map(|(id, _)| id).collect()
+    }
+
+    fn back(&mut self) {
+        if let Some(brick) = self.away.take() {
+            self.v.world.mem(brick).set_down(false);
+        }
+    }
+
+    fn heal(&mut self) {
+        self.back();
+        self.v.server.placement_changed();
+        self.v.assert_healed();
+    }
+
+    fn step(&mut self, step: Step) {
+        let active = self.active();
+        let brick = |index: usize| active[index % active.len()];
+        match step {
+            Step::Write(len) => drop(self.v.write(len)),
+            Step::Unlink(index) => {
+                if let Some(name) = self.v.files.keys().nth(index).cloned() {
+                    self.v.unlink(&name);
+                }
+            }
+            Step::Away(index) => {
+                self.back();
+                self.away = Some(brick(index));
+                self.v.world.mem(brick(index)).set_down(true);
+            }
+            Step::Back => self.back(),
+            Step::Replace(index) => {
+                // What was lost before must have been made up for, or the last copy may be the one that goes.
+                self.heal();
+                self.lost += 1;
+                let old = brick(index);
+                let node = self.v.world.node_of(old);
+                self.v.world.mem(old).wipe();
+                let new = (node, format!("/new/{}", self.lost).into());
+                self.v.world.change(Command::ReplaceBrick { volume: VOLUME, old, new, gone: true });
+                self.v.server.placement_changed();
+            }
+            Step::Drain(index) if active.len() > 3 => {
+                self.v.world.change(Command::Drain { volume: VOLUME, bricks: vec![brick(index)] });
+                self.v.server.placement_changed();
+            }
+            Step::Drain(_) => {}
+            Step::Undrain => {
+                let map = self.v.world.map.read().clone();
+                let draining = |(id, it): (BrickId, &shoal_cluster::Brick)| {
+                    (it.state == BrickState::Draining).then_some(id)
+                };
+                let bricks: Vec<BrickId> = map.bricks_of(VOLUME).filter_map(draining).collect();
+                if !bricks.is_empty() {
+                    self.v.world.change(Command::Undrain { volume: VOLUME, bricks });
+                    self.v.server.placement_changed();
+                }
+            }
+            Step::Rebalance => self.v.server.rebalance(),
+            Step::Heal => self.heal(),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
+    #[test]
+    fn nothing_is_lost_and_everything_comes_to_its_place(steps in prop::collection::vec(step(), 5..40)) {
+        let v = Volume::new(5, 3, &[1, 2, 3, 4, 5]);
+        let mut run = Run { v, away: None, lost: 0 };
+        for step in steps {
+            run.step(step);
+        }
+        run.v.assert_content();
+        run.heal();
+        let mut tries = 0;
+        eventually("copies in excess are swept and garbage is deleted", || {
+            tries += 1;
+            if tries % 50 == 0 {
+                run.v.server.placement_changed();
+            }
+            let known: usize = run.v.files.values().map(|(id, _)| run.v.group(*id).len()).sum();
+            run.v.world.ids().into_iter().map(|brick| run.v.world.mem(brick).len()).sum::<usize>() == known
+        });
+        run.v.assert_exact();
+        run.v.assert_consistent();
+    }
+}

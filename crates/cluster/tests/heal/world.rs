@@ -1,0 +1,120 @@
+//! A volume with its metadata server, on bricks in memory.
+
+use crate::cluster::{self, World, eventually};
+use crate::meta::{self, Session};
+use bytes::Bytes;
+use shoal_cluster::ReplicatedBlocks;
+use shoal_meta::{Options, Server};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BlockRef, Extent, FileKind, InodeId};
+use shoal_wire::VolumeBlocks;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+pub struct Volume {
+    pub world: Arc<World>,
+    pub blocks: Arc<ReplicatedBlocks>,
+    pub server: Arc<Server>,
+    pub session: Session,
+    /// What should be in the files.
+    pub files: BTreeMap<String, (BlockId, Bytes)>,
+    made: u64,
+    dir: tempfile::TempDir,
+}
+
+impl Volume {
+    pub fn new(nodes: u32, replica: u8, bricks: &[u32]) -> Volume {
+        let dir = tempfile::tempdir().unwrap();
+        let (world, blocks) = World::new(nodes, replica, bricks);
+        let options = Options { replica, ..meta::options() };
+        let server = Server::open(dir.path(), blocks.clone(), options).unwrap();
+        let told: Weak<Server> = Arc::downgrade(&server);
+        blocks.when_a_brick_returns(move || {
+            if let Some(server) = told.upgrade() {
+                server.placement_changed();
+            }
+        });
+        let session = Session::open(&server);
+        Volume { world, blocks, server, session, files: BTreeMap::new(), made: 0, dir }
+    }
+
+    /// A new file of one block; answers where that is.
+    pub fn write(&mut self, len: usize) -> (BlockId, BlockGroup) {
+        self.made += 1;
+        let id = BlockId { session: self.session.id, seq: self.made };
+        let content = cluster::content(self.made, len);
+        let mut stored = None;
+        eventually("enough bricks answer", || {
+            stored = self.blocks.store(id, std::slice::from_ref(&content)).ok();
+            stored.is_some()
+        });
+        let group = stored.unwrap();
+        let name = format!("f{}", self.made);
+        let (ino, create) = self.session.create(InodeId::ROOT, &name, FileKind::Regular);
+        let extent = Extent::Block(BlockRef { id, offset: 0, len: len as u32 });
+        let info = BlockInfo { len: len as u32, group };
+        let write = meta::write_op(ino, 0, len as u64, Some(extent), Some((id, info)));
+        self.session.commit(&[create, write]);
+        self.files.insert(name, (id, content));
+        (id, group)
+    }
+
+    pub fn unlink(&mut self, name: &str) {
+        if self.files.remove(name).is_some() {
+            self.session.commit(&[meta::unlink_op(name, false)]);
+        }
+    }
+
+    pub fn unlink_all(&mut self) {
+        for name in self.files.keys().cloned().collect::<Vec<_>>() {
+            self.unlink(&name);
+        }
+    }
+
+    pub fn group(&self, id: BlockId) -> BlockGroup {
+        use shoal_wire::MetaService;
+        self.server.blocks(self.session.id, &[id]).unwrap()[0].expect("the block is known").group
+    }
+
+    pub fn assert_content(&self) {
+        use shoal_wire::MetaService;
+        for (id, content) in self.files.values() {
+            let known = self.server.blocks(self.session.id, &[*id]).ok().and_then(|found| found[0]);
+            let group = known.map_or(BlockGroup::default(), |info| info.group);
+            assert_eq!(&self.blocks.fetch(*id, group, 0, content.len() as u32).unwrap(), content, "{id:?}");
+        }
+    }
+
+    /// Every block comes to have all its copies, where the namespace says, and all of them right.
+    pub fn assert_healed(&self) {
+        eventually("nothing lacks copies", || {
+            let waiting = self.server.heal_status().waiting_blocks;
+            self.server.is_healed() && waiting == 0 && self.server.degraded(1).unwrap().is_empty()
+        });
+        self.assert_content();
+    }
+
+    /// The bricks hold what the namespace says, and nothing else.
+    pub fn assert_exact(&self) {
+        for (id, content) in self.files.values() {
+            let group = self.group(*id);
+            assert!(self.blocks.is_whole(group), "{id:?} {group:?}");
+            assert_eq!(self.world.holders(*id), group, "{id:?}");
+            for brick in group.bricks() {
+                assert_eq!(self.world.mem(brick).content(*id).as_ref(), Some(content));
+            }
+        }
+        let copies: usize = self.world.ids().into_iter().map(|brick| self.world.mem(brick).len()).sum();
+        let known: usize = self.files.values().map(|(id, _)| self.group(*id).len()).sum();
+        assert_eq!(copies, known);
+    }
+
+    /// Stops the server and looks at what it leaves behind.
+    pub fn assert_consistent(self) {
+        let Volume { server, session, dir, .. } = self;
+        server.shutdown();
+        drop(session);
+        drop(server);
+        let state = shoal_store::RocksStore::open(&dir.path().join("store"), &Default::default()).unwrap();
+        meta::assert_consistent(&state);
+    }
+}

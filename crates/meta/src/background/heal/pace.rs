@@ -1,0 +1,44 @@
+//! How fast blocks are copied.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longest sleep at a time, so that whoever is slowed down notices that it should stop.
+const NAP_MAX: Duration = Duration::from_millis(100);
+
+/// Keeps several threads together below a rate.
+#[derive(Default)]
+pub(super) struct Pace {
+    bytes_per_second: AtomicU64,
+    /// When the next bytes may go.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Pace {
+    pub(super) fn set(&self, bytes_per_second: u64) {
+        self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
+        // What was put off under the old rate need not wait that long.
+        *self.next.lock() = None;
+    }
+
+    /// Waits until so many bytes may be copied; false if it is over before.
+    pub(super) fn wait(&self, bytes: u64, is_over: impl Fn() -> bool) -> bool {
+        let rate = self.bytes_per_second.load(Ordering::Relaxed);
+        let due = {
+            let mut next = self.next.lock();
+            let due = next.unwrap_or_else(Instant::now).max(Instant::now());
+            if rate > 0 {
+                *next = Some(due + Duration::from_secs_f64(bytes as f64 / rate as f64));
+            }
+            due
+        };
+        while !is_over() {
+            match due.checked_duration_since(Instant::now()) {
+                None | Some(Duration::ZERO) => return true,
+                Some(early) => std::thread::sleep(early.min(NAP_MAX)),
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,199 @@
+//! One walk of the healer over the blocks.
+
+use super::HealTask;
+use crate::background::Trouble;
+use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE, HEAL_THREADS};
+use crate::shared::Shared;
+use parking_lot::Mutex;
+use shoal_namespace::command::Placed;
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::{Command, query};
+use shoal_types::{BlockGroup, BlockId, BlockInfo};
+use shoal_wire::BlockError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Runs until stopped.
+pub(crate) fn run(shared: &Shared) {
+    while let Some(task) = shared.heal.next() {
+        let outcome = walk(shared, task);
+        shared.heal.finished(task, matches!(outcome, Ok(true)));
+        let status = shared.heal.status();
+        if status.total_blocks > 0 {
+            let (moved, waiting, failed) = (status.moved_blocks, status.waiting_blocks, status.failed_blocks);
+            tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
+        }
+        if let Err(Trouble::Server(error)) = outcome {
+            if shared.replica.core.running().is_err() {
+                return;
+            }
+            if shared.serving().is_ok() {
+                tracing::warn!(%error, "healing is put off");
+            }
+            shared.background.rest(crate::limits::RETRY_AFTER);
+        }
+    }
+}
+
+/// Answers whether it came to the end.
+fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
+    let mut after = None;
+    loop {
+        let (found, last) = find(shared, task, after)?;
+        shared.heal.note(|status| status.total_blocks += found.len() as u64);
+        for page in found.chunks(HEAL_PAGE) {
+            if shared.heal.is_over() {
+                return Ok(false);
+            }
+            heal(shared, task, page)?;
+        }
+        match last {
+            Some(_) => after = last,
+            None => return Ok(true),
+        }
+    }
+}
+
+/// Blocks behind one that have to be seen to, and the one to go on behind, if there may be more.
+fn find(
+    shared: &Shared,
+    task: HealTask,
+    mut after: Option<BlockId>,
+) -> Result<(Vec<BlockId>, Option<BlockId>), Trouble> {
+    let state = shared.store.snapshot();
+    let mut found = Vec::new();
+    let mut whole = HashMap::<BlockGroup, bool>::new();
+    while found.len() < HEAL_FOUND_MAX {
+        let page: Vec<(BlockId, BlockInfo, bool)> = match task {
+            HealTask::Copies => query::degraded(&state, after, HEAL_READ_PAGE)?
+                .into_iter()
+                .map(|(id, info)| (id, info, true))
+                .collect(),
+            _ => query::blocks(&state, after, HEAL_READ_PAGE)?
+                .into_iter()
+                .map(|(id, block)| (id, block.info, block.refs > 0))
+                .collect(),
+        };
+        after = page.last().map(|(id, _, _)| *id);
+        if after.is_none() || shared.heal.is_over() {
+            return Ok((found, None));
+        }
+        for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
+            let is_fine = match task {
+                HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
+                _ => *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group)),
+            };
+            if !is_fine {
+                found.push(id);
+            }
+        }
+    }
+    Ok((found, after))
+}
+
+/// Copies some blocks, has the log say so, and deletes the copies that are in excess then.
+fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    shared.heal.moving().extend(page);
+    let outcome = heal_marked(shared, task, page);
+    let mut moving = shared.heal.moving();
+    moving.retain(|id| !page.contains(id));
+    outcome
+}
+
+fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    let blocks = copy(shared, task, page)?;
+    shared.heal.note(|status| status.done_blocks += page.len() as u64);
+    if blocks.is_empty() {
+        return Ok(());
+    }
+    shared.propose(&Command::Place { blocks: blocks.clone() })?;
+    let mut excess = Vec::new();
+    for Placed { id, from, to } in blocks {
+        let known = query::block(&shared.store, id)?;
+        let (keep, placed) = match known {
+            Some(block) => (block.info.group, block.info.group == to),
+            None => (BlockGroup::default(), false),
+        };
+        if placed {
+            let bytes = known.map_or(0, |block| u64::from(block.info.len));
+            shared.heal.note(|status| {
+                status.moved_blocks += 1;
+                status.moved_bytes += bytes;
+            });
+        }
+        // Where it was moved or died meanwhile, it is the new copies that nobody knows of.
+        let rest = if placed { from } else { to };
+        let rest = keep.bricks().fold(rest, BlockGroup::without);
+        if !rest.is_empty() {
+            excess.push((id, rest));
+        }
+    }
+    // What is left where a brick does not answer is found by the sweep.
+    if let Err(error) = shared.bricks.discard(&excess) {
+        tracing::debug!(%error, "deleting copies in excess");
+    }
+    Ok(())
+}
+
+/// Copies blocks, several at a time; answers those that have come to be elsewhere.
+fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>, Trouble> {
+    let next = AtomicUsize::new(0);
+    let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
+    let work = || {
+        while let Some(id) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match copy_one(shared, task, *id) {
+                Ok(Some(block)) => placed.lock().push(block),
+                Ok(None) => {}
+                Err(error) => drop(trouble.lock().get_or_insert(error)),
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..HEAL_THREADS.min(page.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    match trouble.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(placed.into_inner()),
+    }
+}
+
+fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Placed>, Trouble> {
+    let bricks = &shared.bricks;
+    let Some(info) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
+    else {
+        return Ok(None);
+    };
+    let is_whole = bricks.is_whole(info.group);
+    let is_wanted = !is_whole || task == HealTask::Rebalance;
+    if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
+        return Ok(None);
+    }
+    let outcome = if is_whole { bricks.rebalance(id, info) } else { bricks.mend(id, info) };
+    let to = match outcome {
+        Ok(to) => to,
+        Err(error) => {
+            failed(shared, id, &error);
+            return Ok(None);
+        }
+    };
+    if !bricks.is_whole(to) {
+        shared.heal.note(|status| status.waiting_blocks += 1);
+    }
+    Ok((to != info.group).then_some(Placed { id, from: info.group, to }))
+}
+
+fn failed(shared: &Shared, id: BlockId, error: &BlockError) {
+    let lost = matches!(error, BlockError::Missing(_) | BlockError::Corrupt { .. });
+    if lost {
+        tracing::error!(block = %id, %error, "a block has no good copy");
+    } else {
+        tracing::debug!(block = %id, %error, "a block cannot be healed now");
+    }
+    shared.heal.note(|status| {
+        *(if lost { &mut status.failed_blocks } else { &mut status.waiting_blocks }) += 1;
+        status.last_error = Some(error.to_string());
+    });
+}
