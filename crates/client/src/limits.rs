@@ -68,6 +68,10 @@ pub const LOCATE_TRIES: u32 = 4;
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest such pause: what comes back is noticed within this time.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The same while nobody leads a metadata group: everything waits for that, and asking costs little.
+pub const LEADER_PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest pause between two rounds of asking who leads.
+pub const LEADER_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Waiting this long is worth a line in the log ...
 pub const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
 /// ... and another one every so often.

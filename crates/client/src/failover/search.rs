@@ -4,13 +4,13 @@
 //! at most once at a time. A replica's word on who leads instead is not needed: that one is being asked, too.
 
 use super::{Inner, Seat, State, Unled};
-use crate::limits::{RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
 use crate::patience::Patience;
 use shoal_types::{NodeId, SessionId};
 use shoal_wire::{MetaError, MetaService};
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Whom a replica is asked for before there is a session. Every leader knows that there is none such.
 const NOBODY: SessionId = SessionId(u64::MAX);
@@ -40,7 +40,7 @@ impl Inner {
             }
             if state.next_round <= now {
                 let first = state.pause.is_zero();
-                state.pause = (state.pause * 2).clamp(RETRY_PAUSE_MIN, RETRY_PAUSE_MAX);
+                state.pause = (state.pause * 2).clamp(LEADER_PAUSE_MIN, LEADER_PAUSE_MAX);
                 state.next_round = now + state.pause;
                 drop(state);
                 if !first {
@@ -98,8 +98,8 @@ impl Inner {
         tracing::debug!(node = %seat.node, %error, "this metadata server does not lead any more");
         state.seat = None;
         // One that is found and lost over and over is not asked without a pause.
-        if state.next_round + RETRY_PAUSE_MAX * 4 < Instant::now() {
-            state.pause = std::time::Duration::ZERO;
+        if state.next_round + LEADER_PAUSE_MAX * 4 < Instant::now() {
+            state.pause = Duration::ZERO;
         }
         state.waiting = Some(Patience::new());
         drop(state);

@@ -3,7 +3,7 @@
 
 use super::outbox::{Effect, Told};
 use super::{Inner, Seat, State};
-use crate::limits::{LEADER_SILENCE_MAX, RETRY_PAUSE_MIN};
+use crate::limits::{LEADER_PAUSE_MIN, LEADER_SILENCE_MAX};
 use parking_lot::MutexGuard;
 use shoal_types::BatchSeq;
 use shoal_wire::{CommitReply, MetaError};
@@ -81,7 +81,7 @@ impl Inner {
             }
             (Effect::Again { elsewhere, pause }, Some(error)) => {
                 if pause {
-                    state.hold = Instant::now() + RETRY_PAUSE_MIN;
+                    state.hold = Instant::now() + LEADER_PAUSE_MIN;
                 }
                 drop(state);
                 if elsewhere {
