@@ -4,9 +4,12 @@
 //! the same volume. Whatever the journal merged, cancelled or reordered must not be visible. The content is
 //! compared with a plain model as well.
 
+#[path = "support/replicas.rs"]
+mod replicas;
 mod support;
 
 use proptest::prelude::*;
+use replicas::Cluster;
 use shoal_client::{Caller, Client, Failure, Fallocate, Options, Wait};
 use shoal_namespace::{RenameFlags, SetAttr, XattrSet};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp};
@@ -14,7 +17,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use support::World;
-use support::replicas::Cluster;
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 

@@ -1,8 +1,11 @@
 //! A metadata group whose leader changes, dies, forgets and repeats itself: nobody above notices but by waiting.
 
+#[path = "support/replicas.rs"]
+mod replicas;
 mod support;
 
 use bytes::Bytes;
+use replicas::Cluster;
 use shoal_client::{Caller, Client, Failover, FailoverOptions, Failure, Options, Wait};
 use shoal_namespace::{Op, SetAttr};
 use shoal_types::{BatchSeq, Errno, InodeId, SessionId, Timestamp};
@@ -10,7 +13,6 @@ use shoal_wire::*;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use support::replicas::Cluster;
 use support::{Bricks, Spread};
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };

@@ -2,8 +2,6 @@
 
 #![allow(dead_code)]
 
-pub mod replicas;
-
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_client::{Client, Options};
