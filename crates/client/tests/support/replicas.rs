@@ -1,6 +1,8 @@
 //! Several replicas of a metadata group, which share their state and have one leader at a time. With a seed, they misbehave: they
 //! lose what they are sent, carry it out and lose the answer, keep answers back until somebody else leads, or say nothing.
 
+#![allow(dead_code)]
+
 use crate::support::Group;
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
