@@ -1,90 +1,105 @@
 //! The thread that applies committed entries to the store, in order, and tells whoever waits for them.
 
-use crate::background::Work;
 use crate::driver::Input;
-use crate::shared::Shared;
+use crate::machine::Machine;
+use crate::replica::Core;
 use crossbeam_channel::{Receiver, Sender};
-use raft::prelude::{Entry, EntryType};
-use shoal_namespace::keys::{self, KeyRange, Singleton, singleton};
+use prost::Message;
+use raft::prelude::{ConfState, Entry, EntryType};
+use shoal_namespace::keys::{Singleton, singleton};
 use shoal_namespace::kv::{KvRead, KvStore, WriteBatch};
-use shoal_namespace::{Command, Outcome, TreeError, apply_command, records};
-use std::ops::Bound;
+use shoal_namespace::{TreeError, records};
+use shoal_store::RocksStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// A committed entry, and who is in the group from it on if it says so.
+pub(crate) struct Committed {
+    pub(crate) entry: Entry,
+    pub(crate) members: Option<ConfState>,
+}
+
 /// The index of the last entry that a store has applied; 0 for a new one.
 pub(crate) fn applied_index(store: &impl KvRead) -> Result<u64, TreeError> {
-    let key = singleton(Singleton::Applied);
+    Ok(number(store, Singleton::Applied)?.unwrap_or(0))
+}
+
+/// The term of that entry; `None` in a store from before it was kept.
+pub(crate) fn applied_term(store: &impl KvRead) -> Result<Option<u64>, TreeError> {
+    number(store, Singleton::AppliedTerm)
+}
+
+fn number(store: &impl KvRead, which: Singleton) -> Result<Option<u64>, TreeError> {
+    let key = singleton(which);
     match store.get(&key)? {
-        None => Ok(0),
-        Some(value) => records::decode(&value).map_err(|error| TreeError::damaged(&key, error)),
+        None => Ok(None),
+        Some(value) => records::decode(&value).map(Some).map_err(|error| TreeError::damaged(&key, error)),
     }
 }
 
+/// Who is in the group as of that entry; `None`: those that it began with.
+pub(crate) fn members(store: &impl KvRead) -> Result<Option<ConfState>, TreeError> {
+    let key = singleton(Singleton::Members);
+    let Some(value) = store.get(&key)? else { return Ok(None) };
+    let bytes: Vec<u8> = records::decode(&value).map_err(|error| TreeError::damaged(&key, error))?;
+    ConfState::decode(bytes.as_slice()).map(Some).map_err(|error| TreeError::damaged(&key, error))
+}
+
 /// Applies one entry. `data` is empty for an entry that a new leader begins its term with.
-pub(crate) fn apply_entry(
-    store: &impl KvStore,
-    index: u64,
+pub(crate) fn apply_entry<M: Machine>(
+    machine: &M,
+    store: &RocksStore,
+    (index, term): (u64, u64),
     data: &[u8],
-) -> Result<(Option<Outcome>, WriteBatch), String> {
+    members: Option<&ConfState>,
+) -> Result<(Option<M::Outcome>, WriteBatch), String> {
     let mut batch = WriteBatch::default();
     let mut applied = None;
-    if !data.is_empty() {
-        let command = Command::decode(data).map_err(|error| format!("log entry {index}: {error}"))?;
+    if !data.is_empty() && members.is_none() {
         let (changes, outcome) =
-            apply_command(store, &command).map_err(|error| format!("log entry {index}: {error}"))?;
+            machine.apply(store, data).map_err(|error| format!("log entry {index}: {error}"))?;
         batch = changes;
         applied = Some(outcome);
     }
-    batch.changes.insert(singleton(Singleton::Applied), Some(records::encode(&index)));
+    let mut put = |which, value| batch.changes.insert(singleton(which), Some(value));
+    put(Singleton::Applied, records::encode(&index));
+    put(Singleton::AppliedTerm, records::encode(&term));
+    if let Some(members) = members {
+        put(Singleton::Members, records::encode(&members.encode_to_vec()));
+    }
     store.write(&batch).map_err(|error| format!("log entry {index}: {error}"))?;
     Ok((applied, batch))
 }
 
 /// Runs until the driver hands nothing over any more.
-pub(crate) fn run(
-    shared: &Arc<Shared>,
-    groups: &Receiver<Vec<Entry>>,
+pub(crate) fn run<M: Machine>(
+    core: &Arc<Core<M>>,
+    groups: &Receiver<Vec<Committed>>,
     driver: &Sender<Input>,
 ) -> Result<(), String> {
     for group in groups {
         let mut last = 0;
-        for entry in group {
+        for Committed { entry, members } in group {
             last = entry.index;
-            if entry.entry_type != EntryType::EntryNormal as i32 {
+            let known = [EntryType::EntryNormal as i32, EntryType::EntryConfChange as i32];
+            if !known.contains(&entry.entry_type) {
                 return Err(format!("log entry {last}: its kind is unknown to this program"));
             }
             let begun = Instant::now();
-            let (outcome, batch) = apply_entry(&shared.store, entry.index, &entry.data)?;
-            shared.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
-            shared.set_applied(entry.index);
+            let at = (entry.index, entry.term);
+            let (outcome, batch) = apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;
+            core.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+            core.set_applied(entry.index);
             let removed = batch.changes.values().filter(|value| value.is_none()).count();
-            shared.removed.fetch_add(removed as u64, Ordering::Relaxed);
-            look_for_work(shared, &batch);
+            core.removed.fetch_add(removed as u64, Ordering::Relaxed);
+            core.machine.applied(&batch);
             if let Some(outcome) = outcome {
-                shared.proposals.complete(&entry.context, outcome);
+                core.proposals.complete(&entry.context, outcome);
             }
         }
         // The driver only stops after this thread's channel is closed.
         let _ = driver.send(Input::Applied(last));
     }
     Ok(())
-}
-
-/// Wakes the background work that a change has made.
-fn look_for_work(shared: &Shared, batch: &WriteBatch) {
-    let puts = |(from, to): KeyRange| {
-        let range = (Bound::Included(from), Bound::Excluded(to));
-        batch.changes.range::<Vec<u8>, _>(range).any(|(_, value)| value.is_some())
-    };
-    if puts(keys::degraded_range(None)) {
-        shared.heal.copies_are_short();
-    }
-    shared.background.add(Work {
-        reap: puts(keys::all_reap()),
-        collect: puts(keys::garbage_range(None)),
-        compact: puts(keys::compact_range(None)),
-        ..Work::default()
-    });
 }

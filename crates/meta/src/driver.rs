@@ -1,12 +1,22 @@
-//! The thread that runs Raft: proposals in, log writes and committed entries out.
+//! The thread that runs Raft: proposals and messages in, log writes, messages and committed entries out.
 //!
 //! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all. Applying is another
 //! thread's work, so that the disk and the store are busy at the same time.
 
+mod steer;
+
+use crate::applier::Committed;
+use crate::lead::{Role, Status};
 use crate::limits::*;
+use crate::machine::Machine;
+use crate::replica::Core;
 use crate::storage::LogStorage;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use prost::Message as _;
+use raft::StateRole;
 use raft::prelude::*;
+use shoal_types::ReplicaId;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -15,11 +25,19 @@ use std::time::Instant;
 pub(crate) enum Input {
     /// Something to decide.
     Propose {
-        /// Comes back with the committed entry.
+        /// Names the proposal; comes back with the committed entry.
+        id: u64,
+        /// The same, as it stands in the log.
         context: [u8; 16],
         /// An encoded command.
         data: Vec<u8>,
     },
+    /// Another replica says something.
+    Message(Box<Message>),
+    /// Who should be in the group.
+    Steer(Vec<ReplicaId>),
+    /// Hand the lead over, if it is ours.
+    Transfer,
     /// Entries up to here are applied.
     Applied(u64),
     /// Entries up to here are durable in the store.
@@ -36,36 +54,43 @@ pub(crate) struct DriverStats {
     pub(crate) flushes: AtomicU64,
     pub(crate) log_bytes: AtomicU64,
     pub(crate) log_disk_bytes: AtomicU64,
+    pub(crate) elections: AtomicU64,
 }
 
 /// See the module.
-pub(crate) struct Driver {
+pub(crate) struct Driver<M: Machine> {
     node: RawNode<LogStorage>,
+    core: Arc<Core<M>>,
     inputs: Receiver<Input>,
-    apply: Sender<Vec<Entry>>,
-    flush: Box<dyn Fn() + Send>,
+    apply: Sender<Vec<Committed>>,
     log_bytes_max: u64,
     /// The store is durable up to here.
     durable: u64,
-    /// This is the only replica.
+    /// This is the only replica, and has nobody to hear from.
     alone: bool,
-    stats: Arc<DriverStats>,
+    /// It may have promised its vote to somebody, before it was started.
+    promised_until: Option<Instant>,
+    leads: bool,
+    /// When followers were asked whether they still follow, by the number of the question.
+    asked: VecDeque<(u64, Instant)>,
+    questions: u64,
+    ticks: u64,
     stop: bool,
 }
 
-impl Driver {
-    /// Begins as the only member of its group, and asks for its own vote at once.
+impl<M: Machine> Driver<M> {
+    /// Begins. A replica that is alone for good asks for its own vote at once.
     pub(crate) fn new(
+        core: Arc<Core<M>>,
         storage: LogStorage,
         applied: u64,
-        log_bytes_max: u64,
         inputs: Receiver<Input>,
-        apply: Sender<Vec<Entry>>,
-        flush: Box<dyn Fn() + Send>,
-        stats: Arc<DriverStats>,
-    ) -> Result<Driver, String> {
+        apply: Sender<Vec<Committed>>,
+        fresh: bool,
+    ) -> Result<Driver<M>, String> {
+        let alone = core.peers.is_none();
         let config = Config {
-            id: 1,
+            id: core.id.0,
             applied,
             election_tick: ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
@@ -74,13 +99,34 @@ impl Driver {
             check_quorum: true,
             pre_vote: true,
             max_committed_size_per_ready: GROUP_BYTES_MAX as u64,
+            disable_proposal_forwarding: true,
             ..Config::default()
         };
-        let alone = storage.voters() == [config.id];
+        let single = storage.voters() == [config.id];
+        if alone && !single {
+            return Err("this is one of several replicas of a cluster's volume, and is served by `shoal server`".into());
+        }
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut node = RawNode::new(&config, storage, &logger).map_err(|error| error.to_string())?;
-        node.campaign().map_err(|error| error.to_string())?;
-        Ok(Driver { node, inputs, apply, flush, log_bytes_max, durable: applied, alone, stats, stop: false })
+        if single {
+            node.campaign().map_err(|error| error.to_string())?;
+        }
+        let promised_until = (!single && !fresh).then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
+        Ok(Driver {
+            node,
+            inputs,
+            apply,
+            log_bytes_max: core.sizes.log_bytes,
+            core,
+            durable: applied,
+            alone,
+            promised_until,
+            leads: false,
+            asked: VecDeque::new(),
+            questions: 0,
+            ticks: 0,
+            stop: false,
+        })
     }
 
     /// Runs until it is told to stop; an error means that the log cannot be trusted any more.
@@ -102,7 +148,8 @@ impl Driver {
             }
             self.gather()?;
             if !self.alone && Instant::now() >= tick {
-                self.node.tick();
+                self.tick();
+                // One tick at most for however long it took: a late clock is a safe one.
                 tick = Instant::now() + TICK;
             }
             while self.node.has_ready() {
@@ -118,8 +165,12 @@ impl Driver {
         while bytes < GROUP_BYTES_MAX
             && let Ok(input) = self.inputs.try_recv()
         {
-            if let Input::Propose { data, .. } = &input {
-                bytes += data.len();
+            match &input {
+                Input::Propose { data, .. } => bytes += data.len(),
+                Input::Message(message) => {
+                    bytes += message.entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+                }
+                _ => {}
             }
             self.take(input)?;
         }
@@ -128,11 +179,21 @@ impl Driver {
 
     fn take(&mut self, input: Input) -> Result<(), String> {
         match input {
-            Input::Propose { context, data } => {
-                self.stats.proposals.fetch_add(1, Ordering::Relaxed);
-                self.stats.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
-                self.node.propose(context.to_vec(), data).map_err(|error| error.to_string())?;
+            Input::Propose { id, context, data } => {
+                self.core.driver.proposals.fetch_add(1, Ordering::Relaxed);
+                self.core.driver.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                match self.node.propose(context.to_vec(), data) {
+                    Ok(()) => {}
+                    Err(raft::Error::ProposalDropped) => self.core.drop_proposal(id),
+                    Err(error) => return Err(error.to_string()),
+                }
             }
+            Input::Message(message) => {
+                self.core.messages_waiting.fetch_sub(1, Ordering::Relaxed);
+                self.hear(*message)?;
+            }
+            Input::Steer(wanted) => self.steer(&wanted)?,
+            Input::Transfer => self.transfer(),
             Input::Applied(index) => {
                 self.node.advance_apply_to(index);
                 self.node.mut_store().applied(index);
@@ -140,10 +201,41 @@ impl Driver {
             }
             Input::Durable(index) => {
                 self.durable = self.durable.max(index);
+                let keep = self.needed_by_others();
                 let log = &mut self.node.mut_store().log;
-                log.drop_through(self.durable).map_err(|error| error.to_string())?;
+                log.drop_through(keep).map_err(|error| error.to_string())?;
             }
             Input::Stop => self.stop = true,
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: Message) -> Result<(), String> {
+        let kind = message.get_msg_type();
+        if let Some(until) = self.promised_until {
+            // Before it was started it may have followed somebody who still counts on that.
+            let vote = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+            if Instant::now() >= until {
+                self.promised_until = None;
+            } else if vote && message.context.is_empty() {
+                return Ok(());
+            }
+        }
+        let (from, commit) = (message.from, message.commit);
+        match self.node.step(message) {
+            Ok(()) => {}
+            // Somebody who is not, or no longer, in the group.
+            Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
+            Err(raft::Error::Store(error)) => return Err(error.to_string()),
+            Err(error) => tracing::debug!(%error, from, "a message was not taken"),
+        }
+        let raft = &self.node.raft;
+        let have = raft.raft_log.committed.min(raft.raft_log.persisted);
+        if kind == MessageType::MsgHeartbeat && raft.leader_id == from && commit < have {
+            // The leader does not know what this replica has: it got its state otherwise than through the log.
+            let mut ack = Message { to: from, from: raft.id, term: raft.term, index: have, ..Message::default() };
+            ack.set_msg_type(MessageType::MsgAppendResponse);
+            self.send(vec![ack]);
         }
         Ok(())
     }
@@ -151,34 +243,166 @@ impl Driver {
     /// Asks for a flush of the store when the log has grown enough.
     fn shorten(&mut self) {
         let log = &self.node.store().log;
-        self.stats.log_bytes.store(log.bytes(), Ordering::Relaxed);
-        self.stats.log_disk_bytes.store(log.disk_bytes(), Ordering::Relaxed);
+        self.core.driver.log_bytes.store(log.bytes(), Ordering::Relaxed);
+        self.core.driver.log_disk_bytes.store(log.disk_bytes(), Ordering::Relaxed);
         if log.bytes_since(self.durable + 1) > self.log_bytes_max {
-            (self.flush)();
+            self.core.upkeep.ask_flush();
         }
     }
 
-    /// One round of Raft: persist, then send, then apply.
+    /// Up to where the log may go: what others still lack is kept for them, within a bound.
+    fn needed_by_others(&self) -> u64 {
+        if !self.leads || self.alone {
+            return self.durable;
+        }
+        let progress = self.node.raft.prs().iter().filter(|(_, one)| one.recent_active);
+        let least = progress.map(|(_, one)| one.matched).min().unwrap_or(u64::MAX).min(self.durable);
+        match self.node.store().log.bytes_since(least + 1) > 2 * self.log_bytes_max {
+            true => self.durable,
+            false => least,
+        }
+    }
+
+    fn tick(&mut self) {
+        self.node.tick();
+        self.ticks += 1;
+        if self.leads && self.ticks.is_multiple_of(LEASE_TICKS) && self.node.raft.lead_transferee.is_none() {
+            self.questions += 1;
+            self.asked.push_back((self.questions, Instant::now()));
+            if self.asked.len() > QUESTIONS_MAX {
+                self.asked.pop_front();
+            }
+            self.node.read_index(self.questions.to_be_bytes().to_vec());
+        }
+        if let Some(peers) = &self.core.peers {
+            for behind in self.node.store().take_behind() {
+                peers.send(ReplicaId(behind), crate::snapshot::hint());
+            }
+        }
+        self.publish();
+    }
+
+    /// One round of Raft: send what may go at once, persist, send the rest, apply.
     fn ready(&mut self) -> Result<(), String> {
         let mut ready = self.node.ready();
-        // A single replica has nobody to send to: `messages` and `persisted_messages` go to the transport
-        // when there is one, the latter only after the write below.
+        if let Some(state) = ready.ss() {
+            let leads = state.raft_state == StateRole::Leader;
+            self.turn(leads);
+        }
+        self.send(ready.take_messages());
+        for state in ready.take_read_states() {
+            self.confirmed(&state);
+        }
         self.hand_over(ready.take_committed_entries())?;
         let sync = ready.must_sync();
         let (entries, hard) = (ready.take_entries(), ready.hs().cloned());
         if !entries.is_empty() || hard.is_some() {
             let storage = self.node.mut_store();
             storage.persist(entries, hard.as_ref(), sync).map_err(|error| error.to_string())?;
-            self.stats.flushes.store(storage.log.syncs(), Ordering::Relaxed);
+            self.core.driver.flushes.store(storage.log.syncs(), Ordering::Relaxed);
         }
+        self.send(ready.take_persisted_messages());
         let mut light = self.node.advance_append(ready);
+        self.send(light.take_messages());
         self.hand_over(light.take_committed_entries())
+    }
+
+    /// The lead was gained or lost, or somebody else has it now.
+    fn turn(&mut self, leads: bool) {
+        if self.leads && !leads {
+            self.asked.clear();
+            if !self.alone {
+                self.core.lead.end();
+                self.core.deposed();
+            }
+        }
+        if leads && !self.leads {
+            self.core.driver.elections.fetch_add(1, Ordering::Relaxed);
+        }
+        self.leads = leads;
+        self.publish();
+        self.core.progress_moved();
+    }
+
+    /// A majority still followed when it was asked.
+    fn confirmed(&mut self, state: &ReadState) {
+        let Ok(number) = state.request_ctx.as_slice().try_into().map(u64::from_be_bytes) else { return };
+        while let Some((asked, when)) = self.asked.pop_front() {
+            if asked == number {
+                if self.leads && self.node.raft.lead_transferee.is_none() {
+                    self.core.lead.renew(self.node.raft.term, when, LEASE, state.index);
+                    self.core.progress_moved();
+                }
+                return;
+            }
+        }
+    }
+
+    fn send(&self, messages: Vec<Message>) {
+        let Some(peers) = &self.core.peers else { return };
+        for message in messages {
+            peers.send(ReplicaId(message.to), crate::snapshot::raft_message(&message));
+        }
     }
 
     fn hand_over(&mut self, entries: Vec<Entry>) -> Result<(), String> {
         if entries.is_empty() {
             return Ok(());
         }
-        self.apply.send(entries).map_err(|_| "the store has failed".to_string())
+        let mut committed = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let mut members = None;
+            if entry.get_entry_type() == EntryType::EntryConfChange {
+                let change = ConfChange::decode(entry.data.as_slice()).map_err(|error| error.to_string())?;
+                members = Some(self.node.apply_conf_change(&change).map_err(|error| error.to_string())?);
+                tracing::info!(group = %self.core.group, ?members, "the members of the group have changed");
+            }
+            committed.push(Committed { entry, members });
+        }
+        self.apply.send(committed).map_err(|_| "the store has failed".to_string())
+    }
+
+    fn transfer(&mut self) {
+        let me = self.core.id.0;
+        let raft = &self.node.raft;
+        let voters = raft.prs().iter().filter(|(id, one)| {
+            **id != me && one.recent_active && raft.prs().conf().voters().contains(**id)
+        });
+        let best = voters.max_by_key(|(_, one)| one.matched).map(|(id, _)| *id);
+        if let (true, Some(to)) = (self.leads && !self.alone, best) {
+            self.core.lead.end();
+            self.node.transfer_leader(to);
+        }
+    }
+
+    fn publish(&self) {
+        let raft = &self.node.raft;
+        let conf = raft.prs().conf().to_conf_state();
+        let ids = |ids: &[u64]| {
+            let mut ids: Vec<ReplicaId> = ids.iter().map(|id| ReplicaId(*id)).collect();
+            ids.sort_unstable();
+            ids
+        };
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+            StateRole::Follower if conf.learners.contains(&raft.id) => Role::Learner,
+            StateRole::Follower => Role::Follower,
+        };
+        let matched = match role {
+            Role::Leader => raft.prs().iter().map(|(id, one)| (ReplicaId(*id), one.matched)).collect(),
+            _ => Vec::new(),
+        };
+        self.core.lead.set_status(Status {
+            id: raft.id,
+            term: raft.term,
+            role,
+            leader: (raft.leader_id != 0).then_some(ReplicaId(raft.leader_id)),
+            voters: ids(&conf.voters),
+            learners: ids(&conf.learners),
+            last: raft.raft_log.last_index(),
+            committed: raft.raft_log.committed,
+            matched,
+        });
     }
 }

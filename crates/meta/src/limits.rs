@@ -29,9 +29,34 @@ pub const LOG_SEGMENTS: u64 = 4;
 /// The pace of Raft's clock, where there are other replicas to hear from.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks without a leader after which a replica asks for votes.
-pub const ELECTION_TICKS: usize = 10;
+pub const ELECTION_TICKS: usize = 14;
 /// Ticks between heartbeats of a leader.
-pub const HEARTBEAT_TICKS: usize = 2;
+pub const HEARTBEAT_TICKS: usize = 3;
+/// Ticks between a leader's questions whether it is still followed.
+pub const LEASE_TICKS: u64 = 2;
+/// How long the answers are good for: less than the shortest time in which another can be elected, [`TICK`] times
+/// [`ELECTION_TICKS`], by more than clocks may drift in it.
+pub const LEASE: Duration = Duration::from_millis(1100);
+/// How long a request waits for a leader whose followers are slow to answer.
+pub const LEASE_PATIENCE: Duration = Duration::from_millis(800);
+/// Questions that may be under way.
+pub const QUESTIONS_MAX: usize = 64;
+/// A new replica gets a vote when it is at most this many entries behind.
+pub const CAUGHT_UP_ENTRIES: u64 = 256;
+/// Messages of other replicas that may wait; more are dropped, as a network may drop them.
+pub const MESSAGES_WAITING_MAX: usize = 1024;
+/// How long a replica that is shut down waits for another to take the lead.
+pub const TRANSFER_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a state that are fetched at a time.
+pub const STATE_PAGE_BYTES: usize = 2 << 20;
+/// States that a replica gives to others at the same time.
+pub const CHECKPOINTS_MAX: usize = 2;
+/// A state that is not fetched from for this long is not needed any more.
+pub const CHECKPOINT_IDLE_MAX: Duration = Duration::from_secs(60);
+/// Room that a session is assumed to hold until it says so to a new leader, in bytes.
+pub const ADOPTED_ROOM_BYTES: u64 = 256 << 20;
+/// How long a request waits for a new leader to learn which sessions there are.
+pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of entries in one message to another replica.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 20;
 /// Messages under way to one replica.

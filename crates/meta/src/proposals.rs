@@ -6,39 +6,43 @@
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
 use parking_lot::{Condvar, Mutex};
-use shoal_namespace::Outcome;
 use shoal_wire::MetaError;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Hears of a command's outcome.
-pub(crate) type Waiter = Box<dyn FnOnce(Result<Outcome, MetaError>) + Send>;
+pub(crate) type Waiter<O> = Box<dyn FnOnce(Result<O, MetaError>) + Send>;
 
 /// Names a proposal in the log.
 pub(crate) type Mark = [u8; 16];
 
-struct Proposal {
+struct Proposal<O> {
     bytes: usize,
-    waiter: Waiter,
+    waiter: Waiter<O>,
 }
 
-#[derive(Default)]
-struct UnderWay {
-    proposals: HashMap<u64, Proposal>,
+struct UnderWay<O> {
+    proposals: HashMap<u64, Proposal<O>>,
     bytes: usize,
+}
+
+impl<O> Default for UnderWay<O> {
+    fn default() -> UnderWay<O> {
+        UnderWay { proposals: HashMap::new(), bytes: 0 }
+    }
 }
 
 /// See the module.
-pub(crate) struct Proposals {
+pub(crate) struct Proposals<O> {
     /// Tells this process's proposals from those of an earlier one in the log.
     incarnation: u64,
     next: AtomicU64,
-    under_way: Mutex<UnderWay>,
+    under_way: Mutex<UnderWay<O>>,
     completed: Condvar,
 }
 
-impl Proposals {
-    pub(crate) fn new() -> Proposals {
+impl<O> Proposals<O> {
+    pub(crate) fn new() -> Proposals<O> {
         Proposals {
             incarnation: rand::random(),
             next: AtomicU64::new(0),
@@ -48,7 +52,7 @@ impl Proposals {
     }
 
     /// Takes note of a proposal; waits while too much is under way.
-    pub(crate) fn begin(&self, bytes: usize, waiter: Waiter) -> (u64, Mark) {
+    pub(crate) fn begin(&self, bytes: usize, waiter: Waiter<O>) -> (u64, Mark) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut under_way = self.under_way.lock();
         while under_way.bytes > PROPOSED_BYTES_MAX || under_way.proposals.len() >= PROPOSALS_MAX {
@@ -63,7 +67,7 @@ impl Proposals {
     }
 
     /// Whoever waits for a proposal that will not come to anything, or for one that has.
-    pub(crate) fn take(&self, id: u64) -> Option<Waiter> {
+    pub(crate) fn take(&self, id: u64) -> Option<Waiter<O>> {
         let mut under_way = self.under_way.lock();
         let proposal = under_way.proposals.remove(&id)?;
         under_way.bytes -= proposal.bytes;
@@ -73,7 +77,7 @@ impl Proposals {
     }
 
     /// An entry with this mark was applied.
-    pub(crate) fn complete(&self, mark: &[u8], outcome: Outcome) {
+    pub(crate) fn complete(&self, mark: &[u8], outcome: O) {
         let Some((incarnation, id)) = mark.split_first_chunk::<8>() else { return };
         let Ok(id) = <[u8; 8]>::try_from(id) else { return };
         if u64::from_le_bytes(*incarnation) == self.incarnation

@@ -9,7 +9,8 @@ use prost::Message;
 use raft::prelude::*;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use shoal_store::{LogEntry, LogError, RaftLog};
-use std::collections::VecDeque;
+use parking_lot::Mutex;
+use std::collections::{BTreeSet, VecDeque};
 
 /// See the module.
 pub(crate) struct LogStorage {
@@ -19,6 +20,8 @@ pub(crate) struct LogStorage {
     /// The newest entries, consecutive: what was just written is about to be applied.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
+    /// Replicas that lack what is not in the log any more.
+    behind: Mutex<BTreeSet<u64>>,
 }
 
 /// Version of the encoding of that state.
@@ -30,14 +33,14 @@ pub(crate) fn first_state(voters: Vec<u64>) -> Vec<u8> {
     encode_state(&HardState::default(), &conf)
 }
 
-fn encode_state(hard: &HardState, conf: &ConfState) -> Vec<u8> {
+pub(crate) fn encode_state(hard: &HardState, conf: &ConfState) -> Vec<u8> {
     let mut out = vec![STATE_VERSION];
     hard.encode_length_delimited(&mut out).expect("memory does not fail");
     conf.encode_length_delimited(&mut out).expect("memory does not fail");
     out
 }
 
-fn decode_state(state: &[u8]) -> Result<(HardState, ConfState), String> {
+pub(crate) fn decode_state(state: &[u8]) -> Result<(HardState, ConfState), String> {
     let (version, mut rest) = state.split_first().ok_or("it is empty")?;
     if *version != STATE_VERSION {
         return Err(format!("version {version} is unknown to this program, which knows {STATE_VERSION}"));
@@ -78,9 +81,9 @@ fn other(what: impl ToString) -> raft::Error {
 }
 
 impl LogStorage {
-    /// Takes over a log; `applied` is how far the store is.
-    pub(crate) fn new(log: RaftLog, applied: u64) -> Result<LogStorage, String> {
-        let (mut hard, conf) =
+    /// Takes over a log; `applied` is how far the store is, `members` who is in the group as of then, if that has ever changed.
+    pub(crate) fn new(log: RaftLog, applied: u64, members: Option<ConfState>) -> Result<LogStorage, String> {
+        let (mut hard, founders) =
             decode_state(log.state()).map_err(|error| format!("the log's state is damaged: {error}"))?;
         // What was applied was committed, whether or not that was written down.
         hard.commit = hard.commit.max(applied);
@@ -91,12 +94,24 @@ impl LogStorage {
                 log.last_index()
             ));
         }
-        Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0 })
+        let conf = members.unwrap_or(founders);
+        let behind = Mutex::default();
+        Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0, behind })
     }
 
     /// The replicas that decide.
     pub(crate) fn voters(&self) -> &[u64] {
         &self.conf.voters
+    }
+
+    /// How far the group has decided, as far as is written down.
+    pub(crate) fn committed(&self) -> u64 {
+        self.hard.commit
+    }
+
+    /// Replicas that could not be sent what they lack, since this was asked last.
+    pub(crate) fn take_behind(&self) -> BTreeSet<u64> {
+        std::mem::take(&mut *self.behind.lock())
     }
 
     /// Makes entries and hard state durable, in one flush.
@@ -194,8 +209,10 @@ impl Storage for LogStorage {
         Ok(self.log.last_index())
     }
 
-    /// With one replica nobody ever needs one.
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+    /// Raft's own snapshots are not used: whoever is behind is told to fetch the state, and Raft goes on trying until the
+    /// log is enough again.
+    fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
+        self.behind.lock().insert(to);
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
 }
@@ -208,7 +225,7 @@ mod tests {
 
     fn storage(dir: &Path) -> LogStorage {
         let log = RaftLog::create(dir, LogOptions::default(), 0, 0, &first_state(vec![1])).expect("create");
-        LogStorage::new(log, 0).expect("storage")
+        LogStorage::new(log, 0, None).expect("storage")
     }
 
     fn entry(index: u64, len: usize) -> Entry {
@@ -238,7 +255,7 @@ mod tests {
         assert_eq!(read(&storage, 1, 4, None), Ok(written.clone()));
         drop(storage);
         let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
-        let storage = LogStorage::new(log, 3).expect("storage");
+        let storage = LogStorage::new(log, 3, None).expect("storage");
         assert_eq!(read(&storage, 1, 4, None), Ok(written));
         let state = storage.initial_state().expect("state");
         assert_eq!(state.hard_state, HardState { commit: 3, ..hard }, "what was applied is committed");
@@ -271,11 +288,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("tempdir");
         let log =
             RaftLog::create(dir.path(), LogOptions::default(), 7, 2, &first_state(vec![1])).expect("create");
-        assert!(LogStorage::new(log, 6).is_err(), "a store that is behind the log");
+        assert!(LogStorage::new(log, 6, None).is_err(), "a store that is behind the log");
         let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
-        assert!(LogStorage::new(log, 8).is_err(), "a store that is ahead of the log");
+        assert!(LogStorage::new(log, 8, None).is_err(), "a store that is ahead of the log");
         let log = RaftLog::open(dir.path(), LogOptions::default()).expect("open");
-        let storage = LogStorage::new(log, 7).expect("storage");
+        let storage = LogStorage::new(log, 7, None).expect("storage");
         assert_eq!(read(&storage, 7, 8, None), Err(StorageError::Compacted.into()));
         assert_eq!((storage.term(6), storage.term(7)), (Err(StorageError::Compacted.into()), Ok(2)));
         assert_eq!(storage.term(8), Err(StorageError::Unavailable.into()));

@@ -2,7 +2,8 @@
 //! short, has the store give back what was deleted.
 
 use crate::limits::*;
-use crate::shared::Shared;
+use crate::machine::Machine;
+use crate::replica::Core;
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::kv::{KvStore, StoreError};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +106,7 @@ impl Upkeep {
 }
 
 /// Runs until stopped.
-pub(crate) fn run(shared: &Shared) {
+pub(crate) fn run<M: Machine>(shared: &Core<M>) {
     while let Some(reclaim) = shared.upkeep.next() {
         let (begun, removed) = (Instant::now(), shared.removed.load(Ordering::Relaxed));
         if let Err(error) = flush(shared) {
@@ -128,7 +129,7 @@ pub(crate) fn run(shared: &Shared) {
 }
 
 /// Makes everything applied durable in the store and has the log cut.
-pub(crate) fn flush(shared: &Shared) -> Result<(), StoreError> {
+pub(crate) fn flush<M: Machine>(shared: &Core<M>) -> Result<(), StoreError> {
     // Read first: what is applied during the flush may or may not be part of it.
     let applied = shared.applied();
     shared.store.flush()?;

@@ -64,11 +64,24 @@ pub enum Singleton {
     Counters,
     /// Position in the Raft log up to which the store has come. The metadata server writes it, with every batch.
     Applied,
+    /// Term of the log entry at that position.
+    AppliedTerm,
+    /// Who decides in the Raft group, as of that position.
+    Members,
+    /// The cluster map, in the store of the group that keeps it.
+    ClusterMap,
 }
 
 impl Singleton {
-    const ALL: [Singleton; 4] =
-        [Singleton::Layout, Singleton::Volume, Singleton::Counters, Singleton::Applied];
+    const ALL: [Singleton; 7] = [
+        Singleton::Layout,
+        Singleton::Volume,
+        Singleton::Counters,
+        Singleton::Applied,
+        Singleton::AppliedTerm,
+        Singleton::Members,
+        Singleton::ClusterMap,
+    ];
 
     fn word(self) -> &'static [u8] {
         match self {
@@ -76,6 +89,9 @@ impl Singleton {
             Singleton::Volume => b"volume",
             Singleton::Counters => b"counters",
             Singleton::Applied => b"applied",
+            Singleton::AppliedTerm => b"applied-term",
+            Singleton::Members => b"members",
+            Singleton::ClusterMap => b"cluster-map",
         }
     }
 }

@@ -1,0 +1,57 @@
+//! Bringing a group to the members that it should have, one safe step at a time.
+//!
+//! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
+//! vote, so that the group never has fewer replicas than it can have. A leader that is not wanted itself hands the lead over.
+
+use super::Driver;
+use crate::limits::CAUGHT_UP_ENTRIES;
+use crate::machine::Machine;
+use raft::prelude::*;
+use shoal_types::ReplicaId;
+
+impl<M: Machine> Driver<M> {
+    /// Takes the next step, if this replica leads and none is under way.
+    pub(super) fn steer(&mut self, wanted: &[ReplicaId]) -> Result<(), String> {
+        let raft = &self.node.raft;
+        if !self.leads || wanted.is_empty() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
+            return Ok(());
+        }
+        let Some((kind, id)) = self.next_step(wanted) else { return Ok(()) };
+        if id == self.core.id.0 {
+            self.transfer();
+            return Ok(());
+        }
+        let mut change = ConfChange { node_id: id, ..ConfChange::default() };
+        change.set_change_type(kind);
+        tracing::info!(group = %self.core.group, replica = id, ?kind, "changing the members of the group");
+        match self.node.propose_conf_change(Vec::new(), change) {
+            Ok(()) | Err(raft::Error::ProposalDropped) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn next_step(&self, wanted: &[ReplicaId]) -> Option<(ConfChangeType, u64)> {
+        let raft = &self.node.raft;
+        let conf = raft.prs().conf().to_conf_state();
+        let wanted: Vec<u64> = wanted.iter().map(|id| id.0).collect();
+        let is_member = |id: &u64| conf.voters.contains(id) || conf.learners.contains(id);
+        if let Some(new) = wanted.iter().find(|id| !is_member(id)) {
+            return Some((ConfChangeType::AddLearnerNode, *new));
+        }
+        let close = raft.raft_log.last_index().saturating_sub(CAUGHT_UP_ENTRIES);
+        let ready = |id: &&u64| {
+            raft.prs().get(**id).is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
+        };
+        if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
+            return Some((ConfChangeType::AddNode, *caught_up));
+        }
+        // All that are wanted have a vote, or cannot get one now: then those that are not wanted stay, too.
+        if wanted.iter().any(|id| !conf.voters.contains(id)) {
+            return None;
+        }
+        let gone = conf.learners.iter().chain(&conf.voters).filter(|id| !wanted.contains(id));
+        // Oneself last.
+        let me = self.core.id.0;
+        gone.clone().find(|id| **id != me).or(gone.clone().next()).map(|id| (ConfChangeType::RemoveNode, *id))
+    }
+}

@@ -1,0 +1,59 @@
+//! Putting a state that was fetched in the place of a replica's own, before the replica is opened.
+
+use super::{Manifest, decode, install, remove, said, sync_dir};
+use crate::open::OpenError;
+use crate::room;
+use crate::sizes::Sizes;
+use crate::storage::{decode_state, encode_state};
+use raft::prelude::HardState;
+use shoal_store::{LogError, RaftLog};
+use std::path::Path;
+
+/// Finishes what was begun, if anything was. May be interrupted at any point and called again.
+pub(crate) fn finish_install(dir: &Path, log_bytes: Option<u64>) -> Result<(), OpenError> {
+    let place = install(dir);
+    if !place.exists() {
+        return Ok(());
+    }
+    exchange(dir, &place, log_bytes).map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
+}
+
+fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), String> {
+    let path = place.join("manifest");
+    let manifest: Manifest = decode(&std::fs::read(&path).map_err(said(&path))?)?;
+    let (log, store, new) = (dir.join("log"), dir.join("store"), place.join("store"));
+    let mut sizes = Sizes::for_disk(room::disk(dir).map_err(|error| error.to_string())?.0);
+    sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
+    let said_log = |error: LogError| error.to_string();
+    // Whom the replica has voted for outlives its log.
+    let promise = place.join("promise");
+    if !promise.exists() {
+        let mut hard = HardState { term: manifest.term, ..HardState::default() };
+        if RaftLog::exists(&log).map_err(said_log)? {
+            let old = RaftLog::open(&log, sizes.log_options()).map_err(said_log)?;
+            let (state, _) = decode_state(old.state())?;
+            if state.term >= hard.term {
+                hard = state;
+            }
+        }
+        hard.commit = manifest.index;
+        let temporary = place.join("promise.new");
+        std::fs::write(&temporary, encode_state(&hard, &manifest.members())).map_err(said(&temporary))?;
+        std::fs::File::open(&temporary).and_then(|file| file.sync_all()).map_err(said(&temporary))?;
+        std::fs::rename(&temporary, &promise).map_err(said(&promise))?;
+        sync_dir(place)?;
+    }
+    let state = std::fs::read(&promise).map_err(said(&promise))?;
+    if new.exists() {
+        remove(&store)?;
+        std::fs::rename(&new, &store).map_err(said(&new))?;
+        sync_dir(dir)?;
+        sync_dir(place)?;
+    }
+    remove(&log)?;
+    std::fs::create_dir_all(&log).map_err(said(&log))?;
+    RaftLog::create(&log, sizes.log_options(), manifest.index, manifest.term, &state).map_err(said_log)?;
+    sync_dir(dir)?;
+    remove(place)?;
+    sync_dir(dir)
+}

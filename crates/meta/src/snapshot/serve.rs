@@ -1,0 +1,125 @@
+//! The side that has the state.
+
+use super::{Ask, Manifest, decode, encode, remove, said};
+use crate::applier::{applied_index, applied_term, members};
+use crate::limits::{CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use shoal_namespace::kv::KvStore;
+use shoal_store::{RocksOptions, RocksStore};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+struct Checkpoint {
+    dir: PathBuf,
+    files: Vec<(String, u64)>,
+    used: Instant,
+}
+
+/// The checkpoints of a replica that others are fetching.
+pub(crate) struct Checkpoints {
+    dir: PathBuf,
+    open: Mutex<BTreeMap<u64, Checkpoint>>,
+}
+
+impl Checkpoints {
+    /// None yet. What an earlier process left behind is removed.
+    pub(crate) fn new(dir: &Path) -> Checkpoints {
+        let dir = dir.join("checkpoints");
+        if let Err(why) = remove(&dir) {
+            tracing::warn!(why, "removing old checkpoints");
+        }
+        Checkpoints { dir, open: Mutex::default() }
+    }
+
+    pub(crate) fn answer(&self, store: &RocksStore, request: &[u8]) -> Result<Bytes, String> {
+        match decode(request)? {
+            Ask::Begin => self.begin(store).map(|manifest| encode(&manifest)),
+            Ask::Page { checkpoint, file, offset, len } => self.page(checkpoint, file, offset, len),
+            Ask::End { checkpoint } => {
+                let ended = self.open.lock().remove(&checkpoint);
+                ended.map_or(Ok(()), |one| remove(&one.dir))?;
+                Ok(Bytes::new())
+            }
+        }
+    }
+
+    fn begin(&self, store: &RocksStore) -> Result<Manifest, String> {
+        let mut open = self.open.lock();
+        let idle: Vec<u64> = open
+            .iter()
+            .filter(|(_, one)| one.used.elapsed() > CHECKPOINT_IDLE_MAX)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in idle {
+            if let Some(one) = open.remove(&id) {
+                remove(&one.dir)?;
+            }
+        }
+        if open.len() >= CHECKPOINTS_MAX {
+            return Err("others are fetching the state already; try again later".into());
+        }
+        std::fs::create_dir_all(&self.dir).map_err(said(&self.dir))?;
+        let checkpoint: u64 = rand::random();
+        let dir = self.dir.join(format!("{checkpoint:016x}"));
+        let made = self.make(store, checkpoint, &dir);
+        match &made {
+            Ok(manifest) => {
+                let files = manifest.files.clone();
+                open.insert(checkpoint, Checkpoint { dir, files, used: Instant::now() });
+            }
+            Err(_) => remove(&dir)?,
+        }
+        made
+    }
+
+    fn make(&self, store: &RocksStore, checkpoint: u64, dir: &Path) -> Result<Manifest, String> {
+        let failed = |error: &dyn std::fmt::Display| error.to_string();
+        store.flush().map_err(|error| failed(&error))?;
+        store.checkpoint(dir).map_err(|error| failed(&error))?;
+        // Only the copy itself knows how far it goes.
+        let copy = RocksStore::open(dir, &RocksOptions::default()).map_err(|error| failed(&error))?;
+        let index = applied_index(&copy).map_err(|error| failed(&error))?;
+        let term = applied_term(&copy).map_err(|error| failed(&error))?;
+        let members = members(&copy).map_err(|error| failed(&error))?;
+        drop(copy);
+        let term = term.ok_or("the store is from before it could be copied to others; write to it first")?;
+        let members = members.ok_or("the group's members are not in the store yet")?;
+        let mut files = Vec::new();
+        for entry in std::fs::read_dir(dir).map_err(said(dir))? {
+            let entry = entry.map_err(said(dir))?;
+            let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
+            // What opening it has left: its lock, and messages for people.
+            if name != "LOCK" && !name.starts_with("LOG") {
+                files.push((name, entry.metadata().map_err(said(dir))?.len()));
+            }
+        }
+        let (voters, learners) = (members.voters, members.learners);
+        Ok(Manifest { checkpoint, index, term, voters, learners, files })
+    }
+
+    fn page(&self, checkpoint: u64, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
+        let path = {
+            let mut open = self.open.lock();
+            let one = open.get_mut(&checkpoint).ok_or("there is no such checkpoint (any more)")?;
+            one.used = Instant::now();
+            let (name, _) = one.files.get(file as usize).ok_or("there is no such file")?;
+            one.dir.join(name)
+        };
+        let mut page = vec![0; (len as usize).min(STATE_PAGE_BYTES)];
+        let read = File::open(&path).and_then(|open| open.read_exact_at(&mut page, offset));
+        read.map_err(said(&path))?;
+        Ok(page.into())
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        if let Err(why) = remove(&self.dir) {
+            tracing::warn!(why, "removing checkpoints");
+        }
+    }
+}
