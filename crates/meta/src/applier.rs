@@ -88,7 +88,8 @@ pub(crate) fn run<M: Machine>(
             }
             let begun = Instant::now();
             let at = (entry.index, entry.term);
-            let (outcome, batch) = apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;
+            let (outcome, batch) =
+                apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;
             core.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
             core.set_applied(entry.index);
             let removed = batch.changes.values().filter(|value| value.is_none()).count();

@@ -99,12 +99,14 @@ impl<M: Machine> Driver<M> {
             check_quorum: true,
             pre_vote: true,
             max_committed_size_per_ready: GROUP_BYTES_MAX as u64,
-            disable_proposal_forwarding: true,
             ..Config::default()
         };
         let single = storage.voters() == [config.id];
         if alone && !single {
-            return Err("this is one of several replicas of a cluster's volume, and is served by `shoal server`".into());
+            return Err(
+                "this is one of several replicas of a cluster's volume, and is served by `shoal server`"
+                    .into(),
+            );
         }
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut node = RawNode::new(&config, storage, &logger).map_err(|error| error.to_string())?;
@@ -182,6 +184,10 @@ impl<M: Machine> Driver<M> {
             Input::Propose { id, context, data } => {
                 self.core.driver.proposals.fetch_add(1, Ordering::Relaxed);
                 self.core.driver.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                if self.node.raft.state != StateRole::Leader {
+                    self.core.drop_proposal(id);
+                    return Ok(());
+                }
                 match self.node.propose(context.to_vec(), data) {
                     Ok(()) => {}
                     Err(raft::Error::ProposalDropped) => self.core.drop_proposal(id),
@@ -221,6 +227,10 @@ impl<M: Machine> Driver<M> {
                 return Ok(());
             }
         }
+        if kind == MessageType::MsgPropose {
+            // Whoever proposes asks the leader itself.
+            return Ok(());
+        }
         let (from, commit) = (message.from, message.commit);
         match self.node.step(message) {
             Ok(()) => {}
@@ -233,7 +243,8 @@ impl<M: Machine> Driver<M> {
         let have = raft.raft_log.committed.min(raft.raft_log.persisted);
         if kind == MessageType::MsgHeartbeat && raft.leader_id == from && commit < have {
             // The leader does not know what this replica has: it got its state otherwise than through the log.
-            let mut ack = Message { to: from, from: raft.id, term: raft.term, index: have, ..Message::default() };
+            let mut ack =
+                Message { to: from, from: raft.id, term: raft.term, index: have, ..Message::default() };
             ack.set_msg_type(MessageType::MsgAppendResponse);
             self.send(vec![ack]);
         }
@@ -365,9 +376,10 @@ impl<M: Machine> Driver<M> {
     fn transfer(&mut self) {
         let me = self.core.id.0;
         let raft = &self.node.raft;
-        let voters = raft.prs().iter().filter(|(id, one)| {
-            **id != me && one.recent_active && raft.prs().conf().voters().contains(**id)
-        });
+        let voters = raft
+            .prs()
+            .iter()
+            .filter(|(id, one)| **id != me && one.recent_active && raft.prs().conf().voters().contains(**id));
         let best = voters.max_by_key(|(_, one)| one.matched).map(|(id, _)| *id);
         if let (true, Some(to)) = (self.leads && !self.alone, best) {
             self.core.lead.end();

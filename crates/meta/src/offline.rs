@@ -1,29 +1,35 @@
 //! A volume's state without a server, for checks and for taking data out.
 
-use crate::applier::{applied_index, apply_entry};
-use crate::open::{self, OpenError, Options};
-use crate::storage::split;
+use crate::applier::{applied_index, apply_entry, members};
+use crate::open::{self, OpenError};
+use crate::shared::Namespace;
+use crate::storage::{LogStorage, from_log};
+use prost::Message;
+use raft::prelude::{ConfChange, EntryType};
 use shoal_namespace::kv::KvStore;
 use shoal_store::RocksStore;
 use std::path::Path;
 
 /// Opens the state in a directory, and replays into the store what is in the log behind it, as the next start of the
-/// server would. The caller makes sure that no server runs on it.
+/// server would. Of one of several replicas only what it knows to be decided is replayed, and no further than to a change of
+/// the group's members. The caller makes sure that no server runs on it.
 pub fn open(dir: &Path) -> Result<RocksStore, OpenError> {
-    let open::Disk { log, store, .. } = open::disk(dir, Options::default())?;
+    let open::Disk { log, store, .. } = open::disk(dir, None, None, None)?;
     let applied = applied_index(&store)?;
-    if applied > log.last_index() || applied + 1 < log.first_index() {
-        return Err(OpenError::Mismatch(format!(
-            "the store is at entry {applied}, but the log holds {} to {}: they do not belong together",
-            log.first_index(),
-            log.last_index()
-        )));
-    }
-    for index in applied + 1..=log.last_index() {
-        let entry = log.entry(index)?;
-        let (_, data) = split(&entry.payload)
-            .ok_or_else(|| OpenError::Mismatch(format!("log entry {index} has no context")))?;
-        apply_entry(&store, index, &data).map_err(OpenError::Mismatch)?;
+    let storage = LogStorage::new(log, applied, members(&store)?).map_err(OpenError::Mismatch)?;
+    let alone = storage.voters().len() == 1;
+    let end = if alone { storage.log.last_index() } else { storage.committed() };
+    let machine = Namespace::new();
+    for index in applied + 1..=end {
+        let entry =
+            from_log(storage.log.entry(index)?).map_err(|error| OpenError::Mismatch(error.to_string()))?;
+        if entry.entry_type == EntryType::EntryConfChange as i32 {
+            let change = ConfChange::decode(entry.data.as_slice());
+            tracing::info!(index, ?change, "the state is shown as it was before the group's members changed");
+            break;
+        }
+        apply_entry(&*machine, &store, (index, entry.term), &entry.data, None)
+            .map_err(OpenError::Mismatch)?;
     }
     store.flush()?;
     Ok(store)

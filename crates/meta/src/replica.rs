@@ -24,6 +24,7 @@ use crate::upkeep::{self, Upkeep};
 use bytes::Bytes;
 use crossbeam_channel::{Sender, bounded, unbounded};
 use parking_lot::{Condvar, Mutex};
+use raft::prelude::ConfState;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::KvStore;
 use shoal_store::RocksStore;
@@ -76,6 +77,8 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) removed: AtomicU64,
     pub(crate) messages_waiting: AtomicUsize,
     pub(crate) checkpoints: Checkpoints,
+    /// Who is in the group, unless the store says otherwise.
+    founders: ConfState,
     fetching: AtomicBool,
     installed: AtomicBool,
     inputs: Sender<Input>,
@@ -133,7 +136,9 @@ impl<M: Machine> Core<M> {
     pub(crate) fn not_leader(&self) -> MetaError {
         let leader = self.lead.status().leader.filter(|leader| *leader != self.id);
         let peers = self.peers.as_ref();
-        MetaError::NotLeader { leader: leader.and_then(|leader| peers.and_then(|peers| peers.node_of(leader))) }
+        MetaError::NotLeader {
+            leader: leader.and_then(|leader| peers.and_then(|peers| peers.node_of(leader))),
+        }
     }
 
     /// Waits a moment, if need be, until something is so of a replica that may lead, and answers it.
@@ -254,7 +259,8 @@ impl<M: Machine> Replica<M> {
         snapshot::finish_install(dir, options.log_bytes)?;
         let founders = options.founders.as_ref().map(|ids| ids.iter().map(|id| id.0).collect());
         let disk = crate::open::disk(dir, founders, options.log_bytes, None)?;
-        Replica::start(dir, disk, (options.group, options.id), Some(peers), machine).map(|(replica, _)| replica)
+        Replica::start(dir, disk, (options.group, options.id), Some(peers), machine)
+            .map(|(replica, _)| replica)
     }
 
     /// Starts what was opened. Answers also the end of the log, up to where it will be replayed.
@@ -269,6 +275,7 @@ impl<M: Machine> Replica<M> {
         let applied = applied_index(&store)?;
         let last = log.last_index();
         let storage = LogStorage::new(log, applied, members(&store)?).map_err(OpenError::Mismatch)?;
+        let founders = storage.members();
         let (inputs, taken) = unbounded();
         let (apply, groups) = bounded(APPLY_GROUPS_MAX);
         let core = Arc::new(Core {
@@ -287,6 +294,7 @@ impl<M: Machine> Replica<M> {
             removed: AtomicU64::new(0),
             messages_waiting: AtomicUsize::new(0),
             checkpoints: Checkpoints::new(dir),
+            founders,
             fetching: AtomicBool::new(false),
             installed: AtomicBool::new(false),
             inputs: inputs.clone(),
@@ -346,7 +354,9 @@ impl<M: Machine> Replica<M> {
         spawn("shoal-fetch", move || {
             match snapshot::fetch(&core.dir, &*peers, from, &|| core.stopped()) {
                 Ok(()) => core.installed.store(true, Ordering::Release),
-                Err(why) => tracing::warn!(group = %core.group, why, "fetching the state from another replica"),
+                Err(why) => {
+                    tracing::warn!(group = %core.group, why, "fetching the state from another replica")
+                }
             }
             core.fetching.store(false, Ordering::Release);
         });
@@ -355,7 +365,7 @@ impl<M: Machine> Replica<M> {
     /// Answers what another replica has [asked](Peers::ask).
     pub fn answer(&self, request: &[u8]) -> Result<Bytes, String> {
         self.core.running().map_err(|error| error.to_string())?;
-        self.core.checkpoints.answer(&self.core.store, request)
+        self.core.checkpoints.answer(&self.core.store, &self.core.founders, request)
     }
 
     /// Whether a newer state was fetched, which takes effect when the replica is shut down and opened again.

@@ -83,10 +83,11 @@ impl Room {
 impl Shared {
     /// What has to be set aside now.
     pub(crate) fn dues(&self) -> Dues {
-        let log = self.driver.log_disk_bytes.load(Ordering::Relaxed);
+        let core = &self.replica.core;
+        let log = core.driver.log_disk_bytes.load(Ordering::Relaxed);
         Dues {
             // While the store is flushed, the log goes on growing.
-            log_growth: (self.sizes.log_bytes + self.sizes.log_bytes / 2).saturating_sub(log),
+            log_growth: (core.sizes.log_bytes + core.sizes.log_bytes / 2).saturating_sub(log),
             unwritten: self.store.unwritten_bytes(),
             outstanding: self.sessions.outstanding_bytes(),
         }
@@ -108,7 +109,8 @@ impl Shared {
         let begun = Instant::now();
         let until = begun + RECLAIM_WAIT_MAX;
         self.background.wait_idle(until);
-        self.upkeep.reclaim(self.removed.load(Ordering::Relaxed), until);
+        let core = &self.replica.core;
+        core.upkeep.reclaim(core.removed.load(Ordering::Relaxed), until);
         let bytes = self.try_grant(session, want, 0)?.unwrap_or(0);
         tracing::debug!(%session, want, bytes, dues = ?self.dues(), waited = ?begun.elapsed(), "room is short");
         Ok(bytes)

@@ -2,15 +2,14 @@
 
 use crate::background::Work;
 use crate::background::heal::HealStatus;
-use crate::digest;
-use crate::driver::Input;
 use crate::limits::*;
-use crate::shared::{Shared, stopping};
-use crate::upkeep;
+use crate::machine::Machine;
+use crate::replica::Replica;
+use crate::shared::Shared;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
-use shoal_namespace::{Command, Outcome, TreeError, query};
+use shoal_namespace::{Command, Outcome, query};
 use shoal_types::{BlockId, BlockInfo, BrickId, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, Lease, LeaseKind,
@@ -18,7 +17,6 @@ use shoal_wire::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 /// What is on a brick, as far as the namespace says.
@@ -37,21 +35,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Stops: what is under way is finished or refused, and the store is flushed so that the next start replays nothing.
+    /// Stops: the lead is handed over if it can be, what is under way is finished or refused, and the store is flushed so that the
+    /// next start replays nothing.
     pub fn shutdown(&self) {
-        self.stop();
-        if let Err(error) = self.shared.store.flush() {
-            tracing::error!(%error, "flushing the store at the end");
-        }
-    }
-
-    fn stop(&self) {
-        self.shared.stop_serving();
         self.shared.background.stop();
         self.shared.heal.stop();
-        self.shared.upkeep.stop();
-        // The driver may be gone already, if it failed.
-        let _ = self.shared.inputs.send(Input::Stop);
+        self.shared.replica.shutdown();
+        self.join();
+    }
+
+    fn join(&self) {
+        self.shared.background.stop();
+        self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
         let me = std::thread::current().id();
@@ -59,29 +54,20 @@ impl Server {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
-        self.shared.proposals.give_up(&stopping());
+    }
+
+    /// The replica under it.
+    pub fn replica(&self) -> &Replica<impl Machine> {
+        &self.shared.replica
     }
 
     /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
-        let driver = &shared.driver;
-        let mut stats = vec![
-            ("raft_proposals_total", driver.proposals.load(Ordering::Relaxed)),
-            ("raft_proposed_bytes_total", driver.bytes.load(Ordering::Relaxed)),
-            ("raft_log_flushes_total", driver.flushes.load(Ordering::Relaxed)),
-            ("raft_log_bytes", driver.log_bytes.load(Ordering::Relaxed)),
-            ("raft_log_disk_bytes", driver.log_disk_bytes.load(Ordering::Relaxed)),
-            ("raft_applied_index", shared.applied()),
-            ("apply_microseconds_total", shared.apply_micros.load(Ordering::Relaxed)),
-            ("proposals_under_way", shared.proposals.count().0 as u64),
-            ("proposed_bytes_under_way", shared.proposals.count().1 as u64),
-            ("sessions", shared.sessions.count() as u64),
-        ];
+        let mut stats = shared.replica.stats();
+        stats.push(("sessions", shared.sessions.count() as u64));
         stats.push(("granted_bytes", shared.sessions.outstanding_bytes()));
-        stats.extend(shared.upkeep.stats());
         stats.extend(shared.background.stats());
-        stats.extend(shared.store.stats());
         stats
     }
 
@@ -116,6 +102,7 @@ impl Server {
     /// taken away. Reads about all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
         let shared = &self.shared;
+        shared.serving()?;
         let state = shared.store.snapshot();
         let (mut found, mut after) = (BTreeMap::<BrickId, BrickUse>::new(), None);
         loop {
@@ -134,28 +121,25 @@ impl Server {
 
     /// Blocks in use on fewer bricks than they should be, at most `count_max` of them.
     pub fn degraded(&self, count_max: usize) -> Result<Vec<(BlockId, BlockInfo)>, MetaError> {
+        self.shared.serving()?;
         self.shared.tree(query::degraded(&self.shared.store.snapshot(), None, count_max))
     }
 
     /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.
     pub fn flush(&self) -> Result<(), MetaError> {
-        self.shared.serving()?;
-        upkeep::flush(&self.shared).map_err(|error| MetaError::Failed(error.to_string()))
+        self.shared.replica.flush()
     }
 
     /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same digest.
     pub fn digest(&self) -> Result<(u64, u128), MetaError> {
-        let shared = &self.shared;
-        let snapshot = shared.store.snapshot();
-        let index = shared.tree(crate::applier::applied_index(&snapshot))?;
-        let digest = shared.tree(digest::digest(&snapshot).map_err(TreeError::from))?;
-        Ok((index, digest))
+        self.shared.replica.digest()
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.stop();
+        self.shared.replica.stop();
+        self.join();
     }
 }
 
@@ -167,19 +151,20 @@ impl MetaService for Server {
             return Err(MetaError::Version { server: PROTOCOL_VERSION, client: request.protocol });
         }
         let _one = shared.sessions.opening.lock();
-        let dead = (shared.sessions.dead())
-            .map_err(|(_, client)| MetaError::Unavailable(format!("the volume is mounted by {client}")))?;
+        let dead = shared.sessions.in_the_way(request.instance, &request.client);
+        let dead =
+            dead.map_err(|client| MetaError::Unavailable(format!("the volume is mounted by {client}")))?;
         for session in dead {
-            tracing::warn!(%session, "ending a session that does not renew any more");
+            tracing::warn!(%session, "ending a session that does not renew any more, or that its client has given up");
             shared.end_session(session)?;
         }
         let now = Timestamp::now();
-        let client = request.client.clone();
+        let (client, instance) = (request.client.clone(), request.instance);
         let open = Command::OpenSession { client: request.client, time: now, inodes: INODES_AT_START };
         let Outcome::Opened { session, first, inodes } = shared.propose(&open)? else {
             return Err(MetaError::Failed("a session was not opened".into()));
         };
-        shared.sessions.add(session, client);
+        shared.sessions.add(session, client, instance);
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
         Ok(OpenReply {
@@ -194,6 +179,7 @@ impl MetaService for Server {
     }
 
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        self.shared.serving()?;
         self.shared.end_session(session)
     }
 
@@ -217,7 +203,7 @@ impl MetaService for Server {
 
     fn submit(&self, commit: Commit, done: CommitDone) {
         let (session, seq) = (commit.session, commit.seq);
-        if let Err(error) = self.shared.sessions.renew(session) {
+        if let Err(error) = self.shared.serving().and_then(|_| self.shared.sessions.renew(session)) {
             return done(Err(error));
         }
         let command = Command::Batch { session, seq, ops: commit.ops };
@@ -230,6 +216,8 @@ impl MetaService for Server {
                     Outcome::Refused { index, errno } => {
                         Err(MetaError::Refused { session, seq, index, errno })
                     }
+                    // An earlier one was lost when the lead changed hands.
+                    Outcome::OutOfOrder { expected } => Err(MetaError::OutOfOrder { expected }),
                     // A mistake of the client's, which makes the batch one that cannot be applied.
                     other => {
                         tracing::error!(%session, %seq, ?other, "a batch makes no sense");
@@ -241,8 +229,7 @@ impl MetaService for Server {
     }
 
     fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.shared.readable(session)?;
-        self.shared.read(query::lookup(&self.shared.store.snapshot(), dir, name))
+        self.shared.read_for(session, |state| query::lookup(state, dir, name))
     }
 
     fn list(
@@ -253,13 +240,11 @@ impl MetaService for Server {
         prefetch: Prefetch,
         bytes_max: usize,
     ) -> Result<ListReply, MetaError> {
-        self.shared.readable(session)?;
-        self.shared.read(query::list(&self.shared.store.snapshot(), dir, after, prefetch, bytes_max))
+        self.shared.read_for(session, |state| query::list(state, dir, after, prefetch, bytes_max))
     }
 
     fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.shared.readable(session)?;
-        self.shared.read(query::inode(&self.shared.store.snapshot(), ino))
+        self.shared.read_for(session, |state| query::inode(state, ino))
     }
 
     fn extents(
@@ -270,21 +255,19 @@ impl MetaService for Server {
         end: u64,
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
-        self.shared.readable(session)?;
-        self.shared.read(query::extents(&self.shared.store.snapshot(), ino, start, end, count_max))
+        self.shared.read_for(session, |state| query::extents(state, ino, start, end, count_max))
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.shared.readable(session)?;
-        let state = self.shared.store.snapshot();
-        let find = |id: &BlockId| Ok(self.shared.tree(query::block(&state, *id))?.map(|block| block.info));
-        ids.iter().map(find).collect()
+        self.shared.read_for(session, |state| {
+            let find = |id: &BlockId| Ok(query::block(state, *id)?.map(|block| block.info));
+            ids.iter().map(find).collect()
+        })
     }
 
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.shared.readable(session)?;
         let shared = &self.shared;
-        let counters = shared.tree(query::counters(&shared.store))?;
+        let counters = shared.read_for(session, |state| Ok(query::counters(state)?))?;
         shared.room.statfs(shared.dues(), counters.used_bytes, counters.inodes)
     }
 }

@@ -1,12 +1,13 @@
 //! The sessions that are alive, as far as time has a say in it.
 //!
 //! The namespace knows which sessions exist and what they own; that is in the log. This table knows when each was last heard of
-//! and how much room it holds. It lives in memory: after a restart it is empty, and the sessions of before are ended, since in a
-//! single process their client died with the server. (With clients elsewhere they will have a grace period to come back in.)
+//! and how much room it holds. It lives in memory, on the leader of the group: a new leader takes all sessions for alive and just
+//! renewed. In a single process the sessions of before a restart are ended, since their client died with the server.
 //!
 //! **Fencing.** A session that is not in the table is refused at the door; one that is ended while its batches are under way is
 //! refused by the log, where its end comes before them.
 
+use crate::limits::ADOPTED_ROOM_BYTES;
 use parking_lot::Mutex;
 use shoal_types::SessionId;
 use shoal_wire::MetaError;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 
 struct Living {
     client: String,
+    /// Chosen by the client; `None` where the session began under an earlier leader.
+    instance: Option<u128>,
     renewed: Instant,
     /// Bytes that it was granted and that are not committed, as it last said, and what was granted since.
     outstanding_bytes: u64,
@@ -35,9 +38,20 @@ impl Sessions {
     }
 
     /// A session has begun.
-    pub(crate) fn add(&self, session: SessionId, client: String) {
-        let living = Living { client, renewed: Instant::now(), outstanding_bytes: 0 };
+    pub(crate) fn add(&self, session: SessionId, client: String, instance: u128) {
+        let instance = Some(instance);
+        let living = Living { client, instance, renewed: Instant::now(), outstanding_bytes: 0 };
         self.living.lock().insert(session, living);
+    }
+
+    /// A new leader learns which sessions there are, and nothing about how they do.
+    pub(crate) fn adopt(&self, sessions: impl Iterator<Item = (SessionId, String)>) {
+        let now = Instant::now();
+        let adopted = |(id, client)| {
+            let outstanding_bytes = ADOPTED_ROOM_BYTES;
+            (id, Living { client, instance: None, renewed: now, outstanding_bytes })
+        };
+        *self.living.lock() = sessions.map(adopted).collect();
     }
 
     /// A session has ended. Answers whether it was alive.
@@ -70,11 +84,17 @@ impl Sessions {
         self.living.lock().values().map(|living| living.outstanding_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Those that count as dead, if all do; otherwise one that lives, and its client.
-    pub(crate) fn dead(&self) -> Result<Vec<SessionId>, (SessionId, String)> {
+    /// The sessions that are to be ended for another's sake: those that count as dead, and those that the same client has begun and
+    /// never heard of. If others live, the client of one of them.
+    pub(crate) fn in_the_way(&self, instance: u128, client: &str) -> Result<Vec<SessionId>, String> {
         let living = self.living.lock();
-        match living.iter().find(|(_, one)| one.renewed.elapsed() < self.dead_after) {
-            Some((id, one)) => Err((*id, one.client.clone())),
+        let its_own = |one: &Living| match one.instance {
+            Some(begun_by) => instance != 0 && begun_by == instance,
+            None => one.client == client,
+        };
+        let lives = |one: &Living| !its_own(one) && one.renewed.elapsed() < self.dead_after;
+        match living.values().find(|one| lives(one)) {
+            Some(one) => Err(one.client.clone()),
             None => Ok(living.keys().copied().collect()),
         }
     }

@@ -1,144 +1,100 @@
-//! What the threads of a server share.
+//! What the threads of a volume's server share.
 
 use crate::background::heal::Heal;
 use crate::background::{Background, Work};
-use crate::driver::{DriverStats, Input};
-use crate::proposals::{Proposals, Waiter};
+use crate::limits::ADOPTION_PATIENCE;
+use crate::machine::Machine;
+use crate::proposals::Waiter;
+use crate::replica::Replica;
 use crate::room::Room;
 use crate::sessions::Sessions;
-use crate::sizes::Sizes;
-use crate::upkeep::Upkeep;
-use crossbeam_channel::Sender;
-use parking_lot::{Condvar, Mutex};
-use shoal_namespace::{Command, Fault, Outcome, TreeError, query};
-use shoal_store::RocksStore;
+use shoal_namespace::keys::{self, KeyRange};
+use shoal_namespace::kv::{KvStore, WriteBatch};
+use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
+use shoal_store::{RocksSnapshot, RocksStore};
 use shoal_types::{BlockGroup, BlockId, SessionId};
 use shoal_wire::{BlockError, MetaError, VolumeBlocks};
+use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-#[derive(Default)]
-struct State {
-    applied: u64,
-    failed: Option<String>,
-    stopping: bool,
+/// The namespace as a replicated state machine.
+pub(crate) struct Namespace {
+    pub(crate) background: Arc<Background>,
+    pub(crate) heal: Arc<Heal>,
 }
 
-/// How far the server has come, and whether it goes on.
-#[derive(Default)]
-pub(crate) struct Progress {
-    state: Mutex<State>,
-    moved: Condvar,
+impl Namespace {
+    pub(crate) fn new() -> Arc<Namespace> {
+        Arc::new(Namespace { background: Arc::default(), heal: Arc::default() })
+    }
+}
+
+impl Machine for Namespace {
+    type Outcome = Outcome;
+
+    fn apply(&self, store: &RocksStore, data: &[u8]) -> Result<(WriteBatch, Outcome), String> {
+        let command = Command::decode(data).map_err(|error| error.to_string())?;
+        apply_command(store, &command).map_err(|error| error.to_string())
+    }
+
+    /// Wakes the background work that a change has made.
+    fn applied(&self, batch: &WriteBatch) {
+        let puts = |(from, to): KeyRange| {
+            let range = (Bound::Included(from), Bound::Excluded(to));
+            batch.changes.range::<Vec<u8>, _>(range).any(|(_, value)| value.is_some())
+        };
+        if puts(keys::degraded_range(None)) {
+            self.heal.copies_are_short();
+        }
+        self.background.add(Work {
+            reap: puts(keys::all_reap()),
+            collect: puts(keys::garbage_range(None)),
+            compact: puts(keys::compact_range(None)),
+            ..Work::default()
+        });
+    }
+
+    fn deposed(&self) {
+        self.background.stop();
+        self.heal.lead(false);
+    }
 }
 
 /// See the module.
 pub(crate) struct Shared {
-    /// Written by the applying thread alone.
-    pub(crate) store: RocksStore,
+    pub(crate) replica: Replica<Namespace>,
+    /// That of the replica.
+    pub(crate) store: Arc<RocksStore>,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) room: Room,
-    pub(crate) sizes: Sizes,
     pub(crate) sessions: Sessions,
-    pub(crate) proposals: Proposals,
-    pub(crate) background: Background,
-    pub(crate) heal: Heal,
-    pub(crate) upkeep: Upkeep,
-    pub(crate) driver: Arc<DriverStats>,
-    pub(crate) apply_micros: AtomicU64,
-    /// Records removed from the store: what could be given back when room is short.
-    pub(crate) removed: AtomicU64,
-    pub(crate) inputs: Sender<Input>,
-    pub(crate) progress: Progress,
-}
-
-impl Progress {
-    /// Of a store that has come to an index.
-    pub(crate) fn at(applied: u64) -> Progress {
-        let progress = Progress::default();
-        progress.state.lock().applied = applied;
-        progress
-    }
+    pub(crate) background: Arc<Background>,
+    pub(crate) heal: Arc<Heal>,
+    /// The term of which the table of sessions is.
+    pub(crate) adopted: AtomicU64,
 }
 
 impl Shared {
-    /// Index up to which the store is.
-    pub(crate) fn applied(&self) -> u64 {
-        self.progress.state.lock().applied
-    }
-
-    pub(crate) fn set_applied(&self, index: u64) {
-        self.progress.state.lock().applied = index;
-        self.progress.moved.notify_all();
-    }
-
-    /// Waits until the store is as far as `index`.
-    pub(crate) fn wait_applied(&self, index: u64, longest: Duration) -> Result<(), MetaError> {
-        let due = Instant::now() + longest;
-        let mut state = self.progress.state.lock();
-        while state.applied < index {
-            if let Some(why) = &state.failed {
-                return Err(MetaError::Failed(why.clone()));
-            }
-            if self.progress.moved.wait_until(&mut state, due).timed_out() {
-                return Err(MetaError::Unavailable(format!(
-                    "replaying the log took longer than {longest:?}"
-                )));
-            }
+    /// The term in which this server serves, right now; otherwise what it has to say.
+    pub(crate) fn serving(&self) -> Result<u64, MetaError> {
+        let core = &self.replica.core;
+        let term = core.leading()?;
+        let ready = |term: u64| (self.adopted.load(Ordering::Acquire) == term).then_some(term);
+        if let Some(term) = ready(term) {
+            return Ok(term);
         }
-        Ok(())
-    }
-
-    /// The log or the store cannot be trusted any more: everybody who waits or asks is told so.
-    pub(crate) fn fail(&self, why: &str) {
-        tracing::error!(why, "the metadata server stops");
-        self.progress.state.lock().failed.get_or_insert(why.to_owned());
-        self.progress.moved.notify_all();
-        self.proposals.give_up(&MetaError::Failed(why.to_owned()));
-    }
-
-    /// From here on, what is asked is refused.
-    pub(crate) fn stop_serving(&self) {
-        self.progress.state.lock().stopping = true;
-    }
-
-    pub(crate) fn serving(&self) -> Result<(), MetaError> {
-        let state = self.progress.state.lock();
-        match &state.failed {
-            Some(why) => Err(MetaError::Failed(why.clone())),
-            None if state.stopping => Err(stopping()),
-            None => Ok(()),
-        }
+        core.wait_for(ADOPTION_PATIENCE, |applied| core.lead.holds(applied).and_then(ready))
     }
 
     /// Proposes a command; the waiter hears of its outcome on another thread.
-    pub(crate) fn propose_then(&self, command: &Command, waiter: Waiter) {
-        if let Err(error) = self.serving() {
-            return waiter(Err(error));
-        }
-        let data = command.encode();
-        let (id, mark) = self.proposals.begin(data.len(), waiter);
-        let sent = self.inputs.send(Input::Propose { context: mark, data });
-        if sent.is_err() || self.serving().is_err() {
-            // Whoever gave up meanwhile may have missed this one.
-            let error = self.serving().err().unwrap_or_else(stopping);
-            if let Some(waiter) = self.proposals.take(id) {
-                waiter(Err(error));
-            }
-        }
+    pub(crate) fn propose_then(&self, command: &Command, waiter: Waiter<Outcome>) {
+        self.replica.core.propose_then(command.encode(), waiter);
     }
 
     /// Proposes a command and waits for its outcome.
     pub(crate) fn propose(&self, command: &Command) -> Result<Outcome, MetaError> {
-        let (done, outcome) = crossbeam_channel::bounded(1);
-        self.propose_then(
-            command,
-            Box::new(move |result| {
-                // Whoever asked is still waiting below.
-                let _ = done.send(result);
-            }),
-        );
-        outcome.recv().unwrap_or_else(|_| Err(stopping()))
+        self.replica.core.propose(command.encode())
     }
 
     /// Where a block is.
@@ -150,12 +106,6 @@ impl Shared {
         }
     }
 
-    /// The store is durable up to here: the log before it may go.
-    pub(crate) fn flushed(&self, index: u64) {
-        // A driver that has ended has no use for it.
-        let _ = self.inputs.send(Input::Durable(index));
-    }
-
     /// Ends a session: it is refused from here on, its orphans die, and what it stored without committing is deleted.
     pub(crate) fn end_session(&self, session: SessionId) -> Result<(), MetaError> {
         self.sessions.remove(session);
@@ -164,10 +114,21 @@ impl Shared {
         Ok(())
     }
 
-    /// Refuses reads of sessions that have ended, and of a server that does not serve.
-    pub(crate) fn readable(&self, session: SessionId) -> Result<(), MetaError> {
-        self.serving()?;
-        self.sessions.check(session)
+    /// Reads for a session, from a state that holds everything that was answered before. Refused for sessions that have ended, and
+    /// by a server that does not serve, or does not any more when it has read.
+    pub(crate) fn read_for<T>(
+        &self,
+        session: SessionId,
+        read: impl FnOnce(&RocksSnapshot<'_>) -> Result<T, Fault<TreeError>>,
+    ) -> Result<T, MetaError> {
+        let term = self.serving()?;
+        self.sessions.check(session)?;
+        let found = self.read(read(&self.store.snapshot()));
+        let core = &self.replica.core;
+        match core.lead.holds(core.applied()) {
+            Some(now) if now == term => found,
+            _ => Err(core.not_leader()),
+        }
     }
 
     /// What a reader hears. A store that cannot be read is the end of the server.
@@ -175,7 +136,7 @@ impl Shared {
         outcome.map_err(|fault| match fault {
             Fault::Errno(errno) => MetaError::Errno(errno),
             Fault::Tree(error) => {
-                self.fail(&error.to_string());
+                self.replica.core.fail(&error.to_string());
                 MetaError::Failed(error.to_string())
             }
         })
@@ -185,8 +146,4 @@ impl Shared {
     pub(crate) fn tree<T>(&self, outcome: Result<T, TreeError>) -> Result<T, MetaError> {
         self.read(outcome.map_err(Fault::Tree))
     }
-}
-
-pub(crate) fn stopping() -> MetaError {
-    MetaError::Unavailable("it is stopping".into())
 }

@@ -11,8 +11,8 @@ mod fetch;
 mod install;
 mod serve;
 
-pub use fetch::fetch_state;
 pub(crate) use fetch::fetch;
+pub use fetch::fetch_state;
 pub(crate) use install::finish_install;
 pub(crate) use serve::Checkpoints;
 

@@ -5,11 +5,11 @@
 
 use crate::limits::LOG_CACHE_BYTES;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message;
 use raft::prelude::*;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
 use shoal_store::{LogEntry, LogError, RaftLog};
-use parking_lot::Mutex;
 use std::collections::{BTreeSet, VecDeque};
 
 /// See the module.
@@ -64,7 +64,7 @@ fn to_log(entry: &Entry) -> LogEntry {
     LogEntry { index: entry.index, term: entry.term, tag: entry.entry_type as u8, payload: payload.into() }
 }
 
-fn from_log(entry: LogEntry) -> raft::Result<Entry> {
+pub(crate) fn from_log(entry: LogEntry) -> raft::Result<Entry> {
     let (context, data) = split(&entry.payload).ok_or_else(|| other("an entry without context"))?;
     Ok(Entry {
         entry_type: i32::from(entry.tag),
@@ -102,6 +102,11 @@ impl LogStorage {
     /// The replicas that decide.
     pub(crate) fn voters(&self) -> &[u64] {
         &self.conf.voters
+    }
+
+    /// Who is in the group, as of when the log was taken over.
+    pub(crate) fn members(&self) -> ConfState {
+        self.conf.clone()
     }
 
     /// How far the group has decided, as far as is written down.

@@ -31,6 +31,23 @@ pub trait KvRead {
     ) -> Result<(), StoreError>;
 }
 
+impl<T: KvRead + ?Sized> KvRead for std::sync::Arc<T> {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        (**self).get(key)
+    }
+    fn multi_get(&self, keys: &[Vec<u8>]) -> Result<Vec<Option<Bytes>>, StoreError> {
+        (**self).multi_get(keys)
+    }
+    fn scan(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Flow,
+    ) -> Result<(), StoreError> {
+        (**self).scan(from, to, visit)
+    }
+}
+
 /// Changes that happen all or not at all. Sorted by key, each key once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteBatch {

@@ -12,6 +12,7 @@
 
 use crate::limits::*;
 use bytes::Bytes;
+use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
     DBRawIterator, FlushOptions, LogLevel, Options, ReadOptions, Snapshot, WaitForCompactOptions,
@@ -111,6 +112,13 @@ impl RocksStore {
         options.set_exclusive_manual_compaction(false);
         self.db.compact_range_opt(None::<&[u8]>, None::<&[u8]>, &options);
         set(false, 0.0)
+    }
+
+    /// Makes a copy of the store, as of now, in a directory that is not there yet. On the same file system it shares the
+    /// files with the store and costs next to nothing.
+    pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
+        let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(dir));
+        made.map_err(|error| failed(&format!("copying to {}", dir.display()), error))
     }
 
     /// Bytes in blob files.

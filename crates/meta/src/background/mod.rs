@@ -142,6 +142,12 @@ impl Background {
         }
     }
 
+    /// There is everything to look for: what was left when somebody else did this, or nobody.
+    pub(crate) fn begin(&self) {
+        let work = Work { reap: true, collect: true, sweep_all: true, compact: true, ..Work::default() };
+        *self.state.lock() = State { work, ..State::default() };
+    }
+
     /// Ends the thread after the step it is doing.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
@@ -201,7 +207,7 @@ pub(crate) fn run(shared: &Shared, compact_after: Duration) {
                 shared.background.rest(RETRY_AFTER);
             }
             Err(Trouble::Server(error)) => {
-                if shared.serving().is_ok() {
+                if shared.serving().is_ok() && !matches!(error, MetaError::NotLeader { .. }) {
                     tracing::error!(%error, "background work stops");
                 }
                 shared.background.stop();

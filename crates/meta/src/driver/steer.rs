@@ -40,7 +40,9 @@ impl<M: Machine> Driver<M> {
         }
         let close = raft.raft_log.last_index().saturating_sub(CAUGHT_UP_ENTRIES);
         let ready = |id: &&u64| {
-            raft.prs().get(**id).is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
+            raft.prs()
+                .get(**id)
+                .is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
         };
         if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
             return Some((ConfChangeType::AddNode, *caught_up));

@@ -15,7 +15,8 @@ pub(crate) fn finish_install(dir: &Path, log_bytes: Option<u64>) -> Result<(), O
     if !place.exists() {
         return Ok(());
     }
-    exchange(dir, &place, log_bytes).map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
+    exchange(dir, &place, log_bytes)
+        .map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
 }
 
 fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), String> {

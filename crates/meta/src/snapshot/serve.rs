@@ -5,6 +5,7 @@ use crate::applier::{applied_index, applied_term, members};
 use crate::limits::{CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use raft::prelude::ConfState;
 use shoal_namespace::kv::KvStore;
 use shoal_store::{RocksOptions, RocksStore};
 use std::collections::BTreeMap;
@@ -35,9 +36,14 @@ impl Checkpoints {
         Checkpoints { dir, open: Mutex::default() }
     }
 
-    pub(crate) fn answer(&self, store: &RocksStore, request: &[u8]) -> Result<Bytes, String> {
+    pub(crate) fn answer(
+        &self,
+        store: &RocksStore,
+        founders: &ConfState,
+        request: &[u8],
+    ) -> Result<Bytes, String> {
         match decode(request)? {
-            Ask::Begin => self.begin(store).map(|manifest| encode(&manifest)),
+            Ask::Begin => self.begin(store, founders).map(|manifest| encode(&manifest)),
             Ask::Page { checkpoint, file, offset, len } => self.page(checkpoint, file, offset, len),
             Ask::End { checkpoint } => {
                 let ended = self.open.lock().remove(&checkpoint);
@@ -47,7 +53,7 @@ impl Checkpoints {
         }
     }
 
-    fn begin(&self, store: &RocksStore) -> Result<Manifest, String> {
+    fn begin(&self, store: &RocksStore, founders: &ConfState) -> Result<Manifest, String> {
         let mut open = self.open.lock();
         let idle: Vec<u64> = open
             .iter()
@@ -65,7 +71,7 @@ impl Checkpoints {
         std::fs::create_dir_all(&self.dir).map_err(said(&self.dir))?;
         let checkpoint: u64 = rand::random();
         let dir = self.dir.join(format!("{checkpoint:016x}"));
-        let made = self.make(store, checkpoint, &dir);
+        let made = make(store, founders, checkpoint, &dir);
         match &made {
             Ok(manifest) => {
                 let files = manifest.files.clone();
@@ -74,31 +80,6 @@ impl Checkpoints {
             Err(_) => remove(&dir)?,
         }
         made
-    }
-
-    fn make(&self, store: &RocksStore, checkpoint: u64, dir: &Path) -> Result<Manifest, String> {
-        let failed = |error: &dyn std::fmt::Display| error.to_string();
-        store.flush().map_err(|error| failed(&error))?;
-        store.checkpoint(dir).map_err(|error| failed(&error))?;
-        // Only the copy itself knows how far it goes.
-        let copy = RocksStore::open(dir, &RocksOptions::default()).map_err(|error| failed(&error))?;
-        let index = applied_index(&copy).map_err(|error| failed(&error))?;
-        let term = applied_term(&copy).map_err(|error| failed(&error))?;
-        let members = members(&copy).map_err(|error| failed(&error))?;
-        drop(copy);
-        let term = term.ok_or("the store is from before it could be copied to others; write to it first")?;
-        let members = members.ok_or("the group's members are not in the store yet")?;
-        let mut files = Vec::new();
-        for entry in std::fs::read_dir(dir).map_err(said(dir))? {
-            let entry = entry.map_err(said(dir))?;
-            let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
-            // What opening it has left: its lock, and messages for people.
-            if name != "LOCK" && !name.starts_with("LOG") {
-                files.push((name, entry.metadata().map_err(said(dir))?.len()));
-            }
-        }
-        let (voters, learners) = (members.voters, members.learners);
-        Ok(Manifest { checkpoint, index, term, voters, learners, files })
     }
 
     fn page(&self, checkpoint: u64, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
@@ -114,6 +95,32 @@ impl Checkpoints {
         read.map_err(said(&path))?;
         Ok(page.into())
     }
+}
+
+/// Copies a store and looks what the copy holds.
+fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -> Result<Manifest, String> {
+    let failed = |error: &dyn std::fmt::Display| error.to_string();
+    store.flush().map_err(|error| failed(&error))?;
+    store.checkpoint(dir).map_err(|error| failed(&error))?;
+    // Only the copy itself knows how far it goes.
+    let copy = RocksStore::open(dir, &RocksOptions::default()).map_err(|error| failed(&error))?;
+    let index = applied_index(&copy).map_err(|error| failed(&error))?;
+    let term = applied_term(&copy).map_err(|error| failed(&error))?;
+    let members = members(&copy).map_err(|error| failed(&error))?;
+    drop(copy);
+    let term = term.ok_or("the store is from before it could be copied to others; write to it first")?;
+    let members = members.unwrap_or_else(|| founders.clone());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(said(dir))? {
+        let entry = entry.map_err(said(dir))?;
+        let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
+        // What opening it has left: its lock, and messages for people.
+        if name != "LOCK" && !name.starts_with("LOG") {
+            files.push((name, entry.metadata().map_err(said(dir))?.len()));
+        }
+    }
+    let (voters, learners) = (members.voters, members.learners);
+    Ok(Manifest { checkpoint, index, term, voters, learners, files })
 }
 
 impl Drop for Checkpoints {

@@ -24,11 +24,7 @@ pub(crate) fn run(shared: &Shared) {
             tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
         }
         if let Err(Trouble::Server(error)) = outcome {
-            if shared.serving().is_err() {
-                return;
-            }
-            tracing::warn!(%error, "healing is put off");
-            shared.background.rest(crate::limits::RETRY_AFTER);
+            tracing::info!(%error, "healing is put off");
         }
     }
 }

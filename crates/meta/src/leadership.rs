@@ -1,0 +1,81 @@
+//! What a volume's server does when its replica comes to lead the group: it learns which sessions there are, makes the volume if the
+//! group has just begun, and does the background work until the lead is lost.
+
+use crate::background;
+use crate::limits::COMPACT_AFTER;
+use crate::open::Options;
+use crate::shared::Shared;
+use shoal_namespace::records::VolumeOptions;
+use shoal_namespace::{Command, Outcome, query};
+use shoal_types::Timestamp;
+use shoal_wire::MetaError;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How often a replica that does not lead looks whether it is stopped.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Runs until the server stops.
+pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
+    let core = &shared.replica.core;
+    loop {
+        let term = match core.wait_for(LOOK_EVERY, |applied| core.lead.holds(applied)) {
+            Ok(term) => term,
+            Err(MetaError::NotLeader { .. }) => continue,
+            Err(_) => return,
+        };
+        if let Err(error) = adopt(shared, term, options) {
+            if core.running().is_err() {
+                return;
+            }
+            tracing::warn!(group = %core.group, %error, "taking over the lead");
+            std::thread::sleep(LOOK_EVERY / 10);
+            continue;
+        }
+        tracing::info!(group = %core.group, term, "leads");
+        shared.background.begin();
+        shared.heal.lead(true);
+        if core.lead.status().role == crate::lead::Role::Leader {
+            background::run(shared, options.compact_after.unwrap_or(COMPACT_AFTER));
+        }
+        shared.heal.lead(false);
+    }
+}
+
+fn adopt(shared: &Shared, term: u64, options: &Options) -> Result<(), MetaError> {
+    let core = &shared.replica.core;
+    if shared.adopted.load(Ordering::Acquire) == term {
+        return Ok(());
+    }
+    if shared.tree(query::volume(&shared.store))?.is_none() {
+        let volume = options.create.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
+        format(shared, volume, options)?;
+    }
+    let sessions = shared.tree(query::sessions(&shared.store))?;
+    // Those whose end was cut off are ended for good.
+    let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.ended);
+    shared.sessions.adopt(living.into_iter().map(|(id, record)| (id, record.client)));
+    for (session, _) in ended {
+        shared.end_session(session)?;
+    }
+    shared.adopted.store(term, Ordering::Release);
+    core.progress_moved();
+    Ok(())
+}
+
+/// Makes the volume.
+pub(crate) fn format(shared: &Shared, volume: u128, options: &Options) -> Result<(), MetaError> {
+    let format = Command::Format {
+        volume,
+        uid: 0,
+        gid: 0,
+        perm: 0o755,
+        time: Timestamp::now(),
+        options: VolumeOptions { replica: options.replica, ..VolumeOptions::default() },
+    };
+    match shared.propose(&format)? {
+        Outcome::Done => Ok(()),
+        other => Err(MetaError::Failed(format!("the volume was not made: {other:?}"))),
+    }
+}
