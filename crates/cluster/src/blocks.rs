@@ -210,6 +210,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.mend(id, info)
     }
+    fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
+        self.inner.verify(id, group)
+    }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)
     }

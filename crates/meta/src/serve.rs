@@ -83,6 +83,11 @@ impl Server {
         self.shared.heal.rebalance();
     }
 
+    /// Has the bricks asked for every block, and what is missing copied.
+    pub fn check_copies(&self) {
+        self.shared.heal.check();
+    }
+
     /// How fast blocks are copied for that and to heal, in bytes per second; 0: as fast as possible.
     pub fn set_heal_rate(&self, bytes_per_second: u64) {
         self.shared.heal.set_rate(bytes_per_second);
