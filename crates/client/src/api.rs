@@ -237,6 +237,7 @@ impl crate::Client {
                     self.shell.state.lock().core.cache.forget_extents(ino);
                 }
                 Err(error) => {
+                    self.shell.state.lock().core.alive()?;
                     tracing::error!(%ino, offset, len, %error, "read failed");
                     return Err(Errno::EIO.into());
                 }

@@ -16,6 +16,7 @@
 mod acl;
 mod api;
 mod core;
+mod failover;
 mod groups;
 pub mod limits;
 mod locate;
@@ -26,6 +27,7 @@ mod ship;
 mod stats;
 
 pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
+pub use failover::{Failover, FailoverOptions, Replicas};
 pub use stats::Stat;
 
 use shell::Shell;
@@ -33,6 +35,7 @@ use shoal_types::{Errno, SessionId, Timestamp};
 use shoal_wire::{MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// A session with a volume. Calls may be made from many threads at once.
 pub struct Client {
@@ -49,6 +52,12 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Room for cached blocks and read-ahead, in bytes.
     pub block_cache_bytes: usize,
+    /// Opening the session gives up when no server of a cluster has led for this long.
+    pub open_wait: Duration,
+    /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait as long as it takes.
+    pub fail_after: Option<Duration>,
+    /// [`Client::close`] gives up when nothing has become durable for this long.
+    pub close_wait: Duration,
 }
 
 impl Default for Options {
@@ -57,15 +66,38 @@ impl Default for Options {
             name: format!("process {}", std::process::id()),
             cache_bytes: limits::CACHE_BYTES_DEFAULT,
             block_cache_bytes: limits::BLOCK_CACHE_BYTES_DEFAULT,
+            open_wait: limits::OPEN_WAIT_DEFAULT,
+            fail_after: None,
+            close_wait: limits::CLOSE_WAIT_DEFAULT,
         }
     }
 }
 
 impl Client {
-    /// Opens a session.
+    /// Opens a session with a metadata service that is always there.
     pub fn open(
         meta: Arc<dyn MetaService>,
-        bricks: Arc<dyn VolumeBlocks>,
+        blocks: Arc<dyn VolumeBlocks>,
+        options: Options,
+    ) -> Result<Arc<Client>, MetaError> {
+        Client::start(meta, None, blocks, options)
+    }
+
+    /// Opens a session with whichever of several replicas leads, now and later.
+    pub fn open_replicated(
+        replicas: Arc<dyn Replicas>,
+        blocks: Arc<dyn VolumeBlocks>,
+        options: Options,
+    ) -> Result<Arc<Client>, MetaError> {
+        let waits = FailoverOptions { open_wait: options.open_wait, fail_after: options.fail_after };
+        let failover = Arc::new(Failover::new(replicas, waits));
+        Client::start(failover.clone(), Some(failover), blocks, options)
+    }
+
+    fn start(
+        meta: Arc<dyn MetaService>,
+        failover: Option<Arc<Failover>>,
+        blocks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
         let opened = meta.open_session(SessionRequest {
@@ -74,7 +106,7 @@ impl Client {
             instance: rand::random(),
             now: Timestamp::now(),
         })?;
-        let (shell, threads) = Shell::start(meta, bricks, opened, &options);
+        let (shell, threads) = Shell::start(meta, failover, blocks, opened, &options);
         Ok(Arc::new(Client { shell, threads: parking_lot::Mutex::new(threads) }))
     }
 
@@ -88,9 +120,20 @@ impl Client {
         self.shell.stats()
     }
 
-    /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost.
+    /// Calls that wait for servers or bricks, now and from now on, fail with `EIO`: nobody waits for them any more. What was
+    /// written is still on its way, and [`close`](Self::close) still waits for that.
+    pub fn interrupt(&self) {
+        self.shell.interrupt();
+    }
+
+    /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost, and gives up
+    /// when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
-        let flushed = self.shell.flush();
+        let flushed = self.shell.last_flush();
+        if flushed.is_err() {
+            // Nobody answers, or what is left is refused.
+            self.shell.give_up();
+        }
         let closed = self.shell.close();
         for thread in self.threads.lock().drain(..) {
             // A thread that panicked has already said so.
@@ -103,5 +146,6 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.shell.stop();
+        self.shell.give_up();
     }
 }

@@ -68,7 +68,26 @@ pub const LOCATE_TRIES: u32 = 4;
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Longest such pause: what comes back is noticed within this time.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The same while nobody leads a metadata group: everything waits for that, and asking costs little.
+pub const LEADER_PAUSE_MIN: Duration = Duration::from_millis(20);
+/// Longest pause between two rounds of asking who leads.
+pub const LEADER_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// Waiting this long is worth a line in the log ...
 pub const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
 /// ... and another one every so often.
 pub const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
+
+/// Batches under way to a metadata leader; more wait here until it has answered. Enough that a group of replicas is kept busy
+/// across a network, little enough that a new leader is not drowned in what its predecessor left.
+pub const RESEND_WINDOW_BATCHES: usize = 64;
+/// ... and their bytes; one batch may always go.
+pub const RESEND_WINDOW_BYTES: usize = 16 << 20;
+/// A leader that answers no batch for this long is not waited for any longer without a look at whether another one leads.
+pub const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Mounting gives up when no metadata leader has answered for this long.
+pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// The end of a session is announced for this long at most: servers find out by themselves later.
+pub const CLOSE_SESSION_WAIT: Duration = Duration::from_secs(5);
+/// The end of a mount waits as long as something still becomes durable now and then, and this long when nothing does: longer
+/// than it takes to start a server anew, shorter than people's patience.
+pub const CLOSE_WAIT_DEFAULT: Duration = Duration::from_secs(60);

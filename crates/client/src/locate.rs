@@ -33,6 +33,7 @@ impl Shell {
             Some(group) => group,
             None => self.locate(id, near)?,
         };
+        let until = self.until();
         let mut patience = Patience::new();
         let mut moves = 0;
         loop {
@@ -51,7 +52,7 @@ impl Shell {
                         tracing::warn!(block = %id, %error, "a read waits for bricks");
                     }
                     self.counters.get_waits.add(1);
-                    self.pause(patience.pause()).map_err(|_| error)?;
+                    self.pause_call(patience.pause(), until).map_err(|_| error)?;
                     // It may have been copied to others meanwhile.
                     group = self.locate(id, &[])?;
                 }

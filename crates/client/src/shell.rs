@@ -2,6 +2,7 @@
 
 use crate::api::{Failure, Reply, Wait};
 use crate::core::{Core, Errand, Need, Outcome, Ticket};
+use crate::failover::Failover;
 use crate::groups::Groups;
 use crate::limits::{
     DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, INODE_GRANT, INODE_LOW, LIST_PAGE_BYTES, ROOM_GRANT_BYTES,
@@ -10,7 +11,7 @@ use crate::limits::{
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_namespace::Fault;
 use shoal_types::{BatchSeq, Cookie, Errno, InodeId, Name, SessionId};
 use shoal_wire::{Grant, GrantReply, MetaError, MetaService, OpenReply, Prefetch, Space, VolumeBlocks};
@@ -24,6 +25,8 @@ pub(crate) struct State {
     /// The shipping thread waits for something to do.
     pub(crate) shipper_idle: bool,
     pub(crate) stopping: bool,
+    /// Nobody waits for the calls that wait.
+    pub(crate) interrupted: bool,
 }
 
 /// See the module.
@@ -33,6 +36,10 @@ pub(crate) struct Shell {
     pub(crate) session: SessionId,
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
+    /// The same, if it is several replicas.
+    failover: Option<Arc<Failover>>,
+    fail_after: Option<Duration>,
+    close_wait: Duration,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) state: Mutex<State>,
     /// Something was committed, stored, granted, or lost.
@@ -53,6 +60,7 @@ impl Shell {
     /// Starts the client's threads.
     pub(crate) fn start(
         meta: Arc<dyn MetaService>,
+        failover: Option<Arc<Failover>>,
         bricks: Arc<dyn VolumeBlocks>,
         opened: OpenReply,
         options: &Options,
@@ -67,8 +75,11 @@ impl Shell {
             session: opened.session,
             renew: Duration::from_millis(opened.renew_ms),
             meta,
+            failover,
+            fail_after: options.fail_after,
+            close_wait: options.close_wait,
             bricks,
-            state: Mutex::new(State { core, shipper_idle: false, stopping: false }),
+            state: Mutex::new(State { core, shipper_idle: false, stopping: false, interrupted: false }),
             changed: Condvar::new(),
             work: Condvar::new(),
             shipping: Mutex::new(()),
@@ -257,11 +268,33 @@ impl Shell {
 
     fn wait_for_window(&self) -> Result<(), Errno> {
         self.state.lock().core.seal();
-        self.ship();
+        self.ship_ready();
+        let until = self.until();
         let mut state = self.state.lock();
         while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
-            state.core.alive()?;
-            self.changed.wait(&mut state);
+            self.wait_for_change(&mut state, until)?;
+        }
+        Ok(())
+    }
+
+    /// When a call that begins to wait now is to fail.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.fail_after.map(|wait| Instant::now() + wait)
+    }
+
+    /// Waits until something has changed. Fails when there is no point in waiting any longer.
+    fn wait_for_change(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        until: Option<Instant>,
+    ) -> Result<(), Errno> {
+        state.core.alive()?;
+        if state.interrupted || until.is_some_and(|until| until <= Instant::now()) {
+            return Err(Errno::EIO);
+        }
+        match until {
+            Some(until) => drop(self.changed.wait_until(state, until)),
+            None => self.changed.wait(state),
         }
         Ok(())
     }
@@ -276,6 +309,14 @@ impl Shell {
                 return Ok(());
             }
         }
+    }
+
+    /// The same for a call that somebody waits for, perhaps no longer.
+    pub(crate) fn pause_call(&self, pause: Duration, until: Option<Instant>) -> Result<(), Errno> {
+        if self.state.lock().interrupted || until.is_some_and(|until| until <= Instant::now()) {
+            return Err(Errno::EIO);
+        }
+        self.pause(pause)
     }
 
     /// Everything done so far is durable when this returns.
@@ -293,13 +334,55 @@ impl Shell {
             return self.state.lock().core.alive();
         }
         self.counters.syncs.add(1);
-        self.ship();
+        self.ship_ready();
+        let until = self.until();
         let mut state = self.state.lock();
         while state.core.cache.acked() < seq {
-            state.core.alive()?;
-            self.changed.wait(&mut state);
+            self.wait_for_change(&mut state, until)?;
         }
         Ok(())
+    }
+
+    /// Everything is durable when this returns `Ok`. Gives up when for long nothing has become so.
+    pub(crate) fn last_flush(&self) -> Result<(), Errno> {
+        let seq = {
+            let mut state = self.state.lock();
+            state.core.alive()?;
+            state.core.seal()
+        };
+        self.work.notify_one();
+        let mut state = self.state.lock();
+        let mut left = state.core.uncommitted_bytes();
+        let mut due = Instant::now() + self.close_wait;
+        while state.core.cache.acked() < seq {
+            state.core.alive()?;
+            self.changed.wait_until(&mut state, due);
+            let now = state.core.uncommitted_bytes();
+            if now < left {
+                left = now;
+                due = Instant::now() + self.close_wait;
+            } else if Instant::now() >= due {
+                let (batches, seconds) =
+                    (state.core.journal.uncommitted_batches(), self.close_wait.as_secs());
+                tracing::error!(
+                    bytes = left,
+                    batches,
+                    seconds,
+                    "servers did not answer: the last changes could not be made durable, and are lost"
+                );
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls that wait for others fail from now on.
+    pub(crate) fn interrupt(&self) {
+        self.state.lock().interrupted = true;
+        self.changed.notify_all();
+        if let Some(failover) = &self.failover {
+            failover.interrupt();
+        }
     }
 
     /// Turns a server's refusal into what the caller gets. Only [`MetaError::Errno`] is about the call itself.
@@ -308,8 +391,14 @@ impl Shell {
             MetaError::Errno(errno) => errno,
             other => {
                 let mut state = self.state.lock();
-                if !state.stopping {
-                    tracing::error!(session = self.session.0, error = %other, "the session is lost");
+                match &other {
+                    _ if state.stopping || state.core.alive().is_err() => {}
+                    MetaError::Fenced(_) => tracing::error!(
+                        session = self.session.0,
+                        "the servers ended this mount's session, because they did not hear of it for too long: what was not \
+                         synced is lost, and every call fails; unmount and mount again"
+                    ),
+                    other => tracing::error!(session = self.session.0, error = %other, "the session is lost"),
                 }
                 state.core.kill(Errno::EIO);
                 self.changed.notify_all();
@@ -320,18 +409,21 @@ impl Shell {
 
     /// Ends the session. Everything has been flushed.
     pub(crate) fn close(&self) -> Result<(), Errno> {
-        let alive = {
-            let mut state = self.state.lock();
-            let alive = state.core.alive();
-            state.core.kill(Errno::ENOTCONN);
-            alive
-        };
+        let alive = self.state.lock().core.alive();
         self.stop();
         if alive == Err(Errno::ENOTCONN) {
             return Ok(());
         }
-        self.meta.close_session(self.session).map_err(|error| self.refused(error))?;
-        alive
+        let closed = self.meta.close_session(self.session).map_err(|error| self.refused(error));
+        self.give_up();
+        closed.and(alive)
+    }
+
+    /// Nothing is sent any more, and nobody waits for servers.
+    pub(crate) fn give_up(&self) {
+        if let Some(failover) = &self.failover {
+            failover.stop();
+        }
     }
 
     /// Tells the threads to end.
@@ -376,7 +468,9 @@ impl Shell {
             ("room_granted_bytes", core.room),
         ]
         .map(|(name, value)| Stat { name, value })
-        .to_vec()
+        .into_iter()
+        .chain(self.failover.iter().flat_map(|failover| failover.stats()))
+        .collect()
     }
 }
 

@@ -41,7 +41,7 @@ impl Shell {
                 self.work.wait(&mut state);
             }
             state.shipper_idle = false;
-            if state.stopping {
+            if state.stopping || state.core.alive().is_err() {
                 return;
             }
             let due = Instant::now() + JOURNAL_AGE_MAX;
@@ -76,46 +76,60 @@ impl Shell {
     }
 
     /// Sends every sealed batch, each after its blocks are durable.
-    pub(crate) fn ship(&self) {
+    fn ship(&self) {
         let _order = self.shipping.lock();
-        loop {
-            let (sealed, errands) = {
-                let core = &mut self.state.lock().core;
-                (core.journal.take_sealed(), core.blocks.take_errands())
-            };
-            self.run_errands(errands);
-            let Some(mut sealed) = sealed else { return };
-            if self.wait_stored(&sealed.blocks).is_err() {
-                return;
-            }
-            self.say_where(&mut sealed);
-            let ops = Bytes::from(encode_ops(&sealed.ops));
-            self.counters.batches.add(1);
-            self.counters.batch_bytes.add(ops.len() as u64);
-            let commit = Commit { session: self.session, seq: sealed.seq, ops };
-            let shell = self.me.clone();
-            self.meta.submit(
-                commit,
-                Box::new(move |outcome| {
-                    if let Some(shell) = shell.upgrade() {
-                        shell.committed(outcome);
-                    }
-                }),
-            );
+        while let Ok(Some(sealed)) = self.next_sealed(true) {
+            self.send(sealed);
         }
     }
 
-    /// Waits until these blocks are durable; fails when the session has come to an end.
-    fn wait_stored(&self, blocks: &[BlockId]) -> Result<(), Errno> {
-        if blocks.is_empty() {
-            return Ok(());
+    /// Sends those sealed batches that need not wait for blocks or for others who send, so that a caller in a hurry need not
+    /// wait for the thread that does. The rest is left to that one.
+    pub(crate) fn ship_ready(&self) {
+        if let Some(_order) = self.shipping.try_lock() {
+            while let Ok(Some(sealed)) = self.next_sealed(false) {
+                self.send(sealed);
+            }
         }
+        self.work.notify_one();
+    }
+
+    /// The next sealed batch, once its blocks are durable; `None` if there is none, or if it would have to be waited for. Fails
+    /// when the session has come to an end.
+    fn next_sealed(&self, wait: bool) -> Result<Option<Sealed>, Errno> {
         let mut state = self.state.lock();
-        while blocks.iter().any(|id| !state.core.blocks.is_stored(*id)) {
+        loop {
+            let errands = state.core.blocks.take_errands();
+            if !errands.is_empty() {
+                drop(state);
+                self.run_errands(errands);
+                state = self.state.lock();
+            }
             state.core.alive()?;
+            let core = &mut state.core;
+            if core.journal.next_blocks().iter().all(|id| core.blocks.is_stored(*id)) {
+                return Ok(core.journal.take_sealed());
+            }
+            if !wait {
+                return Ok(None);
+            }
             self.changed.wait(&mut state);
         }
-        state.core.alive()
+    }
+
+    fn send(&self, mut sealed: Sealed) {
+        self.say_where(&mut sealed);
+        let ops = Bytes::from(encode_ops(&sealed.ops));
+        self.counters.batches.add(1);
+        self.counters.batch_bytes.add(ops.len() as u64);
+        let commit = Commit { session: self.session, seq: sealed.seq, ops };
+        let shell = self.me.clone();
+        let done = move |outcome| {
+            if let Some(shell) = shell.upgrade() {
+                shell.committed(outcome);
+            }
+        };
+        self.meta.submit(commit, Box::new(done));
     }
 
     /// Writes into a batch on which bricks the blocks are that it declares. All of them are durable by now.

@@ -4,14 +4,18 @@
 //! the same volume. Whatever the journal merged, cancelled or reordered must not be visible. The content is
 //! compared with a plain model as well.
 
+#[path = "support/replicas.rs"]
+mod replicas;
 mod support;
 
 use proptest::prelude::*;
+use replicas::Cluster;
 use shoal_client::{Caller, Client, Failure, Fallocate, Options, Wait};
 use shoal_namespace::{RenameFlags, SetAttr, XattrSet};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use support::World;
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -277,6 +281,20 @@ fn look(client: &Client) -> BTreeMap<String, Seen> {
 fn run(steps: &[Step], cache_bytes: usize) {
     let world = World::new();
     let client = world.mount_with(Options { cache_bytes, ..Options::default() });
+    agree(&world, client, steps);
+}
+
+/// The same while the leader of the metadata group changes all the time, answers are lost and batches forgotten.
+fn run_in_unrest(steps: &[Step], seed: u64) {
+    let cluster = Cluster::new(seed);
+    let world = World { group: cluster.group.clone(), bricks: Default::default() };
+    let _unrest = cluster.unrest();
+    let options = Options { cache_bytes: 1 << 10, ..Options::default() };
+    let client = Client::open_replicated(cluster.clone(), world.bricks.clone(), options).expect("a session");
+    agree(&world, client, steps);
+}
+
+fn agree(world: &World, client: Arc<Client>, steps: &[Step]) {
     let mut run = Run {
         client: client.clone(),
         dirs: vec![InodeId::ROOT],
@@ -322,5 +340,15 @@ proptest! {
     #[test]
     fn the_server_ends_with_what_a_client_of_little_memory_showed(steps in steps()) {
         run(&steps, 1 << 10);
+    }
+}
+
+proptest! {
+    // Each case waits for leaders many times.
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_server_ends_with_what_the_client_showed_whoever_leads(steps in steps(), seed in any::<u64>()) {
+        run_in_unrest(&steps, seed);
     }
 }

@@ -82,6 +82,11 @@ impl ReplicatedBlocks {
         Arc::new(ReplicatedBlocks { inner: Arc::new(inner), watch: Mutex::default() })
     }
 
+    /// Replaces a copy on a brick by a good one from wherever there is one.
+    pub fn repair_copy(&self, id: BlockId, brick: BrickId) -> Result<(), BlockError> {
+        self.inner.repair_now(id, BlockGroup::default(), brick)
+    }
+
     /// Has this called whenever a brick answers again: there may be something to heal and to delete. From then on bricks that
     /// failed are asked whether they are back even if nobody needs them.
     pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
@@ -204,6 +209,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.mend(id, info)
+    }
+    fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
+        self.inner.verify(id, group)
     }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)

@@ -1,7 +1,7 @@
 //! The cluster map, who keeps it, and where blocks go.
 //!
 //! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
-//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are.
+//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early.
 
 pub mod blocks;
 pub mod command;
@@ -9,6 +9,7 @@ pub mod limits;
 pub mod map;
 pub mod options;
 pub mod placement;
+pub mod scrub;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
 pub use command::{Command, Outcome, apply};

@@ -30,5 +30,9 @@ pub const ROOM_WAIT_MAX: Duration = Duration::from_millis(1500);
 /// A brick with less room than this, in bytes, gets no more blocks if another can take them: what is on its way to it should
 /// still fit.
 pub const ROOM_LOW_BYTES: u64 = 128 << 20;
+/// How fast a brick is scrubbed, in bytes per second: a terabyte in a day and a half, a few percent of a slow disk.
+pub const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
+/// A brick that was scrubbed is left alone for this long.
+pub const SCRUB_REST: Duration = Duration::from_secs(3600);
 /// Blocks that are being repaired because a reader found a damaged copy; what is found beyond is repaired when it is read again.
 pub const REPAIRS_MAX: usize = 4;

@@ -34,3 +34,7 @@ pub const COUNTER_SHARDS: usize = 16;
 /// Listings remembered as broken off between two names with the same hash; see `listing`. It takes 2^32 names in one
 /// directory to expect one such pair.
 pub const SPLIT_LISTINGS_MAX: usize = 1024;
+/// A thread that waits for a place among the requests that wait looks this often whether the mount was ended meanwhile.
+pub const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// When the mount has ended nobody waits for answers any more; requests that are not finished within this time are interrupted.
+pub const DRAIN_WAIT: Duration = Duration::from_secs(2);

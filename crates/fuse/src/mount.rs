@@ -125,9 +125,10 @@ struct End {
 /// Mounts a volume. From then on the kernel's requests are answered on threads of this process until somebody unmounts it.
 pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> Result<Mounted, MountError> {
     let mountpoint = directory(mountpoint)?;
-    let server = Server::start(client, options.slow_threads.max(1)).map_err(MountError::Session)?;
-    let shared = server.shared();
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+    let watched = device.try_clone().map_err(MountError::Device)?;
+    let server = Server::start(client, watched, options.slow_threads.max(1)).map_err(MountError::Session)?;
+    let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
     start(server, device, &mountpoint, &options)
         .map(|(device, end, session)| Mounted {
@@ -256,7 +257,8 @@ impl Mounted {
 
     /// Ends the mount at once, in use or not: it vanishes from its place, and every use of what is still open fails
     /// with `ECONNABORTED` or `ENOTCONN`. What an administrator does to a mount of a hung process is the same:
-    /// `umount -f -l`, or writing to `/sys/fs/fuse/connections/N/abort`.
+    /// `umount -f -l`, or writing to `/sys/fs/fuse/connections/N/abort`. Calls that wait for servers that do not answer
+    /// are interrupted.
     pub fn abort(&self) -> Result<(), MountError> {
         if self.is_ours()? {
             // The first ends the conversation, even if the mount cannot go away; the second takes it out of sight.

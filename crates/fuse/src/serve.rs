@@ -4,12 +4,15 @@ use crate::answer::Fail;
 use crate::encode::settled;
 use crate::limits;
 use crate::listing::{Listing, Sink, Splits};
-use crate::slow::{Gauge, SlowPool};
+use crate::slow::{Gauge, Job, SlowPool};
 use crate::stats::{Counters, Op, Stats, Timer};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, Reply, Wait};
 use shoal_types::{Errno, InodeId};
 use std::borrow::Borrow;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// What all threads of a mount share.
@@ -30,14 +33,16 @@ impl Shared {
 pub(crate) struct Server {
     shared: Arc<Shared>,
     slow: SlowPool,
+    /// The conversation with the kernel, to see whether it is over.
+    device: File,
 }
 
 impl Server {
-    pub(crate) fn start(client: Arc<Client>, slow_threads: usize) -> io::Result<Server> {
+    pub(crate) fn start(client: Arc<Client>, device: File, slow_threads: usize) -> io::Result<Server> {
         let slow = SlowPool::start(slow_threads, limits::SLOW_QUEUE_LEN_MAX)?;
         let shared =
             Shared { client, counters: Counters::new(), splits: Splits::default(), waiting: slow.gauge() };
-        Ok(Server { shared: Arc::new(shared), slow })
+        Ok(Server { shared: Arc::new(shared), slow, device })
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
@@ -48,9 +53,28 @@ impl Server {
         &self.shared.client
     }
 
-    /// Finishes what waits.
+    /// Finishes what waits, or has it fail: the kernel has gone, and nobody waits for an answer.
     pub(crate) fn drain(&mut self) {
-        self.slow.drain();
+        let client = &self.shared.client;
+        self.slow.drain(|| client.interrupt());
+    }
+
+    /// Has a request answered by a thread that may wait. While there is none, requests are not read, and so the end of the
+    /// mount would not be noticed: if it has come, what waits is interrupted.
+    fn submit(&self, job: Job) {
+        self.slow.submit(job, || {
+            if self.is_over() {
+                self.shared.client.interrupt();
+            }
+        });
+    }
+
+    /// Whether the kernel has ended the conversation.
+    fn is_over(&self) -> bool {
+        let mut device = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
+        let polled = poll(&mut device, PollTimeout::ZERO);
+        let seen = device.first().and_then(PollFd::revents).unwrap_or(PollFlags::empty());
+        polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
     }
 
     /// Makes a call and answers with its outcome. `arg` is what the request lends to the call; it is copied only if the
@@ -95,7 +119,7 @@ impl Server {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
         let shared = self.shared.clone();
-        self.slow.submit(Box::new(move || {
+        self.submit(Box::new(move || {
             let outcome = call(&shared.client);
             shared.finish(timer.slow(), reply, outcome, answer);
         }));
@@ -108,7 +132,7 @@ impl Server {
         match listing.fill(&self.shared.client, Wait::Never, &self.shared.splits) {
             Err(Failure::WouldBlock) => {
                 let shared = self.shared.clone();
-                self.slow.submit(Box::new(move || {
+                self.submit(Box::new(move || {
                     let outcome = listing.fill(&shared.client, Wait::Allowed, &shared.splits);
                     shared.listed(timer.slow(), listing, outcome);
                 }));

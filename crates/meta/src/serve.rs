@@ -39,6 +39,7 @@ impl Server {
     /// next start replays nothing.
     pub fn shutdown(&self) {
         self.shared.background.stop();
+        self.shared.heal.stop();
         self.shared.replica.shutdown();
         self.join();
     }
@@ -82,6 +83,11 @@ impl Server {
         self.shared.heal.rebalance();
     }
 
+    /// Has the bricks asked for every block, and what is missing copied.
+    pub fn check_copies(&self) {
+        self.shared.heal.check();
+    }
+
     /// How fast blocks are copied for that and to heal, in bytes per second; 0: as fast as possible.
     pub fn set_heal_rate(&self, bytes_per_second: u64) {
         self.shared.heal.set_rate(bytes_per_second);
@@ -101,6 +107,7 @@ impl Server {
     /// taken away. Reads about all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
         let shared = &self.shared;
+        shared.serving()?;
         let state = shared.store.snapshot();
         let (mut found, mut after) = (BTreeMap::<BrickId, BrickUse>::new(), None);
         loop {
@@ -119,6 +126,7 @@ impl Server {
 
     /// Blocks in use on fewer bricks than they should be, at most `count_max` of them.
     pub fn degraded(&self, count_max: usize) -> Result<Vec<(BlockId, BlockInfo)>, MetaError> {
+        self.shared.serving()?;
         self.shared.tree(query::degraded(&self.shared.store.snapshot(), None, count_max))
     }
 

@@ -181,6 +181,7 @@ fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options
         name: format!("{host}:{} (process {})", mountpoint.display(), std::process::id()),
         cache_bytes: options.cache_bytes.unwrap_or(defaults.cache_bytes),
         block_cache_bytes: options.block_cache_bytes.unwrap_or(defaults.block_cache_bytes),
+        ..defaults
     }
 }
 

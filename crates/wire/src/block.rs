@@ -124,6 +124,11 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// drained if that can be helped, or the old one if nothing could be done. The caller records it, and then has the copies
     /// outside of it discarded.
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
+    /// Which bricks of a block's group have it, when they are asked; those that do not answer are taken to have it.
+    fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
+        let _ = id;
+        group
+    }
     /// Whether a block is where it would be put today.
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let _ = (id, group);

@@ -105,6 +105,11 @@ impl Journal {
         !self.sealed.is_empty()
     }
 
+    /// Blocks that must be durable before the next batch is sent.
+    pub(crate) fn next_blocks(&self) -> &[BlockId] {
+        self.sealed.front().map_or(&[], |sealed| &sealed.blocks)
+    }
+
     /// The next batch to send.
     pub(crate) fn take_sealed(&mut self) -> Option<Sealed> {
         self.sealed.pop_front()

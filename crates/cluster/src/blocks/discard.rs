@@ -80,6 +80,24 @@ impl Inner {
         Ok(found.into_iter().collect())
     }
 
+    pub(super) fn verify(self: &Arc<Inner>, id: BlockId, group: BlockGroup) -> BlockGroup {
+        let mut calls = Calls::new();
+        for brick in group.bricks().filter(|brick| self.is_good(*brick)) {
+            calls.start(self, brick, move |it| match it.get(id, 0, 1) {
+                Err(BlockError::Missing(_) | BlockError::Corrupt { .. }) => Ok(false),
+                other => other.map(|_| true),
+            });
+        }
+        let mut there = group;
+        self.collect(calls, |brick, has_it| {
+            if !has_it {
+                tracing::error!(%brick, block = %id, "a copy is not as it should be");
+                there = there.without(brick);
+            }
+        });
+        there
+    }
+
     /// Asks all bricks that answer the same. An error only if none does.
     fn survey<T: Send + 'static>(
         self: &Arc<Inner>,

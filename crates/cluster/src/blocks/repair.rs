@@ -32,7 +32,7 @@ impl Inner {
     }
 
     /// A brick takes a good block in the place of one that it finds damaged, and keeps one that it finds good.
-    fn repair_now(
+    pub(super) fn repair_now(
         self: &Arc<Inner>,
         id: BlockId,
         group: BlockGroup,

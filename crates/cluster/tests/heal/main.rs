@@ -117,3 +117,20 @@ fn garbage_on_a_brick_that_is_away_is_deleted_when_it_is_back() {
     eventually("it is there again and deletes, too", || v.world.mem(BrickId(1)).len() == 0);
     eventually("nothing is known of it", || v.server.brick_use().unwrap().is_empty());
 }
+
+#[test]
+fn copies_that_vanished_are_found_when_the_bricks_are_asked() {
+    let mut v = Volume::new(3, 3, &[1, 2, 3]);
+    let all: Vec<_> = (0..10).map(|_| v.write(1000).0).collect();
+    v.world.mem(BrickId(1)).remove(all[3]);
+    v.world.mem(BrickId(2)).damage(all[5]);
+    v.server.check_copies();
+    eventually("all were asked for", || v.server.heal_status().checks == 1);
+    let status = v.server.heal_status();
+    assert_eq!((status.total_blocks, status.moved_blocks, status.failed_blocks), (10, 2, 0), "{status:?}");
+    v.assert_exact();
+    v.world.ids().iter().for_each(|brick| v.world.mem(*brick).remove(all[7]));
+    v.server.check_copies();
+    eventually("all were asked for", || v.server.heal_status().checks == 2);
+    assert_eq!(v.server.heal_status().failed_blocks, 1, "this one is lost, and said to be");
+}

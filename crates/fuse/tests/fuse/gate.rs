@@ -1,21 +1,29 @@
-//! A metadata server that can be made to keep silent.
+//! A metadata server that can be made to keep silent, or to lead no more.
 
 use crate::world::Group;
 use parking_lot::{Condvar, Mutex};
-use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs};
+use shoal_client::Replicas;
+use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, NodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub struct Gate {
     group: Arc<Group>,
     shut: Mutex<bool>,
     opened: Condvar,
+    deposed: AtomicBool,
 }
 
 impl Gate {
     pub fn new(group: Arc<Group>) -> Arc<Gate> {
-        Arc::new(Gate { group, shut: Mutex::new(false), opened: Condvar::new() })
+        Arc::new(Gate {
+            group,
+            shut: Mutex::new(false),
+            opened: Condvar::new(),
+            deposed: AtomicBool::new(false),
+        })
     }
 
     /// From now on every read waits.
@@ -28,30 +36,55 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    fn pass(&self) -> &Group {
+    /// From now on it does not lead, and nobody else does.
+    pub fn depose(&self) {
+        self.deposed.store(true, Ordering::SeqCst);
+    }
+
+    fn leads(&self) -> Result<&Group, MetaError> {
+        match self.deposed.load(Ordering::SeqCst) {
+            true => Err(MetaError::NotLeader { leader: None }),
+            false => Ok(&self.group),
+        }
+    }
+
+    fn pass(&self) -> Result<&Group, MetaError> {
         let mut shut = self.shut.lock();
         // Not for ever: a test that goes wrong should fail, not hang.
         let patience = Instant::now() + Duration::from_secs(10);
         while *shut && !self.opened.wait_until(&mut shut, patience).timed_out() {}
-        &self.group
+        self.leads()
     }
+}
+
+/// The only replica of its group.
+pub struct Lone(pub Arc<Gate>);
+
+impl Replicas for Lone {
+    fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
+        vec![(NodeId(1), self.0.clone())]
+    }
+    fn refresh(&self) {}
 }
 
 impl MetaService for Gate {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.group.open_session(request)
+        self.leads()?.open_session(request)
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.group.close_session(session)
+        self.leads()?.close_session(session)
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.group.grant(grant)
+        self.leads()?.grant(grant)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
-        self.group.submit(commit, done);
+        match self.leads() {
+            Ok(group) => group.submit(commit, done),
+            Err(error) => done(Err(error)),
+        }
     }
     fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.pass().lookup(session, dir, name)
+        self.pass()?.lookup(session, dir, name)
     }
     fn list(
         &self,
@@ -61,10 +94,10 @@ impl MetaService for Gate {
         prefetch: Prefetch,
         bytes_max: usize,
     ) -> Result<ListReply, MetaError> {
-        self.pass().list(session, dir, after, prefetch, bytes_max)
+        self.pass()?.list(session, dir, after, prefetch, bytes_max)
     }
     fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.pass().inode(session, ino)
+        self.pass()?.inode(session, ino)
     }
     fn extents(
         &self,
@@ -74,12 +107,12 @@ impl MetaService for Gate {
         end: u64,
         count_max: usize,
     ) -> Result<ExtentsReply, MetaError> {
-        self.pass().extents(session, ino, start, end, count_max)
+        self.pass()?.extents(session, ino, start, end, count_max)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.group.blocks(session, ids)
+        self.leads()?.blocks(session, ids)
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.pass().statfs(session)
+        self.pass()?.statfs(session)
     }
 }

@@ -1,12 +1,14 @@
 //! Requests that cannot be answered from memory.
 
 use crate::content::pattern;
-use crate::gate::Gate;
+use crate::gate::{Gate, Lone};
 use crate::volume::Volume;
 use shoal_client::{Client, Options};
 use shoal_fuse::MountOptions;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -83,4 +85,60 @@ fn a_lost_write_is_reported_by_fsync() {
     volume.world.bricks.broken.store(true, std::sync::atomic::Ordering::SeqCst);
     let written = file.write_all_at(&pattern(8 << 20), 0);
     assert!(written.is_err() || file.sync_all().is_err());
+}
+
+/// Programs that wait for a cluster of which too little is left, far more of them than there are threads and places in the
+/// queue; then `end` takes the mount away.
+fn end_while_they_wait(end: impl FnOnce(&Volume)) {
+    const WAITING: usize = 200;
+    let volume = Volume::mount();
+    for n in 0..WAITING {
+        fs::create_dir(volume.path(&n.to_string())).expect("new");
+    }
+    let world = volume.end();
+    let gate = Gate::new(world.group.clone());
+    let options = Options { close_wait: Duration::from_millis(100), ..Options::default() };
+    let replicas = Arc::new(Lone(gate.clone()));
+    let client = Client::open_replicated(replicas, world.bricks.clone(), options).expect("a session");
+    let few = MountOptions { readers: 2, slow_threads: 2, ..MountOptions::default() };
+    let volume = Volume::mount_client(world, client, few);
+    assert_eq!(fs::read_dir(volume.root()).expect("read").count(), WAITING);
+    fs::write(volume.path("lost"), "in memory").expect("written");
+    gate.depose();
+    std::thread::scope(|scope| {
+        let start = Instant::now();
+        for n in 0..WAITING {
+            let path = volume.path(&n.to_string());
+            scope.spawn(move || {
+                fs::read_dir(path).and_then(|mut names| names.next().transpose()).expect_err("no answer")
+            });
+        }
+        while volume.stats().slow_queued < shoal_fuse::limits::SLOW_QUEUE_LEN_MAX {
+            assert!(start.elapsed() < PROMPT, "{} wait", volume.stats().slow_queued);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let start = Instant::now();
+        end(&volume);
+        volume.mounted.wait().expect("an end");
+        assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+    });
+    let start = Instant::now();
+    assert_eq!(volume.client.close(), Err(shoal_types::Errno::EIO), "what was lost is reported");
+    assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
+}
+
+/// Longer than this nobody wants to wait for the end of a mount.
+const PROMPT: Duration = Duration::from_secs(15);
+
+#[test]
+fn a_mount_of_a_dead_cluster_can_be_aborted() {
+    end_while_they_wait(|volume| volume.mounted.abort().expect("aborts"));
+}
+
+#[test]
+fn a_mount_of_a_dead_cluster_can_be_taken_away_from_outside() {
+    end_while_they_wait(|volume| {
+        let umount = Command::new("umount").args(["-f", "-l"]).arg(volume.root()).status();
+        assert!(umount.expect("runs").success());
+    });
 }

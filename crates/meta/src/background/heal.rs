@@ -1,8 +1,9 @@
 //! Gives every block the copies it should have, on the bricks it should be on.
 //!
-//! **Models.** There are three tasks, each a walk over blocks that ends when all have been looked at:
+//! **Models.** There are four tasks, each a walk over blocks that ends when all have been looked at:
 //! *copies* takes the list of blocks that were stored on too few bricks; *survey* looks at all blocks, because a brick is gone or is
-//! being drained; *rebalance* moves blocks to where they would be put today.
+//! being drained; *rebalance* moves blocks to where they would be put today; *check* asks the bricks whether they have what they
+//! should have.
 //!
 //! **How.** A block is copied first, then the log says where it is, and only then are copies elsewhere deleted. So a crash at any
 //! point leaves at worst a copy that nobody knows of. Blocks are copied by several threads, no faster than a rate that can be set.
@@ -33,6 +34,8 @@ pub enum HealTask {
     Survey,
     /// It moves blocks to where they would be put today.
     Rebalance,
+    /// It asks the bricks for each block, and copies what turns out to be missing.
+    Check,
 }
 
 /// How far the healer has come with its task, or came with its last one.
@@ -60,6 +63,8 @@ pub struct HealStatus {
     pub last_error: Option<String>,
     /// Rebalances that came to their end since the server began.
     pub rebalances: u64,
+    /// Checks that came to their end since the server began.
+    pub checks: u64,
     /// Surveys that came to their end since the server began.
     pub surveys: u64,
 }
@@ -69,6 +74,7 @@ struct State {
     stop: bool,
     leading: bool,
     rebalance: bool,
+    check: bool,
     /// When all blocks are looked at.
     survey_at: Option<Instant>,
     /// When blocks with too few copies are looked at.
@@ -123,6 +129,12 @@ impl Heal {
         self.wake.notify_all();
     }
 
+    /// The bricks should be asked for each block.
+    pub(crate) fn check(&self) {
+        self.state.lock().check = true;
+        self.wake.notify_all();
+    }
+
     /// Copies no faster than this, in bytes per second; 0: as fast as possible.
     pub(crate) fn set_rate(&self, bytes_per_second: u64) {
         self.pace.set(bytes_per_second);
@@ -143,7 +155,11 @@ impl Heal {
         let state = self.state.lock();
         let soon = Instant::now() + HEAL_AFTER * 2;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at < soon);
-        state.begun.is_none() && !state.rebalance && !is_due(state.survey_at) && !is_due(state.copies_at)
+        state.begun.is_none()
+            && !state.rebalance
+            && !state.check
+            && !is_due(state.survey_at)
+            && !is_due(state.copies_at)
     }
 
     /// Ends the thread soon.
@@ -177,6 +193,7 @@ impl Heal {
                 () if is_due(state.survey_at) => HealTask::Survey,
                 () if is_due(state.copies_at) => HealTask::Copies,
                 () if state.rebalance => HealTask::Rebalance,
+                () if state.check => HealTask::Check,
                 () => HealTask::Idle,
             };
             match task {
@@ -189,11 +206,13 @@ impl Heal {
                 HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
                 HealTask::Copies => state.copies_at = None,
                 HealTask::Rebalance => state.rebalance = false,
+                HealTask::Check => state.check = false,
             }
             if task != HealTask::Idle {
                 state.begun = Some(Instant::now());
-                let (surveys, rebalances) = (state.status.surveys, state.status.rebalances);
-                state.status = HealStatus { task, last: task, surveys, rebalances, ..HealStatus::default() };
+                let HealStatus { surveys, rebalances, checks, .. } = state.status;
+                let counts = HealStatus { surveys, rebalances, checks, ..HealStatus::default() };
+                state.status = HealStatus { task, last: task, ..counts };
                 return Some(task);
             }
         }
@@ -220,7 +239,9 @@ impl Heal {
         match task {
             HealTask::Survey if complete => state.status.surveys += 1,
             HealTask::Rebalance if complete => state.status.rebalances += 1,
+            HealTask::Check if complete => state.status.checks += 1,
             HealTask::Rebalance => state.rebalance = true,
+            HealTask::Check => state.check = true,
             _ => {}
         }
     }

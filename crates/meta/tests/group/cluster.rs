@@ -265,13 +265,13 @@ impl Client {
 
     /// Sends the next batches, several at once, to whoever leads. Answers how many were acknowledged; an error is one that
     /// no change of the lead explains.
-    pub fn try_write(&mut self, cluster: &Cluster, count: u64) -> Result<u64, MetaError> {
+    pub fn try_write(&mut self, cluster: &mut Cluster, count: u64) -> Result<u64, MetaError> {
         let Some(server) = cluster.leader().and_then(|leader| cluster.up.get(&leader)) else { return Ok(0) };
         let numbers = self.acknowledged + 1..=self.acknowledged + count;
         let answers: Vec<Answer> = numbers.map(|number| self.send(server, number)).collect();
         let before = self.acknowledged;
         for answer in answers {
-            match answer.recv_timeout(PATIENCE).expect("every batch is answered") {
+            match await_answer(cluster, &answer) {
                 Ok(()) => self.acknowledged += 1,
                 // The rest is sent again, whatever becomes of it now.
                 Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => break,
@@ -307,6 +307,18 @@ impl Client {
             let (_, file) = found.found.unwrap_or_else(|| panic!("file {number} is lost"));
             assert_eq!(file.inode.size as usize, 8 * (1 + self.fill / 8), "file {number}");
         }
+    }
+}
+
+/// Waits for an answer, and meanwhile does what a node does: without that, a majority may lack a member.
+fn await_answer(cluster: &mut Cluster, answer: &Answer) -> Result<(), MetaError> {
+    let due = Instant::now() + PATIENCE;
+    loop {
+        match answer.recv_timeout(Duration::from_millis(20)) {
+            Ok(answer) => return answer,
+            Err(_) => assert!(Instant::now() < due, "no answer: {:#?}", cluster.statuses()),
+        }
+        cluster.tend();
     }
 }
 

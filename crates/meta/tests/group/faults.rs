@@ -59,8 +59,9 @@ fn nothing_acknowledged_is_lost_and_nothing_applied_twice_whatever_happens() {
             }
             cluster.tend();
             let batches = random.random_range(1..20);
-            let done =
-                client.try_write(&cluster, batches).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let done = client
+                .try_write(&mut cluster, batches)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             if done == 0 {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -24,13 +24,7 @@ pub(crate) fn run(shared: &Shared) {
             tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
         }
         if let Err(Trouble::Server(error)) = outcome {
-            if shared.replica.core.running().is_err() {
-                return;
-            }
-            if shared.serving().is_ok() {
-                tracing::warn!(%error, "healing is put off");
-            }
-            shared.background.rest(crate::limits::RETRY_AFTER);
+            tracing::info!(%error, "healing is put off");
         }
     }
 }
@@ -81,6 +75,7 @@ fn find(
         for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
             let is_fine = match task {
                 HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
+                HealTask::Check => false,
                 _ => *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group)),
             };
             if !is_fine {
@@ -162,10 +157,18 @@ fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>
 
 fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Placed>, Trouble> {
     let bricks = &shared.bricks;
-    let Some(info) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
+    let Some(known) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
     else {
         return Ok(None);
     };
+    let mut info = known;
+    if task == HealTask::Check {
+        info.group = bricks.verify(id, known.group);
+        if info.group.is_empty() && !known.group.is_empty() {
+            failed(shared, id, &BlockError::Missing(id));
+            return Ok(None);
+        }
+    }
     let is_whole = bricks.is_whole(info.group);
     let is_wanted = !is_whole || task == HealTask::Rebalance;
     if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
@@ -182,7 +185,14 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
     if !bricks.is_whole(to) {
         shared.heal.note(|status| status.waiting_blocks += 1);
     }
-    Ok((to != info.group).then_some(Placed { id, from: info.group, to }))
+    if to == known.group && to != info.group {
+        // It is back where it should have been all the time.
+        shared.heal.note(|status| {
+            status.moved_blocks += 1;
+            status.moved_bytes += u64::from(info.len);
+        });
+    }
+    Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
 }
 
 fn failed(shared: &Shared, id: BlockId, error: &BlockError) {

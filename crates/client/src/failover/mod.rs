@@ -1,0 +1,303 @@
+//! A volume's metadata service over several replicas, of which one leads at a time and any may die.
+//!
+//! **Model.** One session's calls go to whoever leads. Who that is, is found by asking all replicas at once (`search`): the one that
+//! answers a read leads, since a replica serves reads only while it holds the leader's lease. Calls wait until somebody leads.
+//! Batches are kept until their outcome is final, and sent again in order to a new leader ([`outbox`]).
+//!
+//! **Assumes.** A replica that does not lead says so before it says anything else. A stub to a node that does not answer fails
+//! with [`MetaError::Unavailable`] within bounded time, and its `submit` does not wait for the node. Repeating a request is
+//! harmless: sessions are opened by instance, batches are numbered, a lost grant is taken back with the next one's report.
+//!
+//! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order, and under no lock.
+//! When the mount ends, or is interrupted, whoever waits returns at once.
+//!
+//! **Refuses.** More than one session: a `Failover` belongs to one mount.
+
+mod outbox;
+mod search;
+mod send;
+
+use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
+use crate::patience::Patience;
+use crate::stats::Stat;
+use outbox::{Outbox, Told, is_transient};
+use parking_lot::{Condvar, Mutex};
+use shoal_types::{BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs};
+use shoal_wire::{
+    Commit, CommitDone, ExtentsReply, FileRecord, Grant, GrantReply, ListReply, LookupReply, MetaError,
+    MetaService, OpenReply, Prefetch, SessionRequest,
+};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Where a metadata group's replicas are.
+pub trait Replicas: Send + Sync + 'static {
+    /// All of them, as far as is known. Returns at once.
+    fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)>;
+    /// None of them leads, so perhaps these are not the replicas any more: has a newer list fetched, without waiting for it.
+    fn refresh(&self);
+}
+
+/// How long calls wait for somebody to lead.
+#[derive(Clone, Copy, Debug)]
+pub struct FailoverOptions {
+    /// Opening a session gives up after this.
+    pub open_wait: Duration,
+    /// All other calls fail with `EIO` after this; `None`: they wait as long as it takes.
+    pub fail_after: Option<Duration>,
+}
+
+impl Default for FailoverOptions {
+    fn default() -> FailoverOptions {
+        FailoverOptions { open_wait: OPEN_WAIT_DEFAULT, fail_after: None }
+    }
+}
+
+/// See the module.
+pub struct Failover {
+    inner: Arc<Inner>,
+}
+
+/// What the threads share.
+struct Inner {
+    replicas: Arc<dyn Replicas>,
+    options: FailoverOptions,
+    state: Mutex<State>,
+    /// Somebody leads, or waiting has become pointless.
+    found: Condvar,
+    /// There may be something to send.
+    work: Condvar,
+}
+
+/// The replica that led when it was last heard of.
+#[derive(Clone)]
+struct Seat {
+    /// Counts the leaders found, so that old news can be told from new.
+    term: u64,
+    node: NodeId,
+    service: Arc<dyn MetaService>,
+}
+
+struct State {
+    seat: Option<Seat>,
+    terms: u64,
+    session: Option<SessionId>,
+    /// Replicas that have been asked whether they lead and have not answered.
+    asked: BTreeSet<NodeId>,
+    /// When all are asked again, and how long to wait after that.
+    next_round: Instant,
+    pause: Duration,
+    /// Since nobody has been leading.
+    waiting: Option<Patience>,
+    outbox: Outbox,
+    /// The term in which the outbox sends.
+    sending: u64,
+    /// Nothing is sent before.
+    hold: Instant,
+    /// Outcomes to be told, in order.
+    told: VecDeque<Told>,
+    telling: bool,
+    interrupted: bool,
+    stopping: bool,
+    last_node: Option<NodeId>,
+    failovers: u64,
+    stall_max: Duration,
+}
+
+/// Why waiting for a leader came to an end without one.
+enum Unled {
+    Stopping,
+    Interrupted,
+    TimedOut,
+}
+
+impl From<Unled> for MetaError {
+    fn from(why: Unled) -> MetaError {
+        match why {
+            Unled::Stopping => MetaError::Unavailable("the mount is ending".into()),
+            // The call fails and nothing else: the session goes on.
+            Unled::Interrupted | Unled::TimedOut => MetaError::Errno(Errno::EIO),
+        }
+    }
+}
+
+impl Failover {
+    /// A service over these replicas.
+    pub fn new(replicas: Arc<dyn Replicas>, options: FailoverOptions) -> Failover {
+        let now = Instant::now();
+        let state = State {
+            seat: None,
+            terms: 0,
+            session: None,
+            asked: BTreeSet::new(),
+            next_round: now,
+            pause: Duration::ZERO,
+            waiting: None,
+            outbox: Outbox::default(),
+            sending: 0,
+            hold: now,
+            told: VecDeque::new(),
+            telling: false,
+            interrupted: false,
+            stopping: false,
+            last_node: None,
+            failovers: 0,
+            stall_max: Duration::ZERO,
+        };
+        let inner = Arc::new(Inner {
+            replicas,
+            options,
+            state: Mutex::new(state),
+            found: Condvar::new(),
+            work: Condvar::new(),
+        });
+        send::start(&inner);
+        Failover { inner }
+    }
+
+    /// Calls that wait for a leader, now and from now on, fail with `EIO`. Batches are still being sent.
+    pub fn interrupt(&self) {
+        self.inner.state.lock().interrupted = true;
+        self.inner.found.notify_all();
+    }
+
+    /// Ends everything at once. Batches without outcome fail.
+    pub fn stop(&self) {
+        let mut state = self.inner.state.lock();
+        state.stopping = true;
+        let told = state.outbox.end(Unled::Stopping.into());
+        self.inner.found.notify_all();
+        self.inner.work.notify_all();
+        self.inner.tell(state, told);
+    }
+
+    /// Counters, for people and for monitoring.
+    pub fn stats(&self) -> Vec<Stat> {
+        let state = self.inner.state.lock();
+        [
+            ("meta_failovers_total", state.failovers),
+            ("meta_batches_resent_total", state.outbox.resent()),
+            ("meta_batches_unanswered", state.outbox.len() as u64),
+            ("meta_stall_ms_max", state.stall_max.as_millis() as u64),
+        ]
+        .map(|(name, value)| Stat { name, value })
+        .to_vec()
+    }
+}
+
+impl Drop for Failover {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Inner {
+    /// Makes a call of whoever leads, until it is answered.
+    fn call<T>(
+        self: &Arc<Self>,
+        wait: Option<Duration>,
+        call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let until = wait.map(|wait| Instant::now() + wait);
+        loop {
+            let seat = self.leader(until, true)?;
+            match call(&*seat.service) {
+                Err(error) if is_transient(&error) => self.lost(&seat, &error),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn read<T>(
+        self: &Arc<Self>,
+        call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        self.call(self.options.fail_after, call)
+    }
+}
+
+impl MetaService for Failover {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        let wait = self.inner.options.open_wait;
+        let last = Mutex::new(None);
+        let opened = self.inner.call(Some(wait), |meta| {
+            meta.open_session(request.clone()).inspect_err(|error| *last.lock() = Some(error.clone()))
+        });
+        match (opened, last.into_inner()) {
+            (Ok(reply), _) => {
+                self.inner.state.lock().session = Some(reply.session);
+                Ok(reply)
+            }
+            // A leader said why.
+            (Err(MetaError::Errno(Errno::EIO)), Some(error)) => Err(error),
+            (Err(MetaError::Errno(Errno::EIO)), None) => Err(MetaError::Unavailable(format!(
+                "no metadata server of this volume has led for {} seconds: are most of its nodes up?",
+                wait.as_secs()
+            ))),
+            (refused, _) => refused,
+        }
+    }
+
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        let tries = std::cell::Cell::new(0);
+        self.inner.call(Some(CLOSE_SESSION_WAIT), |meta| {
+            tries.set(tries.get() + 1);
+            match meta.close_session(session) {
+                // The answer to an earlier try was lost.
+                Err(MetaError::Fenced(_)) if tries.get() > 1 => Ok(()),
+                outcome => outcome,
+            }
+        })
+    }
+
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        self.inner.read(|meta| meta.grant(grant))
+    }
+
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        let mut state = self.inner.state.lock();
+        match state.outbox.push(commit, done) {
+            None => drop(self.inner.work.notify_all()),
+            told => self.inner.tell(state, told),
+        }
+    }
+
+    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
+        self.inner.read(|meta| meta.lookup(session, dir, name))
+    }
+
+    fn list(
+        &self,
+        session: SessionId,
+        dir: InodeId,
+        after: Cookie,
+        prefetch: Prefetch,
+        bytes_max: usize,
+    ) -> Result<ListReply, MetaError> {
+        self.inner.read(|meta| meta.list(session, dir, after, prefetch, bytes_max))
+    }
+
+    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
+        self.inner.read(|meta| meta.inode(session, ino))
+    }
+
+    fn extents(
+        &self,
+        session: SessionId,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count_max: usize,
+    ) -> Result<ExtentsReply, MetaError> {
+        self.inner.read(|meta| meta.extents(session, ino, start, end, count_max))
+    }
+
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.inner.read(|meta| meta.blocks(session, ids))
+    }
+
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.inner.read(|meta| meta.statfs(session))
+    }
+}

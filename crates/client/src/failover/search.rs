@@ -1,0 +1,126 @@
+//! Finding out who leads.
+//!
+//! All replicas are asked at the same time, so that one that hangs holds nobody up, each by a thread of its own and each
+//! at most once at a time. A replica's word on who leads instead is not needed: that one is being asked, too.
+
+use super::{Inner, Seat, State, Unled};
+use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
+use crate::patience::Patience;
+use shoal_types::{NodeId, SessionId};
+use shoal_wire::{MetaError, MetaService};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
+
+/// Whom a replica is asked for before there is a session. Every leader knows that there is none such.
+const NOBODY: SessionId = SessionId(u64::MAX);
+
+impl Inner {
+    /// Whoever leads; waits until somebody does. `calls`: somebody's call waits for it, which may be interrupted.
+    pub(super) fn leader(self: &Arc<Self>, until: Option<Instant>, calls: bool) -> Result<Seat, Unled> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping {
+                return Err(Unled::Stopping);
+            }
+            if let Some(seat) = &state.seat {
+                return Ok(seat.clone());
+            }
+            if calls && state.interrupted {
+                return Err(Unled::Interrupted);
+            }
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return Err(Unled::TimedOut);
+            }
+            let waiting = state.waiting.get_or_insert_with(Patience::new);
+            if waiting.complains() {
+                let seconds = waiting.waited().as_secs();
+                tracing::warn!(seconds, "no metadata leader answers: waiting");
+            }
+            if state.next_round <= now {
+                let first = state.pause.is_zero();
+                state.pause = (state.pause * 2).clamp(LEADER_PAUSE_MIN, LEADER_PAUSE_MAX);
+                state.next_round = now + state.pause;
+                drop(state);
+                if !first {
+                    self.replicas.refresh();
+                }
+                self.ask_all();
+                state = self.state.lock();
+                continue;
+            }
+            let wake = until.map_or(state.next_round, |until| until.min(state.next_round));
+            self.found.wait_until(&mut state, wake);
+        }
+    }
+
+    /// Asks every replica whether it leads.
+    pub(super) fn ask_all(self: &Arc<Self>) {
+        for (node, service) in self.replicas.all() {
+            let (session, term) = {
+                let mut state = self.state.lock();
+                if !state.asked.insert(node) {
+                    continue;
+                }
+                (state.session.unwrap_or(NOBODY), state.terms)
+            };
+            let inner = self.clone();
+            let ask = move || inner.ask(node, service, session, term);
+            if let Err(error) = Builder::new().name("shoal-leader".into()).spawn(ask) {
+                // The next round tries again.
+                tracing::warn!(%error, "no thread to look for a metadata leader");
+                self.state.lock().asked.remove(&node);
+            }
+        }
+    }
+
+    fn ask(&self, node: NodeId, service: Arc<dyn MetaService>, session: SessionId, term: u64) {
+        let answer = service.blocks(session, &[]);
+        let leads = matches!(answer, Ok(_) | Err(MetaError::Fenced(_) | MetaError::Errno(_)));
+        let mut state = self.state.lock();
+        state.asked.remove(&node);
+        // Whoever was found meanwhile is newer than this answer.
+        if leads && state.terms == term && state.seat.as_ref().is_none_or(|seat| seat.node != node) {
+            state.install(node, service);
+            drop(state);
+            self.found.notify_all();
+            self.work.notify_all();
+        }
+    }
+
+    /// A leader did not answer as one.
+    pub(super) fn lost(&self, seat: &Seat, error: &MetaError) {
+        let mut state = self.state.lock();
+        if state.seat.as_ref().is_none_or(|now| now.term != seat.term) {
+            return;
+        }
+        tracing::debug!(node = %seat.node, %error, "this metadata server does not lead any more");
+        state.seat = None;
+        // One that is found and lost over and over is not asked without a pause.
+        if state.next_round + LEADER_PAUSE_MAX * 4 < Instant::now() {
+            state.pause = Duration::ZERO;
+        }
+        state.waiting = Some(Patience::new());
+        drop(state);
+        self.work.notify_all();
+    }
+}
+
+impl State {
+    fn install(&mut self, node: NodeId, service: Arc<dyn MetaService>) {
+        self.terms += 1;
+        self.seat = Some(Seat { term: self.terms, node, service });
+        if let Some(waiting) = self.waiting.take() {
+            self.stall_max = self.stall_max.max(waiting.waited());
+            if waiting.complained() {
+                let seconds = waiting.waited().as_secs();
+                tracing::info!(%node, seconds, "a metadata leader answers again");
+            }
+        }
+        if self.last_node.replace(node).is_some_and(|last| last != node) {
+            self.failovers += 1;
+            tracing::info!(%node, "another metadata server leads");
+        }
+    }
+}

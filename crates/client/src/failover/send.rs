@@ -1,0 +1,109 @@
+//! Sends batches to whoever leads, from a thread of its own: so that `submit` never waits, and so that nothing is submitted from
+//! within a server's callback.
+
+use super::outbox::{Effect, Told};
+use super::{Inner, Seat, State};
+use crate::limits::{LEADER_PAUSE_MIN, LEADER_SILENCE_MAX};
+use parking_lot::MutexGuard;
+use shoal_types::BatchSeq;
+use shoal_wire::{CommitReply, MetaError};
+use std::sync::{Arc, Weak};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// Starts the thread. It ends by itself when the service is stopped.
+pub(super) fn start(inner: &Arc<Inner>) {
+    let inner = inner.clone();
+    Builder::new()
+        .name("shoal-send".into())
+        .spawn(move || while inner.send().is_some() {})
+        .expect("the system has room for a thread");
+}
+
+impl Inner {
+    /// One step: sends a batch, or waits for a reason to. `None` at the end.
+    fn send(self: &Arc<Self>) -> Option<()> {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return None;
+        }
+        if state.outbox.is_empty() {
+            self.work.wait(&mut state);
+            return Some(());
+        }
+        let Some(seat) = state.seat.clone() else {
+            drop(state);
+            return self.leader(None, false).map(drop).ok();
+        };
+        if state.sending != seat.term {
+            state.sending = seat.term;
+            state.outbox.restart();
+        }
+        if state.hold > Instant::now() {
+            let hold = state.hold;
+            self.work.wait_until(&mut state, hold);
+            return Some(());
+        }
+        if let Some((attempt, commit)) = state.outbox.next() {
+            drop(state);
+            let (inner, from, seq) = (Arc::downgrade(self), seat.clone(), commit.seq);
+            let done = move |outcome| Inner::outcome(&inner, &from, attempt, seq, outcome);
+            seat.service.submit(commit, Box::new(done));
+            return Some(());
+        }
+        // All that may be under way is.
+        let first = state.outbox.first();
+        let silent = self.work.wait_for(&mut state, LEADER_SILENCE_MAX).timed_out();
+        let stuck = silent && state.outbox.first() == first && state.seat.is_some();
+        drop(state);
+        if stuck {
+            // A disk may be slow. But if somebody else leads by now, this one will never answer.
+            self.ask_all();
+        }
+        Some(())
+    }
+
+    /// A batch has an outcome. On a thread of the service's.
+    fn outcome(
+        inner: &Weak<Inner>,
+        from: &Seat,
+        attempt: u64,
+        seq: BatchSeq,
+        outcome: Result<CommitReply, MetaError>,
+    ) {
+        let Some(inner) = inner.upgrade() else { return };
+        let error = outcome.as_ref().err().cloned();
+        let mut state = inner.state.lock();
+        match (state.outbox.outcome(attempt, seq, outcome), error) {
+            (Effect::Told(told), _) => {
+                inner.work.notify_all();
+                inner.tell(state, told);
+            }
+            (Effect::Again { elsewhere, pause }, Some(error)) => {
+                if pause {
+                    state.hold = Instant::now() + LEADER_PAUSE_MIN;
+                }
+                drop(state);
+                if elsewhere {
+                    inner.lost(from, &error);
+                }
+                inner.work.notify_all();
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells outcomes, in order and under no lock. Only one thread at a time tells; the others leave it to that one.
+    pub(super) fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>, told: impl IntoIterator<Item = Told>) {
+        state.told.extend(told);
+        if std::mem::replace(&mut state.telling, true) {
+            return;
+        }
+        while let Some((done, outcome)) = state.told.pop_front() {
+            drop(state);
+            done(outcome);
+            state = self.state.lock();
+        }
+        state.telling = false;
+    }
+}
