@@ -8,15 +8,19 @@
 //! what it needs. The shell around it has one lock for the core and never holds it while it waits:
 //! - [`shell`]: runs calls against the core and fetches what they need;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
-//! - [`reader`]: reads blocks, and ahead of sequential readers.
+//! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
+//! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
+//! - [`wait`]: every wait that servers or bricks can cause.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is durable. Memory is bounded by
-//! [`limits`]. When something acknowledged has been lost, every later call fails: never silence.
+//! [`limits`]. When something acknowledged has been lost, every later call fails: never silence. Servers and bricks that do not
+//! answer are waited for, and whoever waits can be interrupted.
 
 mod acl;
 mod api;
 mod core;
 mod failover;
+mod grants;
 mod groups;
 pub mod limits;
 mod locate;
@@ -25,6 +29,7 @@ mod reader;
 mod shell;
 mod ship;
 mod stats;
+mod wait;
 
 pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
 pub use failover::{Failover, FailoverOptions, Replicas};

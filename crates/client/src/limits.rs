@@ -10,6 +10,9 @@ pub const BATCH_BYTES_TARGET: usize = 1 << 20;
 pub const JOURNAL_AGE_MAX: Duration = Duration::from_millis(50);
 /// Bytes of content in blocks that one batch may wait for, so that a stream of writes commits in steps.
 pub const BATCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
+/// Bytes of small blocks that travel inline when a batch is sealed; the others are stored as blocks, small as they are. With
+/// [`BATCH_BYTES_TARGET`] and one operation more it keeps a batch well below the largest message.
+pub const BATCH_INLINED_BYTES_MAX: usize = 2 << 20;
 /// Bytes of operations and blocks that are not committed yet; beyond it, writers wait. Bounds the client's memory
 /// and the time that an fsync can take.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;

@@ -3,21 +3,19 @@
 use crate::api::{Failure, Reply, Wait};
 use crate::core::{Core, Errand, Need, Outcome, Ticket};
 use crate::failover::Failover;
+use crate::grants::take_grant;
 use crate::groups::Groups;
-use crate::limits::{
-    DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, INODE_GRANT, INODE_LOW, LIST_PAGE_BYTES, ROOM_GRANT_BYTES,
-    ROOM_LOW_BYTES, UNCOMMITTED_BYTES_MAX,
-};
+use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use shoal_namespace::Fault;
-use shoal_types::{BatchSeq, Cookie, Errno, InodeId, Name, SessionId};
-use shoal_wire::{Grant, GrantReply, MetaError, MetaService, OpenReply, Prefetch, Space, VolumeBlocks};
+use shoal_types::{Cookie, Errno, InodeId, Name, SessionId};
+use shoal_wire::{MetaError, MetaService, OpenReply, Prefetch, VolumeBlocks};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What the one lock protects.
 pub(crate) struct State {
@@ -37,9 +35,9 @@ pub(crate) struct Shell {
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
     /// The same, if it is several replicas.
-    failover: Option<Arc<Failover>>,
-    fail_after: Option<Duration>,
-    close_wait: Duration,
+    pub(crate) failover: Option<Arc<Failover>>,
+    pub(crate) fail_after: Option<Duration>,
+    pub(crate) close_wait: Duration,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) state: Mutex<State>,
     /// Something was committed, stored, granted, or lost.
@@ -49,7 +47,7 @@ pub(crate) struct Shell {
     /// Held by whoever sends batches, so that they leave in order.
     pub(crate) shipping: Mutex<()>,
     /// Held by whoever asks for grants, so that a burst of needs asks once.
-    granting: Mutex<()>,
+    pub(crate) granting: Mutex<()>,
     pub(crate) reader: Reader,
     pub(crate) groups: Groups,
     pub(crate) errands: Mutex<Option<crossbeam_channel::Sender<Errand>>>,
@@ -209,182 +207,6 @@ impl Shell {
         Ok(())
     }
 
-    /// Asks for more inode numbers or room, unless somebody else just did.
-    fn fetch_grant(&self, bytes: u64, inodes: bool) -> Result<(), Errno> {
-        let _one = self.granting.lock();
-        let (room, none_left) = {
-            let core = &self.state.lock().core;
-            (core.room, core.inodes.is_empty())
-        };
-        if if inodes { !none_left } else { room >= bytes } {
-            return Ok(());
-        }
-        let ask = |want: u64| self.grant(if inodes { INODE_GRANT } else { 0 }, want);
-        if inodes {
-            return ask(0);
-        }
-        ask(bytes.max(ROOM_GRANT_BYTES))?;
-        if self.state.lock().core.room >= bytes {
-            return Ok(());
-        }
-        // Perhaps what is under way frees room, or was counted twice while it was.
-        self.flush()?;
-        let lacking = bytes.saturating_sub(self.state.lock().core.room);
-        ask(lacking)?;
-        if self.state.lock().core.room >= bytes { Ok(()) } else { Err(Errno::ENOSPC) }
-    }
-
-    /// Asks for a grant and takes it; also renews the session.
-    fn grant(&self, inodes: u64, want_bytes: u64) -> Result<(), Errno> {
-        let outstanding_bytes = {
-            let core = &self.state.lock().core;
-            core.room + core.journal.uncommitted_room()
-        };
-        let grant = Grant { session: self.session, inodes, space: Space { outstanding_bytes, want_bytes } };
-        let granted = self.meta.grant(grant).map_err(|error| self.refused(error))?;
-        take_grant(&mut self.state.lock().core, granted);
-        Ok(())
-    }
-
-    /// Renews the session, and tops grants up before anybody has to wait for them.
-    pub(crate) fn renew(&self) {
-        let _one = self.granting.lock();
-        let (inodes, room) = {
-            let core = &self.state.lock().core;
-            (core.inodes.end - core.inodes.start, core.room)
-        };
-        let inodes = if inodes < INODE_LOW { INODE_GRANT } else { 0 };
-        let want = if room < ROOM_LOW_BYTES { ROOM_GRANT_BYTES } else { 0 };
-        // A refusal here concerns nobody yet: whoever needs the room will ask again and hear of it.
-        if let Err(errno) = self.grant(inodes, want) {
-            tracing::debug!(%errno, "renewing the session");
-        }
-    }
-
-    /// Whether grants run low.
-    pub(crate) fn runs_low(core: &Core) -> bool {
-        core.room < ROOM_LOW_BYTES || core.inodes.end - core.inodes.start < INODE_LOW
-    }
-
-    fn wait_for_window(&self) -> Result<(), Errno> {
-        self.state.lock().core.seal();
-        self.ship_ready();
-        let until = self.until();
-        let mut state = self.state.lock();
-        while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
-            self.wait_for_change(&mut state, until)?;
-        }
-        Ok(())
-    }
-
-    /// When a call that begins to wait now is to fail.
-    pub(crate) fn until(&self) -> Option<Instant> {
-        self.fail_after.map(|wait| Instant::now() + wait)
-    }
-
-    /// Waits until something has changed. Fails when there is no point in waiting any longer.
-    fn wait_for_change(
-        &self,
-        state: &mut MutexGuard<'_, State>,
-        until: Option<Instant>,
-    ) -> Result<(), Errno> {
-        state.core.alive()?;
-        if state.interrupted || until.is_some_and(|until| until <= Instant::now()) {
-            return Err(Errno::EIO);
-        }
-        match until {
-            Some(until) => drop(self.changed.wait_until(state, until)),
-            None => self.changed.wait(state),
-        }
-        Ok(())
-    }
-
-    /// Waits before something is tried again; fails at once when the session comes to an end.
-    pub(crate) fn pause(&self, pause: Duration) -> Result<(), Errno> {
-        let due = Instant::now() + pause;
-        let mut state = self.state.lock();
-        loop {
-            state.core.alive()?;
-            if self.changed.wait_until(&mut state, due).timed_out() {
-                return Ok(());
-            }
-        }
-    }
-
-    /// The same for a call that somebody waits for, perhaps no longer.
-    pub(crate) fn pause_call(&self, pause: Duration, until: Option<Instant>) -> Result<(), Errno> {
-        if self.state.lock().interrupted || until.is_some_and(|until| until <= Instant::now()) {
-            return Err(Errno::EIO);
-        }
-        self.pause(pause)
-    }
-
-    /// Everything done so far is durable when this returns.
-    pub(crate) fn flush(&self) -> Result<(), Errno> {
-        let seq = {
-            let mut state = self.state.lock();
-            state.core.alive()?;
-            state.core.seal()
-        };
-        self.wait_committed(seq)
-    }
-
-    fn wait_committed(&self, seq: BatchSeq) -> Result<(), Errno> {
-        if self.state.lock().core.cache.acked() >= seq {
-            return self.state.lock().core.alive();
-        }
-        self.counters.syncs.add(1);
-        self.ship_ready();
-        let until = self.until();
-        let mut state = self.state.lock();
-        while state.core.cache.acked() < seq {
-            self.wait_for_change(&mut state, until)?;
-        }
-        Ok(())
-    }
-
-    /// Everything is durable when this returns `Ok`. Gives up when for long nothing has become so.
-    pub(crate) fn last_flush(&self) -> Result<(), Errno> {
-        let seq = {
-            let mut state = self.state.lock();
-            state.core.alive()?;
-            state.core.seal()
-        };
-        self.work.notify_one();
-        let mut state = self.state.lock();
-        let mut left = state.core.uncommitted_bytes();
-        let mut due = Instant::now() + self.close_wait;
-        while state.core.cache.acked() < seq {
-            state.core.alive()?;
-            self.changed.wait_until(&mut state, due);
-            let now = state.core.uncommitted_bytes();
-            if now < left {
-                left = now;
-                due = Instant::now() + self.close_wait;
-            } else if Instant::now() >= due {
-                let (batches, seconds) =
-                    (state.core.journal.uncommitted_batches(), self.close_wait.as_secs());
-                tracing::error!(
-                    bytes = left,
-                    batches,
-                    seconds,
-                    "servers did not answer: the last changes could not be made durable, and are lost"
-                );
-                return Err(Errno::EIO);
-            }
-        }
-        Ok(())
-    }
-
-    /// Calls that wait for others fail from now on.
-    pub(crate) fn interrupt(&self) {
-        self.state.lock().interrupted = true;
-        self.changed.notify_all();
-        if let Some(failover) = &self.failover {
-            failover.interrupt();
-        }
-    }
-
     /// Turns a server's refusal into what the caller gets. Only [`MetaError::Errno`] is about the call itself.
     pub(crate) fn refused(&self, error: MetaError) -> Errno {
         match error {
@@ -405,37 +227,6 @@ impl Shell {
                 Errno::EIO
             }
         }
-    }
-
-    /// Ends the session. Everything has been flushed.
-    pub(crate) fn close(&self) -> Result<(), Errno> {
-        let alive = self.state.lock().core.alive();
-        self.stop();
-        if alive == Err(Errno::ENOTCONN) {
-            return Ok(());
-        }
-        let closed = self.meta.close_session(self.session).map_err(|error| self.refused(error));
-        self.give_up();
-        closed.and(alive)
-    }
-
-    /// Nothing is sent any more, and nobody waits for servers.
-    pub(crate) fn give_up(&self) {
-        if let Some(failover) = &self.failover {
-            failover.stop();
-        }
-    }
-
-    /// Tells the threads to end.
-    pub(crate) fn stop(&self) {
-        let mut state = self.state.lock();
-        state.stopping = true;
-        state.core.kill(Errno::ENOTCONN);
-        drop(state);
-        self.errands.lock().take();
-        self.reader.stop();
-        self.work.notify_all();
-        self.changed.notify_all();
     }
 
     pub(crate) fn stats(&self) -> Vec<Stat> {
@@ -471,13 +262,5 @@ impl Shell {
         .into_iter()
         .chain(self.failover.iter().flat_map(|failover| failover.stats()))
         .collect()
-    }
-}
-
-fn take_grant(core: &mut Core, grant: GrantReply) {
-    core.room += grant.bytes;
-    if grant.inodes > 0 {
-        // What was left of the old range is given up: numbers are plenty, and ranges stay simple.
-        core.inodes = grant.first_inode..grant.first_inode + grant.inodes;
     }
 }

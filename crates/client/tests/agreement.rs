@@ -345,7 +345,7 @@ proptest! {
 
 proptest! {
     // Each case waits for leaders many times.
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
     fn the_server_ends_with_what_the_client_showed_whoever_leads(steps in steps(), seed in any::<u64>()) {

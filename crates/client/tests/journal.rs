@@ -121,6 +121,30 @@ fn small_appends_to_a_large_file_travel_inline() {
 }
 
 #[test]
+fn a_batch_of_many_small_appends_stays_small() {
+    let world = World::with_inline(64 << 10);
+    let client = warm(&world);
+    let files: Vec<_> = (0..300)
+        .map(|n| {
+            let name = format!("log{n}");
+            let file = client.create(WAIT, &ROOT, InodeId::ROOT, name.as_bytes(), 0o600, 0).unwrap();
+            client.write(WAIT, file.ino, 0, &vec![1; 70_000], false).unwrap();
+            file.ino
+        })
+        .collect();
+    client.fsync(InodeId::ROOT).unwrap();
+    for ino in &files {
+        client.write(WAIT, *ino, 70_000, &vec![2; 60_000], false).unwrap();
+    }
+    client.fsync(InodeId::ROOT).unwrap();
+    let largest = world.group.largest.load(Ordering::SeqCst);
+    assert!(largest < 4 << 20, "a batch of {largest} bytes");
+    for ino in &files {
+        assert_eq!(client.read(WAIT, *ino, 69_999, 2).unwrap().concat(), [1, 2]);
+    }
+}
+
+#[test]
 fn a_full_volume_refuses_writes_and_takes_removals() {
     let world = World::new();
     let client = warm(&world);

@@ -9,7 +9,7 @@
 
 use super::blocks::Blocks;
 use super::cache::Cache;
-use crate::limits::OP_OVERHEAD_BYTES;
+use crate::limits::{BATCH_INLINED_BYTES_MAX, OP_OVERHEAD_BYTES};
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Op, SetAttr};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, limits};
@@ -343,6 +343,7 @@ impl Open {
         if begun.is_empty() {
             return Vec::new();
         }
+        let mut inlined = 0;
         for op in self.ops.iter_mut().flatten() {
             let Op::Write { ino, offset, len, content, declare, .. } = op else { continue };
             let Some((id, info)) = declare else { continue };
@@ -352,11 +353,13 @@ impl Open {
             let whole = Extent::Block(BlockRef { id, offset: 0, len: block_len });
             if *len == u64::from(block_len)
                 && content.as_ref() == Some(&whole)
+                && inlined + block_len as usize <= BATCH_INLINED_BYTES_MAX
                 && blocks.may_inline(id, inline_bytes)
                 && let Some(bytes) = blocks.concat(id)
                 && cache.replace_same(*ino, *offset, &whole, Extent::Inline(bytes.clone()))
             {
                 self.bytes += bytes.len();
+                inlined += bytes.len();
                 *content = Some(Extent::Inline(bytes));
                 *declare = None;
                 blocks.abandon(id);

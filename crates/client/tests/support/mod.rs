@@ -24,6 +24,8 @@ pub struct Group {
     pub free_bytes: AtomicU64,
     /// Commits that arrive while this is set are refused, as to a session that was ended.
     pub fenced: AtomicBool,
+    /// Bytes of the largest batch so far.
+    pub largest: AtomicU64,
     /// Times that somebody asked where blocks are.
     pub located: AtomicU64,
     /// Blocks that have been moved, and where to.
@@ -39,6 +41,7 @@ impl Group {
             applying: Mutex::new(()),
             free_bytes: AtomicU64::new(u64::MAX / 4),
             fenced: AtomicBool::new(false),
+            largest: AtomicU64::new(0),
             located: AtomicU64::new(0),
             moved: Mutex::default(),
             applied: Mutex::default(),
@@ -106,6 +109,7 @@ impl MetaService for Group {
         if self.fenced.load(Ordering::SeqCst) {
             return done(Err(MetaError::Fenced(commit.session)));
         }
+        self.largest.fetch_max(commit.ops.len() as u64, Ordering::SeqCst);
         let ops = decode_ops(&commit.ops).expect("well-formed operations");
         self.applied.lock().extend(ops.iter().cloned());
         let outcome =

@@ -1,0 +1,75 @@
+//! Inode numbers and room, granted ahead of need.
+
+use crate::core::Core;
+use crate::limits::{INODE_GRANT, INODE_LOW, ROOM_GRANT_BYTES, ROOM_LOW_BYTES};
+use crate::shell::Shell;
+use shoal_types::Errno;
+use shoal_wire::{Grant, GrantReply, Space};
+
+impl Shell {
+    /// Asks for more inode numbers or room, unless somebody else just did.
+    pub(crate) fn fetch_grant(&self, bytes: u64, inodes: bool) -> Result<(), Errno> {
+        let _one = self.granting.lock();
+        let (room, none_left) = {
+            let core = &self.state.lock().core;
+            (core.room, core.inodes.is_empty())
+        };
+        if if inodes { !none_left } else { room >= bytes } {
+            return Ok(());
+        }
+        let ask = |want: u64| self.grant(if inodes { INODE_GRANT } else { 0 }, want);
+        if inodes {
+            return ask(0);
+        }
+        ask(bytes.max(ROOM_GRANT_BYTES))?;
+        if self.state.lock().core.room >= bytes {
+            return Ok(());
+        }
+        // Perhaps what is under way frees room, or was counted twice while it was.
+        self.flush()?;
+        let lacking = bytes.saturating_sub(self.state.lock().core.room);
+        ask(lacking)?;
+        if self.state.lock().core.room >= bytes { Ok(()) } else { Err(Errno::ENOSPC) }
+    }
+
+    /// Asks for a grant and takes it; also renews the session.
+    fn grant(&self, inodes: u64, want_bytes: u64) -> Result<(), Errno> {
+        let outstanding_bytes = {
+            let core = &self.state.lock().core;
+            core.room + core.journal.uncommitted_room()
+        };
+        let grant = Grant { session: self.session, inodes, space: Space { outstanding_bytes, want_bytes } };
+        let granted = self.meta.grant(grant).map_err(|error| self.refused(error))?;
+        take_grant(&mut self.state.lock().core, granted);
+        Ok(())
+    }
+
+    /// Renews the session, and tops grants up before anybody has to wait for them.
+    pub(crate) fn renew(&self) {
+        let _one = self.granting.lock();
+        let (inodes, room) = {
+            let core = &self.state.lock().core;
+            (core.inodes.end - core.inodes.start, core.room)
+        };
+        let inodes = if inodes < INODE_LOW { INODE_GRANT } else { 0 };
+        let want = if room < ROOM_LOW_BYTES { ROOM_GRANT_BYTES } else { 0 };
+        // A refusal here concerns nobody yet: whoever needs the room will ask again and hear of it.
+        if let Err(errno) = self.grant(inodes, want) {
+            tracing::debug!(%errno, "renewing the session");
+        }
+    }
+
+    /// Whether grants run low.
+    pub(crate) fn runs_low(core: &Core) -> bool {
+        core.room < ROOM_LOW_BYTES || core.inodes.end - core.inodes.start < INODE_LOW
+    }
+}
+
+/// Takes in what was granted.
+pub(crate) fn take_grant(core: &mut Core, grant: GrantReply) {
+    core.room += grant.bytes;
+    if grant.inodes > 0 {
+        // What was left of the old range is given up: numbers are plenty, and ranges stay simple.
+        core.inodes = grant.first_inode..grant.first_inode + grant.inodes;
+    }
+}

@@ -1,0 +1,163 @@
+//! Waiting: for room in the window, for durability, for servers and bricks that do not answer, and for the end.
+//!
+//! Three things end a wait besides what is waited for: the session dies, the mount's patience (`fail_after`) is over, or nobody
+//! is left who waits (`interrupt`). In the latter two the call fails and the session goes on.
+
+use crate::limits::UNCOMMITTED_BYTES_MAX;
+use crate::shell::{Shell, State};
+use parking_lot::MutexGuard;
+use shoal_types::{BatchSeq, Errno};
+use std::time::{Duration, Instant};
+
+impl Shell {
+    /// Waits until enough is committed for writers to go on.
+    pub(crate) fn wait_for_window(&self) -> Result<(), Errno> {
+        self.state.lock().core.seal();
+        self.ship_ready();
+        let until = self.until();
+        let mut state = self.state.lock();
+        while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
+            self.wait_for_change(&mut state, until)?;
+        }
+        Ok(())
+    }
+
+    /// When a call that begins to wait now is to fail.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.fail_after.map(|wait| Instant::now() + wait)
+    }
+
+    /// Waits until something has changed. Fails when there is no point in waiting any longer.
+    fn wait_for_change(
+        &self,
+        state: &mut MutexGuard<'_, State>,
+        until: Option<Instant>,
+    ) -> Result<(), Errno> {
+        state.core.alive()?;
+        if state.interrupted || until.is_some_and(|until| until <= Instant::now()) {
+            return Err(Errno::EIO);
+        }
+        match until {
+            Some(until) => drop(self.changed.wait_until(state, until)),
+            None => self.changed.wait(state),
+        }
+        Ok(())
+    }
+
+    /// Waits before something is tried again; fails at once when the session comes to an end.
+    pub(crate) fn pause(&self, pause: Duration) -> Result<(), Errno> {
+        let due = Instant::now() + pause;
+        let mut state = self.state.lock();
+        loop {
+            state.core.alive()?;
+            if self.changed.wait_until(&mut state, due).timed_out() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The same for a call that somebody waits for, perhaps no longer.
+    pub(crate) fn pause_call(&self, pause: Duration, until: Option<Instant>) -> Result<(), Errno> {
+        if self.state.lock().interrupted || until.is_some_and(|until| until <= Instant::now()) {
+            return Err(Errno::EIO);
+        }
+        self.pause(pause)
+    }
+
+    /// Everything done so far is durable when this returns.
+    pub(crate) fn flush(&self) -> Result<(), Errno> {
+        let seq = {
+            let mut state = self.state.lock();
+            state.core.alive()?;
+            state.core.seal()
+        };
+        self.wait_committed(seq)
+    }
+
+    fn wait_committed(&self, seq: BatchSeq) -> Result<(), Errno> {
+        if self.state.lock().core.cache.acked() >= seq {
+            return self.state.lock().core.alive();
+        }
+        self.counters.syncs.add(1);
+        self.ship_ready();
+        let until = self.until();
+        let mut state = self.state.lock();
+        while state.core.cache.acked() < seq {
+            self.wait_for_change(&mut state, until)?;
+        }
+        Ok(())
+    }
+
+    /// Everything is durable when this returns `Ok`. Gives up when for long nothing has become so.
+    pub(crate) fn last_flush(&self) -> Result<(), Errno> {
+        let seq = {
+            let mut state = self.state.lock();
+            state.core.alive()?;
+            state.core.seal()
+        };
+        self.work.notify_one();
+        let mut state = self.state.lock();
+        let mut left = state.core.uncommitted_bytes();
+        let mut due = Instant::now() + self.close_wait;
+        while state.core.cache.acked() < seq {
+            state.core.alive()?;
+            self.changed.wait_until(&mut state, due);
+            let now = state.core.uncommitted_bytes();
+            if now < left {
+                left = now;
+                due = Instant::now() + self.close_wait;
+            } else if Instant::now() >= due {
+                let (batches, seconds) =
+                    (state.core.journal.uncommitted_batches(), self.close_wait.as_secs());
+                tracing::error!(
+                    bytes = left,
+                    batches,
+                    seconds,
+                    "servers did not answer: the last changes could not be made durable, and are lost"
+                );
+                return Err(Errno::EIO);
+            }
+        }
+        Ok(())
+    }
+
+    /// Calls that wait for others fail from now on.
+    pub(crate) fn interrupt(&self) {
+        self.state.lock().interrupted = true;
+        self.changed.notify_all();
+        if let Some(failover) = &self.failover {
+            failover.interrupt();
+        }
+    }
+
+    /// Ends the session. Everything has been flushed.
+    pub(crate) fn close(&self) -> Result<(), Errno> {
+        let alive = self.state.lock().core.alive();
+        self.stop();
+        if alive == Err(Errno::ENOTCONN) {
+            return Ok(());
+        }
+        let closed = self.meta.close_session(self.session).map_err(|error| self.refused(error));
+        self.give_up();
+        closed.and(alive)
+    }
+
+    /// Nothing is sent any more, and nobody waits for servers.
+    pub(crate) fn give_up(&self) {
+        if let Some(failover) = &self.failover {
+            failover.stop();
+        }
+    }
+
+    /// Tells the threads to end.
+    pub(crate) fn stop(&self) {
+        let mut state = self.state.lock();
+        state.stopping = true;
+        state.core.kill(Errno::ENOTCONN);
+        drop(state);
+        self.errands.lock().take();
+        self.reader.stop();
+        self.work.notify_all();
+        self.changed.notify_all();
+    }
+}
