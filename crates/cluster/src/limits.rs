@@ -32,6 +32,8 @@ pub const ROOM_WAIT_MAX: Duration = Duration::from_millis(1500);
 pub const ROOM_LOW_BYTES: u64 = 128 << 20;
 /// How fast a brick is scrubbed, in bytes per second: a terabyte in a day and a half, a few percent of a slow disk.
 pub const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
+/// A brick is not scrubbed in the first minutes after it was opened, when there is other work.
+pub const SCRUB_AFTER: Duration = Duration::from_secs(600);
 /// A brick that was scrubbed is left alone for this long.
 pub const SCRUB_REST: Duration = Duration::from_secs(3600);
 /// Blocks that are being repaired because a reader found a damaged copy; what is found beyond is repaired when it is read again.

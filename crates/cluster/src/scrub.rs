@@ -13,8 +13,8 @@ use shoal_wire::BlockError;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Instant;
+use std::thread::Thread;
+use std::time::{Duration, Instant};
 
 /// What was found since the scrubber began.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -35,22 +35,28 @@ pub struct ScrubReport {
 pub struct Scrubber {
     stop: Arc<AtomicBool>,
     report: Arc<Mutex<ScrubReport>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Thread,
 }
 
 impl Scrubber {
-    /// Begins, at [`SCRUB_BYTES_PER_SECOND`].
-    pub fn start(id: BrickId, brick: Arc<Brick>, blocks: Arc<ReplicatedBlocks>) -> std::io::Result<Scrubber> {
+    /// Begins after a while, at [`SCRUB_BYTES_PER_SECOND`].
+    pub fn start(
+        id: BrickId,
+        brick: Arc<Brick>,
+        blocks: Arc<ReplicatedBlocks>,
+        after: Duration,
+    ) -> std::io::Result<Scrubber> {
         let (stop, report) = (Arc::<AtomicBool>::default(), Arc::<Mutex<ScrubReport>>::default());
         let (stopped, told) = (stop.clone(), report.clone());
         let work = move || {
+            rest(after, &stopped);
             while !stopped.load(Ordering::Relaxed) {
                 round(id, &brick, &blocks, &stopped, &told);
-                rest(&stopped);
+                rest(SCRUB_REST, &stopped);
             }
         };
         let thread = std::thread::Builder::new().name("scrub".into()).spawn(work)?;
-        Ok(Scrubber { stop, report, thread: Some(thread) })
+        Ok(Scrubber { stop, report, thread: thread.thread().clone() })
     }
 
     /// What was found so far.
@@ -60,13 +66,10 @@ impl Scrubber {
 }
 
 impl Drop for Scrubber {
+    /// It ends with the block that it is reading, which is not waited for.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // A thread that panicked has said so.
-            let _ = thread.join();
-        }
+        self.thread.unpark();
     }
 }
 
@@ -107,8 +110,8 @@ fn round(
     }
 }
 
-fn rest(stop: &AtomicBool) {
-    let until = Instant::now() + SCRUB_REST;
+fn rest(time: Duration, stop: &AtomicBool) {
+    let until = Instant::now() + time;
     while !stop.load(Ordering::Relaxed) {
         match until.checked_duration_since(Instant::now()) {
             None => return,

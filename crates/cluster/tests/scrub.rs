@@ -14,6 +14,7 @@ use shoal_wire::{BlockError, BlockService, VolumeBlocks};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A world in which one brick is on a disk.
 struct OneReal {
@@ -71,7 +72,7 @@ fn damage_is_found_and_repaired_without_anybody_reading() {
     [2, 4, 6].into_iter().for_each(|seq| flip_a_byte(of(seq)));
     assert!(matches!(real.get(id(2), 0, 10_000), Err(BlockError::Corrupt { .. })));
 
-    let scrubber = Scrubber::start(REAL, real.clone(), blocks.clone()).unwrap();
+    let scrubber = Scrubber::start(REAL, real.clone(), blocks.clone(), Duration::ZERO).unwrap();
     eventually("the first round ends", || scrubber.report().rounds == 1);
     let report = scrubber.report();
     assert_eq!((report.blocks, report.damaged, report.repaired), (6, 3, 2), "{report:?}");

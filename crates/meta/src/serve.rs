@@ -124,6 +124,18 @@ impl Server {
         }
     }
 
+    /// How many blocks in use are on fewer bricks than they should be.
+    pub fn degraded_count(&self) -> Result<u64, MetaError> {
+        self.shared.serving()?;
+        let state = self.shared.store.snapshot();
+        let (mut count, mut after) = (0, None);
+        loop {
+            let page = self.shared.tree(query::degraded(&state, after, HEAL_READ_PAGE))?;
+            let Some((last, _)) = page.last() else { return Ok(count) };
+            (count, after) = (count + page.len() as u64, Some(*last));
+        }
+    }
+
     /// Blocks in use on fewer bricks than they should be, at most `count_max` of them.
     pub fn degraded(&self, count_max: usize) -> Result<Vec<(BlockId, BlockInfo)>, MetaError> {
         self.shared.serving()?;
