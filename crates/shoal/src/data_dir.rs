@@ -221,7 +221,8 @@ fn canonical(path: &Path) -> Result<PathBuf, DataError> {
     })
 }
 
-fn lock(path: &Path) -> Result<Flock<File>, DataError> {
+/// Takes a directory for this process, or says who has it.
+pub fn lock(path: &Path) -> Result<Flock<File>, DataError> {
     let name = path.join("lock");
     let io = |cause| DataError::Io { path: name.clone(), cause };
     let opened =

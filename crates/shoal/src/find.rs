@@ -1,17 +1,22 @@
 //! Which node a command is about: people name a mount, anything on it, or a data directory.
 
+use crate::cluster_source;
 use crate::mounts::{self, Mount};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 
-/// Data directories of the nodes meant: that of `path`, or of everything mounted.
+/// Data directories, or what mounts of clusters have instead, of the nodes meant: that of `path`, or of everything mounted.
 pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     match path {
         Some(path) => Ok(vec![node(path)?]),
         None => {
             let mounts = mounts::shoals().context("mount table")?.into_iter();
             // Others may use the front end without a node of this program behind it.
-            Ok(mounts.map(|mount| mount.source).filter(|source| source.is_absolute()).collect())
+            let ours = mounts.filter(|mount| {
+                mount.source.is_absolute()
+                    || mount.source.to_str().is_some_and(cluster_source::looks_like_one)
+            });
+            Ok(ours.map(|mount| mount.home()).collect())
         }
     }
 }
@@ -21,12 +26,18 @@ fn node(path: &Path) -> anyhow::Result<PathBuf> {
     if let Some(mount) = mounts::at(path).with_context(|| path.display().to_string())?
         && mount.is_shoal()
     {
-        return Ok(mount.source);
+        return Ok(mount.home());
     }
     if path.join("shoal.json").exists() {
         return path.canonicalize().with_context(|| path.display().to_string());
     }
-    Ok(mount_of(path)?.source)
+    if crate::server::dir::exists(path) {
+        bail!(
+            "{0} is the directory of a cluster's server: `shoal cluster status --data {0}` shows it",
+            path.display()
+        );
+    }
+    Ok(mount_of(path)?.home())
 }
 
 /// The Shoal mount that a path is on.

@@ -63,3 +63,5 @@ pub const TOKEN_HOURS_DEFAULT: u32 = 24;
 pub const TOKEN_HOURS_MAX: u32 = 31 * 24;
 /// How often digests are asked for while replicas are at different indexes.
 pub const DIGEST_ATTEMPTS: u32 = 10;
+/// The port of a server.
+pub const PORT_DEFAULT: u16 = 7470;

@@ -16,7 +16,7 @@ pub struct Mount {
     pub point: PathBuf,
     /// Type, such as `ext4` or `fuse.shoal`.
     pub kind: String,
-    /// What is mounted: of a Shoal, its data directory.
+    /// What is mounted: of a Shoal, its data directory or `HOST:/VOLUME`.
     pub source: PathBuf,
 }
 
@@ -35,6 +35,12 @@ impl Mount {
     /// Whether it is ours.
     pub fn is_shoal(&self) -> bool {
         self.kind == FSTYPE
+    }
+
+    /// The directory where the process behind it can be talked to, and has its lock and log: the data directory, or that of a
+    /// cluster's mount.
+    pub fn home(&self) -> PathBuf {
+        if self.source.is_absolute() { self.source.clone() } else { run_dir(&self.point) }
     }
 
     /// Asks it something that the kernel does not answer from its caches.
@@ -95,6 +101,34 @@ fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
     })
 }
 
+/// Where the process behind a cluster's mount keeps its control socket, lock and log: it has no data directory.
+pub fn run_dir(point: &Path) -> PathBuf {
+    let user = nix::unistd::geteuid();
+    let below = match std::env::var_os("XDG_RUNTIME_DIR") {
+        _ if user.is_root() => PathBuf::from("/run"),
+        Some(dir) => PathBuf::from(dir),
+        None => PathBuf::from(format!("/tmp/user-{user}")),
+    };
+    below.join("shoal").join(escape(point))
+}
+
+/// A path as one name: `/mnt/web-1` becomes `mnt-web%2d1`.
+fn escape(path: &Path) -> String {
+    let mut name = String::new();
+    for (n, part) in path.iter().skip(1).enumerate() {
+        if n > 0 {
+            name.push('-');
+        }
+        for &byte in part.as_bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'_' => name.push(char::from(byte)),
+                other => name.push_str(&format!("%{other:02x}")),
+            }
+        }
+    }
+    name
+}
+
 /// Repeats an attempt to unmount for a moment while it is refused because of somebody's use of the mount.
 pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = Instant::now();
@@ -143,7 +177,7 @@ pub fn is_free(path: &Path) -> io::Result<bool> {
 
 /// The path without symbolic links, as it stands in the table. A mount point itself is not touched: what is mounted there
 /// may be dead or hang.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) {
         let point = parent.canonicalize()?.join(name);
@@ -165,6 +199,22 @@ mod tests {
         assert_eq!(at(Path::new("/proc")).unwrap().unwrap().kind, "proc");
         assert_eq!(at(Path::new("/proc/self/")).unwrap(), None);
         assert_eq!(proc.health(), Health::Alive);
+    }
+
+    #[test]
+    fn mount_points_have_names_of_their_own() {
+        for (path, name) in [
+            ("/mnt/web", "mnt-web"),
+            ("/mnt-web", "mnt%2dweb"),
+            ("/mnt/web-1/ä", "mnt-web%2d1-%c3%a4"),
+            ("/", ""),
+        ] {
+            assert_eq!(escape(Path::new(path)), name);
+        }
+        let mount =
+            |source: &str| Mount { point: "/mnt/web".into(), kind: FSTYPE.into(), source: source.into() };
+        assert_eq!(mount("/srv/shoal").home(), Path::new("/srv/shoal"));
+        assert!(mount("node1,node2:/web").home().ends_with("shoal/mnt-web"));
     }
 
     #[test]

@@ -100,6 +100,7 @@ impl Node {
             volume: self.data.manifest.volume.clone(),
             id: self.data.manifest.id.clone(),
             data: self.data.path().to_owned(),
+            source: None,
             mountpoint: self.mounted.mountpoint().to_owned(),
             session: self.client.session().0,
             total_bytes: room.total_bytes,

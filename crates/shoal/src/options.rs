@@ -1,6 +1,7 @@
 //! Mount options, `-o ro,nodev,...`.
 
 use shoal_fuse::MountOptions;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// How a volume is mounted and how much memory the client may use.
@@ -13,6 +14,10 @@ pub struct Options {
     pub cache_bytes: Option<usize>,
     /// Room for cached blocks, in bytes.
     pub block_cache_bytes: Option<usize>,
+    /// Directory of the client's credentials, for a volume of a cluster.
+    pub credentials: Option<PathBuf>,
+    /// Further nodes to ask for a volume of a cluster.
+    pub servers: Vec<String>,
 }
 
 /// What `--help` says of them.
@@ -26,7 +31,19 @@ Mount options, separated by commas:
   read-ahead=KIB     how far the kernel reads ahead in a file
   cache=MIB          memory for names, attributes and small files
   block-cache=MIB    memory for large files
-  defaults, rw, dev, suid, exec, noatime, relatime: as they are anyway";
+  credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
+  backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
+  defaults, rw, async, dev, suid, exec, noatime, relatime: as they are anyway
+  _netdev, noauto, nofail, x-..., comment=...: for others that read /etc/fstab
+
+user, users and owner stand for nodev,nosuid,noexec.";
+
+/// What other programs read in fstab(5).
+const OF_OTHERS: &[&str] =
+    &["_netdev", "auto", "noauto", "nofail", "nouser", "group", "nogroup", "comment", "silent", "loud"];
+/// What is so anyway.
+const AS_IT_IS: &[&str] =
+    &["", "defaults", "rw", "async", "dev", "suid", "exec", "noatime", "relatime", "nomand", "nodiratime"];
 
 impl Options {
     /// The options as they were given, for another process.
@@ -40,7 +57,17 @@ impl Options {
             Some(Ok(number)) if (1..=max).contains(&number) => Ok(number),
             _ => Err(format!("'{name}' wants a number from 1 to {max}, as in '{name}=8'")),
         };
+        let text = || {
+            value
+                .filter(|value| !value.is_empty())
+                .ok_or(format!("'{name}' wants a value, as in '{name}=...'"))
+        };
         match (name, value) {
+            (ignored, _) if OF_OTHERS.contains(&ignored) || ignored.starts_with("x-") => {}
+            ("credentials", _) => self.credentials = Some(PathBuf::from(text()?)),
+            ("backup-volfile-servers" | "backupvolfile-server", _) => {
+                self.servers.extend(text()?.split(':').map(str::to_owned));
+            }
             ("readers", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
@@ -54,10 +81,27 @@ impl Options {
             ("nosuid", _) => self.mount.nosuid = true,
             ("noexec", _) => self.mount.noexec = true,
             ("private", _) => self.mount.allow_other = false,
-            ("defaults" | "rw" | "dev" | "suid" | "exec" | "noatime" | "relatime" | "", _) => {}
+            ("user" | "users" | "owner", _) => {
+                (self.mount.nodev, self.mount.nosuid, self.mount.noexec) = (true, true, true);
+            }
+            (word, _) if AS_IT_IS.contains(&word) => {}
+            ("remount", _) => return Err("a mount cannot be changed: unmount and mount anew".into()),
             _ => return Err(format!("there is no mount option '{name}'; see --help")),
         }
         Ok(())
+    }
+}
+
+impl Options {
+    /// Understands what it can and leaves the rest out, as `mount -s` asks for.
+    pub fn parse_sloppily(text: &str) -> Options {
+        let mut options = Options::default();
+        for word in text.split(',').map(str::trim) {
+            if options.set(word).is_ok() {
+                options.words.push(word.to_owned());
+            }
+        }
+        options
     }
 }
 
@@ -87,6 +131,21 @@ mod tests {
     }
 
     #[test]
+    fn a_line_of_fstab_is_understood() {
+        let line = "_netdev,noauto,x-systemd.automount,x-systemd.requires=a.service,user,credentials=/c,\
+                    backup-volfile-servers=node2:node3,comment=mine";
+        let options: Options = line.parse().unwrap();
+        assert!(
+            options.mount.nodev && options.mount.nosuid && options.mount.noexec && !options.mount.read_only
+        );
+        assert_eq!(options.credentials.as_deref(), Some(std::path::Path::new("/c")));
+        assert_eq!(options.servers, ["node2", "node3"]);
+        assert_eq!(options.words().parse::<Options>().unwrap().servers, options.servers);
+        let sloppy = Options::parse_sloppily("ro,of-another-system,cache=x,nodev");
+        assert!(sloppy.mount.read_only && sloppy.mount.nodev && sloppy.words() == "ro,nodev");
+    }
+
+    #[test]
     fn unknown_options_and_bad_numbers_are_refused_by_name() {
         for (bad, name) in [
             ("sync", "sync"),
@@ -94,6 +153,9 @@ mod tests {
             ("cache=x", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
+            ("credentials", "credentials"),
+            ("credentials=", "credentials"),
+            ("remount,ro", "unmount"),
         ] {
             assert!(bad.parse::<Options>().unwrap_err().contains(name), "{bad}");
         }

@@ -76,6 +76,7 @@ pub struct MountSpec {
     pub credentials: PathBuf,
     /// Mount options.
     pub options: Options,
-    /// The directory of the mount's control socket and log, already made: what a data directory is for `shoal up`. Take its lock.
+    /// The directory of the mount's control socket and log, already made and locked: what
+    /// a data directory is for `shoal up`.
     pub run: PathBuf,
 }

@@ -1,9 +1,9 @@
 //! `shoal cluster`.
 
 use super::local::{Local, Output, the_answer};
-use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, TokenReport, VolumeState, render};
+use super::server::InitCommand;
+use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, VolumeState, render};
 use crate::limits::{TOKEN_HOURS_DEFAULT, TOKEN_HOURS_MAX};
-use crate::show;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -23,6 +23,7 @@ pub struct Cluster {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Init(InitCommand),
     /// Prints a new token, with which machines can join
     Token {
         /// For how long it is valid
@@ -41,9 +42,10 @@ enum Command {
 impl Cluster {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
+            Command::Init(init) => init.run(&self.local.data()?),
             Command::Token { hours, output } => {
                 let token = the_answer!(self.local.ask(AdminRequest::IssueToken { hours })?, AdminAnswer::Token(token) => token);
-                output.print(&token, how_to_join)?;
+                output.print(&token, render::how_to_join)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Status { output } => {
@@ -53,15 +55,6 @@ impl Cluster {
             }
         }
     }
-}
-
-/// What to do with a token.
-pub fn how_to_join(token: &TokenReport) -> String {
-    format!(
-        "On each further machine (as root, until {}):\n  shoal peer join {}\n",
-        show::date(token.expires),
-        token.token
-    )
 }
 
 /// Whether everything runs and nothing lacks copies.

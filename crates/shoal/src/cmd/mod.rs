@@ -2,13 +2,16 @@
 
 mod client;
 mod cluster;
+mod cluster_mount;
 mod export;
 mod fsck;
+pub mod helper;
 mod local;
 mod mount;
 mod peer;
 mod scrub;
 mod serve;
+mod server;
 mod stats;
 mod status;
 mod sync;
@@ -24,21 +27,27 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
-Try it:
+On one machine:
   shoal up                               serve run/data and mount it on run/mnt, until Ctrl-C
   shoal up --data /srv/shoal --mount /mnt/shoal --background
-  cp -r /usr/include /mnt/shoal/ && shoal sync /mnt/shoal
-  shoal status                           what is mounted, by which process, how full
-  shoal stats /mnt/shoal --watch 1       what it is doing
   shoal umount /mnt/shoal                write everything back and stop
+  shoal fsck --data /srv/shoal           check everything, while it is not mounted
 
-Look after it (while it is not mounted):
-  shoal fsck --data /srv/shoal           check everything
-  shoal export --data /srv/shoal /backup write the volume out as plain files
+On several:
+  shoal cluster init                     on the first one: begins a cluster, prints a token
+  shoal peer join TOKEN                  on the others
+  shoal volume create web replica 3 node1:/srv/web node2:/srv/web node3:/srv/web
+  shoal volume start web
+  shoal mount node1,node2,node3:/web /mnt/web
+  shoal cluster status                   what runs, and what needs attention
+
+Anywhere:
+  shoal status                           what is mounted, by which process, how full
+  shoal stats /mnt/web --watch 1         what it is doing
 
 SHOAL_LOG=debug makes it talk more; in the background it talks to DATA/shoal.log.";
 
-/// Shoal, a clustered POSIX file system: here, everything of it for one machine.
+/// Shoal, a clustered POSIX file system.
 #[derive(Debug, Parser)]
 #[command(name = "shoal", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
@@ -57,6 +66,7 @@ enum Command {
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
+    Server(server::ServerCommand),
     Cluster(cluster::Cluster),
     Peer(peer::Peer),
     Pool(peer::Pool),
@@ -64,6 +74,8 @@ enum Command {
     Client(client::Client),
     #[command(hide = true)]
     Serve(Serve),
+    #[command(hide = true)]
+    ServeMount(cluster_mount::ServeMount),
 }
 
 impl Cli {
@@ -73,6 +85,8 @@ impl Cli {
             Command::Up(up) => up.run(),
             Command::Mount(mount) => mount.run(),
             Command::Serve(serve) => daemon::run_in_background(&serve),
+            Command::ServeMount(serve) => daemon::run_in_background(&serve.located()),
+            Command::Server(server) => server.run(),
             command => {
                 end_with_the_pipe();
                 match command {
@@ -88,7 +102,11 @@ impl Cli {
                     Command::Pool(pool) => pool.run(),
                     Command::Volume(volume) => volume.run(),
                     Command::Client(client) => client.run(),
-                    Command::Up(_) | Command::Mount(_) | Command::Serve(_) => unreachable!("handled above"),
+                    Command::Up(_)
+                    | Command::Mount(_)
+                    | Command::Serve(_)
+                    | Command::ServeMount(_)
+                    | Command::Server(_) => unreachable!("handled above"),
                 }
             }
         }

@@ -1,43 +1,82 @@
 //! `shoal mount`.
 
 use super::Serve;
+use super::cluster_mount::ServeMount;
+use crate::cluster_source;
+use crate::daemon::Job;
+use crate::limits::CREDENTIALS_DEFAULT;
 use crate::options::{HELP, Options};
 use crate::{background, daemon};
+use anyhow::bail;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Mounts the volume of a data directory. Returns once it is mounted; the process that serves it goes on in the background.
+/// Mounts a volume of a cluster, or that of a data directory of this machine. Returns once it is mounted; the process that serves
+/// it goes on in the background.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
-  shoal mount /srv/shoal /mnt/shoal
+  shoal mount node1,node2,node3:/web /mnt/web
+  shoal mount node1:/web /mnt/web -o ro --credentials ./laptop
   shoal mount /srv/shoal /mnt/shoal -o ro,nodev,cache=1024
+
+In fstab (or `mount -t shoal node1:/web /mnt/web`):
+  node1,node2,node3:/web  /mnt/web  shoal  _netdev  0 0
 
 {HELP}"))]
 pub struct Mount {
-    /// The data directory, as made by `shoal up`
-    data: PathBuf,
+    /// HOST[:PORT][,HOST...]:/VOLUME, or a data directory as made by `shoal up`
+    #[arg(value_name = "HOST:/VOLUME|DIR")]
+    source: PathBuf,
     /// Where to mount it: an existing directory
     mountpoint: PathBuf,
     /// Mount options, separated by commas
     #[arg(short, long, value_name = "OPTIONS", default_value = "", hide_default_value = true)]
     options: Options,
+    /// Directory of the client's credentials, if not in the usual place
+    #[arg(long, value_name = "DIR", long_help = format!(
+        "Directory of the client's credentials; otherwise those in {CREDENTIALS_DEFAULT}, or of this machine's server"))]
+    credentials: Option<PathBuf>,
     /// Stay in the foreground until Ctrl-C or until it is unmounted
     #[arg(short, long)]
     foreground: bool,
 }
 
 impl Mount {
+    /// As mount(8) asks for it.
+    pub fn of(source: PathBuf, mountpoint: PathBuf, options: Options) -> Mount {
+        Mount { source, mountpoint, options, credentials: None, foreground: false }
+    }
+
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let data = std::path::absolute(&self.data)?;
-        let mount = std::path::absolute(&self.mountpoint)?;
-        let serve = Serve { data, mount, create: None, options: self.options };
-        if self.foreground {
-            daemon::run_in_foreground(&serve, |_| {})
-        } else {
-            background::start(&serve)?;
-            Ok(ExitCode::SUCCESS)
+        match self.source.to_str().filter(|text| cluster_source::looks_like_one(text)) {
+            Some(text) => {
+                let source = text.parse().map_err(anyhow::Error::msg)?;
+                let job =
+                    ServeMount::new(source, &self.mountpoint, self.credentials.as_deref(), self.options)?;
+                mount(&job, self.foreground)
+            }
+            None => {
+                if self.credentials.is_some() || self.options.credentials.is_some() {
+                    bail!(
+                        "{} is a directory of this machine, which takes no credentials; a volume of a cluster is HOST:/VOLUME",
+                        self.source.display()
+                    );
+                }
+                let data = std::path::absolute(&self.source)?;
+                let mount_point = std::path::absolute(&self.mountpoint)?;
+                let serve = Serve { data, mount: mount_point, create: None, options: self.options };
+                mount(&serve, self.foreground)
+            }
         }
     }
+}
+
+fn mount<J: Job>(job: &J, foreground: bool) -> anyhow::Result<ExitCode> {
+    if foreground {
+        return daemon::run_in_foreground(job, |_| {});
+    }
+    background::start(job)?;
+    Ok(ExitCode::SUCCESS)
 }

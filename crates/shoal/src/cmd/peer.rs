@@ -1,7 +1,7 @@
 //! `shoal peer` and `shoal pool`.
 
-use super::cluster::how_to_join;
 use super::local::{Consent, Local, Output, the_answer};
+use super::server::JoinCommand;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
 use crate::limits::TOKEN_HOURS_DEFAULT;
 use clap::{Args, Subcommand};
@@ -32,6 +32,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    Join(JoinCommand),
     /// Shows the other nodes of the cluster
     Status {
         #[command(flatten)]
@@ -65,10 +66,11 @@ impl Peer {
                 output.print(&token, |token| {
                     format!(
                         "To make {host} a peer, run the command below on it.\n{}`shoal peer status` shows when it is there.\n",
-                        how_to_join(token)
+                        render::how_to_join(token)
                     )
                 })?;
             }
+            Command::Join(join) => return join.run(&self.local.data()?),
             Command::Status { output } => {
                 let peers =
                     the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);

@@ -53,7 +53,10 @@ impl Status {
         }
         let used = status.total_bytes.saturating_sub(status.free_bytes);
         println!("{} on {}", status.volume, status.mountpoint.display());
-        println!("  data      {}", status.data.display());
+        match &status.source {
+            Some(source) => println!("  cluster   {source}; log in {}", status.data.display()),
+            None => println!("  data      {}", status.data.display()),
+        }
         println!(
             "  process   {}, up {}, shoal {}",
             status.pid,
@@ -74,7 +77,7 @@ impl Status {
 
     fn show_stopped(&self, data: &Path, error: &ControlError) -> anyhow::Result<()> {
         let manifest = data_dir::read_manifest(data);
-        let dead: Vec<_> = mounts::shoals()?.into_iter().filter(|mount| mount.source == data).collect();
+        let dead: Vec<_> = mounts::shoals()?.into_iter().filter(|mount| mount.home() == data).collect();
         if self.json {
             let volume = manifest.as_ref().ok().map(|manifest| &manifest.volume);
             println!("{}", serde_json::json!({ "data": data, "volume": volume, "error": error.to_string() }));
@@ -84,6 +87,8 @@ impl Status {
             Ok(Manifest { volume, id, .. }) => {
                 println!("{volume}, not running\n  data      {}\n  identity  {id}", data.display())
             }
+            // A mount of a cluster has no data directory, only a place for its socket.
+            Err(_) if !dead.is_empty() => {}
             Err(error) => println!("{error}"),
         }
         for mount in dead {

@@ -30,7 +30,7 @@ impl Sync {
                 format!(
                     "not everything written to {} is on disk; `shoal status` and the log in {} may say why",
                     mount.point.display(),
-                    mount.source.display()
+                    mount.home().display()
                 )
             })?;
         }

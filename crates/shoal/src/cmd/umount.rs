@@ -23,6 +23,11 @@ pub struct Umount {
 }
 
 impl Umount {
+    /// As umount(8) asks for it.
+    pub fn of(mountpoint: PathBuf, lazy: bool) -> Umount {
+        Umount { mountpoint, lazy }
+    }
+
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let shown = self.mountpoint.display().to_string();
         let found = mounts::at(&self.mountpoint).with_context(|| shown.clone())?;
@@ -32,7 +37,7 @@ impl Umount {
         if !mount.is_shoal() {
             bail!("what is mounted on {shown} is not Shoal ({}): use umount(8) for it", mount.kind);
         }
-        let server = data_dir::user_of(&mount.source);
+        let server = data_dir::user_of(&mount.home());
         match mount.health() {
             Health::Dead => {
                 detach(&mount)?;
@@ -43,7 +48,7 @@ impl Umount {
                 "the process that serves {shown} ({}) does not answer; its log is in {}. `shoal umount --lazy {shown}` \
                  takes the mount away all the same",
                 server.map_or("unknown".into(), |pid| format!("process {pid}")),
-                mount.source.display()
+                mount.home().display()
             ),
             _ => {}
         }
@@ -61,7 +66,7 @@ impl Umount {
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
         if let Some(pid) = server {
-            wait_for_end(&mount.source, &pid);
+            wait_for_end(&mount.home(), &pid);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -91,7 +96,7 @@ fn write_back(mount: &Mount) -> anyhow::Result<()> {
         format!(
             "not everything written to {point} is on disk, so it stays mounted; the log in {} may say why. \
              `shoal umount --lazy {point}` gives it up",
-            mount.source.display()
+            mount.home().display()
         )
     })
 }

@@ -38,8 +38,11 @@ pub struct Status {
     pub volume: String,
     /// Identity of the volume.
     pub id: String,
-    /// The data directory.
+    /// The data directory; of a cluster's mount, where its log is.
     pub data: PathBuf,
+    /// `HOST:/VOLUME`, if it is a cluster's mount.
+    #[serde(default)]
+    pub source: Option<String>,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
     /// The mounted client's session.

@@ -90,7 +90,8 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
         bail!("{shown} is a server's directory already; `shoal server --data {shown}` starts it");
     }
     DirBuilder::new().recursive(true).mode(0o700).create(path).with_context(|| shown.to_string())?;
-    let ours = |name: &std::ffi::OsStr| ["lock", "tls", "cluster", "lost+found"].iter().any(|one| name == *one);
+    let ours =
+        |name: &std::ffi::OsStr| ["lock", "tls", "cluster", "lost+found"].iter().any(|one| name == *one);
     for entry in std::fs::read_dir(path).with_context(|| shown.to_string())? {
         let name = entry?.file_name();
         if !ours(&name) {
@@ -137,7 +138,11 @@ impl NodeDir {
         let identity: Identity =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?;
         if identity.format != FORMAT {
-            bail!("{} has format version {}, this program knows {FORMAT}: use a newer shoal", file.display(), identity.format);
+            bail!(
+                "{} has format version {}, this program knows {FORMAT}: use a newer shoal",
+                file.display(),
+                identity.format
+            );
         }
         Ok(NodeDir { path, identity: Mutex::new(identity), _lock: lock })
     }

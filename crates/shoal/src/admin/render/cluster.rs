@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use super::{known, state, yes};
-use crate::admin::{ClientReport, ClusterReport, PeerReport, ReplicaStatus};
+use crate::admin::{ClientReport, ClusterReport, PeerReport, ReplicaStatus, TokenReport};
 use crate::show;
 use std::fmt::Write;
 
@@ -93,4 +93,13 @@ pub fn clients(clients: &[ClientReport]) -> String {
         table.row(&[&client.name, &valid, &known(client.issued.map(show::date))]);
     }
     table.render(false)
+}
+
+/// What to do with a token.
+pub fn how_to_join(token: &TokenReport) -> String {
+    format!(
+        "On each further machine (as root, until {}):\n  shoal peer join {}\n",
+        show::date(token.expires),
+        token.token
+    )
 }

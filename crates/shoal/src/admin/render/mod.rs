@@ -8,7 +8,7 @@ mod table;
 mod tests;
 mod volume;
 
-pub use cluster::{clients, cluster, peers, pool};
+pub use cluster::{clients, cluster, how_to_join, peers, pool};
 pub use heal::{heal, rebalance, removal};
 pub use status::{Agreement, agreement, digests, statuses};
 pub use volume::{option_values, options, volumes};

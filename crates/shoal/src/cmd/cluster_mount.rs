@@ -1,0 +1,188 @@
+//! Mounting a volume of a cluster: what `shoal mount HOST:/VOLUME MNT` does in the foreground, or as `shoal serve-mount` in the
+//! background.
+
+use super::serve::clear_dead_mount;
+use crate::admin::MountSpec;
+use crate::cluster_source::{ClusterSource, with_port};
+use crate::daemon::{Job, Running};
+use crate::data_dir;
+use crate::limits::{CREDENTIALS_DEFAULT, PORT_DEFAULT, SERVER_DATA_DEFAULT};
+use crate::mounts;
+use crate::options::Options;
+use crate::server::mount::ClusterMount;
+use anyhow::{Context, bail};
+use clap::Args;
+use nix::fcntl::Flock;
+use shoal_fuse::Mounted;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What to mount and where.
+#[derive(Debug, Clone, Args)]
+pub struct ServeMount {
+    /// The volume, HOST[,HOST...]:/VOLUME
+    #[arg(long)]
+    source: ClusterSource,
+    /// Where to mount it
+    #[arg(long)]
+    mount: PathBuf,
+    /// Where the client's credentials are
+    #[arg(long)]
+    credentials: PathBuf,
+    /// Mount options
+    #[arg(short, long, default_value = "")]
+    options: Options,
+    /// Where the control socket, the lock and the log are
+    #[arg(skip)]
+    run: PathBuf,
+}
+
+impl ServeMount {
+    /// Puts together what was said, and makes sure that there are credentials.
+    pub fn new(
+        source: ClusterSource,
+        mountpoint: &Path,
+        credentials: Option<&Path>,
+        options: Options,
+    ) -> anyhow::Result<ServeMount> {
+        let shown = mountpoint.display();
+        // As the mount table will name it, so that `shoal umount` finds the process.
+        let mount = mounts::resolve(mountpoint).with_context(|| format!("mount point {shown}"))?;
+        let credentials = match credentials.or(options.credentials.as_deref()) {
+            Some(dir) => std::path::absolute(dir)?,
+            None => usual_credentials(&places())?,
+        };
+        Ok(ServeMount { source, mount, credentials, options, run: PathBuf::new() }.located())
+    }
+
+    /// Completes what was read from a command line.
+    pub fn located(self) -> ServeMount {
+        ServeMount { run: mounts::run_dir(&self.mount), ..self }
+    }
+
+    fn spec(&self) -> anyhow::Result<MountSpec> {
+        let mut servers = self.source.servers.clone();
+        for server in &self.options.servers {
+            servers.push(
+                with_port(server, PORT_DEFAULT).with_context(|| format!("'{server}' names no server"))?,
+            );
+        }
+        Ok(MountSpec {
+            servers,
+            volume: self.source.volume.clone(),
+            mountpoint: self.mount.clone(),
+            source: self.source.text.clone(),
+            credentials: self.credentials.clone(),
+            options: self.options.clone(),
+            run: self.run.clone(),
+        })
+    }
+}
+
+/// Directories in which credentials are looked for.
+fn places() -> Vec<PathBuf> {
+    let server = std::env::var_os("SHOAL_DATA").map_or_else(|| SERVER_DATA_DEFAULT.into(), PathBuf::from);
+    vec![CREDENTIALS_DEFAULT.into(), server.join("tls")]
+}
+
+fn usual_credentials(places: &[PathBuf]) -> anyhow::Result<PathBuf> {
+    let there = places.iter().find(|dir| dir.join("cert.pem").exists());
+    match there {
+        Some(dir) => Ok(std::path::absolute(dir)?),
+        None => bail!(
+            "this machine has no credentials (looked in {}): `shoal client issue NAME` on a node of the cluster makes some; \
+             move them to {CREDENTIALS_DEFAULT}, or say where they are with --credentials DIR (in fstab: credentials=DIR)",
+            places.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ")
+        ),
+    }
+}
+
+/// A mounted volume of a cluster. Its lock is let go with it.
+pub struct ServingMount {
+    mount: Arc<ClusterMount>,
+    _lock: Flock<File>,
+}
+
+impl Running for ServingMount {
+    fn mounted(&self) -> Option<&Mounted> {
+        Some(self.mount.mounted())
+    }
+
+    fn stop(&self) -> anyhow::Result<()> {
+        self.mount.stop()
+    }
+}
+
+impl Job for ServeMount {
+    type Taken = Flock<File>;
+    type Running = ServingMount;
+    const LOG_LEVEL: &'static str = "warn";
+
+    fn arguments(&self) -> Vec<OsString> {
+        vec![
+            "serve-mount".into(),
+            "--source".into(),
+            self.source.text.clone().into(),
+            "--mount".into(),
+            self.mount.clone().into(),
+            "--credentials".into(),
+            self.credentials.clone().into(),
+            format!("--options={}", self.options.words()).into(),
+        ]
+    }
+
+    fn log_dir(&self) -> &Path {
+        &self.run
+    }
+
+    fn take(&self) -> anyhow::Result<(Flock<File>, PathBuf)> {
+        clear_dead_mount(&self.mount)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.run);
+        made.with_context(|| self.run.display().to_string())?;
+        Ok((data_dir::lock(&self.run)?, self.run.clone()))
+    }
+
+    fn start(&self, lock: Flock<File>) -> anyhow::Result<ServingMount> {
+        Ok(ServingMount { mount: ClusterMount::start(&self.spec()?)?, _lock: lock })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_taken_from_the_first_place_that_has_some() {
+        let temp = tempfile::tempdir().unwrap();
+        let places = [temp.path().join("client"), temp.path().join("tls")];
+        let error = usual_credentials(&places).unwrap_err().to_string();
+        assert!(error.contains("client issue") && error.contains(places[1].to_str().unwrap()), "{error}");
+        for dir in places.iter().rev() {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::write(dir.join("cert.pem"), "").unwrap();
+            assert_eq!(&usual_credentials(&places).unwrap(), dir);
+        }
+    }
+
+    #[test]
+    fn another_process_is_given_the_same_to_do() {
+        let temp = tempfile::tempdir().unwrap();
+        let options: Options = "ro,_netdev,backup-volfile-servers=node3".parse().unwrap();
+        let source: ClusterSource = "node1,node2:/web".parse().unwrap();
+        let job = ServeMount::new(source, temp.path(), Some(Path::new("/c")), options).unwrap();
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            job: ServeMount,
+        }
+        let again = <Line as clap::Parser>::try_parse_from(job.arguments()).unwrap_or_else(|e| panic!("{e}"));
+        let (spec, again) = (job.spec().unwrap(), again.job.located().spec().unwrap());
+        assert_eq!(format!("{spec:?}"), format!("{again:?}"));
+        assert_eq!(spec.servers, ["node1:7470", "node2:7470", "node3:7470"]);
+        assert_eq!((spec.volume.as_str(), spec.options.mount.read_only), ("web", true));
+        assert_eq!(spec.run, mounts::run_dir(&temp.path().canonicalize().unwrap()));
+    }
+}
