@@ -3,6 +3,12 @@
 MOUNT ?= run/mnt
 DATA ?= run/data
 
+PREFIX ?= /usr/local
+BINDIR ?= $(PREFIX)/bin
+# mount(8) and umount(8) look for their helpers here and nowhere else.
+SBINDIR ?= /sbin
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
 # Outside the work tree, so that a fresh clone reuses what is built: RocksDB alone takes minutes.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
 export SHOAL_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/tools
@@ -33,6 +39,21 @@ down: ## Unmount cleanly and stop
 	else \
 		echo "Shoal is not mounted on $(MOUNT)."; \
 	fi
+
+.PHONY: install
+install: build ## Install the program, mount helpers and systemd units (PREFIX=/usr/local, DESTDIR for packagers)
+	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
+	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
+	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
+	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal"
+	for unit in dist/*.service; do \
+		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
+	done
+
+.PHONY: uninstall
+uninstall: ## Remove what install put there; data and credentials stay
+	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
+		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
