@@ -1,4 +1,6 @@
-//! Checking a volume at rest: the namespace against itself, then every block that it refers to against the brick.
+//! Checking a volume at rest: the namespace against itself, then every block that it refers to against the bricks at hand.
+//!
+//! In a cluster these are the bricks of one node; copies that are said to be elsewhere are counted, and are checked there.
 
 use crate::limits::{EXTENTS_PAGE, VERIFY_THREADS};
 use crate::walk::{self, Step};
@@ -7,12 +9,12 @@ use shoal_brick::Brick;
 use shoal_namespace::check::{self, Finding, Phase, Visitor};
 use shoal_namespace::kv::{KvRead, StoreError};
 use shoal_namespace::query::{self, Prefetch};
-use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeId};
+use shoal_types::{BlockId, BlockInfo, BrickId, Extent, FileKind, InodeId};
 use shoal_wire::{BlockError, BlockService};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::convert::Infallible;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// How a check went.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -33,11 +35,17 @@ pub struct Report {
     pub block_bytes: u64,
     /// Whether all of a block was read, and not only its header.
     pub blocks_read: bool,
-    /// Blocks that are not on the brick.
+    /// Copies of blocks on the bricks at hand, if all is well.
+    pub copies: u64,
+    /// Copies that are said to be on other bricks.
+    pub copies_elsewhere: u64,
+    /// Blocks that are said to have fewer copies than the volume wants.
+    pub blocks_degraded: u64,
+    /// Copies that are not on their brick.
     pub blocks_missing: u64,
-    /// Blocks that are there, but not as they were put.
+    /// Copies that are there, but not as they were put.
     pub blocks_damaged: u64,
-    /// Blocks that nothing refers to: no harm, the server collects them.
+    /// Copies that nothing refers to: no harm, the server collects them.
     pub blocks_unused: u64,
     /// Things that are wrong in the namespace.
     pub findings: u64,
@@ -62,10 +70,46 @@ pub enum CheckError {
     Brick(#[from] BlockError),
 }
 
+/// The bricks at hand.
+pub struct Bricks {
+    here: Vec<(Option<BrickId>, Arc<Brick>)>,
+    /// Copies that each block should have.
+    replica: usize,
+}
+
+impl Bricks {
+    /// The one brick of a volume without a cluster.
+    pub fn single(brick: Arc<Brick>) -> Bricks {
+        Bricks { here: vec![(None, brick)], replica: 0 }
+    }
+
+    /// Some bricks of a volume that wants so many copies.
+    pub fn some(bricks: Vec<(BrickId, Arc<Brick>)>, replica: usize) -> Bricks {
+        Bricks { here: bricks.into_iter().map(|(id, brick)| (Some(id), brick)).collect(), replica }
+    }
+
+    /// Those that must hold a block.
+    fn of(&self, info: BlockInfo) -> impl Iterator<Item = usize> + '_ {
+        let holds = move |id: Option<BrickId>| id.map_or(info.group.is_empty(), |id| info.group.contains(id));
+        self.here.iter().enumerate().filter(move |(_, (id, _))| holds(*id)).map(|(at, _)| at)
+    }
+
+    fn lacks(&self, info: BlockInfo) -> bool {
+        info.group.len() < self.replica
+    }
+}
+
+/// A block on a brick at hand.
+struct Copy<'a> {
+    brick: &'a Brick,
+    id: BlockId,
+    len: u32,
+}
+
 /// Checks everything; with `quick`, only the headers of blocks are read.
 pub fn check<S: KvRead + ?Sized>(
     store: &S,
-    brick: &Brick,
+    bricks: &Bricks,
     quick: bool,
     listener: &mut dyn Listener,
 ) -> Result<Report, CheckError> {
@@ -83,15 +127,27 @@ pub fn check<S: KvRead + ?Sized>(
         blocks_read: !quick,
         ..Report::default()
     };
-    report.blocks_unused = unused(brick, &blocks)?;
-    let bad = verify(brick, &blocks, quick, listener);
-    if !bad.is_empty() {
-        tell_files(store, &bad, listener);
+    for (_, info) in &blocks {
+        let copies = bricks.of(*info).count();
+        report.copies += copies as u64;
+        report.copies_elsewhere += info.group.len().max(1).saturating_sub(copies) as u64;
+        report.blocks_degraded += u64::from(bricks.lacks(*info));
     }
-    report.blocks_missing =
-        bad.values().filter(|error| matches!(error, BlockError::Missing(_))).count() as u64;
+    let mut copies = Vec::new();
+    for (at, (_, brick)) in bricks.here.iter().enumerate() {
+        let mine = || blocks.iter().filter(|(_, info)| bricks.of(*info).any(|one| one == at));
+        copies.extend(mine().map(|(id, info)| Copy { brick, id: *id, len: info.len }));
+        report.blocks_unused += unused(brick, &mine().map(|(id, _)| *id).collect())?;
+    }
+    let bad = verify(&copies, quick, listener);
+    let missing = bad.iter().filter(|(_, error)| matches!(error, BlockError::Missing(_))).count();
+    report.blocks_missing = missing as u64;
     report.blocks_damaged = bad.len() as u64 - report.blocks_missing;
-    report.clean = report.findings == 0 && bad.is_empty();
+    if !bad.is_empty() {
+        tell_files(store, &bad.into_iter().map(|(id, _)| id).collect(), listener);
+    }
+    report.clean =
+        report.findings + report.blocks_missing + report.blocks_damaged + report.blocks_degraded == 0;
     Ok(report)
 }
 
@@ -126,9 +182,8 @@ impl Visitor for Namespace<'_> {
     }
 }
 
-/// Blocks on the brick that nothing refers to.
-fn unused(brick: &Brick, blocks: &[(BlockId, BlockInfo)]) -> Result<u64, BlockError> {
-    let used: HashSet<BlockId> = blocks.iter().map(|(id, _)| *id).collect();
+/// Blocks on a brick that nothing refers to.
+fn unused(brick: &Brick, used: &HashSet<BlockId>) -> Result<u64, BlockError> {
     let mut unused = 0;
     for session in brick.sessions()? {
         unused += brick.list(session)?.iter().filter(|stat| !used.contains(&stat.id)).count() as u64;
@@ -136,25 +191,20 @@ fn unused(brick: &Brick, blocks: &[(BlockId, BlockInfo)]) -> Result<u64, BlockEr
     Ok(unused)
 }
 
-/// Looks at each block, several at a time, and answers those with which something is wrong.
-fn verify(
-    brick: &Brick,
-    blocks: &[(BlockId, BlockInfo)],
-    quick: bool,
-    listener: &mut dyn Listener,
-) -> HashMap<BlockId, BlockError> {
-    listener.begin(if quick { "block headers" } else { "blocks" }, Some(blocks.len() as u64));
+/// Looks at each copy, several at a time, and answers those with which something is wrong.
+fn verify(copies: &[Copy<'_>], quick: bool, listener: &mut dyn Listener) -> Vec<(BlockId, BlockError)> {
+    listener.begin(if quick { "block headers" } else { "blocks" }, Some(copies.len() as u64));
     let next = AtomicUsize::new(0);
-    let outcome = Mutex::new((HashMap::new(), listener));
+    let outcome = Mutex::new((Vec::new(), listener));
     let work = || {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some((id, info)) = blocks.get(at) else { return };
+            let Some(Copy { brick, id, len }) = copies.get(at) else { return };
             let found = if quick { brick.length(*id) } else { brick.verify(*id) };
             let wrong = match found {
-                Ok(len) if len == info.len => None,
-                Ok(len) => {
-                    let what = format!("it has {len} bytes, the namespace says {}", info.len);
+                Ok(found) if found == *len => None,
+                Ok(found) => {
+                    let what = format!("it has {found} bytes, the namespace says {len}");
                     Some(BlockError::Corrupt { id: *id, what })
                 }
                 Err(error) => Some(error),
@@ -164,12 +214,12 @@ fn verify(
             outcome.1.progress(at as u64 + 1);
             if let Some(error) = wrong {
                 outcome.1.finding(error.to_string());
-                outcome.0.insert(*id, error);
+                outcome.0.push((*id, error));
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..VERIFY_THREADS.min(blocks.len()) {
+        for _ in 0..VERIFY_THREADS.min(copies.len()) {
             scope.spawn(work);
         }
     });
@@ -177,11 +227,7 @@ fn verify(
 }
 
 /// Says which files the bad blocks belong to. A walk through the whole tree, but only when there is something to say.
-fn tell_files<S: KvRead + ?Sized>(
-    store: &S,
-    bad: &HashMap<BlockId, BlockError>,
-    listener: &mut dyn Listener,
-) {
+fn tell_files<S: KvRead + ?Sized>(store: &S, bad: &HashSet<BlockId>, listener: &mut dyn Listener) {
     listener.begin("files of bad blocks", None);
     let mut seen = 0;
     let visit = &mut |place: &walk::Place, step: Step<'_>| -> Result<(), Infallible> {
@@ -204,14 +250,14 @@ fn tell_files<S: KvRead + ?Sized>(
 fn bad_ranges<S: KvRead + ?Sized>(
     store: &S,
     ino: InodeId,
-    bad: &HashMap<BlockId, BlockError>,
+    bad: &HashSet<BlockId>,
 ) -> Vec<(u64, u64, BlockId)> {
     let (mut found, mut start) = (Vec::new(), 0);
     // What cannot be read here has been found by the check of the namespace.
     while let Ok(page) = query::extents(store, ino, start, u64::MAX, EXTENTS_PAGE) {
         for (offset, extent) in &page.extents {
             if let Extent::Block(block) = extent
-                && bad.contains_key(&block.id)
+                && bad.contains(&block.id)
             {
                 found.push((*offset, u64::from(block.len), block.id));
             }

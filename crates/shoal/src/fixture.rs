@@ -114,12 +114,17 @@ impl Fixture {
 
     /// Writes a block; answers its id.
     pub fn write_block(&mut self, ino: InodeId, offset: u64, data: &Bytes) -> BlockId {
+        self.write_block_to(BlockGroup::default(), ino, offset, data)
+    }
+
+    /// Writes a block that is said to be on these bricks; answers its id.
+    pub fn write_block_to(&mut self, group: BlockGroup, ino: InodeId, offset: u64, data: &Bytes) -> BlockId {
         self.next_block += 1;
         let id = BlockId { session: self.session, seq: self.next_block };
         self.brick.put(id, std::slice::from_ref(data)).unwrap();
         let len = data.len() as u32;
         let content = Some(Extent::Block(BlockRef { id, offset: 0, len }));
-        let info = BlockInfo { len, group: BlockGroup::default() };
+        let info = BlockInfo { len, group };
         self.write_extent(ino, offset, u64::from(len), content, Some((id, info)));
         id
     }

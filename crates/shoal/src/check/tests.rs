@@ -1,6 +1,7 @@
 use super::*;
 use crate::fixture::Fixture;
 use bytes::Bytes;
+use shoal_types::BlockGroup;
 use std::os::unix::fs::FileExt;
 
 #[derive(Default)]
@@ -17,8 +18,12 @@ impl Listener for Heard {
 }
 
 fn run(volume: &Fixture, quick: bool) -> (Report, Vec<String>) {
+    run_with(volume, &Bricks::single(volume.brick.clone()), quick)
+}
+
+fn run_with(volume: &Fixture, bricks: &Bricks, quick: bool) -> (Report, Vec<String>) {
     let mut heard = Heard::default();
-    let report = check(&volume.store, &volume.brick, quick, &mut heard).unwrap();
+    let report = check(&volume.store, bricks, quick, &mut heard).unwrap();
     (report, heard.findings)
 }
 
@@ -66,4 +71,26 @@ fn damaged_and_missing_blocks_are_found_with_the_files_they_belong_to() {
     // Damage inside a block takes reading it.
     let (report, _) = run(&volume, true);
     assert_eq!((report.blocks_missing, report.blocks_damaged, report.clean), (1, 0, false));
+}
+
+#[test]
+fn in_a_cluster_each_node_answers_for_its_own_copies() {
+    let mut volume = Fixture::new();
+    let file = volume.file(InodeId::ROOT, "file");
+    let data = Bytes::from(vec![7; 10_000]);
+    let group = |bricks: &[u16]| BlockGroup::new(bricks.iter().map(|id| BrickId(*id))).unwrap();
+    volume.write_block_to(group(&[1, 2, 3]), file, 0, &data);
+    let elsewhere = volume.write_block_to(group(&[2, 3, 4]), file, 10_000, &data);
+    std::fs::remove_file(volume.block_file(elsewhere)).unwrap();
+    let first = |replica| Bricks::some(vec![(BrickId(1), volume.brick.clone())], replica);
+    let (report, findings) = run_with(&volume, &first(3), false);
+    assert_eq!((report.clean, findings), (true, vec![]));
+    assert_eq!((report.blocks, report.copies, report.copies_elsewhere), (2, 1, 5));
+
+    let (report, _) = run_with(&volume, &first(4), false);
+    assert_eq!((report.clean, report.blocks_degraded, report.blocks_missing), (false, 2, 0));
+
+    let second = Bricks::some(vec![(BrickId(2), volume.brick.clone())], 3);
+    let (report, _) = run_with(&volume, &second, false);
+    assert_eq!((report.clean, report.copies, report.blocks_missing), (false, 2, 1));
 }
