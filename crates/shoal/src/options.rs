@@ -74,7 +74,7 @@ impl Options {
             ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
             ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
             (_, Some(_)) => {
-                return Err(format!("there is no mount option '{name}' with a value; see --help"));
+                return Err(format!("there is no mount option '{name}' with a value; see `shoal mount --help`"));
             }
             ("ro", _) => self.mount.read_only = true,
             ("nodev", _) => self.mount.nodev = true,
@@ -86,7 +86,7 @@ impl Options {
             }
             (word, _) if AS_IT_IS.contains(&word) => {}
             ("remount", _) => return Err("a mount cannot be changed: unmount and mount anew".into()),
-            _ => return Err(format!("there is no mount option '{name}'; see --help")),
+            _ => return Err(format!("there is no mount option '{name}'; see `shoal mount --help`")),
         }
         Ok(())
     }
