@@ -74,7 +74,9 @@ impl Options {
             ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
             ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
             (_, Some(_)) => {
-                return Err(format!("there is no mount option '{name}' with a value; see `shoal mount --help`"));
+                return Err(format!(
+                    "there is no mount option '{name}' with a value; see `shoal mount --help`"
+                ));
             }
             ("ro", _) => self.mount.read_only = true,
             ("nodev", _) => self.mount.nodev = true,

@@ -45,9 +45,14 @@ impl Umount {
                 return Ok(ExitCode::SUCCESS);
             }
             Health::Hung if !self.lazy => bail!(
-                "the process that serves {shown} ({}) does not answer; its log is in {}. `shoal umount --lazy {shown}` \
+                "the process that serves {shown} ({}{}) does not answer; its log is in {}. `shoal umount --lazy {shown}` \
                  takes the mount away all the same",
                 server.map_or("unknown".into(), |pid| format!("process {pid}")),
+                if mount.source.is_absolute() {
+                    ""
+                } else {
+                    ", which may wait for a majority of the cluster's nodes"
+                },
                 mount.home().display()
             ),
             _ => {}
