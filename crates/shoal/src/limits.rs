@@ -65,3 +65,34 @@ pub const TOKEN_HOURS_MAX: u32 = 31 * 24;
 pub const DIGEST_ATTEMPTS: u32 = 10;
 /// The port of a server.
 pub const PORT_DEFAULT: u16 = 7470;
+
+/// A node or client asks for a newer cluster map this often: administration takes effect everywhere within about two rounds.
+pub const MAP_POLL: Duration = Duration::from_millis(700);
+/// How long a node is given to answer a short question. It may be busy, and connecting may take a while.
+pub const ASK_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a node is given to say what runs on it, before it is shown as disconnected.
+pub const REPORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Digests are reports that read all metadata.
+pub const DIGEST_PATIENCE: Duration = Duration::from_secs(50);
+/// How long a page of a replica's state, or the checkpoint it comes from, may take.
+pub const STATE_PATIENCE: Duration = Duration::from_secs(30);
+/// A change of the cluster map is tried for this long while its group has no leader: an election, or the restart of a node.
+pub const EXECUTE_PATIENCE: Duration = Duration::from_secs(12);
+/// Pause between these attempts.
+pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
+/// How often a node looks whether it runs what it should; at once when the map changes.
+pub const MANAGE_EVERY: Duration = Duration::from_millis(300);
+/// A brick or replica that could not be opened is tried again after this: a disk may have been mounted meanwhile.
+pub const REOPEN_AFTER: Duration = Duration::from_secs(5);
+/// A replica that should not be here any more is kept for this long, so that its group hears from it while it is removed.
+pub const REPLICA_GRACE: Duration = Duration::from_secs(30);
+/// How often the leader of the cluster map's group looks for bricks that have become empty.
+pub const TIDY_EVERY: Duration = Duration::from_secs(2);
+/// Refused requests that are logged in a minute; the rest is only counted.
+pub const REFUSALS_LOGGED_MAX: u64 = 30;
+/// A mount waits for the cluster map this long before it says that no server answers.
+pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(20);
+/// How long joining may take: a change of the map, and a key.
+pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+/// How long the first replica of a cluster may take to lead itself.
+pub const INIT_PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,113 @@
+//! Who may do what.
+//!
+//! **Models.** A certificate says which node or client somebody is; the cluster map says whether that still counts. Nodes may do
+//! everything. Clients may use the volumes whose `auth.allow` names their address, and see the map without its secrets.
+//!
+//! **Promises.** What is refused is logged with who and why, though not more often than anybody wants to read.
+
+use super::directory::Directory;
+use crate::limits::REFUSALS_LOGGED_MAX;
+use parking_lot::{Mutex, RwLock};
+use shoal_cluster::options::AllowList;
+use shoal_net::{Peer, Role};
+use shoal_types::GroupId;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The lists of a map, read once for each epoch.
+#[derive(Default)]
+struct Lists {
+    epoch: u64,
+    allow: HashMap<GroupId, Arc<AllowList>>,
+}
+
+/// See the module.
+pub struct Access {
+    directory: Arc<Directory>,
+    lists: RwLock<Lists>,
+    refused: Mutex<(Instant, u64)>,
+}
+
+impl Access {
+    /// By the newest map.
+    pub fn new(directory: Arc<Directory>) -> Access {
+        Access { directory, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)) }
+    }
+
+    /// Whether somebody is a node of the cluster.
+    pub fn node(&self, peer: &Peer) -> Result<(), String> {
+        match &peer.role {
+            Some(Role::Node(node)) => {
+                let map = self.directory.map();
+                // One that is not known yet has joined after this map.
+                if map.nodes.contains_key(node) || node.0 >= map.next.node {
+                    return Ok(());
+                }
+                self.refuse(peer, format!("{node} is not in the cluster any more"))
+            }
+            _ => self.refuse(peer, "only nodes of the cluster may do this".into()),
+        }
+    }
+
+    /// Whether somebody is a node or a client that was not revoked.
+    pub fn member(&self, peer: &Peer) -> Result<(), String> {
+        match &peer.role {
+            Some(Role::Client(name)) => {
+                if self.directory.map().revoked.contains(name) {
+                    return self.refuse(peer, format!("the credentials of '{name}' were revoked"));
+                }
+                Ok(())
+            }
+            _ => self.node(peer),
+        }
+    }
+
+    /// Whether somebody may use a volume.
+    pub fn volume(&self, peer: &Peer, volume: GroupId) -> Result<(), String> {
+        self.member(peer)?;
+        if matches!(peer.role, Some(Role::Node(_))) || self.admits(volume, peer.address.ip()) {
+            return Ok(());
+        }
+        let map = self.directory.map();
+        let name = map.volumes.get(&volume).map_or("?", |volume| volume.name.as_str());
+        self.refuse(peer, format!("auth.allow of volume {name} does not name {}", peer.address.ip()))
+    }
+
+    fn admits(&self, volume: GroupId, address: IpAddr) -> bool {
+        let map = self.directory.map();
+        let lists = self.lists.read();
+        if lists.epoch == map.epoch
+            && let Some(list) = lists.allow.get(&volume)
+        {
+            return list.admits(address);
+        }
+        drop(lists);
+        // What cannot be read admits nobody; it was checked when it was set.
+        let value = map.option(volume, "auth.allow").unwrap_or_default();
+        let Ok(list) = value.parse::<AllowList>() else { return false };
+        let admitted = list.admits(address);
+        let mut lists = self.lists.write();
+        if lists.epoch < map.epoch {
+            *lists = Lists { epoch: map.epoch, allow: HashMap::new() };
+        }
+        if lists.epoch == map.epoch {
+            lists.allow.insert(volume, Arc::new(list));
+        }
+        admitted
+    }
+
+    fn refuse(&self, peer: &Peer, why: String) -> Result<(), String> {
+        let mut refused = self.refused.lock();
+        if refused.0.elapsed() > Duration::from_secs(60) {
+            *refused = (Instant::now(), 0);
+        }
+        refused.1 += 1;
+        if refused.1 <= REFUSALS_LOGGED_MAX {
+            let who = peer.role.as_ref().map_or("a stranger".into(), Role::to_string);
+            tracing::warn!(peer = %peer.address, who, why, "a request was refused");
+        }
+        Err(why)
+    }
+}

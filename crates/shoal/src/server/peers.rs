@@ -1,0 +1,96 @@
+//! How replicas of metadata groups reach each other.
+//!
+//! A message begins with the replicas that it is from and to: a node may have had another replica of the same group before.
+
+use super::directory::Directory;
+use crate::limits::STATE_PATIENCE;
+use bytes::Bytes;
+use shoal_meta::Peers;
+use shoal_net::{Lane, Service};
+use shoal_types::{GroupId, NodeId, ReplicaId};
+use std::sync::Arc;
+
+/// Length of the head of a message, in bytes.
+const HEAD_BYTES: usize = 16;
+
+/// The other replicas of a group, as one of them sees them.
+pub struct GroupPeers {
+    /// What is known of the cluster.
+    pub directory: Arc<Directory>,
+    /// The group.
+    pub group: GroupId,
+    /// The one that speaks.
+    pub me: ReplicaId,
+}
+
+impl GroupPeers {
+    fn head(&self, to: ReplicaId) -> Bytes {
+        [self.me.0.to_le_bytes(), to.0.to_le_bytes()].concat().into()
+    }
+}
+
+/// From and to whom a message is, and what it says.
+pub fn addressed(message: &Bytes) -> Option<(ReplicaId, ReplicaId, Bytes)> {
+    let (from, rest) = message.split_first_chunk::<8>()?;
+    let (to, _) = rest.split_first_chunk::<8>()?;
+    let id = |bytes: &[u8; 8]| ReplicaId(u64::from_le_bytes(*bytes));
+    Some((id(from), id(to), message.slice(HEAD_BYTES..)))
+}
+
+impl Peers for GroupPeers {
+    fn send(&self, to: ReplicaId, message: Bytes) {
+        // Somebody who is not known, or not reached, hears it when it is said again.
+        if let Some(node) = self.node_of(to)
+            && let Some(link) = self.directory.link(node, Lane::Replicas)
+        {
+            link.post(Service::Replica(self.group), vec![self.head(to), message]);
+        }
+    }
+
+    fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
+        let node = self.node_of(to).ok_or_else(|| format!("nobody knows where {to} is"))?;
+        let link = self.directory.link(node, Lane::Blocks).ok_or_else(|| format!("{node} is gone"))?;
+        let parts = vec![self.head(to), request];
+        link.call(Service::Replica(self.group), false, parts, STATE_PATIENCE).map_err(|error| error.to_string())
+    }
+
+    fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.directory.node_of(self.group, replica)
+    }
+
+    fn others(&self) -> Vec<ReplicaId> {
+        let map = self.directory.map();
+        map.replicas(self.group).iter().map(|place| place.id).filter(|id| *id != self.me).collect()
+    }
+}
+
+/// Nobody: for the first replica of a cluster while it is made.
+pub struct Nobody;
+
+impl Peers for Nobody {
+    fn send(&self, _: ReplicaId, _: Bytes) {}
+    fn ask(&self, to: ReplicaId, _: Bytes) -> Result<Bytes, String> {
+        Err(format!("{to} is not there yet"))
+    }
+    fn node_of(&self, _: ReplicaId) -> Option<NodeId> {
+        None
+    }
+    fn others(&self) -> Vec<ReplicaId> {
+        Vec::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_that_is_cut_off_is_for_nobody() {
+        let message: Bytes = [&3u64.to_le_bytes()[..], &4u64.to_le_bytes(), b"hello"].concat().into();
+        assert_eq!(addressed(&message), Some((ReplicaId(3), ReplicaId(4), Bytes::from_static(b"hello"))));
+        for cut in 0..HEAD_BYTES {
+            assert_eq!(addressed(&message.slice(..cut)), None);
+        }
+        assert_eq!(addressed(&message.slice(..HEAD_BYTES)), Some((ReplicaId(3), ReplicaId(4), Bytes::new())));
+    }
+}

@@ -1,0 +1,70 @@
+//! Keeps the copy of the cluster map new: asks one node after the other for a newer one.
+//!
+//! Taking turns matters: a node that is cut off from the others has no newer map and does not know it.
+
+use super::directory::Directory;
+use crate::limits::MAP_POLL;
+use shoal_net::{Lane, Link};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Asks until it is dropped.
+pub struct Poller {
+    directory: Arc<Directory>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Poller {
+    /// Begins to ask the nodes of the map and, besides them, those at these addresses.
+    pub fn start(directory: Arc<Directory>, seeds: Vec<String>) -> std::io::Result<Poller> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (ours, until) = (directory.clone(), stop.clone());
+        let thread = std::thread::Builder::new().name("shoal-map".into()).spawn(move || {
+            let (mut turn, mut seen) = (0, 0);
+            while !until.load(Ordering::Acquire) {
+                round(&ours, &seeds, &mut turn);
+                seen = ours.wait(seen, MAP_POLL);
+            }
+        })?;
+        Ok(Poller { directory, stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Poller {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.directory.poke();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Asks the next one; if it does not answer, the one after it, until somebody has answered or all were asked.
+fn round(directory: &Directory, seeds: &[String], turn: &mut usize) {
+    let links = links(directory, seeds);
+    for _ in 0..links.len() {
+        let Some(link) = links.get(*turn % links.len()) else { return };
+        *turn = turn.wrapping_add(1);
+        match directory.catch_up(link) {
+            Ok(()) => return,
+            Err(why) => tracing::debug!(why, "asking for the cluster map"),
+        }
+    }
+}
+
+/// All that can be asked, each once.
+fn links(directory: &Directory, seeds: &[String]) -> Vec<Arc<Link>> {
+    let map = directory.map();
+    let here = shoal_cluster::Bricks::here(directory);
+    let own = here.and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
+    let mut addresses: Vec<&str> = map.nodes.values().map(|node| node.address.as_str()).collect();
+    addresses.extend(seeds.iter().map(String::as_str));
+    addresses.retain(|address| Some(*address) != own);
+    let mut seen = std::collections::HashSet::new();
+    addresses.retain(|address| seen.insert(*address));
+    addresses.into_iter().map(|address| directory.network().link(address, Lane::Requests)).collect()
+}
