@@ -111,6 +111,8 @@ pub struct Brick {
     pub volume: GroupId,
     /// Whether it may be written to and read from.
     pub state: BrickState,
+    /// Another has taken its place: once it is empty it is forgotten without being asked.
+    pub replaced: bool,
 }
 
 /// See [`Brick`].

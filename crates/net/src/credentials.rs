@@ -22,6 +22,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 pub(crate) const NODE_NAME: &str = "node.shoal";
 const CLIENT_DOMAIN: &str = ".client.shoal";
 const NODE_DOMAIN: &str = ".node.shoal";
+const CLUSTER_DOMAIN: &str = ".cluster.shoal";
 const VALID_FROM_YEAR: i32 = 2020;
 const VALID_TO_YEAR: i32 = 2120;
 
@@ -124,7 +125,9 @@ impl Authority {
     /// Certifies somebody, with a new key.
     pub fn issue(&self, role: &Role) -> Result<Credentials, CredentialsError> {
         let failed = |error: rcgen::Error| invalid(&role.to_string())(error.to_string());
-        let mut params = CertificateParams::new(role.names()).map_err(failed)?;
+        let mut names = role.names();
+        names.push(format!("c{:032x}{CLUSTER_DOMAIN}", self.cluster));
+        let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, role.to_string());
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -208,6 +211,15 @@ impl Credentials {
         self.pem.clone()
     }
 
+    /// The cluster that they are for, as their certificate says.
+    pub fn cluster(&self) -> Option<u128> {
+        let certificate = webpki::EndEntityCert::try_from(&self.certificate).ok()?;
+        certificate.valid_dns_names().find_map(|name| {
+            let digits = name.strip_suffix(CLUSTER_DOMAIN)?.strip_prefix('c')?;
+            u128::from_str_radix(digits, 16).ok()
+        })
+    }
+
     /// Whose they are.
     pub fn role(&self) -> &Role {
         &self.role
@@ -266,7 +278,7 @@ mod tests {
             let issued = again.issue(&role).unwrap();
             issued.save(&dir.path().join("tls")).unwrap();
             let loaded = Credentials::load(&dir.path().join("tls")).unwrap();
-            assert_eq!(loaded.role(), &role);
+            assert_eq!((loaded.role(), loaded.cluster()), (&role, Some(7)));
             assert_eq!(fingerprint(&loaded.authority), authority.fingerprint().unwrap());
         }
         assert!(Authority::from_pem(7, "rubbish").is_err());

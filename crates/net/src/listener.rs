@@ -51,6 +51,11 @@ pub struct Replier {
 }
 
 impl Replier {
+    /// Whether anybody waits for an answer.
+    pub fn is_wanted(&self) -> bool {
+        self.queue.is_some()
+    }
+
     /// Answers.
     pub fn answer(mut self, parts: Vec<Bytes>) {
         let len: usize = parts.iter().map(Bytes::len).sum();

@@ -111,7 +111,6 @@ impl Node {
 
     fn statistics(&self) -> Statistics {
         let kernel = self.mounted.stats();
-        let number = |name: &str, value| Number { name: name.to_owned(), value };
         Statistics {
             mountpoint: self.mounted.mountpoint().to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
@@ -175,7 +174,8 @@ pub fn scrub(
     if summary.stopped { Ok(()) } else { say(done).map_err(|error| error.to_string()) }
 }
 
-fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options {
+/// How the client of a mount behaves.
+pub fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options {
     let defaults = shoal_client::Options::default();
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     shoal_client::Options {
@@ -186,12 +186,18 @@ fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options
     }
 }
 
-fn reports(ops: &[OpStats]) -> Vec<OpReport> {
+/// A named number.
+pub fn number(name: &str, value: u64) -> Number {
+    Number { name: name.to_owned(), value }
+}
+
+/// What was measured, for people.
+pub fn reports(ops: &[OpStats]) -> Vec<OpReport> {
     ops.iter().map(OpReport::from).collect()
 }
 
 /// Memory of this process that is in RAM, see proc(5); 0 if that cannot be told.
-fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0) * 4096

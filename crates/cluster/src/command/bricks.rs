@@ -19,7 +19,8 @@ pub(super) fn add(map: &mut ClusterMap, volume: GroupId, places: &[(NodeId, Path
         }
         let id = BrickId(map.next.brick);
         map.next.brick += 1;
-        map.bricks.insert(id, Brick { node: *node, path: path.clone(), volume, state: BrickState::Active });
+        let (path, state) = (path.clone(), BrickState::Active);
+        map.bricks.insert(id, Brick { node: *node, path, volume, state, replaced: false });
         volume_mut(map, volume)?.bricks.push(id);
         added.push(id);
     }
@@ -88,6 +89,7 @@ fn set_state(map: &mut ClusterMap, bricks: &[BrickId], state: BrickState) {
     for id in bricks {
         if let Some(brick) = map.bricks.get_mut(id) {
             brick.state = state;
+            brick.replaced &= state != BrickState::Active;
         }
     }
 }
@@ -126,6 +128,9 @@ pub(super) fn replace(
     let added = add(map, volume, std::slice::from_ref(new))?;
     if !gone {
         set_state(map, &[old], BrickState::Draining);
+    }
+    if let Some(brick) = map.bricks.get_mut(&old) {
+        brick.replaced = true;
     }
     Ok(added)
 }

@@ -67,8 +67,6 @@ impl From<BrickName> for String {
 
 /// What a token begins with; another version would be another right.
 const VERSION: &str = "shoal1";
-/// Nodes that a token may name.
-const ADDRESSES_MAX: usize = 16;
 /// Digits of a certificate's fingerprint.
 const FINGERPRINT_DIGITS: usize = 64;
 
@@ -84,6 +82,11 @@ pub struct Token {
     pub fingerprint: String,
 }
 
+impl Token {
+    /// Nodes that a token may name.
+    pub const ADDRESSES_MAX: usize = 16;
+}
+
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{VERSION}/{}/{:032x}/{}", self.addresses.join(","), self.secret, self.fingerprint)
@@ -97,7 +100,7 @@ impl FromStr for Token {
         let [VERSION, addresses, secret, fingerprint] = parts[..] else { return Err(BadName::Token) };
         let hex = |text: &str, digits| text.len() == digits && text.bytes().all(|b| b.is_ascii_hexdigit());
         let addresses: Vec<String> = addresses.split(',').map(str::to_owned).collect();
-        let valid = addresses.len() <= ADDRESSES_MAX
+        let valid = addresses.len() <= Token::ADDRESSES_MAX
             && addresses.iter().all(|address| {
                 address
                     .rsplit_once(':')

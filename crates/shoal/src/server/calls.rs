@@ -21,6 +21,8 @@ pub enum Ask {
     Heal { volume: GroupId },
     /// Look again at what needs healing, all of it: [`Answer::Heal`]. For the leader.
     HealFull { volume: GroupId },
+    /// Whether a brick can be made at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason.
+    CheckBrick { path: std::path::PathBuf },
     /// Whether no block of the volume names a brick any more: [`Answer::Drained`]. For the leader.
     Drained { volume: GroupId, brick: BrickId },
 }

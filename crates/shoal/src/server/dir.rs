@@ -176,6 +176,18 @@ impl NodeDir {
         names.filter_map(|entry| parse_replica(entry.file_name().to_str()?)).collect()
     }
 
+    /// Whether a replica was made here.
+    pub fn made_replica(&self, id: ReplicaId) -> bool {
+        self.identity.lock().replicas.contains(&id)
+    }
+
+    /// Listen there from now on.
+    pub fn set_listen(&self, listen: &str) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.listen = listen.to_owned();
+        self.save(&identity)
+    }
+
     /// A replica is about to be made here. Answers false if it was made before: then it must be there.
     pub fn begin_replica(&self, id: ReplicaId) -> anyhow::Result<bool> {
         let mut identity = self.identity.lock();

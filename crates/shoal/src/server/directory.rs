@@ -39,7 +39,12 @@ pub struct Directory {
 
 impl Directory {
     /// With a map to begin with, which may be old or empty.
-    pub fn new(network: Arc<Network>, here: Option<NodeId>, map: ClusterMap, on_map: OnMap) -> Arc<Directory> {
+    pub fn new(
+        network: Arc<Network>,
+        here: Option<NodeId>,
+        map: ClusterMap,
+        on_map: OnMap,
+    ) -> Arc<Directory> {
         Arc::new(Directory {
             network,
             here,
@@ -72,7 +77,8 @@ impl Directory {
         if map.epoch <= current.epoch {
             return;
         }
-        let kept = std::iter::once(&current.replicas).chain(current.volumes.values().map(|one| &one.replicas));
+        let kept =
+            std::iter::once(&current.replicas).chain(current.volumes.values().map(|one| &one.replicas));
         self.former.lock().extend(kept.flatten().map(|place| (place.id, place.node)));
         (self.on_map)(&map);
         *self.map.write() = Arc::new(map);
@@ -117,7 +123,8 @@ impl Directory {
         let ask = Ask::Map { epoch: self.map.read().epoch };
         match ask_over(link, &ask, ASK_PATIENCE).map_err(|error| error.to_string())? {
             Answer::Map(Some(bytes)) => {
-                let map = ClusterMap::decode(&bytes).map_err(|error| format!("{}: {error}", link.address()))?;
+                let map =
+                    ClusterMap::decode(&bytes).map_err(|error| format!("{}: {error}", link.address()))?;
                 self.learn(map);
                 Ok(())
             }

@@ -47,7 +47,8 @@ pub trait Group: Send + Sync {
 /// How to open replicas.
 pub trait Opener: Send + Sync + 'static {
     /// Opens a replica, and makes it known as a service if it is one. `stop` is asked now and then.
-    fn open(&self, group: GroupId, place: &ReplicaPlace, stop: &AtomicBool) -> Result<Arc<dyn Group>, String>;
+    fn open(&self, group: GroupId, place: &ReplicaPlace, stop: &AtomicBool)
+    -> Result<Arc<dyn Group>, String>;
     /// It is going to be closed.
     fn closing(&self, group: GroupId);
 }
@@ -132,7 +133,10 @@ impl Groups {
                 .collect()
         };
         // Without the lock: a digest takes its time.
-        running.into_iter().map(|one| one.map_or_else(|away| away, |replica| replica.report(digest))).collect()
+        running
+            .into_iter()
+            .map(|one| one.map_or_else(|away| away, |replica| replica.report(digest)))
+            .collect()
     }
 
     /// Sees to it that what should run does, and the other way round.
@@ -152,7 +156,8 @@ impl Groups {
         {
             let mut kept = self.kept.lock();
             for (key, one) in kept.iter_mut() {
-                one.unwanted = if wanted.contains_key(key) { None } else { one.unwanted.or(Some(Instant::now())) };
+                one.unwanted =
+                    if wanted.contains_key(key) { None } else { one.unwanted.or(Some(Instant::now())) };
                 let Slot::Running(replica) = &one.slot else { continue };
                 if one.unwanted.is_some_and(|since| since.elapsed() > REPLICA_GRACE) {
                     leaving.push(*key);

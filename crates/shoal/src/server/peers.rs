@@ -51,7 +51,8 @@ impl Peers for GroupPeers {
         let node = self.node_of(to).ok_or_else(|| format!("nobody knows where {to} is"))?;
         let link = self.directory.link(node, Lane::Blocks).ok_or_else(|| format!("{node} is gone"))?;
         let parts = vec![self.head(to), request];
-        link.call(Service::Replica(self.group), false, parts, STATE_PATIENCE).map_err(|error| error.to_string())
+        link.call(Service::Replica(self.group), false, parts, STATE_PATIENCE)
+            .map_err(|error| error.to_string())
     }
 
     fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {

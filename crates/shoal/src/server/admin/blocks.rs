@@ -1,0 +1,122 @@
+//! Healing, spreading blocks, and taking bricks away.
+
+use super::super::calls::{Answer, Ask, Heal};
+use super::super::core::Core;
+use super::names;
+use super::show::bricks;
+use crate::admin::*;
+use crate::limits::ASK_PATIENCE;
+use shoal_cluster::{BrickState, Command};
+use shoal_types::{BrickId, GroupId, NodeId};
+
+impl Core {
+    /// How a volume's leader gets on with healing.
+    fn ask_heal(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
+        let ask = if full { Ask::HealFull { volume } } else { Ask::Heal { volume } };
+        match self.ask_leader(volume, &ask, ASK_PATIENCE)? {
+            (node, Answer::Heal(heal)) => Ok((node, heal)),
+            (node, other) => Err(format!("{node} answered something else: {other:?}")),
+        }
+    }
+
+    /// Blocks that lack copies, if that is known.
+    pub(super) fn degraded(&self, volume: GroupId) -> Option<u64> {
+        let (_, heal) = self.ask_heal(volume, false).ok()?;
+        (!heal.scanning || heal.degraded > 0).then_some(heal.degraded)
+    }
+
+    pub(super) fn heal_report(&self, name: &str, full: bool) -> Result<HealReport, String> {
+        let map = self.directory.map();
+        let (volume, it) = names::volume(&map, name)?;
+        let (leader, heal) = self.ask_heal(volume, full)?;
+        Ok(HealReport {
+            name: it.name.clone(),
+            leader: map.nodes.get(&leader).map_or_else(|| leader.to_string(), |node| node.name.clone()),
+            degraded: heal.degraded,
+            scanning: heal.scanning,
+            examined: heal.examined,
+            mended: heal.mended,
+            copied_bytes: heal.bytes,
+            failures: heal.failures,
+            bricks: bricks(&map, &self.gather(false), volume),
+        })
+    }
+
+    pub(super) fn rebalance(&self, name: &str, step: RebalanceStep) -> Result<RebalanceReport, String> {
+        let map = self.directory.map();
+        let (volume, it) = names::volume(&map, name)?;
+        match step {
+            RebalanceStep::Start => self.decide(&Command::Rebalance { volume }).map(drop)?,
+            RebalanceStep::Status => {}
+            RebalanceStep::Stop => {
+                return Err("a rebalance cannot be stopped; `shoal volume set NAME heal.bytes-per-second N` slows it down".into());
+            }
+        }
+        let (_, heal) = self.ask_heal(volume, false)?;
+        let state = match (step, it.rebalance) {
+            (RebalanceStep::Start, _) => RebalanceState::InProgress,
+            (_, 0) => RebalanceState::NotStarted,
+            _ if heal.scanning => RebalanceState::InProgress,
+            _ => RebalanceState::Completed,
+        };
+        Ok(RebalanceReport {
+            name: it.name.clone(),
+            state,
+            examined: heal.examined,
+            moved: heal.mended,
+            copied_bytes: heal.bytes,
+            failures: heal.failures,
+        })
+    }
+
+    pub(super) fn remove_bricks(
+        &self,
+        name: &str,
+        called: &[BrickName],
+        step: RemoveStep,
+    ) -> Result<AdminAnswer, String> {
+        let map = self.directory.map();
+        let (volume, _) = names::volume(&map, name)?;
+        let bricks = names::bricks(&map, volume, called)?;
+        let command = match step {
+            RemoveStep::Start => Command::Drain { volume, bricks },
+            RemoveStep::Stop => Command::Undrain { volume, bricks },
+            RemoveStep::Force => Command::Lose { volume, bricks },
+            RemoveStep::Status => {
+                let report = |(id, brick): (&BrickId, &BrickName)| RemovalReport {
+                    brick: brick.clone(),
+                    state: self.removal(volume, *id),
+                    blocks_left: None,
+                };
+                return Ok(AdminAnswer::Removal { bricks: bricks.iter().zip(called).map(report).collect() });
+            }
+            RemoveStep::Commit => {
+                for (id, brick) in bricks.iter().zip(called) {
+                    match self.removal(volume, *id) {
+                        RemovalState::Completed => {}
+                        RemovalState::NotStarted => {
+                            return Err(format!(
+                                "{brick} is in use; `remove-brick ... start` has to come first"
+                            ));
+                        }
+                        RemovalState::InProgress => {
+                            return Err(format!(
+                                "there are still blocks on {brick}; `remove-brick ... status` shows when it is empty"
+                            ));
+                        }
+                    }
+                }
+                Command::Lose { volume, bricks }
+            }
+        };
+        self.decide(&command).map(|_| AdminAnswer::Done)
+    }
+
+    fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
+        match self.directory.map().bricks.get(&brick).map(|brick| brick.state) {
+            Some(BrickState::Active) => RemovalState::NotStarted,
+            Some(BrickState::Draining) if !self.is_drained(volume, brick) => RemovalState::InProgress,
+            _ => RemovalState::Completed,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Requests that change something.
+
+use super::super::calls::{Answer, Ask};
+use super::super::core::Core;
+use super::super::setup::new_token;
+use super::names;
+use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
+use crate::limits::ASK_PATIENCE;
+use shoal_cluster::{Command, Outcome};
+use shoal_net::{Authority, Role};
+use shoal_types::{GroupId, NodeId, Timestamp};
+use std::path::PathBuf;
+
+impl Core {
+    /// Carries out what is answered with nothing but success.
+    pub(super) fn change(&self, request: AdminRequest, note: &mut dyn FnMut(String)) -> Result<(), String> {
+        use AdminRequest as R;
+        let map = self.directory.map();
+        let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
+        let command = match request {
+            R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
+            R::CreateVolume { name, replica, bricks, force } => {
+                let places = self.checked_places(&bricks, note)?;
+                let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
+                Command::CreateVolume { name, id, replica, bricks: places, force, time }
+            }
+            R::StartVolume { name } => Command::SetState { volume: id(&name)?, started: true },
+            R::StopVolume { name } => Command::SetState { volume: id(&name)?, started: false },
+            R::DeleteVolume { name } => Command::DeleteVolume { volume: id(&name)? },
+            R::SetOption { name, key, value } => {
+                Command::SetOption { volume: id(&name)?, key, value: Some(value) }
+            }
+            R::ResetOptions { name, key } => return self.reset(&name, key),
+            R::AddBricks { name, bricks } => {
+                let volume = id(&name)?;
+                Command::AddBricks { volume, bricks: self.checked_places(&bricks, note)? }
+            }
+            R::ReplaceBrick { name, old, new } => self.replacement(&name, &old, &new, note)?,
+            R::RevokeClient { name } => Command::RevokeClient { name },
+            other => return Err(format!("a server of this version does not know {other:?}")),
+        };
+        self.decide(&command).map(drop)
+    }
+
+    fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {
+        let map = self.directory.map();
+        let (volume, it) = names::volume(&map, name)?;
+        let keys = key.map_or_else(|| it.options.keys().cloned().collect(), |key| vec![key]);
+        for key in keys {
+            self.decide(&Command::SetOption { volume, key, value: None })?;
+        }
+        Ok(())
+    }
+
+    /// Places for new bricks, after their nodes were asked whether bricks can be made there.
+    fn checked_places(
+        &self,
+        bricks: &[BrickName],
+        note: &mut dyn FnMut(String),
+    ) -> Result<Vec<(NodeId, PathBuf)>, String> {
+        let map = self.directory.map();
+        let places = names::places(&map, bricks)?;
+        let check = |node: NodeId, path: &PathBuf| {
+            let ask = Ask::CheckBrick { path: path.clone() };
+            if node == self.node {
+                Ok(self.answer(&ask))
+            } else {
+                self.directory.ask(node, &ask, ASK_PATIENCE)
+            }
+        };
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asked: Vec<_> =
+                places.iter().map(|(node, path)| scope.spawn(move || check(*node, path))).collect();
+            asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err("it went wrong".into()))).collect()
+        });
+        let mut refusals = Vec::new();
+        for (brick, answer) in bricks.iter().zip(answers) {
+            match answer {
+                Ok(Answer::Done(_)) => {}
+                Ok(Answer::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
+                Ok(other) => refusals.push(format!("{}: a strange answer: {other:?}", brick.host)),
+                Err(why) => {
+                    note(format!(
+                        "{brick} could not be looked at ({why}); it is made when its node is there"
+                    ));
+                }
+            }
+        }
+        if refusals.is_empty() { Ok(places) } else { Err(refusals.join("\n")) }
+    }
+
+    fn replacement(
+        &self,
+        name: &str,
+        old: &BrickName,
+        new: &BrickName,
+        note: &mut dyn FnMut(String),
+    ) -> Result<Command, String> {
+        let map = self.directory.map();
+        let (volume, _) = names::volume(&map, name)?;
+        let (id, brick) = names::brick(&map, volume, old)?;
+        let reports = self.gather(false);
+        let online = reports.get(&brick.node).is_some_and(|report| {
+            report.bricks.iter().any(|brick| brick.id == id && brick.offline.is_none())
+        });
+        let places = self.checked_places(std::slice::from_ref(new), note)?;
+        let place = places.into_iter().next().ok_or("name the new brick, as HOST:/PATH")?;
+        note(match online {
+            true => format!(
+                "what is on {old} is moved first; `shoal volume heal {name} info` shows how far that is"
+            ),
+            false => {
+                format!("{old} is not served: it counts as gone, and its blocks are copied from elsewhere")
+            }
+        });
+        Ok(Command::ReplaceBrick { volume, old: id, new: place, gone: !online })
+    }
+
+    /// Lets machines join.
+    pub(super) fn issue_token(&self, hours: u32) -> Result<TokenReport, String> {
+        let (secret, expires, command) = new_token(hours);
+        self.decide(&command)?;
+        let map = self.directory.map();
+        let fingerprint = self.authority()?.fingerprint().map_err(|error| error.to_string())?;
+        // This node first: it is there.
+        let mut nodes: Vec<_> = map.nodes.iter().collect();
+        nodes.sort_by_key(|(id, _)| **id != self.node);
+        let addresses =
+            nodes.into_iter().map(|(_, node)| node.address.clone()).take(Token::ADDRESSES_MAX).collect();
+        let token = Token { addresses, secret, fingerprint };
+        Ok(TokenReport { token: token.to_string(), expires: expires.secs.unsigned_abs() })
+    }
+
+    /// Makes credentials for a client. The key is nowhere but in the answer.
+    pub(super) fn issue_client(&self, name: &str) -> Result<CredentialsReport, String> {
+        let command = Command::IssueClient { name: name.to_owned(), time: Timestamp::now() };
+        match self.decide(&command)? {
+            Outcome::Done => {}
+            other => return Err(format!("issuing credentials came to {other:?}")),
+        }
+        let issued = self.authority()?.issue(&Role::Client(name.to_owned()));
+        let [authority, certificate, key] = issued.map_err(|error| error.to_string())?.to_pem();
+        Ok(CredentialsReport { name: name.to_owned(), authority, certificate, key })
+    }
+
+    fn authority(&self) -> Result<Authority, String> {
+        let map = self.directory.map();
+        Authority::from_pem(self.cluster, &map.secrets.authority).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,219 @@
+//! What there is and how it does.
+
+use super::super::calls::{ReplicaReport, Report};
+use super::super::core::Core;
+use super::names;
+use crate::admin::*;
+use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
+use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Volume};
+use shoal_types::{GroupId, NodeId, Timestamp};
+use std::collections::BTreeMap;
+
+type Reports = BTreeMap<NodeId, Report>;
+
+/// What a replica of the cluster map's group is asked for by, if no volume has that name.
+const MAP_NAME: &str = "cluster";
+
+fn seconds(time: Timestamp) -> u64 {
+    time.secs.unsigned_abs()
+}
+
+impl Core {
+    pub(super) fn cluster_report(&self) -> ClusterReport {
+        let reports = self.gather(false);
+        let map = self.directory.map();
+        let volumes = map.volumes.iter().map(|(id, volume)| self.health(&map, &reports, *id, volume));
+        ClusterReport {
+            cluster: format!("{:032x}", map.cluster),
+            epoch: map.epoch,
+            node: map.nodes.get(&self.node).map_or_else(String::new, |node| node.name.clone()),
+            nodes: self.peers(&reports),
+            map: replicas(&map, &reports, GroupId::CLUSTER),
+            volumes: volumes.collect(),
+        }
+    }
+
+    fn health(&self, map: &ClusterMap, reports: &Reports, id: GroupId, volume: &Volume) -> VolumeHealth {
+        let bricks = bricks(map, reports, id);
+        let replicas = replicas(map, reports, id);
+        let leads = |report: &Report| report.replicas.iter().any(|one| one.group == id && one.leads);
+        let has_leader = reports.values().any(leads);
+        VolumeHealth {
+            name: volume.name.clone(),
+            state: state(volume),
+            bricks_online: bricks.iter().filter(|brick| brick.online).count() as u32,
+            bricks: bricks.len() as u32,
+            replicas_online: replicas.iter().filter(|replica| replica.online).count() as u32,
+            replicas: replicas.len() as u32,
+            has_leader,
+            degraded: if has_leader { self.degraded(id) } else { None },
+        }
+    }
+
+    pub(super) fn peers(&self, reports: &Reports) -> Vec<PeerReport> {
+        let map = self.directory.map();
+        let peer = |(id, node): (&NodeId, &shoal_cluster::Node)| {
+            let report = reports.get(id);
+            PeerReport {
+                node: id.0,
+                name: node.name.clone(),
+                address: node.address.clone(),
+                connected: report.is_some(),
+                local: *id == self.node,
+                version: report.map(|report| report.version.clone()),
+                pid: report.map(|report| report.pid),
+                uptime_s: report.map(|report| report.uptime_s),
+                epoch: report.map(|report| report.epoch),
+            }
+        };
+        map.nodes.iter().map(peer).collect()
+    }
+
+    pub(super) fn volumes(&self, name: Option<&str>) -> Result<Vec<VolumeReport>, String> {
+        let map = self.directory.map();
+        let one = |(id, volume): (GroupId, &Volume)| {
+            let place = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| BrickPlace {
+                id: id.0,
+                brick: names::called(&map, brick),
+                draining: brick.state == BrickState::Draining,
+            };
+            let called = |place: &ReplicaPlace| Some(map.nodes.get(&place.node)?.name.clone());
+            VolumeReport {
+                name: volume.name.clone(),
+                id: id.to_string(),
+                state: state(volume),
+                replica: volume.replica,
+                created: seconds(volume.created),
+                bricks: map.bricks_of(id).map(place).collect(),
+                metadata: volume.replicas.iter().filter_map(called).collect(),
+                options: volume.options.clone(),
+            }
+        };
+        Ok(chosen(&map, name)?.into_iter().map(one).collect())
+    }
+
+    pub(super) fn statuses(&self, name: Option<&str>, digest: bool) -> Result<Vec<VolumeStatus>, String> {
+        // Before anybody else is asked: there may be no such volume.
+        chosen(&self.directory.map(), name)?;
+        let reports = self.gather(digest);
+        let map = self.directory.map();
+        let status = |(id, volume): (GroupId, &Volume)| VolumeStatus {
+            name: volume.name.clone(),
+            state: state(volume),
+            bricks: bricks(&map, &reports, id),
+            replicas: replicas(&map, &reports, id),
+        };
+        Ok(chosen(&map, name)?.into_iter().map(status).collect())
+    }
+
+    /// Digests, taken again until the replicas that run are at one index, if they come to that.
+    pub(super) fn digests(&self, name: &str) -> Result<VolumeStatus, String> {
+        let map = self.directory.map();
+        let (group, state) = match names::volume(&map, name) {
+            Ok((id, volume)) => (id, state(volume)),
+            Err(_) if name == MAP_NAME => (GroupId::CLUSTER, VolumeState::Started),
+            Err(why) => return Err(why),
+        };
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let replicas = replicas(&map, &self.gather(true), group);
+            let mut indexes =
+                replicas.iter().filter_map(|one| one.digest.as_ref()).map(|digest| digest.index);
+            let first = indexes.next();
+            if indexes.all(|index| Some(index) == first) || attempt >= DIGEST_ATTEMPTS {
+                return Ok(VolumeStatus { name: name.to_owned(), state, bricks: Vec::new(), replicas });
+            }
+        }
+    }
+
+    pub(super) fn clients(&self) -> Vec<ClientReport> {
+        let map = self.directory.map();
+        let issued = map.clients.iter().map(|(name, time)| ClientReport {
+            name: name.clone(),
+            issued: Some(seconds(*time)),
+            revoked: false,
+        });
+        let revoked =
+            map.revoked.iter().map(|name| ClientReport { name: name.clone(), issued: None, revoked: true });
+        let mut clients: Vec<_> = issued.chain(revoked).collect();
+        clients.sort_by(|a, b| a.name.cmp(&b.name));
+        clients
+    }
+}
+
+/// All volumes by name, or the one that is asked for.
+fn chosen<'a>(map: &'a ClusterMap, name: Option<&str>) -> Result<Vec<(GroupId, &'a Volume)>, String> {
+    if let Some(name) = name {
+        return Ok(vec![names::volume(map, name)?]);
+    }
+    let mut all: Vec<_> = map.volumes.iter().map(|(id, volume)| (*id, volume)).collect();
+    all.sort_by(|a, b| a.1.name.cmp(&b.1.name));
+    Ok(all)
+}
+
+fn state(volume: &Volume) -> VolumeState {
+    match volume.state {
+        shoal_cluster::VolumeState::Created => VolumeState::Created,
+        shoal_cluster::VolumeState::Started => VolumeState::Started,
+        shoal_cluster::VolumeState::Stopped => VolumeState::Stopped,
+    }
+}
+
+/// The bricks of a volume as they run.
+pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Vec<BrickStatus> {
+    let status = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| {
+        let report = reports.get(&brick.node);
+        let found = report.and_then(|report| report.bricks.iter().find(|one| one.id == id));
+        let trouble = match (report, found) {
+            (None, _) => Some("its node does not answer".to_owned()),
+            (_, None) => Some("its node has not opened it yet".to_owned()),
+            (_, Some(found)) => found.offline.clone(),
+        };
+        let online = trouble.is_none();
+        let port = map.nodes.get(&brick.node).and_then(|node| node.address.rsplit_once(':')?.1.parse().ok());
+        BrickStatus {
+            id: id.0,
+            brick: names::called(map, brick),
+            online,
+            trouble,
+            draining: brick.state == BrickState::Draining,
+            port: port.unwrap_or(PORT_DEFAULT),
+            pid: report.map(|report| report.pid),
+            total_bytes: found.filter(|_| online).map(|found| found.total_bytes),
+            free_bytes: found.filter(|_| online).map(|found| found.free_bytes),
+        }
+    };
+    map.bricks_of(volume).map(status).collect()
+}
+
+/// The replicas of a group as they run.
+fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaStatus> {
+    let find = |place: &ReplicaPlace| -> Option<&ReplicaReport> {
+        reports.get(&place.node)?.replicas.iter().find(|one| one.group == group && one.id == place.id)
+    };
+    let places = map.replicas(group);
+    let runs = |report: &ReplicaReport| report.term > 0;
+    let foremost = places.iter().filter_map(find).filter(|one| runs(one)).map(|one| one.applied).max();
+    let status = |place: &ReplicaPlace| {
+        let found = find(place);
+        let running = found.filter(|one| runs(one));
+        ReplicaStatus {
+            replica: place.id.0,
+            node: map.nodes.get(&place.node).map_or_else(|| place.node.to_string(), |node| node.name.clone()),
+            online: running.is_some(),
+            role: match (found, reports.contains_key(&place.node)) {
+                (Some(report), _) => report.role.clone(),
+                (None, true) => "not opened yet".into(),
+                (None, false) => "its node does not answer".into(),
+            },
+            term: running.map(|one| one.term),
+            applied: running.map(|one| one.applied),
+            lag: running.and_then(|one| Some(foremost?.saturating_sub(one.applied))),
+            digest: running
+                .and_then(|one| one.digest)
+                .map(|(index, digest)| DigestReport { index, digest: format!("{digest:032x}") }),
+        }
+    };
+    places.iter().map(status).collect()
+}

@@ -1,0 +1,223 @@
+//! The bricks of this node: made once, opened ever after, and closed when the map says that they are gone.
+//!
+//! **Promises.** A brick is made in a new or empty directory, once. What was made is recognised by its identity: a directory that is
+//! missing, empty, or some other brick is not used, because it would lack what was stored; the report says why.
+
+use super::calls::BrickReport;
+use super::dir::NodeDir;
+use super::directory::Directory;
+use crate::limits::REOPEN_AFTER;
+use parking_lot::Mutex;
+use shoal_brick::{Brick, BrickError};
+use shoal_cluster::{BrickState, ClusterMap};
+use shoal_types::BrickId;
+use shoal_wire::BlockService;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+enum Slot {
+    Opening,
+    Serving(Arc<Brick>),
+    /// Why, and since when.
+    Away(String, Instant),
+}
+
+/// See the module.
+pub struct LocalBricks {
+    dir: Arc<NodeDir>,
+    directory: Arc<Directory>,
+    slots: Mutex<BTreeMap<BrickId, Slot>>,
+}
+
+impl LocalBricks {
+    /// None is open.
+    pub fn new(dir: Arc<NodeDir>, directory: Arc<Directory>) -> Arc<LocalBricks> {
+        Arc::new(LocalBricks { dir, directory, slots: Mutex::default() })
+    }
+
+    /// Opens what should be served, closes the rest.
+    pub fn reconcile(self: &Arc<Self>, map: &ClusterMap) {
+        let here = self.dir.identity().node;
+        let wanted = |id: &BrickId| {
+            map.bricks.get(id).filter(|brick| brick.node == here && brick.state != BrickState::Gone)
+        };
+        let mut slots = self.slots.lock();
+        slots.retain(|id, slot| {
+            let stays = wanted(id).is_some() || matches!(slot, Slot::Opening);
+            if !stays {
+                tracing::info!(brick = %id, "a brick is not served here any more");
+                self.directory.drop_brick(*id);
+            }
+            stays
+        });
+        for (id, brick) in map.bricks.iter().filter(|(id, _)| wanted(id).is_some()) {
+            let said = match slots.get(id) {
+                None => None,
+                Some(Slot::Away(why, since)) if since.elapsed() > REOPEN_AFTER => Some(why.clone()),
+                Some(_) => continue,
+            };
+            slots.insert(*id, Slot::Opening);
+            let (bricks, id, path) = (self.clone(), *id, brick.path.clone());
+            // A disk that hangs must not hold up everything else.
+            let thread = std::thread::Builder::new().name("shoal-open".into()).spawn(move || {
+                let opened = open(&bricks.dir, id, &path);
+                bricks.settle(id, opened, said.as_deref());
+            });
+            drop(thread.expect("the system has room for a thread"));
+        }
+    }
+
+    fn settle(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
+        let slot = match opened {
+            Ok(brick) => {
+                self.directory.serve_brick(id, brick.clone());
+                Slot::Serving(brick)
+            }
+            Err(why) => {
+                if said != Some(&why) {
+                    tracing::error!(brick = %id, why, "a brick is not served");
+                }
+                Slot::Away(why, Instant::now())
+            }
+        };
+        self.slots.lock().insert(id, slot);
+        self.directory.poke();
+    }
+
+    /// How they do.
+    pub fn reports(&self) -> Vec<BrickReport> {
+        let slots: Vec<(BrickId, Result<Arc<Brick>, String>)> = {
+            let slots = self.slots.lock();
+            let look = |slot: &Slot| match slot {
+                Slot::Serving(brick) => Ok(brick.clone()),
+                Slot::Opening => Err("starting".into()),
+                Slot::Away(why, _) => Err(why.clone()),
+            };
+            slots.iter().map(|(id, slot)| (*id, look(slot))).collect()
+        };
+        let report = |(id, brick): (BrickId, Result<Arc<Brick>, String>)| {
+            let room = brick.and_then(|brick| brick.statfs().map_err(|error| error.to_string()));
+            match room {
+                Ok(room) => BrickReport {
+                    id,
+                    offline: None,
+                    total_bytes: room.total_bytes,
+                    free_bytes: room.free_bytes,
+                },
+                Err(why) => BrickReport { id, offline: Some(why), total_bytes: 0, free_bytes: 0 },
+            }
+        };
+        slots.into_iter().map(report).collect()
+    }
+
+    /// Bricks that are served.
+    pub fn serving(&self) -> Vec<(BrickId, Arc<Brick>)> {
+        let slots = self.slots.lock();
+        let serving = slots.iter().filter_map(|(id, slot)| match slot {
+            Slot::Serving(brick) => Some((*id, brick.clone())),
+            _ => None,
+        });
+        serving.collect()
+    }
+}
+
+fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
+    let said = |error: BrickError| error.to_string();
+    if let Some(identity) = dir.brick(id) {
+        let shown = path.display();
+        let brick = Brick::open(path).map_err(|error| match error {
+            BrickError::NotABrick(_) => format!(
+                "{shown} is missing or empty, and there was a brick before: is its disk mounted? If it is lost, \
+                 `shoal volume replace-brick` puts another in its place"
+            ),
+            other => other.to_string(),
+        })?;
+        if brick.id() != identity {
+            return Err(format!(
+                "{shown} is another brick ({:032x}) than the one made here ({identity:032x})",
+                brick.id()
+            ));
+        }
+        return Ok(brick);
+    }
+    check_place(path)?;
+    let brick = match Brick::format(path) {
+        Ok(()) => Brick::open(path).map_err(said)?,
+        // Made a moment before this process was killed: it is empty, or it is somebody else's.
+        Err(BrickError::NotEmpty(_)) => Brick::open(path)
+            .ok()
+            .filter(|brick| brick.sessions().is_ok_and(|sessions| sessions.is_empty()))
+            .ok_or_else(|| BrickError::NotEmpty(path.to_owned()).to_string())?,
+        Err(error) => return Err(said(error)),
+    };
+    dir.made_brick(id, brick.id()).map_err(|error| format!("{error:#}"))?;
+    Ok(brick)
+}
+
+/// Whether a brick can be made at a path: its parent must be there, so that a disk that is not mounted is noticed.
+pub fn check_place(path: &Path) -> Result<(), String> {
+    let shown = path.display();
+    let parent = path.parent().filter(|_| path.is_absolute()).ok_or("a brick is an absolute path")?;
+    if !parent.is_dir() {
+        return Err(format!("{} is not a directory: make it first, or mount the disk", parent.display()));
+    }
+    if path.exists() && !path.is_dir() {
+        return Err(format!("{shown} is there and not a directory"));
+    }
+    Ok(())
+}
+
+/// [`check_place`], and whether there is nothing yet.
+pub fn check_new_place(path: &Path) -> Result<(), String> {
+    check_place(path)?;
+    if !path.exists() {
+        return Ok(());
+    }
+    let entries = std::fs::read_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    match entries.flatten().find(|entry| entry.file_name() != "lost+found") {
+        None => Ok(()),
+        Some(entry) => Err(format!(
+            "{} is not empty ({} is in it): a brick is made in a new or empty directory",
+            path.display(),
+            entry.file_name().to_string_lossy()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dir::{Identity, prepare};
+    use super::*;
+    use shoal_types::NodeId;
+
+    #[test]
+    fn a_brick_is_made_once_and_never_again_where_it_was_lost() {
+        let temp = tempfile::tempdir().unwrap();
+        let data = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&data, Identity::new(1, NodeId(1), "a", "a:1", "0.0.0.0:1")).unwrap();
+        let path = temp.path().join("brick");
+        let identity = open(&dir, BrickId(3), &path).unwrap().id();
+        assert_eq!(open(&dir, BrickId(3), &path).unwrap().id(), identity);
+        assert!(open(&dir, BrickId(4), &path).is_ok(), "an empty brick that nobody has noted down is taken");
+        std::fs::remove_dir_all(&path).unwrap();
+        let why = open(&dir, BrickId(3), &path).err().unwrap();
+        assert!(why.contains("is its disk mounted"), "{why}");
+        assert!(!path.exists());
+        open(&dir, BrickId(5), &path).unwrap();
+        let why = open(&dir, BrickId(3), &path).err().unwrap();
+        assert!(why.contains("another brick"), "{why}");
+    }
+
+    #[test]
+    fn a_place_for_a_brick_has_a_parent_and_nothing_in_it() {
+        let temp = tempfile::tempdir().unwrap();
+        assert!(check_new_place(&temp.path().join("new")).is_ok() && check_new_place(temp.path()).is_ok());
+        assert!(check_new_place(&temp.path().join("no/new")).unwrap_err().contains("is not a directory"));
+        std::fs::write(temp.path().join("file"), "").unwrap();
+        assert!(check_new_place(temp.path()).unwrap_err().contains("file is in it"));
+        assert!(check_new_place(&temp.path().join("file")).is_err());
+        assert!(check_new_place(Path::new("relative/brick")).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! What the parts of a server share, and what it does again and again.
+
+use super::access::Access;
+use super::bricks::LocalBricks;
+use super::dir::NodeDir;
+use super::directory::Directory;
+use super::groups::Groups;
+use super::opening::LocalOpener;
+use crate::limits::{MANAGE_EVERY, TIDY_EVERY};
+use shoal_types::NodeId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// See the module.
+pub struct Core {
+    pub(super) node: NodeId,
+    pub(super) cluster: u128,
+    pub(super) dir: Arc<NodeDir>,
+    pub(super) directory: Arc<Directory>,
+    pub(super) opener: Arc<LocalOpener>,
+    pub(super) groups: Arc<Groups>,
+    pub(super) bricks: Arc<LocalBricks>,
+    pub(super) access: Access,
+    pub(super) started: Instant,
+    pub(super) stop: AtomicBool,
+}
+
+impl Core {
+    /// Nothing runs yet.
+    pub(super) fn new(dir: Arc<NodeDir>, directory: Arc<Directory>) -> anyhow::Result<Arc<Core>> {
+        let identity = dir.identity();
+        let opener = Arc::new(LocalOpener::new(dir.clone(), directory.clone()));
+        Ok(Arc::new(Core {
+            node: identity.node,
+            cluster: identity.cluster()?,
+            groups: Groups::new(dir.clone(), directory.clone(), opener.clone()),
+            bricks: LocalBricks::new(dir.clone(), directory.clone()),
+            access: Access::new(directory.clone()),
+            started: Instant::now(),
+            stop: AtomicBool::new(false),
+            dir,
+            directory,
+            opener,
+        }))
+    }
+
+    /// Keeps replicas and bricks as the map wants them.
+    pub(super) fn manage(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
+        let core = self.clone();
+        std::thread::Builder::new().name("shoal-manager".into()).spawn(move || {
+            let mut seen = 0;
+            while !core.stop.load(Ordering::Acquire) {
+                let map = core.directory.map();
+                core.bricks.reconcile(&map);
+                core.groups.reconcile(&map);
+                seen = core.directory.wait(seen, MANAGE_EVERY);
+            }
+        })
+    }
+
+    /// Takes bricks out of the map that are empty and not wanted, as long as this node leads the map's group.
+    pub(super) fn tidy(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
+        let core = self.clone();
+        std::thread::Builder::new().name("shoal-tidy".into()).spawn(move || {
+            let mut next = Instant::now() + TIDY_EVERY;
+            let mut seen = 0;
+            while !core.stop.load(Ordering::Acquire) {
+                seen = core.directory.wait(seen, next.saturating_duration_since(Instant::now()));
+                if Instant::now() < next {
+                    continue;
+                }
+                core.tidy_up();
+                next = Instant::now() + TIDY_EVERY;
+            }
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Changes of the cluster map: whoever is asked has the leader of the map's group carry them out.
+
+use super::calls::{Answer, Ask};
+use super::core::Core;
+use crate::limits::{ASK_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE, TIDY_EVERY};
+use shoal_cluster::{BrickState, Command, Outcome};
+use shoal_net::Lane;
+use shoal_types::{BrickId, GroupId, NodeId};
+use shoal_wire::MetaError;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// Those that are not in line yet get in line.
+fn add(turn: &mut Vec<NodeId>, nodes: impl IntoIterator<Item = NodeId>) {
+    for node in nodes {
+        if !turn.contains(&node) {
+            turn.push(node);
+        }
+    }
+}
+
+impl Core {
+    /// Carries a change out if this node leads the map's group.
+    pub(super) fn execute_here(&self, command: &Command) -> Answer {
+        let elsewhere = || Answer::NotLeader(self.groups.leader_node(GroupId::CLUSTER));
+        let Some(group) = self.opener.map_group() else { return elsewhere() };
+        match group.propose(command.encode()) {
+            Ok(outcome) => Answer::Done(outcome),
+            Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => elsewhere(),
+            Err(error) => Answer::Failed(error.to_string()),
+        }
+    }
+
+    /// Has a change carried out. When this returns, this node knows the map that came of it.
+    pub(super) fn decide(&self, command: &Command) -> Result<Outcome, String> {
+        let due = Instant::now() + EXECUTE_PATIENCE;
+        let mut hint = Some(self.node);
+        loop {
+            let map = self.directory.map();
+            let mut turn: Vec<NodeId> = hint.take().into_iter().collect();
+            add(&mut turn, map.replicas.iter().map(|place| place.node));
+            let mut answered = BTreeSet::new();
+            let mut at = 0;
+            while let Some(node) = turn.get(at).copied() {
+                at += 1;
+                match self.execute_at(node, command) {
+                    Ok(Answer::Done(Outcome::Refused(why))) => return Err(why),
+                    Ok(Answer::Done(outcome)) => {
+                        self.follow(node);
+                        return Ok(outcome);
+                    }
+                    Ok(Answer::Failed(why)) => return Err(why),
+                    Ok(Answer::NotLeader(leader)) => {
+                        answered.insert(node);
+                        add(&mut turn, leader);
+                    }
+                    Ok(other) => return Err(format!("{node} answered something else: {other:?}")),
+                    Err(why) => tracing::debug!(%node, why, "asking it to change the cluster map"),
+                }
+            }
+            if Instant::now() > due {
+                let all = map.replicas.len();
+                let there = map.replicas.iter().filter(|place| answered.contains(&place.node)).count();
+                return Err(format!(
+                    "the cluster map cannot be changed now: {there} of the {all} nodes that keep it answer, {} are needed, and \
+                     none of them leads. `shoal peer status` shows which nodes are away",
+                    all / 2 + 1
+                ));
+            }
+            std::thread::sleep(EXECUTE_PAUSE);
+        }
+    }
+
+    fn execute_at(&self, node: NodeId, command: &Command) -> Result<Answer, String> {
+        if node == self.node {
+            return Ok(self.execute_here(command));
+        }
+        self.directory.ask(node, &Ask::Execute(command.clone()), ASK_PATIENCE)
+    }
+
+    /// Gets the map from the one that has just changed it.
+    fn follow(&self, node: NodeId) {
+        if let Some(link) = self.directory.link(node, Lane::Requests).filter(|_| node != self.node)
+            && let Err(why) = self.directory.catch_up(&link)
+        {
+            tracing::debug!(why, "asking for the changed cluster map");
+        }
+    }
+
+    /// Asks the leader of a volume's metadata group.
+    pub(super) fn ask_leader(
+        &self,
+        volume: GroupId,
+        ask: &Ask,
+        patience: Duration,
+    ) -> Result<(NodeId, Answer), String> {
+        let map = self.directory.map();
+        let mut turn: Vec<NodeId> = self.groups.leader_node(volume).into_iter().collect();
+        add(&mut turn, map.replicas(volume).iter().map(|place| place.node));
+        let mut at = 0;
+        let mut reasons = Vec::new();
+        while let Some(node) = turn.get(at).copied() {
+            at += 1;
+            let answer = if node == self.node {
+                Ok(self.answer(ask))
+            } else {
+                self.directory.ask(node, ask, patience)
+            };
+            match answer {
+                Ok(Answer::NotLeader(leader)) => add(&mut turn, leader),
+                Ok(Answer::Failed(why)) | Err(why) => reasons.push(why),
+                Ok(answer) => return Ok((node, answer)),
+            }
+        }
+        let name = map.volumes.get(&volume).map_or("?", |volume| volume.name.as_str());
+        let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+        Err(format!(
+            "no metadata server of volume {name} leads at the moment{reasons}; `shoal volume status {name}` shows which run"
+        ))
+    }
+
+    /// Forgets bricks that no block names any more. Only the leader of the map's group does.
+    pub(super) fn tidy_up(&self) {
+        if !self.groups.of(GroupId::CLUSTER).is_some_and(|group| group.leads()) {
+            return;
+        }
+        let map = self.directory.map();
+        for (id, brick) in &map.bricks {
+            let leaves =
+                brick.state == BrickState::Gone || brick.state == BrickState::Draining && brick.replaced;
+            if !leaves || !self.is_drained(brick.volume, *id) {
+                continue;
+            }
+            let (volume, bricks) = (brick.volume, vec![*id]);
+            let lost = match brick.state {
+                BrickState::Gone => Ok(Outcome::Done),
+                _ => self.decide(&Command::Lose { volume, bricks: bricks.clone() }),
+            };
+            match lost.and_then(|_| self.decide(&Command::Forget { volume, bricks })) {
+                Ok(_) => {
+                    tracing::info!(brick = %map.brick_name(*id), "a brick that is not needed any more was forgotten")
+                }
+                Err(why) => tracing::debug!(brick = %id, why, "forgetting a brick"),
+            }
+        }
+    }
+
+    /// Whether the volume's leader says that no block names a brick.
+    pub(super) fn is_drained(&self, volume: GroupId, brick: BrickId) -> bool {
+        let asked = self.ask_leader(volume, &Ask::Drained { volume, brick }, TIDY_EVERY);
+        matches!(asked, Ok((_, Answer::Drained(true))))
+    }
+}

@@ -1,0 +1,193 @@
+//! Mounting a volume of a cluster: a client, the map, and the kernel's mount, in one process.
+//!
+//! **Promises.** Any of the servers named is enough to begin with, and none of them is needed later on: the map names them all. What
+//! cannot be mounted is refused with what is wrong and what there is instead.
+
+use super::directory::{Directory, VolumeReplicas};
+use super::polling::Poller;
+use crate::admin::MountSpec;
+use crate::control::{Answer, Control, Handler, Request, Statistics, Status};
+use crate::limits::MOUNT_MAP_PATIENCE;
+use crate::node::{client_options, number, reports, resident_bytes};
+use anyhow::{Context, bail};
+use parking_lot::Mutex;
+use shoal_client::{Client, Wait};
+use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
+use shoal_fuse::Mounted;
+use shoal_net::{Credentials, Lane, Network};
+use shoal_types::GroupId;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Pause before all servers are asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// A mounted volume of a cluster.
+pub struct ClusterMount {
+    shared: Arc<Shared>,
+    running: Mutex<Option<(Control, Poller)>>,
+}
+
+struct Shared {
+    started: Instant,
+    spec: MountSpec,
+    volume: GroupId,
+    directory: Arc<Directory>,
+    client: Arc<Client>,
+    mounted: Mounted,
+}
+
+impl ClusterMount {
+    /// Mounts it.
+    pub fn start(spec: &MountSpec) -> anyhow::Result<Arc<ClusterMount>> {
+        let credentials = Credentials::load(&spec.credentials)?;
+        let network = Network::new(cluster_of(&credentials)?, credentials)?;
+        let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
+        fetch_map(&directory, &spec.servers)?;
+        let volume = find(&directory.map(), &spec.volume)?;
+        let poller = Poller::start(directory.clone(), spec.servers.clone())?;
+        let bricks: Arc<dyn Bricks> = directory.clone();
+        let blocks = ReplicatedBlocks::new(volume, bricks);
+        let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
+        let options = client_options(&spec.mountpoint, &spec.options);
+        let client = Client::open_replicated(replicas, blocks, options)
+            .with_context(|| format!("volume {}", spec.volume))?;
+        let mut mount = spec.options.mount.clone();
+        mount.source = spec.source.clone();
+        let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
+            // Nothing was done yet that could be lost.
+            let _ = client.close();
+        })?;
+        let shared = Arc::new(Shared {
+            started: Instant::now(),
+            spec: spec.clone(),
+            volume,
+            directory,
+            client,
+            mounted,
+        });
+        let control = Control::open(&spec.run, shared.clone()).context("control socket")?;
+        Ok(Arc::new(ClusterMount { shared, running: Mutex::new(Some((control, poller))) }))
+    }
+
+    /// The mount.
+    pub fn mounted(&self) -> &Mounted {
+        &self.shared.mounted
+    }
+
+    /// After the mount has ended: makes everything durable and stops.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        let closed = self.shared.client.close();
+        self.running.lock().take();
+        let log = crate::logging::path(&self.shared.spec.run);
+        closed.with_context(|| {
+            format!(
+                "not everything that was written could be made durable; see {} if it ran in the background",
+                log.display()
+            )
+        })
+    }
+}
+
+/// The cluster that issued these credentials: its authority is named after it.
+fn cluster_of(credentials: &Credentials) -> anyhow::Result<u128> {
+    credentials.cluster().context("the credentials do not say which cluster they are for")
+}
+
+/// Gets the map from any of these servers.
+fn fetch_map(directory: &Directory, servers: &[String]) -> anyhow::Result<()> {
+    let due = Instant::now() + MOUNT_MAP_PATIENCE;
+    loop {
+        let mut reasons = Vec::new();
+        for server in servers {
+            match directory.catch_up(&directory.network().link(server, Lane::Requests)) {
+                Ok(()) if directory.map().epoch > 0 => return Ok(()),
+                Ok(()) => reasons.push(format!("{server} has no cluster map yet")),
+                Err(why) => reasons.push(why),
+            }
+        }
+        if Instant::now() > due {
+            bail!("no server answers: {}", reasons.join("; "));
+        }
+        std::thread::sleep(AGAIN);
+    }
+}
+
+/// The volume of this name, if it can be mounted.
+fn find(map: &ClusterMap, name: &str) -> anyhow::Result<GroupId> {
+    let Some((id, volume)) = map.volume(name) else {
+        let names: Vec<&str> = map.volumes.values().map(|volume| volume.name.as_str()).collect();
+        match names[..] {
+            [] => bail!(
+                "there is no volume '{name}': the cluster has none yet (`shoal volume create` makes one)"
+            ),
+            _ => bail!("there is no volume '{name}'; there are: {}", names.join(", ")),
+        }
+    };
+    if volume.state != VolumeState::Started {
+        bail!("volume {name} is not started: `shoal volume start {name}` on a node of the cluster does that");
+    }
+    Ok(id)
+}
+
+impl Shared {
+    fn status(&self) -> Result<Status, String> {
+        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            volume: self.spec.volume.clone(),
+            id: self.volume.to_string(),
+            data: self.spec.run.clone(),
+            source: Some(self.spec.source.clone()),
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            session: self.client.session().0,
+            total_bytes: room.total_bytes,
+            free_bytes: room.free_bytes,
+            inodes: room.inodes,
+        })
+    }
+
+    fn statistics(&self) -> Statistics {
+        let kernel = self.mounted.stats();
+        let traffic = self.directory.network().traffic();
+        let mut client: Vec<_> =
+            self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect();
+        client.push(number("net_requests_total", traffic.requests));
+        client.push(number("net_sent_bytes_total", traffic.sent_bytes));
+        client.push(number("net_received_bytes_total", traffic.received_bytes));
+        Statistics {
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            resident_bytes: resident_bytes(),
+            kernel_requests: kernel.requests(),
+            kernel_waiting: kernel.slow_queued as u64,
+            kernel: reports(&kernel.ops),
+            client,
+            meta: Vec::new(),
+            server: Vec::new(),
+            brick: Vec::new(),
+        }
+    }
+}
+
+impl Handler for Shared {
+    fn handle(
+        &self,
+        request: Request,
+        say: &mut dyn FnMut(&dyn Answer) -> io::Result<()>,
+    ) -> Result<(), String> {
+        // Whoever does not listen any more needs no reason either.
+        let gone = |error: io::Error| error.to_string();
+        match request {
+            Request::Status => say(&self.status()?).map_err(gone),
+            Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
+            Request::Admin { .. } => {
+                Err("this process mounts a volume; `shoal server` serves the cluster".into())
+            }
+        }
+    }
+}

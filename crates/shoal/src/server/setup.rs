@@ -1,0 +1,125 @@
+//! How a machine becomes a node: it begins a cluster, or joins one.
+//!
+//! Either makes a data directory and nothing else; the server is started afterwards. The directory becomes a server's with the
+//! last step, so that an attempt that was cut off can be repeated.
+
+use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
+use super::dir::{Identity, NodeDir, prepare};
+use super::machine::{self, MapMachine};
+use super::peers::Nobody;
+use crate::admin::{Begun, Init, Join, Joined, Token, TokenReport};
+use crate::limits::{INIT_PATIENCE, JOIN_PATIENCE, TOKEN_HOURS_DEFAULT};
+use anyhow::{Context, bail};
+use shoal_cluster::{ClusterMap, Command, Outcome, apply};
+use shoal_meta::{Replica, ReplicaOptions};
+use shoal_net::{Authority, Credentials, Lane, Network, Role, Service};
+use shoal_types::{GroupId, ReplicaId, Timestamp};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Seconds of an hour.
+const HOUR_S: i64 = 3600;
+
+/// A new token: the secret, until when it is valid, and the command that makes it so.
+pub fn new_token(hours: u32) -> (u128, Timestamp, Command) {
+    let (secret, time) = (rand::random(), Timestamp::now());
+    let expires = Timestamp { secs: time.secs + i64::from(hours) * HOUR_S, nanos: 0 };
+    (secret, expires, Command::IssueToken { secret, expires, time })
+}
+
+/// Begins a cluster with this machine.
+pub fn init(init: &Init) -> anyhow::Result<Begun> {
+    let path = prepare(&init.data)?;
+    let cluster: u128 = rand::random::<u128>().max(1);
+    let authority = Authority::create(cluster)?;
+    let begin = Command::Init {
+        cluster,
+        name: init.name.clone(),
+        address: init.address.clone(),
+        authority: authority.to_pem(),
+        time: Timestamp::now(),
+    };
+    // What will come of it, and so which replica is to decide it.
+    let (planned, outcome) = apply(&ClusterMap::default(), &begin);
+    let node = match outcome {
+        Outcome::Joined(node) => node,
+        Outcome::Refused(why) => bail!(why),
+        other => bail!("beginning a cluster came to {other:?}"),
+    };
+    let replica = planned.replicas.first().context("a cluster of one node keeps its map on that node")?.id;
+    let (secret, expires, token) = new_token(TOKEN_HOURS_DEFAULT);
+    let home = path.join("cluster").join(replica.0.to_string());
+    let map = found(&home, replica, &[begin, token])?;
+    authority.issue(&Role::Node(node))?.save(&path.join("tls"))?;
+    let dir = NodeDir::create(&path, Identity::new(cluster, node, &init.name, &init.address, &init.listen))?;
+    dir.begin_replica(replica)?;
+    dir.save_map(&map.encode())?;
+    let token =
+        Token { addresses: vec![init.address.clone()], secret, fingerprint: authority.fingerprint()? };
+    Ok(Begun {
+        cluster: format!("{cluster:032x}"),
+        token: TokenReport { token: token.to_string(), expires: expires.secs.unsigned_abs() },
+    })
+}
+
+/// Makes the first replica of the cluster map and has it decide its first commands.
+fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<ClusterMap> {
+    std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
+    let options = ReplicaOptions { group: GroupId::CLUSTER, id, founders: Some(vec![id]), log_bytes: None };
+    let machine = Arc::new(MapMachine::new(|_| {}));
+    let replica = Replica::open(home, options, Arc::new(Nobody), machine)
+        .with_context(|| home.display().to_string())?;
+    let begun = Instant::now();
+    while !replica.leads() {
+        if begun.elapsed() > INIT_PATIENCE {
+            bail!("the cluster's first replica does not come up; {} may be very slow", home.display());
+        }
+        // It answers NotLeader until it has elected itself, and that at once.
+        if replica.ensure_leading().is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+    for command in commands {
+        if let Outcome::Refused(why) = replica.propose(command.encode())? {
+            bail!(why);
+        }
+    }
+    let map = machine::read(&**replica.store()).map_err(anyhow::Error::msg)?;
+    replica.shutdown();
+    Ok(map)
+}
+
+/// Joins a cluster with this machine.
+pub fn join(join: &Join) -> anyhow::Result<Joined> {
+    let path = prepare(&join.data)?;
+    let network = Network::stranger(&join.token.fingerprint)?;
+    let ask = JoinAsk { secret: join.token.secret, name: join.name.clone(), address: join.address.clone() };
+    let answer = ask_to_join(&network, &join.token.addresses, &ask)?;
+    let map = ClusterMap::decode(&answer.map).context("the cluster map")?;
+    let [authority, certificate, key] = &answer.credentials;
+    Credentials::from_pem(authority, certificate, key)?.save(&path.join("tls"))?;
+    let identity = Identity::new(answer.cluster, answer.node, &join.name, &join.address, &join.listen);
+    let dir = NodeDir::create(&path, identity)?;
+    dir.save_map(&map.encode())?;
+    let others = map.nodes.iter().filter(|(id, _)| **id != answer.node);
+    Ok(Joined {
+        cluster: format!("{:032x}", answer.cluster),
+        node: answer.node.0,
+        others: others.map(|(_, node)| node.name.clone()).collect(),
+    })
+}
+
+/// Asks one node of the cluster after the other. Only one that cannot be reached is passed over: the others would say the same.
+fn ask_to_join(network: &Network, addresses: &[String], ask: &JoinAsk) -> anyhow::Result<JoinAnswer> {
+    let mut reasons = Vec::new();
+    for address in addresses {
+        let link = network.link(address, Lane::Requests);
+        match link.call(Service::Join, false, vec![pack(ask)], JOIN_PATIENCE) {
+            Ok(body) => return Ok(unpack(&body)?),
+            Err(shoal_net::NetError::Refused { why, .. }) => bail!(why),
+            Err(error) => reasons.push(error.to_string()),
+        }
+    }
+    bail!("no node of the cluster answers: {}; is `shoal server` running there?", reasons.join("; "))
+}
