@@ -111,16 +111,6 @@ impl LocalBricks {
         };
         slots.into_iter().map(report).collect()
     }
-
-    /// Bricks that are served.
-    pub fn serving(&self) -> Vec<(BrickId, Arc<Brick>)> {
-        let slots = self.slots.lock();
-        let serving = slots.iter().filter_map(|(id, slot)| match slot {
-            Slot::Serving(brick) => Some((*id, brick.clone())),
-            _ => None,
-        });
-        serving.collect()
-    }
 }
 
 fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {

@@ -70,6 +70,8 @@ pub struct ReplicaReport {
     pub group: GroupId,
     /// Which.
     pub id: ReplicaId,
+    /// Whether it runs.
+    pub runs: bool,
     /// `leader`, `follower`, `candidate`, `learner`, or why it does not run.
     pub role: String,
     /// Whether it leads and may serve.

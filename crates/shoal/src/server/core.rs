@@ -6,7 +6,7 @@ use super::dir::NodeDir;
 use super::directory::Directory;
 use super::groups::Groups;
 use super::opening::LocalOpener;
-use crate::limits::{MANAGE_EVERY, TIDY_EVERY};
+use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_types::NodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,6 @@ use std::time::Instant;
 pub struct Core {
     pub(super) node: NodeId,
     pub(super) cluster: u128,
-    pub(super) dir: Arc<NodeDir>,
     pub(super) directory: Arc<Directory>,
     pub(super) opener: Arc<LocalOpener>,
     pub(super) groups: Arc<Groups>,
@@ -40,7 +39,6 @@ impl Core {
             access: Access::new(directory.clone()),
             started: Instant::now(),
             stop: AtomicBool::new(false),
-            dir,
             directory,
             opener,
         }))
@@ -50,8 +48,12 @@ impl Core {
     pub(super) fn manage(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
         let core = self.clone();
         std::thread::Builder::new().name("shoal-manager".into()).spawn(move || {
-            let mut seen = 0;
+            let (mut seen, mut swept) = (0, false);
             while !core.stop.load(Ordering::Acquire) {
+                if !swept && core.started.elapsed() > REPLICA_GRACE {
+                    core.groups.sweep();
+                    swept = true;
+                }
                 let map = core.directory.map();
                 core.bricks.reconcile(&map);
                 core.groups.reconcile(&map);

@@ -194,7 +194,10 @@ impl NodeDir {
         if !identity.replicas.insert(id) {
             return Ok(false);
         }
-        self.save(&identity).inspect_err(|_| drop(identity.replicas.remove(&id)))?;
+        if let Err(error) = self.save(&identity) {
+            identity.replicas.remove(&id);
+            return Err(error);
+        }
         Ok(true)
     }
 

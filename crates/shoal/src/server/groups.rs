@@ -117,6 +117,7 @@ impl Groups {
             let away = |why: &str, group: GroupId, id: ReplicaId| ReplicaReport {
                 group,
                 id,
+                runs: false,
                 role: why.to_owned(),
                 leads: false,
                 term: 0,
@@ -278,6 +279,23 @@ impl Groups {
         drop(replica);
         while weak.strong_count() > 0 && !self.stop.load(Ordering::Acquire) {
             std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    /// Removes what replicas kept here that the map does not name any more, and that no process got to remove. To be called
+    /// once the map is not as old as the last start.
+    pub fn sweep(&self) {
+        let map = self.directory.map();
+        for (group, id) in self.dir.volume_replicas() {
+            let known = map.replicas(group).iter().any(|place| place.id == id);
+            if known || self.kept.lock().contains_key(&(group, id)) {
+                continue;
+            }
+            let path = self.dir.replica(group, id);
+            tracing::info!(path = %path.display(), "removing what is left of a metadata replica that is not needed any more");
+            if let Err(error) = std::fs::remove_dir_all(&path) {
+                tracing::warn!(path = %path.display(), %error, "removing it");
+            }
         }
     }
 

@@ -162,6 +162,7 @@ fn report<M: Machine>(replica: &Replica<M>, group: GroupId, id: ReplicaId, diges
     ReplicaReport {
         group,
         id,
+        runs: replica.failure().is_none(),
         role: replica.failure().unwrap_or_else(|| status.role.to_string()),
         leads: replica.leads(),
         term: status.term,

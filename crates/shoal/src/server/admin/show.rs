@@ -193,11 +193,10 @@ fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaS
         reports.get(&place.node)?.replicas.iter().find(|one| one.group == group && one.id == place.id)
     };
     let places = map.replicas(group);
-    let runs = |report: &ReplicaReport| report.term > 0;
-    let foremost = places.iter().filter_map(find).filter(|one| runs(one)).map(|one| one.applied).max();
+    let foremost = places.iter().filter_map(find).filter(|one| one.runs).map(|one| one.applied).max();
     let status = |place: &ReplicaPlace| {
         let found = find(place);
-        let running = found.filter(|one| runs(one));
+        let running = found.filter(|one| one.runs);
         ReplicaStatus {
             replica: place.id.0,
             node: map.nodes.get(&place.node).map_or_else(|| place.node.to_string(), |node| node.name.clone()),
