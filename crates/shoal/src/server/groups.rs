@@ -112,32 +112,31 @@ impl Groups {
 
     /// How all of them do.
     pub fn reports(&self, digest: bool) -> Vec<ReplicaReport> {
-        let running: Vec<_> = {
-            let kept = self.kept.lock();
-            let away = |why: &str, group: GroupId, id: ReplicaId| ReplicaReport {
+        let look = |((group, id), one): (&(GroupId, ReplicaId), &Kept)| {
+            let slot = match &one.slot {
+                Slot::Opening => Err("starting".to_owned()),
+                Slot::Away(why, _) => Err(why.clone()),
+                Slot::Running(replica) => Ok(replica.clone()),
+            };
+            (*group, *id, slot)
+        };
+        let all: Vec<_> = self.kept.lock().iter().map(look).collect();
+        // Without the lock: a digest takes its time.
+        let report = |(group, id, slot): (GroupId, ReplicaId, Result<Arc<dyn Group>, String>)| match slot {
+            Ok(replica) => replica.report(digest),
+            Err(role) => ReplicaReport {
                 group,
                 id,
                 runs: false,
-                role: why.to_owned(),
+                role,
                 leads: false,
                 term: 0,
                 applied: 0,
                 members: Vec::new(),
                 digest: None,
-            };
-            kept.iter()
-                .map(|((group, id), one)| match &one.slot {
-                    Slot::Opening => Err(away("starting", *group, *id)),
-                    Slot::Away(why, _) => Err(away(why, *group, *id)),
-                    Slot::Running(replica) => Ok(replica.clone()),
-                })
-                .collect()
+            },
         };
-        // Without the lock: a digest takes its time.
-        running
-            .into_iter()
-            .map(|one| one.map_or_else(|away| away, |replica| replica.report(digest)))
-            .collect()
+        all.into_iter().map(report).collect()
     }
 
     /// Sees to it that what should run does, and the other way round.
