@@ -3,10 +3,10 @@
 //! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all. Applying is another
 //! thread's work, so that the disk and the store are busy at the same time.
 
+mod lead;
 mod steer;
 
 use crate::applier::Committed;
-use crate::lead::{Role, Status};
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Core;
@@ -280,20 +280,7 @@ impl<M: Machine> Driver<M> {
     fn tick(&mut self) {
         self.node.tick();
         self.ticks += 1;
-        if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
-            // Nobody took the lead, but the word to take it may still be on its way, and whoever gets it need not wait for a lease
-            // to run out. A word of an earlier term is not listened to: so this one ends.
-            let term = self.node.raft.term;
-            self.node.raft.become_follower(term, raft::INVALID_ID);
-        }
-        if self.leads && self.ticks.is_multiple_of(LEASE_TICKS) && self.node.raft.lead_transferee.is_none() {
-            self.questions += 1;
-            self.asked.push_back((self.questions, Instant::now()));
-            if self.asked.len() > QUESTIONS_MAX {
-                self.asked.pop_front();
-            }
-            self.node.read_index(self.questions.to_be_bytes().to_vec());
-        }
+        self.keep_the_lead();
         if let Some(peers) = &self.core.peers {
             for behind in self.node.store().take_behind() {
                 peers.send(ReplicaId(behind), crate::snapshot::hint());
@@ -327,38 +314,6 @@ impl<M: Machine> Driver<M> {
         self.hand_over(light.take_committed_entries())
     }
 
-    /// The lead was gained or lost, or somebody else has it now.
-    fn turn(&mut self, leads: bool) {
-        if self.leads && !leads {
-            self.asked.clear();
-            self.transferring = false;
-            if !self.alone {
-                self.core.lead.end();
-                self.core.deposed();
-            }
-        }
-        if leads && !self.leads {
-            self.core.driver.elections.fetch_add(1, Ordering::Relaxed);
-        }
-        self.leads = leads;
-        self.publish();
-        self.core.progress_moved();
-    }
-
-    /// A majority still followed when it was asked.
-    fn confirmed(&mut self, state: &ReadState) {
-        let Ok(number) = state.request_ctx.as_slice().try_into().map(u64::from_be_bytes) else { return };
-        while let Some((asked, when)) = self.asked.pop_front() {
-            if asked == number {
-                if self.leads && self.node.raft.lead_transferee.is_none() {
-                    self.core.lead.renew(self.node.raft.term, when, LEASE, state.index);
-                    self.core.progress_moved();
-                }
-                return;
-            }
-        }
-    }
-
     fn send(&self, messages: Vec<Message>) {
         let Some(peers) = &self.core.peers else { return };
         for message in messages {
@@ -387,53 +342,6 @@ impl<M: Machine> Driver<M> {
         }
         self.core.wait_to_apply();
         self.apply.send(committed).map_err(|_| "the store has failed".to_string())
-    }
-
-    fn transfer(&mut self) {
-        let me = self.core.id.0;
-        let raft = &self.node.raft;
-        if raft.lead_transferee.is_some() {
-            return;
-        }
-        let is_other_voter = |id: u64| id != me && raft.prs().conf().voters().contains(id);
-        let voters = raft.prs().iter().filter(|(id, _)| is_other_voter(**id));
-        let best = voters.max_by_key(|(_, one)| (one.recent_active, one.matched)).map(|(id, _)| *id);
-        if let (true, Some(to)) = (self.leads && !self.alone, best) {
-            self.core.lead.end();
-            self.node.transfer_leader(to);
-            self.transferring = self.node.raft.lead_transferee.is_some();
-        }
-    }
-
-    fn publish(&self) {
-        let raft = &self.node.raft;
-        let conf = raft.prs().conf().to_conf_state();
-        let ids = |ids: &[u64]| {
-            let mut ids: Vec<ReplicaId> = ids.iter().map(|id| ReplicaId(*id)).collect();
-            ids.sort_unstable();
-            ids
-        };
-        let role = match raft.state {
-            StateRole::Leader => Role::Leader,
-            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            StateRole::Follower if conf.learners.contains(&raft.id) => Role::Learner,
-            StateRole::Follower => Role::Follower,
-        };
-        let matched = match role {
-            Role::Leader => raft.prs().iter().map(|(id, one)| (ReplicaId(*id), one.matched)).collect(),
-            _ => Vec::new(),
-        };
-        self.core.lead.set_status(Status {
-            id: raft.id,
-            term: raft.term,
-            role,
-            leader: (raft.leader_id != 0).then_some(ReplicaId(raft.leader_id)),
-            voters: ids(&conf.voters),
-            learners: ids(&conf.learners),
-            last: raft.raft_log.last_index(),
-            committed: raft.raft_log.committed,
-            matched,
-        });
     }
 }
 

@@ -1,7 +1,7 @@
-//! The metadata server of a volume: a Raft group of (for now) one replica, that keeps the namespace.
+//! The metadata server of a volume: a Raft group of replicas that keeps the namespace.
 //!
 //! **Model.** Every change is a command in the Raft log. A command that a majority has is applied to the namespace, a deterministic state
-//! machine over a key-value store, and answered then. Here the majority is one replica.
+//! machine over a key-value store, and answered then. A server that is alone in its process (`shoal up`) is a group of one.
 //!
 //! ```text
 //!  submit ──> proposals ──> driver: Raft, log, one flush per group ──> applier: namespace, store ──> answer
@@ -20,10 +20,17 @@
 //! holds some prefix, and everything behind it is replayed from the Raft log. Whenever the log has grown by a fixed amount, the
 //! store is flushed and the log cut (`upkeep`).
 //!
-//! **Failure.** When the log or the store fails, or holds what nobody has written, the server stops answering; it never limps on.
+//! **Replicas** (`replica`, [`Replica`]). One leads and answers; the others follow. It reads from its own store, as long as it holds a lease
+//! on the lead (`lead`). Whoever lacks what is not in the log any more fetches the whole state (`snapshot`). Members change one
+//! safe step at a time (`driver::steer`). The machinery serves any deterministic state machine ([`Machine`]) over any network
+//! ([`Peers`]). What a client was not answered it sends again to the next leader; its numbers make sure that it happens once.
 //!
-//! **Sessions** (`sessions`). One session at a time may hold a volume for now. Those of an earlier process are ended when the server
-//! opens: their client lived in the process that died. A session that still renews is not ended for another.
+//! **Failure.** When the log or the store fails, or holds what nobody has written, the replica stops answering; it never limps
+//! on. As long as the others are a majority, they go on without it.
+//!
+//! **Sessions** (`sessions`). One session at a time may hold a volume for now. A new leader takes them over; a server that is
+//! alone ends those of an earlier process, since their client lived in the process that died. A session that still renews is not ended
+//! for another.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted, paced and
 //! in bounded steps, when a change has made such work. Blocks with too few copies are healed, and moved where an administrator

@@ -1,7 +1,8 @@
 //! Bringing a group to the members that it should have, one safe step at a time.
 //!
 //! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
-//! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader that is not wanted itself hands the lead over.
+//! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader
+//! that is not wanted itself hands the lead over.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
