@@ -124,6 +124,8 @@ pub const COMPACT_REST_FACTOR: u32 = 2;
 pub const HEAL_AFTER: Duration = Duration::from_secs(1);
 /// Blocks that could not be healed are tried again after this long, or when a brick returns.
 pub const HEAL_RETRY: Duration = Duration::from_secs(30);
+/// A rebalance that cannot put every block where it should be is tried again so many times, [`HEAL_RETRY`] apart or when a brick returns.
+pub const REBALANCE_RETRIES: u32 = 10;
 /// All blocks are looked at this often even if no brick has come or gone: a client may have used an old map until after the last look.
 pub const HEAL_SURVEY_EVERY: Duration = Duration::from_secs(600);
 /// Blocks copied at a time: enough to keep several disks busy, few enough that clients find theirs idle.

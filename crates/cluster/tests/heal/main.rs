@@ -134,3 +134,22 @@ fn copies_that_vanished_are_found_when_the_bricks_are_asked() {
     eventually("all were asked for", || v.server.heal_status().checks == 2);
     assert_eq!(v.server.heal_status().failed_blocks, 1, "this one is lost, and said to be");
 }
+
+#[test]
+fn a_rebalance_waits_for_a_brick_that_does_not_answer_yet() {
+    let mut v = Volume::new(3, 2, &[1, 2, 3]);
+    for _ in 0..40 {
+        v.write(1000);
+    }
+    let places = vec![(shoal_types::NodeId(1), "/bricks/new".into())];
+    v.world.change(Command::AddBricks { volume: VOLUME, bricks: places });
+    v.world.mem(BrickId(4)).set_down(true);
+    v.server.placement_changed();
+    v.server.rebalance();
+    eventually("it was tried", || v.server.heal_status().last == shoal_meta::HealTask::Rebalance);
+    assert_eq!((v.world.mem(BrickId(4)).len(), v.server.heal_status().rebalances), (0, 0));
+    v.world.mem(BrickId(4)).set_down(false);
+    eventually("it has come to an end", || v.server.heal_status().rebalances == 1);
+    assert!(v.world.mem(BrickId(4)).len() > 8);
+    v.assert_healed();
+}

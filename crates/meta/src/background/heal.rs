@@ -13,7 +13,7 @@
 mod pace;
 mod round;
 
-use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY};
+use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY, REBALANCE_RETRIES};
 use pace::Pace;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use round::run;
@@ -59,6 +59,10 @@ pub struct HealStatus {
     pub waiting_blocks: u64,
     /// Those of which no good copy could be read.
     pub failed_blocks: u64,
+    /// Blocks copied by all tasks since the server began.
+    pub all_moved_blocks: u64,
+    /// Their bytes.
+    pub all_moved_bytes: u64,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
     /// Rebalances that came to their end since the server began.
@@ -73,7 +77,9 @@ pub struct HealStatus {
 struct State {
     stop: bool,
     leading: bool,
-    rebalance: bool,
+    /// When blocks are spread anew, and how often that is tried again while some cannot go where they should.
+    rebalance_at: Option<Instant>,
+    rebalance_retries: u32,
     check: bool,
     /// When all blocks are looked at.
     survey_at: Option<Instant>,
@@ -119,13 +125,17 @@ impl Heal {
 
     /// Bricks have come, gone, or are to be drained.
     pub(crate) fn survey(&self) {
-        self.state.lock().survey_at = Some(Instant::now());
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.survey_at = Some(now);
+        state.rebalance_at = state.rebalance_at.map(|at| at.min(now));
         self.wake.notify_all();
     }
 
     /// Blocks should be spread anew.
     pub(crate) fn rebalance(&self) {
-        self.state.lock().rebalance = true;
+        let mut state = self.state.lock();
+        (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
         self.wake.notify_all();
     }
 
@@ -156,7 +166,7 @@ impl Heal {
         let soon = Instant::now() + HEAL_AFTER * 2;
         let is_due = |at: Option<Instant>| at.is_some_and(|at| at < soon);
         state.begun.is_none()
-            && !state.rebalance
+            && state.rebalance_at.is_none()
             && !state.check
             && !is_due(state.survey_at)
             && !is_due(state.copies_at)
@@ -192,27 +202,37 @@ impl Heal {
                 () if !state.leading => HealTask::Idle,
                 () if is_due(state.survey_at) => HealTask::Survey,
                 () if is_due(state.copies_at) => HealTask::Copies,
-                () if state.rebalance => HealTask::Rebalance,
+                () if is_due(state.rebalance_at) => HealTask::Rebalance,
                 () if state.check => HealTask::Check,
                 () => HealTask::Idle,
             };
             match task {
                 HealTask::Idle => {
-                    match state.survey_at.into_iter().chain(state.copies_at).min().filter(|_| state.leading) {
+                    let next =
+                        [state.survey_at, state.copies_at, state.rebalance_at].into_iter().flatten().min();
+                    match next.filter(|_| state.leading) {
                         Some(at) => drop(self.wake.wait_until(&mut state, at)),
                         None => self.wake.wait(&mut state),
                     }
                 }
                 HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
                 HealTask::Copies => state.copies_at = None,
-                HealTask::Rebalance => state.rebalance = false,
+                HealTask::Rebalance => state.rebalance_at = None,
                 HealTask::Check => state.check = false,
             }
             if task != HealTask::Idle {
                 state.begun = Some(Instant::now());
-                let HealStatus { surveys, rebalances, checks, .. } = state.status;
-                let counts = HealStatus { surveys, rebalances, checks, ..HealStatus::default() };
-                state.status = HealStatus { task, last: task, ..counts };
+                let before = std::mem::take(&mut state.status);
+                state.status = HealStatus {
+                    task,
+                    last: task,
+                    surveys: before.surveys,
+                    rebalances: before.rebalances,
+                    checks: before.checks,
+                    all_moved_blocks: before.all_moved_blocks,
+                    all_moved_bytes: before.all_moved_bytes,
+                    ..HealStatus::default()
+                };
                 return Some(task);
             }
         }
@@ -220,6 +240,16 @@ impl Heal {
 
     fn note(&self, change: impl FnOnce(&mut HealStatus)) {
         change(&mut self.state.lock().status);
+    }
+
+    /// A block was copied.
+    fn note_moved(&self, bytes: u64) {
+        self.note(|status| {
+            status.moved_blocks += 1;
+            status.moved_bytes += bytes;
+            status.all_moved_blocks += 1;
+            status.all_moved_bytes += bytes;
+        });
     }
 
     /// A task has come to its end, or was given up.
@@ -238,9 +268,13 @@ impl Heal {
         }
         match task {
             HealTask::Survey if complete => state.status.surveys += 1,
-            HealTask::Rebalance if complete => state.status.rebalances += 1,
+            // A brick that was added a moment ago may not answer yet, another may be full for good.
+            HealTask::Rebalance if state.waits && state.rebalance_retries > 0 => {
+                state.rebalance_retries -= u32::from(complete);
+                state.rebalance_at.get_or_insert(again);
+            }
+            HealTask::Rebalance => state.status.rebalances += 1,
             HealTask::Check if complete => state.status.checks += 1,
-            HealTask::Rebalance => state.rebalance = true,
             HealTask::Check => state.check = true,
             _ => {}
         }

@@ -111,10 +111,7 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
         };
         if placed {
             let bytes = known.map_or(0, |block| u64::from(block.info.len));
-            shared.heal.note(|status| {
-                status.moved_blocks += 1;
-                status.moved_bytes += bytes;
-            });
+            shared.heal.note_moved(bytes);
         }
         // Where it was moved or died meanwhile, it is the new copies that nobody knows of.
         let rest = if placed { from } else { to };
@@ -182,15 +179,12 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
             return Ok(None);
         }
     };
-    if !bricks.is_whole(to) {
+    if !bricks.is_whole(to) || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
         shared.heal.note(|status| status.waiting_blocks += 1);
     }
     if to == known.group && to != info.group {
         // It is back where it should have been all the time.
-        shared.heal.note(|status| {
-            status.moved_blocks += 1;
-            status.moved_bytes += u64::from(info.len);
-        });
+        shared.heal.note_moved(u64::from(info.len));
     }
     Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
 }
