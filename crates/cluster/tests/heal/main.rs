@@ -78,7 +78,8 @@ fn new_bricks_get_their_share_when_asked_for() {
     let all: usize = v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum();
     assert_eq!(all, 180, "no copy too many");
     v.server.rebalance();
-    eventually("it has come to an end", || v.server.heal_status().rebalances == 2);
+    v.server.rebalance();
+    eventually("both have come to an end", || v.server.heal_status().rebalances == 3);
     assert_eq!(v.server.heal_status().moved_blocks, 0, "they are where they should be");
 }
 

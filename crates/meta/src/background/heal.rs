@@ -65,7 +65,7 @@ pub struct HealStatus {
     pub all_moved_bytes: u64,
     /// The last thing that went wrong.
     pub last_error: Option<String>,
-    /// Rebalances that came to their end since the server began.
+    /// Rebalances that came to their end since the server began: as many as were asked for, though one may do for several.
     pub rebalances: u64,
     /// Checks that came to their end since the server began.
     pub checks: u64,
@@ -80,6 +80,8 @@ struct State {
     /// When blocks are spread anew, and how often that is tried again while some cannot go where they should.
     rebalance_at: Option<Instant>,
     rebalance_retries: u32,
+    /// How often it was asked for and has not come to an end.
+    rebalances_asked: u64,
     check: bool,
     /// When all blocks are looked at.
     survey_at: Option<Instant>,
@@ -136,6 +138,7 @@ impl Heal {
     pub(crate) fn rebalance(&self) {
         let mut state = self.state.lock();
         (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
+        state.rebalances_asked += 1;
         self.wake.notify_all();
     }
 
@@ -273,7 +276,9 @@ impl Heal {
                 state.rebalance_retries -= u32::from(complete);
                 state.rebalance_at.get_or_insert(again);
             }
-            HealTask::Rebalance => state.status.rebalances += 1,
+            // It was asked for again while it ran.
+            HealTask::Rebalance if state.rebalance_at.is_some() => {}
+            HealTask::Rebalance => state.status.rebalances += std::mem::take(&mut state.rebalances_asked),
             HealTask::Check if complete => state.status.checks += 1,
             HealTask::Check => state.check = true,
             _ => {}
