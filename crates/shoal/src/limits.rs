@@ -96,3 +96,7 @@ pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(20);
 pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the first replica of a cluster may take to lead itself.
 pub const INIT_PATIENCE: Duration = Duration::from_secs(30);
+/// Counting the blocks on a brick reads about all blocks of its volume.
+pub const COUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// A mount looks this long for a volume of which the first server asked knows nothing, or knows that it is not started.
+pub const MOUNT_NEWS_PATIENCE: Duration = Duration::from_secs(2);

@@ -9,7 +9,9 @@ use super::directory::Directory;
 use crate::limits::REOPEN_AFTER;
 use parking_lot::Mutex;
 use shoal_brick::{Brick, BrickError};
-use shoal_cluster::{BrickState, ClusterMap};
+use shoal_cluster::limits::SCRUB_AFTER;
+use shoal_cluster::scrub::Scrubber;
+use shoal_cluster::{BrickState, Bricks, ClusterMap, ReplicatedBlocks};
 use shoal_types::BrickId;
 use shoal_wire::BlockService;
 use std::collections::BTreeMap;
@@ -19,7 +21,7 @@ use std::time::Instant;
 
 enum Slot {
     Opening,
-    Serving(Arc<Brick>),
+    Serving(Arc<Brick>, #[expect(dead_code, reason = "it works until it is dropped")] Option<Scrubber>),
     /// Why, and since when.
     Away(String, Instant),
 }
@@ -73,7 +75,8 @@ impl LocalBricks {
         let slot = match opened {
             Ok(brick) => {
                 self.directory.serve_brick(id, brick.clone());
-                Slot::Serving(brick)
+                let scrubber = self.scrub(id, brick.clone());
+                Slot::Serving(brick, scrubber)
             }
             Err(why) => {
                 if said != Some(&why) {
@@ -86,12 +89,20 @@ impl LocalBricks {
         self.directory.poke();
     }
 
+    /// Has a brick read through, slowly; damage is repaired from the volume's other bricks.
+    fn scrub(&self, id: BrickId, brick: Arc<Brick>) -> Option<Scrubber> {
+        let volume = self.directory.map().bricks.get(&id)?.volume;
+        let bricks: Arc<dyn Bricks> = self.directory.clone();
+        let started = Scrubber::start(id, brick, ReplicatedBlocks::new(volume, bricks), SCRUB_AFTER);
+        started.inspect_err(|error| tracing::warn!(brick = %id, %error, "it is not scrubbed")).ok()
+    }
+
     /// How they do.
     pub fn reports(&self) -> Vec<BrickReport> {
         let slots: Vec<(BrickId, Result<Arc<Brick>, String>)> = {
             let slots = self.slots.lock();
             let look = |slot: &Slot| match slot {
-                Slot::Serving(brick) => Ok(brick.clone()),
+                Slot::Serving(brick, _) => Ok(brick.clone()),
                 Slot::Opening => Err("starting".into()),
                 Slot::Away(why, _) => Err(why.clone()),
             };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use shoal_cluster::{Command, Outcome};
+use shoal_meta::HealStatus;
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{CodecError, decode, encode};
 
@@ -23,8 +24,8 @@ pub enum Ask {
     HealFull { volume: GroupId },
     /// Whether a brick can be made at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason.
     CheckBrick { path: std::path::PathBuf },
-    /// Whether no block of the volume names a brick any more: [`Answer::Drained`]. For the leader.
-    Drained { volume: GroupId, brick: BrickId },
+    /// Blocks of the volume that name a brick: [`Answer::Blocks`]. For the leader.
+    BlocksOn { volume: GroupId, brick: BrickId },
 }
 
 /// What is answered.
@@ -38,8 +39,8 @@ pub enum Answer {
     Report(Report),
     /// How healing stands.
     Heal(Heal),
-    /// Whether a brick is empty as far as the volume knows.
-    Drained(bool),
+    /// How many blocks are on a brick, as far as the volume knows.
+    Blocks(u64),
     /// Ask this node instead, if any is known.
     NotLeader(Option<NodeId>),
     /// It cannot be answered, and why.
@@ -99,21 +100,17 @@ pub struct BrickReport {
     pub free_bytes: u64,
 }
 
-/// How the healing of a volume stands.
+/// How the healing of a volume stands, as its leader knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heal {
-    /// Blocks of which copies are missing.
+    /// Blocks of which copies are missing, or that are not where they should be, as far as known.
     pub degraded: u64,
-    /// Whether all blocks are being looked at.
-    pub scanning: bool,
-    /// Blocks looked at in this pass.
-    pub examined: u64,
-    /// Blocks mended since the leader began to lead.
-    pub mended: u64,
-    /// Bytes copied since then.
-    pub bytes: u64,
-    /// Attempts that failed since then.
-    pub failures: u64,
+    /// Whether there is something to do, or to look at, that can be done now.
+    pub busy: bool,
+    /// Whether blocks are being spread anew, or are about to be.
+    pub rebalancing: bool,
+    /// What the healer does, or did last.
+    pub status: HealStatus,
 }
 
 /// A request to join.

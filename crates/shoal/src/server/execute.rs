@@ -2,7 +2,7 @@
 
 use super::calls::{Answer, Ask};
 use super::core::Core;
-use crate::limits::{ASK_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE, TIDY_EVERY};
+use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE};
 use shoal_cluster::{BrickState, Command, Outcome};
 use shoal_net::Lane;
 use shoal_types::{BrickId, GroupId, NodeId};
@@ -87,6 +87,23 @@ impl Core {
         }
     }
 
+    /// Makes sure that what was decided before is known here, as far as whoever leads the map's group answers: administrators go
+    /// from node to node faster than maps do.
+    pub(super) fn freshen(&self) {
+        match self.groups.leader_node(GroupId::CLUSTER) {
+            Some(leader) => self.follow(leader),
+            None => {
+                let keepers: Vec<NodeId> =
+                    self.directory.map().replicas.iter().map(|place| place.node).collect();
+                std::thread::scope(|scope| {
+                    for node in keepers {
+                        scope.spawn(move || self.follow(node));
+                    }
+                });
+            }
+        }
+    }
+
     /// Asks the leader of a volume's metadata group.
     pub(super) fn ask_leader(
         &self,
@@ -128,7 +145,7 @@ impl Core {
         for (id, brick) in &map.bricks {
             let leaves =
                 brick.state == BrickState::Gone || brick.state == BrickState::Draining && brick.replaced;
-            if !leaves || !self.is_drained(brick.volume, *id) {
+            if !leaves || self.blocks_left(brick.volume, *id) != Some(0) {
                 continue;
             }
             let (volume, bricks) = (brick.volume, vec![*id]);
@@ -145,9 +162,11 @@ impl Core {
         }
     }
 
-    /// Whether the volume's leader says that no block names a brick.
-    pub(super) fn is_drained(&self, volume: GroupId, brick: BrickId) -> bool {
-        let asked = self.ask_leader(volume, &Ask::Drained { volume, brick }, TIDY_EVERY);
-        matches!(asked, Ok((_, Answer::Drained(true))))
+    /// How many blocks are on a brick, as the volume's leader says; `None` if nobody leads.
+    pub(super) fn blocks_left(&self, volume: GroupId, brick: BrickId) -> Option<u64> {
+        match self.ask_leader(volume, &Ask::BlocksOn { volume, brick }, COUNT_PATIENCE) {
+            Ok((_, Answer::Blocks(blocks))) => Some(blocks),
+            _ => None,
+        }
     }
 }

@@ -116,7 +116,7 @@ impl Core {
             },
             Ask::Heal { volume } => self.heal(*volume, false),
             Ask::HealFull { volume } => self.heal(*volume, true),
-            Ask::Drained { volume, brick } => self.drained(*volume, *brick),
+            Ask::BlocksOn { volume, brick } => self.blocks_on(*volume, *brick),
         }
     }
 }

@@ -1,23 +1,46 @@
 //! What a volume's leader does about blocks that lack copies or lie where they should not.
 
-use super::calls::Answer;
+use super::calls::{Answer, Heal};
 use super::core::Core;
+use super::opening::VolumeGroup;
+use shoal_meta::HealTask;
 use shoal_types::{BrickId, GroupId};
+use shoal_wire::MetaError;
+use std::sync::Arc;
 
 impl Core {
-    /// How healing stands, for the leader of a volume; looks at all blocks anew if asked to.
-    pub(super) fn heal(&self, volume: GroupId, _full: bool) -> Answer {
-        match self.opener.volume(volume).filter(|one| one.server().replica().leads()) {
-            Some(_) => Answer::Failed("this version does not heal".into()),
-            None => Answer::NotLeader(self.groups.leader_node(volume)),
-        }
+    /// Has the leader of a volume answer, which may be this node.
+    fn led(&self, volume: GroupId, answer: impl FnOnce(&VolumeGroup) -> Result<Answer, MetaError>) -> Answer {
+        let leads = |one: &Arc<VolumeGroup>| one.server().replica().leads();
+        let Some(group) = self.opener.volume(volume).filter(leads) else {
+            return Answer::NotLeader(self.groups.leader_node(volume));
+        };
+        answer(&group).unwrap_or_else(|error| Answer::Failed(error.to_string()))
     }
 
-    /// Whether no block is on a brick, as the leader of its volume knows.
-    pub(super) fn drained(&self, volume: GroupId, _brick: BrickId) -> Answer {
-        match self.opener.volume(volume).filter(|one| one.server().replica().leads()) {
-            Some(_) => Answer::Drained(false),
-            None => Answer::NotLeader(self.groups.leader_node(volume)),
-        }
+    /// How healing stands. With `full`, the bricks are first asked for every block.
+    pub(super) fn heal(&self, volume: GroupId, full: bool) -> Answer {
+        self.led(volume, |group| {
+            let server = group.server();
+            if full {
+                server.check_copies();
+            }
+            let status = server.heal_status();
+            let left = status.total_blocks.saturating_sub(status.done_blocks);
+            Ok(Answer::Heal(Heal {
+                degraded: server.degraded_count()?.max(left + status.waiting_blocks + status.failed_blocks),
+                busy: !server.is_healed(),
+                rebalancing: status.task == HealTask::Rebalance || group.awaits_rebalance(&status),
+                status,
+            }))
+        })
+    }
+
+    /// How many blocks are on a brick.
+    pub(super) fn blocks_on(&self, volume: GroupId, brick: BrickId) -> Answer {
+        self.led(volume, |group| {
+            let used = group.server().brick_use()?;
+            Ok(Answer::Blocks(used.get(&brick).map_or(0, |used| used.blocks)))
+        })
     }
 }

@@ -7,7 +7,7 @@ use super::directory::{Directory, VolumeReplicas};
 use super::polling::Poller;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status};
-use crate::limits::MOUNT_MAP_PATIENCE;
+use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
 use crate::node::{client_options, number, reports, resident_bytes};
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ impl ClusterMount {
         let network = Network::new(cluster_of(&credentials)?, credentials)?;
         let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
         fetch_map(&directory, &spec.servers)?;
-        let volume = find(&directory.map(), &spec.volume)?;
+        let volume = find_soon(&directory, &spec.servers, &spec.volume)?;
         let poller = Poller::start(directory.clone(), spec.servers.clone())?;
         let bricks: Arc<dyn Bricks> = directory.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
@@ -111,6 +111,23 @@ fn fetch_map(directory: &Directory, servers: &[String]) -> anyhow::Result<()> {
             bail!("no server answers: {}", reasons.join("; "));
         }
         std::thread::sleep(AGAIN);
+    }
+}
+
+/// The volume of this name. A server may hear a little later than others that there is one, or that it was started.
+fn find_soon(directory: &Directory, servers: &[String], name: &str) -> anyhow::Result<GroupId> {
+    let due = Instant::now() + MOUNT_NEWS_PATIENCE;
+    loop {
+        let found = find(&directory.map(), name);
+        if found.is_ok() || Instant::now() > due {
+            return found;
+        }
+        std::thread::sleep(AGAIN);
+        let all = directory.map().nodes.values().map(|node| node.address.clone()).collect::<Vec<_>>();
+        for server in all.iter().chain(servers) {
+            // Whoever does not answer knows nothing newer.
+            let _ = directory.catch_up(&directory.network().link(server, Lane::Requests));
+        }
     }
 }
 

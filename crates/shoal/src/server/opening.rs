@@ -8,9 +8,9 @@ use super::machine::{self, MapMachine};
 use super::peers::GroupPeers;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_cluster::{Bricks, ClusterMap, Outcome, ReplicaPlace, ReplicatedBlocks};
-use shoal_meta::{Machine, Replica, ReplicaOptions, Server, fetch_state};
-use shoal_types::{GroupId, ReplicaId};
+use shoal_cluster::{Brick, Bricks, ClusterMap, Outcome, ReplicaPlace, ReplicatedBlocks};
+use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, fetch_state};
+use shoal_types::{BrickId, GroupId, ReplicaId};
 use shoal_wire::MetaError;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,9 +35,26 @@ pub struct VolumeGroup {
     server: Arc<Server>,
     group: GroupId,
     id: ReplicaId,
+    seen: Mutex<Seen>,
+}
+
+/// What a volume's replica has made of the map so far.
+#[derive(Default)]
+struct Seen {
+    /// Bricks and how they are used.
+    bricks: Vec<(BrickId, Brick)>,
+    /// Rebalances that the map asked for, those of before this process included.
+    rebalance: Option<u64>,
+    /// Rebalances that this process was asked for.
+    asked: u64,
 }
 
 impl VolumeGroup {
+    /// Whether a rebalance is still to come to its end.
+    pub fn awaits_rebalance(&self, status: &HealStatus) -> bool {
+        self.seen.lock().asked > status.rebalances
+    }
+
     /// What it serves.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
@@ -142,11 +159,18 @@ impl Opener for LocalOpener {
         let volume = map.volumes.get(&group).ok_or("the volume is not there any more")?;
         let bricks: Arc<dyn Bricks> = self.directory.clone();
         let blocks = ReplicatedBlocks::new(group, bricks);
+        let returns = blocks.clone();
         let create =
             shoal_meta::Options { create: Some(group.0), replica: volume.replica, ..Default::default() };
         let server = Server::open_replica(&path, blocks, create, options, peers).map_err(failed)?;
+        let told = Arc::downgrade(&server);
+        returns.when_a_brick_returns(move || {
+            if let Some(server) = told.upgrade() {
+                server.placement_changed();
+            }
+        });
         self.directory.serve_meta(group, server.clone());
-        let replica = Arc::new(VolumeGroup { server, group, id: place.id });
+        let replica = Arc::new(VolumeGroup { server, group, id: place.id, seen: Mutex::default() });
         self.volumes.lock().insert(group, Arc::downgrade(&replica));
         Ok(replica)
     }
@@ -216,7 +240,23 @@ impl Group for VolumeGroup {
     fn steer(&self, wanted: &[ReplicaId]) {
         self.server.replica().steer(wanted);
     }
-    fn map_changed(&self, _: &ClusterMap) {}
+    fn map_changed(&self, map: &ClusterMap) {
+        let Some(volume) = map.volumes.get(&self.group) else { return };
+        let rate = map.option(self.group, "heal.bytes-per-second").and_then(|rate| rate.parse().ok());
+        self.server.set_heal_rate(rate.unwrap_or(0));
+        let mut seen = self.seen.lock();
+        let bricks: Vec<_> =
+            volume.bricks.iter().filter_map(|id| Some((*id, map.bricks.get(id)?.clone()))).collect();
+        if seen.bricks != bricks {
+            seen.bricks = bricks;
+            self.server.placement_changed();
+        }
+        if seen.rebalance.is_some_and(|before| before < volume.rebalance) {
+            seen.asked += 1;
+            self.server.rebalance();
+        }
+        seen.rebalance = Some(volume.rebalance);
+    }
     fn needs_reopening(&self) -> bool {
         self.server.replica().needs_reopening()
     }

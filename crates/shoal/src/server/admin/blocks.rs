@@ -22,7 +22,7 @@ impl Core {
     /// Blocks that lack copies, if that is known.
     pub(super) fn degraded(&self, volume: GroupId) -> Option<u64> {
         let (_, heal) = self.ask_heal(volume, false).ok()?;
-        (!heal.scanning || heal.degraded > 0).then_some(heal.degraded)
+        (!heal.busy || heal.degraded > 0).then_some(heal.degraded)
     }
 
     pub(super) fn heal_report(&self, name: &str, full: bool) -> Result<HealReport, String> {
@@ -33,11 +33,11 @@ impl Core {
             name: it.name.clone(),
             leader: map.nodes.get(&leader).map_or_else(|| leader.to_string(), |node| node.name.clone()),
             degraded: heal.degraded,
-            scanning: heal.scanning,
-            examined: heal.examined,
-            mended: heal.mended,
-            copied_bytes: heal.bytes,
-            failures: heal.failures,
+            scanning: heal.busy,
+            examined: heal.status.done_blocks,
+            mended: heal.status.moved_blocks,
+            copied_bytes: heal.status.moved_bytes,
+            failures: heal.status.failed_blocks,
             bricks: bricks(&map, &self.gather(false), volume),
         })
     }
@@ -56,16 +56,16 @@ impl Core {
         let state = match (step, it.rebalance) {
             (RebalanceStep::Start, _) => RebalanceState::InProgress,
             (_, 0) => RebalanceState::NotStarted,
-            _ if heal.scanning => RebalanceState::InProgress,
+            _ if heal.rebalancing => RebalanceState::InProgress,
             _ => RebalanceState::Completed,
         };
         Ok(RebalanceReport {
             name: it.name.clone(),
             state,
-            examined: heal.examined,
-            moved: heal.mended,
-            copied_bytes: heal.bytes,
-            failures: heal.failures,
+            examined: heal.status.done_blocks,
+            moved: heal.status.moved_blocks,
+            copied_bytes: heal.status.moved_bytes,
+            failures: heal.status.failed_blocks,
         })
     }
 
@@ -86,7 +86,7 @@ impl Core {
                 let report = |(id, brick): (&BrickId, &BrickName)| RemovalReport {
                     brick: brick.clone(),
                     state: self.removal(volume, *id),
-                    blocks_left: None,
+                    blocks_left: self.blocks_left(volume, *id),
                 };
                 return Ok(AdminAnswer::Removal { bricks: bricks.iter().zip(called).map(report).collect() });
             }
@@ -115,7 +115,9 @@ impl Core {
     fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
         match self.directory.map().bricks.get(&brick).map(|brick| brick.state) {
             Some(BrickState::Active) => RemovalState::NotStarted,
-            Some(BrickState::Draining) if !self.is_drained(volume, brick) => RemovalState::InProgress,
+            Some(BrickState::Draining) if self.blocks_left(volume, brick) != Some(0) => {
+                RemovalState::InProgress
+            }
             _ => RemovalState::Completed,
         }
     }

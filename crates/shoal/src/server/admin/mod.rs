@@ -43,6 +43,7 @@ impl Admin for Core {
         say: &mut dyn FnMut(AdminAnswer) -> io::Result<()>,
     ) -> Result<(), String> {
         use AdminRequest as R;
+        self.freshen();
         let answer = match request {
             R::ClusterStatus => AdminAnswer::Cluster(self.cluster_report()),
             R::Peers => AdminAnswer::Peers { peers: self.peers(&self.gather(false)) },
