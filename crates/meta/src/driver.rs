@@ -271,10 +271,16 @@ impl<M: Machine> Driver<M> {
         }
         let progress = self.node.raft.prs().iter().filter(|(_, one)| one.recent_active);
         let least = progress.map(|(_, one)| one.matched).min().unwrap_or(u64::MAX).min(self.durable);
-        match self.node.store().log.bytes_since(least + 1) > 2 * self.log_bytes_max {
-            true => self.durable,
-            false => least,
+        let log = &self.node.store().log;
+        let fits = |index: &u64, most: u64| log.bytes_since(index + 1) <= most;
+        if fits(&least, LOG_KEPT_FACTOR * self.log_bytes_max) {
+            return least;
         }
+        // Whoever fetches a state must find in the log what comes after it, or it would fetch for ever.
+        let given = self.core.checkpoints.given_from().map(|index| index.min(self.durable));
+        let room = self.core.sizes.reserve_bytes / LOG_RESERVE_PART;
+        let most = (LOG_FETCHED_FACTOR * self.log_bytes_max).min(room);
+        given.filter(|index| fits(index, most)).unwrap_or(self.durable)
     }
 
     fn tick(&mut self) {

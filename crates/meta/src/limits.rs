@@ -27,6 +27,12 @@ pub const MEMTABLE_BYTES_MIN: usize = 4 << 20;
 pub const BLOB_FILE_BYTES_MIN: u64 = 2 << 20;
 /// A segment of the log is one part in this many of the log.
 pub const LOG_SEGMENTS: u64 = 4;
+/// The log is kept for followers that are behind up to so many times its size; beyond it they fetch the state.
+pub const LOG_KEPT_FACTOR: u64 = 2;
+/// The log behind a state that is being fetched is kept up to so many times its size ...
+pub const LOG_FETCHED_FACTOR: u64 = 8;
+/// ... but it takes no more than one part in this many of the room that is never granted.
+pub const LOG_RESERVE_PART: u64 = 4;
 /// The pace of Raft's clock, where there are other replicas to hear from.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Ticks without a leader after which a replica asks for votes.

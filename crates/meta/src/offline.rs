@@ -3,6 +3,7 @@
 use crate::applier::{applied_index, apply_entry, members};
 use crate::open::{self, OpenError};
 use crate::shared::Namespace;
+use crate::snapshot;
 use crate::storage::{LogStorage, from_log};
 use prost::Message;
 use raft::prelude::{ConfChange, EntryType};
@@ -14,6 +15,7 @@ use std::path::Path;
 /// server would. Of one of several replicas only what it knows to be decided is replayed, and no further than to a change of
 /// the group's members. The caller makes sure that no server runs on it.
 pub fn open(dir: &Path) -> Result<RocksStore, OpenError> {
+    snapshot::finish_install(dir, None)?;
     let open::Disk { log, store, .. } = open::disk(dir, None, None, None)?;
     let applied = applied_index(&store)?;
     let storage = LogStorage::new(log, applied, members(&store)?).map_err(OpenError::Mismatch)?;

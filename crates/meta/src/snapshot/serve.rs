@@ -24,6 +24,8 @@ struct Checkpoint {
 pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Checkpoint>>,
+    /// Log entries that states were given from, and when that was last asked for: whoever has such a state needs the log from there.
+    given: Mutex<BTreeMap<u64, (u64, Instant)>>,
 }
 
 impl Checkpoints {
@@ -33,7 +35,7 @@ impl Checkpoints {
         if let Err(why) = remove(&dir) {
             tracing::warn!(why, "removing old checkpoints");
         }
-        Checkpoints { dir, open: Mutex::default() }
+        Checkpoints { dir, open: Mutex::default(), given: Mutex::default() }
     }
 
     pub(crate) fn answer(
@@ -51,6 +53,13 @@ impl Checkpoints {
                 Ok(Bytes::new())
             }
         }
+    }
+
+    /// The first log entry that a replica has, or will soon have, as its state.
+    pub(crate) fn given_from(&self) -> Option<u64> {
+        let mut given = self.given.lock();
+        given.retain(|_, (_, asked)| asked.elapsed() <= CHECKPOINT_IDLE_MAX);
+        given.values().map(|(index, _)| *index).min()
     }
 
     /// Removes those that nobody fetches any more.
@@ -78,6 +87,7 @@ impl Checkpoints {
         match &made {
             Ok(manifest) => {
                 let files = manifest.files.clone();
+                self.given.lock().insert(checkpoint, (manifest.index, Instant::now()));
                 open.insert(checkpoint, Checkpoint { dir, files, used: Instant::now() });
             }
             Err(_) => remove(&dir)?,
@@ -90,6 +100,9 @@ impl Checkpoints {
             let mut open = self.open.lock();
             let one = open.get_mut(&checkpoint).ok_or("there is no such checkpoint (any more)")?;
             one.used = Instant::now();
+            if let Some((_, asked)) = self.given.lock().get_mut(&checkpoint) {
+                *asked = one.used;
+            }
             let (name, _) = one.files.get(file as usize).ok_or("there is no such file")?;
             one.dir.join(name)
         };

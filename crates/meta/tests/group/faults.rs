@@ -3,6 +3,7 @@
 use crate::cluster::{Client, Cluster};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use shoal_types::ReplicaId;
 use std::time::{Duration, Instant};
 
 /// How long each seed makes trouble.
@@ -41,37 +42,67 @@ fn make_trouble(cluster: &mut Cluster, random: &mut StdRng, all: &[u64]) {
     }
 }
 
+/// Makes trouble for a while, during which a client writes.
+fn survive(cluster: &mut Cluster, client: &mut Client, seed: u64, all: &[u64], members_change: bool) {
+    let random = &mut StdRng::seed_from_u64(seed);
+    client.fill = 3000;
+    let end = Instant::now() + TROUBLE;
+    let mut next = Instant::now();
+    let mut wanted = all.to_vec();
+    while Instant::now() < end {
+        if Instant::now() >= next {
+            make_trouble(cluster, random, all);
+            if members_change && random.random_bool(0.3) {
+                let left_out = [random.random_range(0..all.len()), random.random_range(0..all.len())];
+                let stays = |(place, id): (usize, &u64)| (!left_out.contains(&place)).then_some(*id);
+                wanted = all.iter().enumerate().filter_map(stays).collect();
+            }
+            next = Instant::now() + Duration::from_millis(random.random_range(50..1200));
+        }
+        cluster.tend();
+        if members_change {
+            let ids: Vec<ReplicaId> = wanted.iter().map(|id| ReplicaId(*id)).collect();
+            cluster.up.values().for_each(|server| server.replica().steer(&ids));
+        }
+        let batches = random.random_range(1..20);
+        let done = client.try_write(cluster, batches).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        if done == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    cluster.fabric.heal();
+    let down: Vec<u64> = all.iter().copied().filter(|id| !cluster.up.contains_key(id)).collect();
+    down.into_iter().for_each(|id| cluster.start(id));
+    if members_change {
+        cluster.steer(all);
+    }
+    client.write(cluster, 20);
+    println!("{} files", client.acknowledged);
+    client.assert_all_there(cluster);
+    cluster.assert_alike();
+}
+
 #[test]
 fn nothing_acknowledged_is_lost_and_nothing_applied_twice_whatever_happens() {
     for seed in seeds() {
         println!("SHOAL_TEST_SEED={seed}");
-        let mut random = StdRng::seed_from_u64(seed);
-        let all = [1, 2, 3];
+        let mut cluster = Cluster::with_log(3, 1 << 20);
+        let mut client = Client::new(&mut cluster);
+        survive(&mut cluster, &mut client, seed, &[1, 2, 3], false);
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_while_members_come_and_go() {
+    for seed in seeds().into_iter().take(1) {
+        println!("SHOAL_TEST_SEED={seed}");
         let mut cluster = Cluster::with_log(3, 1 << 20);
         let mut client = Client::new(&mut cluster);
         client.fill = 3000;
-        let end = Instant::now() + TROUBLE;
-        let mut next = Instant::now();
-        while Instant::now() < end {
-            if Instant::now() >= next {
-                make_trouble(&mut cluster, &mut random, &all);
-                next = Instant::now() + Duration::from_millis(random.random_range(50..1200));
-            }
-            cluster.tend();
-            let batches = random.random_range(1..20);
-            let done = client
-                .try_write(&mut cluster, batches)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            if done == 0 {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
-        cluster.fabric.heal();
-        let down: Vec<u64> = all.iter().copied().filter(|id| !cluster.up.contains_key(id)).collect();
-        down.into_iter().for_each(|id| cluster.start(id));
-        client.write(&mut cluster, 20);
-        println!("{} files", client.acknowledged);
-        client.assert_all_there(&mut cluster);
-        cluster.assert_alike();
+        client.write(&mut cluster, 10);
+        cluster.join(4);
+        cluster.join(5);
+        cluster.steer(&[1, 2, 3, 4, 5]);
+        survive(&mut cluster, &mut client, seed, &[1, 2, 3, 4, 5], true);
     }
 }
