@@ -19,6 +19,8 @@ pub struct Weather {
     pub loses_one_of: u32,
     /// The longest time that a message takes, in milliseconds.
     pub delay_ms_max: u64,
+    /// How long a question takes, in milliseconds.
+    pub ask_ms: u64,
 }
 
 struct Letter {
@@ -141,7 +143,11 @@ impl Peers for End {
             if cut.contains(&(self.me, to.0)) || cut.contains(&(to.0, self.me)) {
                 return Err(format!("{to} is not reached"));
             }
-            state.servers.get(&to.0).and_then(Weak::upgrade)
+            let takes = Duration::from_millis(state.weather.ask_ms);
+            let server = state.servers.get(&to.0).and_then(Weak::upgrade);
+            drop(state);
+            std::thread::sleep(takes);
+            server
         };
         server.ok_or_else(|| format!("{to} is down"))?.replica().answer(&request)
     }

@@ -1,8 +1,9 @@
 //! Whole states that go from replica to replica.
 
-use crate::cluster::{Client, Cluster, eventually};
+use crate::cluster::{Client, Cluster, PATIENCE, eventually};
 use crate::support::stat;
 use shoal_meta::fetch_state;
+use std::time::{Duration, Instant};
 
 const SMALL_LOG: u64 = 1 << 20;
 
@@ -76,5 +77,29 @@ fn what_was_confirmed_while_a_state_was_fetched_is_not_lost_to_it() {
     client.assert_all_there(&mut cluster);
     client.write(&mut cluster, 10);
     cluster.start(leader);
+    cluster.assert_alike();
+}
+
+#[test]
+fn fetching_ends_although_more_is_written_meanwhile_than_the_log_usually_keeps() {
+    let (mut cluster, mut client, behind) = one_far_behind();
+    // Ten files and as many pages: that takes seconds.
+    cluster.fabric.set(|weather| weather.ask_ms = 150);
+    cluster.start(behind);
+    let mut fetched = 0;
+    let caught_up = |cluster: &Cluster| {
+        let applied = cluster.up[&behind].replica().applied();
+        cluster.up.values().all(|server| server.replica().applied() <= applied + 20)
+    };
+    let due = Instant::now() + PATIENCE;
+    while !caught_up(&cluster) {
+        assert!(Instant::now() < due, "{:#?}", cluster.statuses());
+        fetched += usize::from(cluster.up[&behind].replica().needs_reopening());
+        // Ten times what the log keeps in a minute.
+        client.write(&mut cluster, 1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(fetched <= 2, "it took {fetched} attempts");
+    cluster.fabric.heal();
     cluster.assert_alike();
 }
