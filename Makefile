@@ -88,3 +88,8 @@ fix: ## Format, and apply the lints that can mend themselves
 bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
 	@scripts/setup bench
 	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
+
+.PHONY: bench-cluster
+bench-cluster: build ## Measure three servers on this machine, write docs/BENCHMARKS-CLUSTER.md (BENCH="unpack" picks some)
+	@scripts/setup bench
+	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" --nodes 3 $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS-CLUSTER.md)

@@ -46,6 +46,10 @@ pub mod goals {
     pub const TAR_WARM: f64 = 1.1;
     /// Removing them.
     pub const REMOVE: f64 = 1.5;
+    /// Unpacking them onto a cluster, three copies of each.
+    pub const UNPACK_CLUSTER: f64 = 3.0;
+    /// Reading them from a cluster with all caches empty.
+    pub const TAR_COLD_CLUSTER: f64 = 3.0;
     /// Many readers at once.
     pub const CONCURRENT: f64 = 1.1;
     /// Large files.

@@ -14,6 +14,7 @@ mod limits;
 mod machine;
 mod measure;
 mod million;
+mod nodes;
 mod random;
 mod report;
 mod side;
@@ -42,6 +43,9 @@ struct Arguments {
     /// Times that each thing is measured on each side
     #[arg(long, default_value_t = limits::RUNS_DEFAULT)]
     runs: usize,
+    /// Measure a cluster of so many servers on this machine, each block on all of them
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    nodes: usize,
     /// Also write the table to this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -75,7 +79,7 @@ fn main() -> anyhow::Result<()> {
     let dir = arguments.dir.map_or_else(input::cache_dir, Ok)?.join("bench");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
 
-    let mut bench = Bench::new(&shoal, &dir, arguments.runs)?;
+    let mut bench = Bench::new(&shoal, &dir, arguments.runs, arguments.nodes)?;
     let asked = |what: What| arguments.what.contains(&what) || arguments.what.contains(&What::All);
     for (what, run) in [
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
@@ -84,7 +88,8 @@ fn main() -> anyhow::Result<()> {
         (What::Random, random::run),
         (What::Million, million::run),
     ] {
-        if asked(what) {
+        // Memory is that of one process.
+        if asked(what) && !(what == What::Million && arguments.nodes > 0) {
             run(&mut bench)?;
         }
     }

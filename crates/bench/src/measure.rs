@@ -10,6 +10,8 @@ pub struct Bench {
     dir: PathBuf,
     /// Times that each thing is measured on each side.
     pub runs: usize,
+    /// Servers of the cluster that is measured; 0: one process for everything.
+    pub nodes: usize,
     rows: Vec<Row>,
     /// Lines about things that have no counterpart on the local side.
     pub facts: Vec<String>,
@@ -54,10 +56,10 @@ fn median(times: &[f64]) -> f64 {
 
 impl Bench {
     /// Nothing measured yet.
-    pub fn new(program: &Path, dir: &Path, runs: usize) -> anyhow::Result<Bench> {
+    pub fn new(program: &Path, dir: &Path, runs: usize, nodes: usize) -> anyhow::Result<Bench> {
         let program = program.canonicalize()?;
         let dir = dir.canonicalize()?;
-        Ok(Bench { program, dir, runs, rows: Vec::new(), facts: Vec::new() })
+        Ok(Bench { program, dir, runs, nodes, rows: Vec::new(), facts: Vec::new() })
     }
 
     /// Both sides, empty.
@@ -67,7 +69,7 @@ impl Bench {
 
     /// One side, empty.
     pub fn side(&self, which: Which) -> anyhow::Result<Side> {
-        Side::new(which, &self.program, &self.dir)
+        Side::new(which, self.nodes, &self.program, &self.dir)
     }
 
     /// Does something on both sides as often as asked for, each time beginning with the other one.

@@ -12,12 +12,24 @@ Shoal against a plain directory on the same disk, in the same run: medians, alte
 what writes (`syncfs` locally, `fsync` on the volume). Cold: Shoal restarted, the kernel's caches dropped. Repeat them
 with `make bench`; one of them with `make bench BENCH=unpack`.
 ";
+/// The same for a cluster.
+const HEAD_CLUSTER: &str = "# Benchmarks of a cluster
+
+Servers on one machine, each block and all metadata on every one of them, and one client on the same machine, against a plain directory on
+the same disk, in the same run: medians, alternating order, everything on disk at the end of what writes. All share one disk and the
+cores: what is written is written once locally and once per server here. Cold: client and servers restarted, the kernel's caches
+dropped. Repeat them with `make bench-cluster`.
+";
 /// From here on the document is written by people.
 const MARKER: &str = "<!-- below: written by hand, kept by make bench -->";
 
 /// The results as a page.
 pub fn page(bench: &Bench, machine: &str) -> String {
-    let mut page = format!("{HEAD}\nMeasured on {machine}; {} runs each.\n\n", bench.runs);
+    let (head, servers) = match bench.nodes {
+        0 => (HEAD, String::new()),
+        nodes => (HEAD_CLUSTER, format!("{nodes} servers; ")),
+    };
+    let mut page = format!("{head}\nMeasured on {machine}; {servers}{} runs each.\n\n", bench.runs);
     if !bench.rows().is_empty() {
         page.push_str("| What | Shoal | local | ratio | goal | |\n|---|--:|--:|--:|--:|---|\n");
     }
@@ -25,7 +37,10 @@ pub fn page(bench: &Bench, machine: &str) -> String {
         page.push_str(&line(row));
     }
     if !bench.facts.is_empty() {
-        page.push_str("\nMemory (one process is client and server):\n\n");
+        page.push_str(match bench.nodes {
+            0 => "\nMemory (one process is client and server):\n\n",
+            _ => "\nOn the wire:\n\n",
+        });
         for fact in &bench.facts {
             // Writing to a string cannot fail.
             let _ = writeln!(page, "- {fact}");

@@ -1,5 +1,6 @@
 //! The two things that are compared: a Shoal volume and a plain directory.
 
+use crate::nodes::{self, Counted};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -19,18 +20,20 @@ pub enum Which {
 pub struct Side {
     /// Which one it is.
     pub which: Which,
+    /// Servers of the cluster; 0: one process for everything.
+    nodes: usize,
     program: PathBuf,
     top: PathBuf,
 }
 
 impl Side {
     /// Makes a side below a directory, empty and ready.
-    pub fn new(which: Which, program: &Path, dir: &Path) -> anyhow::Result<Side> {
+    pub fn new(which: Which, nodes: usize, program: &Path, dir: &Path) -> anyhow::Result<Side> {
         let top = dir.join(match which {
             Which::Shoal => "shoal",
             Which::Local => "local",
         });
-        let side = Side { which, program: program.to_owned(), top };
+        let side = Side { which, nodes, program: program.to_owned(), top };
         side.clear()?;
         fs::create_dir_all(side.path())?;
         side.start()?;
@@ -47,6 +50,9 @@ impl Side {
     }
 
     fn start(&self) -> anyhow::Result<()> {
+        if self.which == Which::Shoal && self.nodes > 0 {
+            return nodes::start(&self.program, &self.top, self.nodes, &self.path());
+        }
         if self.which == Which::Shoal {
             let mut up = Command::new(&self.program);
             up.arg("up").arg("--data").arg(self.data()).arg("--mount").arg(self.path()).arg("--background");
@@ -58,6 +64,7 @@ impl Side {
     fn stop(&self) -> anyhow::Result<()> {
         if self.which == Which::Shoal {
             quietly(Command::new(&self.program).arg("umount").arg(self.path()))?;
+            nodes::stop(&self.top, self.nodes)?;
         }
         Ok(())
     }
@@ -84,6 +91,15 @@ impl Side {
         fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")
     }
 
+    /// What the client has asked its servers for, since it was mounted; of a cluster only.
+    pub fn counted(&self) -> anyhow::Result<Option<Counted>> {
+        match self.nodes {
+            0 => Ok(None),
+            _ if self.which == Which::Local => Ok(None),
+            _ => nodes::counted(&self.program, &self.path()).map(Some),
+        }
+    }
+
     /// Process id of the server.
     pub fn server(&self) -> anyhow::Result<u32> {
         let out = Command::new(&self.program).arg("status").arg(self.path()).arg("--json").output()?;
@@ -100,6 +116,7 @@ impl Side {
         {
             self.stop()?;
         }
+        nodes::stop(&self.top, self.nodes)?;
         match fs::remove_dir_all(&self.top) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).context(self.top.display().to_string())

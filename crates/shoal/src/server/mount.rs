@@ -5,7 +5,6 @@
 
 use super::directory::{Directory, VolumeReplicas};
 use super::polling::Poller;
-use crate::address::own_address;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
@@ -13,7 +12,6 @@ use crate::node::{client_options, number, reports, resident_bytes};
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
-use shoal_cluster::options::AllowList;
 use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
 use shoal_fuse::Mounted;
 use shoal_net::{Credentials, Lane, Network};
@@ -54,7 +52,7 @@ impl ClusterMount {
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
         let options = client_options(&spec.mountpoint, &spec.options);
         let client = Client::open_replicated(replicas, blocks, options)
-            .with_context(|| format!("volume {}{}", spec.volume, doubt(&directory.map(), volume, spec)))?;
+            .with_context(|| format!("volume {}", spec.volume))?;
         let mut mount = spec.options.mount.clone();
         mount.source = spec.source.clone();
         let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
@@ -148,19 +146,6 @@ fn find(map: &ClusterMap, name: &str) -> anyhow::Result<GroupId> {
         bail!("volume {name} is not started: `shoal volume start {name}` on a node of the cluster does that");
     }
     Ok(id)
-}
-
-/// A server does not say why it refuses to serve somebody. What is known here of possible reasons is added to the failure.
-fn doubt(map: &ClusterMap, volume: GroupId, spec: &MountSpec) -> String {
-    let allowed = map.option(volume, "auth.allow").unwrap_or_default();
-    let list: Option<AllowList> = allowed.parse().ok();
-    let own = spec.servers.iter().find_map(|server| own_address(server));
-    match (list, own) {
-        (Some(list), Some(own)) if !list.admits(own) => {
-            format!(" (its auth.allow is {allowed}, and the address of this machine seems to be {own})")
-        }
-        _ => String::new(),
-    }
 }
 
 impl Shared {

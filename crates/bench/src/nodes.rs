@@ -1,0 +1,124 @@
+//! Three servers on this machine, each with a brick, and a volume of three copies: what `--nodes 3` measures.
+//!
+//! All three share one disk and the machine's cores with the client. What is written is written three times: to read the figures,
+//! think of a third of the disk.
+
+use crate::side::quietly;
+use anyhow::{Context, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Ports on the loopback address, from here on.
+const PORT: u16 = 27470;
+/// Longest time that a server takes to stop.
+const STOP_SECONDS_MAX: u64 = 60;
+
+fn address(node: usize) -> String {
+    format!("127.0.0.1:{}", PORT + node as u16)
+}
+
+fn data(top: &Path, node: usize) -> PathBuf {
+    top.join(format!("n{node}"))
+}
+
+/// A command to one node's server.
+fn shoal(program: &Path, top: &Path, node: usize) -> Command {
+    let mut command = Command::new(program);
+    command.env("SHOAL_DATA", data(top, node));
+    command
+}
+
+/// Starts the servers, after making them if they are not there yet, and mounts the volume.
+pub fn start(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
+    if data(top, 1).exists() {
+        for node in 1..=nodes {
+            quietly(shoal(program, top, node).args(["server", "--background"]))?;
+        }
+    } else {
+        begin(program, top, nodes)?;
+    }
+    let servers: Vec<String> = (1..=nodes).map(address).collect();
+    let mut command = shoal(program, top, 1);
+    command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
+    quietly(command.arg(format!("{}:/bench", servers.join(","))).arg(mount))
+}
+
+fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
+    let mut token = String::new();
+    for node in 1..=nodes {
+        let mut command = shoal(program, top, node);
+        match node {
+            1 => command.args(["cluster", "init"]),
+            _ => command.args(["peer", "join", &token]),
+        };
+        let (address, name) = (address(node), format!("n{node}"));
+        let out = command.args(["--listen", &address, "--address", &address, "--name", &name]).output()?;
+        let said = String::from_utf8_lossy(&out.stdout);
+        if !out.status.success() {
+            bail!("{command:?} ended with {}:\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+        }
+        if let Some(word) = said.split_whitespace().find(|word| word.starts_with("shoal1/")) {
+            token = word.to_owned();
+        }
+    }
+    let mut create = shoal(program, top, 1);
+    create.args(["volume", "create", "bench", "replica", &nodes.to_string()]);
+    for node in 1..=nodes {
+        create.arg(format!("n{node}:{}", top.join(format!("brick{node}")).display()));
+    }
+    quietly(&mut create)?;
+    quietly(shoal(program, top, 1).args(["volume", "start", "bench"]))
+}
+
+/// Stops the servers that run, and waits until they have ended.
+pub fn stop(top: &Path, nodes: usize) -> anyhow::Result<()> {
+    let mut running = Vec::new();
+    for node in 1..=nodes {
+        let lock = data(top, node).join("lock");
+        let Ok(pid) = fs::read_to_string(&lock).unwrap_or_default().trim().parse::<i32>() else { continue };
+        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        if name.contains(&*data(top, node).to_string_lossy()) {
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
+            running.push(PathBuf::from(format!("/proc/{pid}")));
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(STOP_SECONDS_MAX);
+    while running.iter().any(|process| process.exists()) {
+        if Instant::now() >= until {
+            bail!("the servers in {} do not stop", top.display());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// What a mount has counted: `meta` calls and bytes on the wire.
+pub fn counted(program: &Path, mount: &Path) -> anyhow::Result<Counted> {
+    let out = Command::new(program).arg("stats").arg(mount).arg("--json").output()?;
+    let stats: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal stats --json")?;
+    let stats = stats.get(0).unwrap_or(&stats);
+    let sum = |list: &str, field: &str| -> u64 {
+        stats[list].as_array().into_iter().flatten().filter_map(|one| one[field].as_u64()).sum()
+    };
+    let number = |name: &str| -> Option<u64> {
+        let lists = ["client", "server", "network"].into_iter();
+        let all = lists.flat_map(|list| stats[list].as_array().into_iter().flatten());
+        all.clone().find(|one| one["name"] == name).and_then(|one| one["value"].as_u64())
+    };
+    Ok(Counted {
+        requests: number("net_requests_total")
+            .unwrap_or_else(|| sum("meta", "count") + sum("brick", "count")),
+        sent_bytes: number("net_sent_bytes_total").unwrap_or(0),
+    })
+}
+
+/// See [`counted`].
+#[derive(Clone, Copy, Default)]
+pub struct Counted {
+    /// Requests that were answered.
+    pub requests: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}

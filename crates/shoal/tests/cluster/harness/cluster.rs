@@ -1,0 +1,371 @@
+//! A cluster of real servers on hosts of their own, and mounts of its volumes.
+
+use super::command::{Run, run, tail, wait_until};
+use super::eventually;
+use super::hosts::Network;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A test that is not done by then hangs: its mounts are taken away, so that it fails instead.
+const TEST_LIMIT: Duration = Duration::from_secs(600);
+const TEST_LIMIT_LONG: Duration = Duration::from_secs(3600);
+/// Any command of the program is done by then.
+const COMMAND_SECONDS: u64 = 90;
+const END_LIMIT: Duration = Duration::from_secs(60);
+
+/// The host of the mounts, which is no node.
+pub const CLIENT: usize = 100;
+
+/// See the module.
+pub struct Cluster {
+    pub network: Network,
+    nodes: Vec<Node>,
+    token: String,
+    dir: TempDir,
+}
+
+struct Node {
+    server: Option<Child>,
+    data: PathBuf,
+    log: PathBuf,
+}
+
+/// A mounted volume.
+pub struct Mount {
+    path: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+impl Cluster {
+    /// Nodes n1, n2, ... that know each other.
+    pub fn new(nodes: usize) -> Cluster {
+        let dir = tempfile::Builder::new().prefix("shoal-cluster-").tempdir().expect("a temporary directory");
+        let mut cluster = Cluster { network: Network::new(), nodes: Vec::new(), token: String::new(), dir };
+        cluster.network.host(CLIENT);
+        for _ in 0..nodes {
+            cluster.join();
+        }
+        cluster
+    }
+
+    /// With a volume `v` of three copies on the first three nodes, started.
+    pub fn with_volume(nodes: usize) -> Cluster {
+        let cluster = Cluster::new(nodes);
+        let bricks: Vec<String> = (1..=3).map(|node| cluster.brick(node)).collect();
+        let mut create = cluster.shoal(1).arg("volume").arg("create").arg("v").arg("replica").arg("3");
+        for brick in bricks {
+            create = create.arg(brick);
+        }
+        create.ok();
+        cluster.shoal(1).arg("volume").arg("start").arg("v").ok();
+        cluster
+    }
+
+    /// The next node joins, or begins the cluster.
+    pub fn join(&mut self) -> usize {
+        let number = self.nodes.len() + 1;
+        self.network.host(number);
+        let data = self.dir.path().join(format!("n{number}"));
+        let log = self.dir.path().join(format!("n{number}.log"));
+        self.nodes.push(Node { server: None, data, log });
+        self.enter(number);
+        self.start(number);
+        number
+    }
+
+    /// A node's data directory is made: it begins the cluster, or joins it.
+    pub fn enter(&mut self, node: usize) {
+        let address = self.network.address(node);
+        let command = match node {
+            1 if self.token.is_empty() => self.shoal(1).arg("cluster").arg("init"),
+            _ => self.shoal(node).arg("peer").arg("join").arg(&self.token),
+        };
+        let command = command.arg("--listen").arg(&address).arg("--address").arg(&address);
+        let said = command.arg("--name").arg(format!("n{node}")).arg("--no-start").ok();
+        if self.token.is_empty() {
+            self.token = token_in(&said);
+        }
+    }
+
+    /// A fresh token, for a node that lost its disk.
+    pub fn renew_token(&mut self, at: usize) {
+        let said = self.shoal(at).arg("cluster").arg("token").ok();
+        self.token = token_in(&said);
+    }
+
+    /// A command of the program on a node.
+    pub fn shoal(&self, node: usize) -> Run {
+        let [enter, net] = self.network.on(node);
+        let data = self.nodes.get(node - 1).map(|one| one.data.clone()).unwrap_or_default();
+        run(enter).arg(net).arg(env!("CARGO_BIN_EXE_shoal")).env("SHOAL_DATA", data).limit(COMMAND_SECONDS)
+    }
+
+    /// `HOST:/PATH` of a node's brick.
+    pub fn brick(&self, node: usize) -> String {
+        format!("n{node}:{}", self.brick_path(node).display())
+    }
+
+    /// Where it is.
+    pub fn brick_path(&self, node: usize) -> PathBuf {
+        self.dir.path().join(format!("brick{node}"))
+    }
+
+    /// A directory for a test's own things.
+    pub fn local(&self) -> PathBuf {
+        let local = self.dir.path().join("local");
+        fs::create_dir_all(&local).expect("a directory can be made");
+        local
+    }
+
+    /// Starts a server and waits until it answers.
+    pub fn start(&mut self, node: usize) {
+        self.launch(node);
+        eventually("the server answers", 60, || {
+            let one = &mut self.nodes[node - 1];
+            let child = one.server.as_mut().expect("launched above");
+            if let Some(status) = child.try_wait().expect("our child") {
+                panic!("server {node} ended with {status}:\n{}", self.log(node));
+            }
+            match std::os::unix::net::UnixStream::connect(one.data.join("control.sock")) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            }
+        });
+    }
+
+    fn launch(&mut self, node: usize) {
+        let [enter, net] = self.network.on(node);
+        let one = &mut self.nodes[node - 1];
+        assert!(one.server.is_none(), "server {node} runs already");
+        let log = File::options().create(true).append(true).open(&one.log).expect("the log can be written");
+        let hand = || Stdio::from(log.try_clone().expect("a file handle can be doubled"));
+        let mut command = Command::new(enter);
+        command.arg(net).arg(env!("CARGO_BIN_EXE_shoal")).arg("server").arg("--data").arg(&one.data);
+        command.env("SHOAL_LOG", std::env::var("SHOAL_LOG").unwrap_or_else(|_| "info".into()));
+        command.stdin(Stdio::null()).stdout(hand()).stderr(hand()).process_group(0);
+        // SAFETY: prctl(2) is async-signal-safe. The server stops when this test's process ends without having stopped it.
+        unsafe {
+            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        one.server = Some(command.spawn().expect("the server starts"));
+    }
+
+    fn signal(&self, node: usize, signal: i32) {
+        let child = self.nodes[node - 1].server.as_ref().expect("the server runs");
+        // SAFETY: kill(2) takes two integers; the process is our child and has not been waited for.
+        assert_eq!(unsafe { libc::kill(child.id() as i32, signal) }, 0);
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self, node: usize) {
+        self.signal(node, libc::SIGKILL);
+        self.reap(node);
+    }
+
+    /// As systemd stops it.
+    pub fn stop(&mut self, node: usize) {
+        self.signal(node, libc::SIGTERM);
+        self.reap(node);
+    }
+
+    /// SIGSTOP.
+    pub fn pause(&self, node: usize) {
+        self.signal(node, libc::SIGSTOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self, node: usize) {
+        self.signal(node, libc::SIGCONT);
+    }
+
+    fn reap(&mut self, node: usize) {
+        let log = self.log(node);
+        let mut child = self.nodes[node - 1].server.take().expect("the server runs");
+        assert!(
+            wait_until(&mut child, Instant::now() + END_LIMIT).is_some(),
+            "server {node} does not end:\n{log}"
+        );
+    }
+
+    /// A node loses everything it had: data directory and brick.
+    pub fn wipe(&mut self, node: usize) {
+        for path in [self.nodes[node - 1].data.clone(), self.brick_path(node)] {
+            fs::remove_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
+
+    /// The end of a server's log.
+    pub fn log(&self, node: usize) -> String {
+        tail(&fs::read_to_string(&self.nodes[node - 1].log).unwrap_or_default(), 60)
+    }
+
+    /// Everything that a server has logged.
+    pub fn whole_log(&self, node: usize) -> String {
+        fs::read_to_string(&self.nodes[node - 1].log).unwrap_or_default()
+    }
+
+    /// Asks a node for something as JSON; the exit code of such commands says how things are.
+    pub fn json(&self, node: usize, words: &[&str]) -> Result<Value, String> {
+        let mut command = self.shoal(node);
+        for word in words {
+            command = command.arg(word);
+        }
+        let outcome = command.arg("--json").outcome();
+        serde_json::from_str(&outcome.stdout).map_err(|error| format!("{error}: {outcome}"))
+    }
+
+    /// The node that leads the metadata group of volume v.
+    pub fn leader(&self, ask: usize) -> usize {
+        let mut found = 0;
+        eventually("the volume's metadata has a leader", 30, || {
+            let status = self.json(ask, &["volume", "status", "v"])?;
+            let replicas = replicas(&status)?;
+            let leads = |replica: &&Value| replica["role"] == "leader" && replica["online"] == true;
+            let node = replicas.iter().find(leads).ok_or_else(|| status.to_string())?;
+            let name = node["node"].as_str().unwrap_or_default();
+            found = name.trim_start_matches('n').parse().map_err(|_| format!("node {name}"))?;
+            Ok(())
+        });
+        found
+    }
+
+    /// Waits until every block has all its copies.
+    pub fn wait_healed(&self, ask: usize, seconds: u64) {
+        eventually("every block has all its copies", seconds, || {
+            let heal = self.json(ask, &["volume", "heal", "v", "info"])?;
+            let report = one(&heal);
+            match (report["degraded"].as_u64(), report["scanning"].as_bool()) {
+                (Some(0), Some(false)) => Ok(()),
+                _ => Err(heal.to_string()),
+            }
+        });
+    }
+
+    /// Waits until all metadata replicas of the volume are at the same entry and identical.
+    pub fn wait_identical(&self, ask: usize, count: usize) {
+        eventually("all metadata replicas are identical", 60, || {
+            let status = self.json(ask, &["volume", "digest", "v"])?;
+            let replicas = replicas(&status)?;
+            let digests: Vec<&Value> = replicas.iter().map(|one| &one["digest"]).collect();
+            let whole = digests.len() == count && digests.iter().all(|digest| !digest.is_null());
+            if whole && digests.windows(2).all(|two| two[0] == two[1]) {
+                Ok(())
+            } else {
+                Err(status.to_string())
+            }
+        });
+    }
+
+    /// Credentials for a client of this name.
+    pub fn credentials(&self, name: &str) -> PathBuf {
+        let dir = self.dir.path().join(format!("credentials-{name}"));
+        if !dir.exists() {
+            self.shoal(1).arg("client").arg("issue").arg(name).arg("--out").arg(&dir).ok();
+        }
+        dir
+    }
+
+    /// The command that mounts volume v on the client's host.
+    pub fn mount_command(&self, credentials: &Path, path: &Path) -> Run {
+        fs::create_dir_all(path).expect("the mount point can be made");
+        let servers: Vec<String> = (1..=self.nodes.len()).map(|node| self.network.address(node)).collect();
+        let command = self.shoal(CLIENT).env("SHOAL_LOG", "info").arg("mount").arg("--credentials");
+        command.arg(credentials).arg(format!("{}:/v", servers.join(","))).arg(path)
+    }
+
+    /// Mounts volume v on the client's host.
+    pub fn mount(&self) -> Mount {
+        let path = self.dir.path().join("mnt");
+        self.mount_command(&self.credentials("tester"), &path).ok();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (watched, point) = (ended.clone(), path.clone());
+        let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };
+        std::thread::spawn(move || {
+            let until = Instant::now() + limit;
+            while !watched.load(Ordering::Relaxed) {
+                if Instant::now() >= until {
+                    eprintln!("the test takes too long: taking its mount away");
+                    take_away(&point);
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        Mount { path, ended }
+    }
+}
+
+fn token_in(text: &str) -> String {
+    let word = text.split_whitespace().find(|word| word.starts_with("shoal1/"));
+    word.unwrap_or_else(|| panic!("there is no token in:\n{text}")).to_owned()
+}
+
+/// Reports of one volume come as a list of one, or as it is.
+fn one(report: &Value) -> &Value {
+    report.get(0).unwrap_or(report)
+}
+
+fn replicas(status: &Value) -> Result<Vec<Value>, String> {
+    let list = one(status)["replicas"].as_array().cloned();
+    list.ok_or_else(|| format!("no replicas in {status}"))
+}
+
+fn take_away(path: &Path) {
+    // By force first: whoever waits for the dead cluster is let go.
+    let _ = run("umount").arg("-f").arg("-l").arg(path).limit(20).outcome();
+}
+
+impl Mount {
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Unmounts as a user does.
+    pub fn unmount(self) {
+        run(env!("CARGO_BIN_EXE_shoal")).arg("umount").arg(&self.path).limit(COMMAND_SECONDS).ok();
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        if mounts.contains(&format!(" {} ", self.path.display())) {
+            take_away(&self.path);
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            for node in 1..=self.nodes.len() {
+                eprintln!("--- log of n{node}\n{}", self.log(node));
+            }
+        }
+        // A failing test may leave a mount behind; its directory is about to be removed.
+        let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+        let ours = |line: &str| {
+            line.split(' ').nth(1).map(PathBuf::from).filter(|path| path.starts_with(self.dir.path()))
+        };
+        mounts.lines().filter_map(ours).for_each(|path| take_away(&path));
+        for node in &mut self.nodes {
+            if let Some(mut child) = node.server.take() {
+                // SAFETY: kill(2) takes two integers; a stopped process dies of SIGKILL, too.
+                unsafe { libc::kill(child.id() as i32, libc::SIGKILL) };
+                wait_until(&mut child, Instant::now() + END_LIMIT);
+            }
+        }
+    }
+}

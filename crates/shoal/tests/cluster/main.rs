@@ -1,0 +1,12 @@
+//! Clusters of real processes on hosts of their own (network namespaces), with real mounts, under faults.
+//!
+//! `SHOAL_TEST_LONG=1` runs them at full length; `SHOAL_TEST_SEED=n` repeats a run's random choices.
+
+mod harness;
+
+mod admission;
+mod expand;
+mod failures;
+mod outage;
+mod programs;
+mod wiped;

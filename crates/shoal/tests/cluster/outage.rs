@@ -1,0 +1,68 @@
+//! Two of three nodes are dead: nothing can be decided, and nothing is decided wrongly.
+
+use crate::harness::Cluster;
+use std::fs::{self, File};
+use std::io::Write;
+use std::sync::mpsc;
+use std::time::Duration;
+
+#[test]
+fn without_a_majority_calls_wait_and_go_on_when_one_node_returns() {
+    let mut cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    let file = mount.path().join("file");
+    fs::write(&file, "before").expect("write");
+    File::open(&file).expect("open").sync_all().expect("fsync");
+    cluster.kill(2);
+    cluster.kill(3);
+    let (tell, told) = mpsc::channel();
+    let path = file.clone();
+    let writer = std::thread::spawn(move || {
+        let mut file = File::options().append(true).open(path).expect("open");
+        file.write_all(b" and after").expect("write");
+        file.sync_all().expect("fsync, once there is a majority again");
+        tell.send(()).expect("the test listens");
+    });
+    assert!(told.recv_timeout(Duration::from_secs(6)).is_err(), "an fsync was acknowledged by a minority");
+    let status = cluster.shoal(1).arg("cluster").arg("status").outcome();
+    assert_ne!(status.status.and_then(|status| status.code()), Some(0), "all is well? {status}");
+    cluster.start(3);
+    told.recv_timeout(Duration::from_secs(60)).expect("a majority is back");
+    writer.join().expect("the writer");
+    assert_eq!(fs::read_to_string(&file).expect("read"), "before and after");
+    cluster.start(2);
+    cluster.wait_identical(1, 3);
+    cluster.wait_healed(1, 60);
+    mount.unmount();
+}
+
+#[test]
+fn all_nodes_die_at_once_and_nothing_that_was_synced_is_lost() {
+    let mut cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    let content: Vec<u8> = (0..6 << 20).map(|n| (n % 251) as u8).collect();
+    for n in 0..50 {
+        fs::write(mount.path().join(format!("f{n}")), format!("content {n}")).expect("write");
+    }
+    let large = mount.path().join("large");
+    fs::write(&large, &content).expect("write");
+    File::open(&large).expect("open").sync_all().expect("fsync");
+    for node in 1..=3 {
+        cluster.kill(node);
+    }
+    for node in 1..=3 {
+        cluster.start(node);
+    }
+    // The mount has lived through it.
+    fs::write(mount.path().join("later"), "later").expect("write");
+    mount.unmount();
+    let mount = cluster.mount();
+    for n in 0..50 {
+        let found = fs::read_to_string(mount.path().join(format!("f{n}"))).expect("read");
+        assert_eq!(found, format!("content {n}"));
+    }
+    assert!(fs::read(mount.path().join("large")).expect("read") == content);
+    assert_eq!(fs::read_to_string(mount.path().join("later")).expect("read"), "later");
+    mount.unmount();
+    cluster.wait_identical(1, 3);
+}
