@@ -78,6 +78,8 @@ pub const DIGEST_PATIENCE: Duration = Duration::from_secs(50);
 pub const STATE_PATIENCE: Duration = Duration::from_secs(30);
 /// A change of the cluster map is tried for this long while its group has no leader: an election, or the restart of a node.
 pub const EXECUTE_PATIENCE: Duration = Duration::from_secs(12);
+/// A question to a volume's leader is repeated for this long while there is none: somewhat longer than an election takes.
+pub const LEADER_PATIENCE: Duration = Duration::from_secs(6);
 /// Pause between these attempts.
 pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
 /// How often a node looks whether it runs what it should; at once when the map changes.

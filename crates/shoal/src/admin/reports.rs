@@ -218,16 +218,20 @@ pub struct HealReport {
     pub leader: String,
     /// Blocks that lack copies or lie where they should not.
     pub degraded: u64,
-    /// Whether all blocks are being looked at just now: `degraded` may grow.
+    /// Whether blocks are being looked at or copied just now: `degraded` may grow.
     pub scanning: bool,
     /// Blocks looked at in this pass.
     pub examined: u64,
-    /// Blocks mended since the leader began to lead.
+    /// Blocks copied by the leader's server since it began: healing, moving and spreading.
     pub mended: u64,
-    /// Bytes copied for that.
+    /// Their bytes.
     pub copied_bytes: u64,
-    /// Attempts that failed; they are repeated.
+    /// Blocks that wait because the bricks they need do not answer or have no room.
+    pub waiting: u64,
+    /// Blocks of which no good copy could be read; that is tried again.
     pub failures: u64,
+    /// The last thing that went wrong.
+    pub last_error: Option<String>,
     /// Bricks and whether they are served.
     pub bricks: Vec<BrickStatus>,
 }

@@ -14,17 +14,28 @@ pub fn heal(report: &HealReport) -> String {
         let _ = writeln!(text, "Brick {}\nStatus: {status}\n", brick.brick);
     }
     let _ = writeln!(text, "Number of blocks to heal: {}", report.degraded);
+    if report.waiting > 0 {
+        let _ = writeln!(
+            text,
+            "Waiting for bricks to answer, or to have room: {}",
+            count(report.waiting, "block")
+        );
+    }
+    if report.failures > 0 {
+        let _ = writeln!(text, "NO GOOD COPY COULD BE READ of {}", count(report.failures, "block"));
+    }
+    if let Some(error) = report.last_error.as_ref().filter(|_| report.waiting + report.failures > 0) {
+        let _ = writeln!(text, "Last trouble: {error}");
+    }
     if report.scanning {
-        let _ =
-            writeln!(text, "Still looking: {} so far, the number may grow", count(report.examined, "block"));
+        let _ = writeln!(text, "Under way: {} done, the number may grow", count(report.examined, "block"));
     }
     let _ = writeln!(
         text,
-        "Healed by {} since it leads: {}, {} copied, {}",
+        "Copied so far by the server of {}, which leads: {}, {}",
         report.leader,
         count(report.mended, "block"),
         show::bytes(report.copied_bytes),
-        count(report.failures, "failed attempt"),
     );
     text
 }

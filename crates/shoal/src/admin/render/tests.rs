@@ -228,7 +228,9 @@ fn healing_and_moving_show_how_far_they_are() {
         examined: 120,
         mended: 1,
         copied_bytes: 4 << 20,
+        waiting: 0,
         failures: 0,
+        last_error: Some("of long ago".into()),
         bricks: status(vec![]).bricks,
     };
     same(
@@ -241,9 +243,14 @@ Brick node2:/srv/web
 Status: Transport endpoint is not connected
 
 Number of blocks to heal: 7
-Still looking: 120 blocks so far, the number may grow
-Healed by node1 since it leads: 1 block, 4.00 MiB copied, 0 failed attempts",
+Under way: 120 blocks done, the number may grow
+Copied so far by the server of node1, which leads: 1 block, 4.00 MiB",
     );
+    let text =
+        heal(&HealReport { waiting: 2, failures: 1, last_error: Some("node2 is full".into()), ..report });
+    for line in ["have room: 2 blocks\n", "BE READ of 1 block\n", "Last trouble: node2 is full\n"] {
+        assert!(text.contains(line), "{text}");
+    }
     let report = RemovalReport {
         brick: "node1:/srv/old".parse().unwrap(),
         state: RemovalState::InProgress,

@@ -5,9 +5,10 @@ use super::super::core::Core;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
-use crate::limits::ASK_PATIENCE;
+use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE};
 use shoal_cluster::{BrickState, Command};
 use shoal_types::{BrickId, GroupId, NodeId};
+use std::time::Instant;
 
 impl Core {
     /// How a volume's leader gets on with healing.
@@ -16,6 +17,17 @@ impl Core {
         match self.ask_leader(volume, &ask, ASK_PATIENCE)? {
             (node, Answer::Heal(heal)) => Ok((node, heal)),
             (node, other) => Err(format!("{node} answered something else: {other:?}")),
+        }
+    }
+
+    /// The same for an administrator, who need not care for an election that takes place just now.
+    fn ask_heal_patiently(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
+        let due = Instant::now() + LEADER_PATIENCE;
+        loop {
+            match self.ask_heal(volume, full) {
+                Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
+                outcome => return outcome,
+            }
         }
     }
 
@@ -28,16 +40,18 @@ impl Core {
     pub(super) fn heal_report(&self, name: &str, full: bool) -> Result<HealReport, String> {
         let map = self.directory.map();
         let (volume, it) = names::volume(&map, name)?;
-        let (leader, heal) = self.ask_heal(volume, full)?;
+        let (leader, heal) = self.ask_heal_patiently(volume, full)?;
         Ok(HealReport {
             name: it.name.clone(),
             leader: map.nodes.get(&leader).map_or_else(|| leader.to_string(), |node| node.name.clone()),
             degraded: heal.degraded,
             scanning: heal.busy,
             examined: heal.status.done_blocks,
-            mended: heal.status.moved_blocks,
-            copied_bytes: heal.status.moved_bytes,
+            mended: heal.status.all_moved_blocks,
+            copied_bytes: heal.status.all_moved_bytes,
+            waiting: heal.status.waiting_blocks,
             failures: heal.status.failed_blocks,
+            last_error: heal.status.last_error,
             bricks: bricks(&map, &self.gather(false), volume),
         })
     }
@@ -49,10 +63,12 @@ impl Core {
             RebalanceStep::Start => self.decide(&Command::Rebalance { volume }).map(drop)?,
             RebalanceStep::Status => {}
             RebalanceStep::Stop => {
-                return Err("a rebalance cannot be stopped; `shoal volume set NAME heal.bytes-per-second N` slows it down".into());
+                return Err(format!(
+                    "a rebalance cannot be stopped; `shoal volume set {name} heal.bytes-per-second N` slows it down"
+                ));
             }
         }
-        let (_, heal) = self.ask_heal(volume, false)?;
+        let (_, heal) = self.ask_heal_patiently(volume, false)?;
         let state = match (step, it.rebalance) {
             (RebalanceStep::Start, _) => RebalanceState::InProgress,
             (_, 0) => RebalanceState::NotStarted,

@@ -5,11 +5,12 @@ use super::super::core::Core;
 use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
-use crate::limits::ASK_PATIENCE;
+use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE};
 use shoal_cluster::{Command, Outcome};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
+use std::time::Instant;
 
 impl Core {
     /// Carries out what is answered with nothing but success.
@@ -63,9 +64,15 @@ impl Core {
         let check = |node: NodeId, path: &PathBuf| {
             let ask = Ask::CheckBrick { path: path.clone() };
             if node == self.node {
-                Ok(self.answer(&ask))
-            } else {
-                self.directory.ask(node, &ask, ASK_PATIENCE)
+                return Ok(self.answer(&ask));
+            }
+            // A node that has just joined may not have been there when it was last tried to reach it.
+            let due = Instant::now() + ASK_PATIENCE;
+            loop {
+                match self.directory.ask(node, &ask, ASK_PATIENCE) {
+                    Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
+                    outcome => return outcome,
+                }
             }
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
