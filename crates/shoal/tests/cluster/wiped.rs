@@ -23,6 +23,11 @@ fn a_wiped_node_joins_again_and_gets_everything_back() {
     // What was copied is enough to live on: the other two bricks may go now, one after the other.
     expected.check();
     mount.unmount();
+    // What the node that lost everything keeps now is sound: its metadata, and every block that its brick should have.
+    cluster.stop(2);
+    cluster.fsck(2);
+    cluster.start(2);
+    cluster.wait_identical(2, 3);
     cluster.kill(1);
     let mount = cluster.mount();
     expected.check();

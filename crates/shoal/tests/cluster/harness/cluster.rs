@@ -124,6 +124,12 @@ impl Cluster {
         local
     }
 
+    /// Checks what a node keeps of volume v. Its server must not run.
+    pub fn fsck(&self, node: usize) {
+        let data = &self.nodes[node - 1].data;
+        self.shoal(node).arg("fsck").arg("--data").arg(data).arg("--volume").arg("v").ok();
+    }
+
     /// Starts a server and waits until it answers.
     pub fn start(&mut self, node: usize) {
         self.launch(node);
@@ -239,8 +245,15 @@ impl Cluster {
         found
     }
 
-    /// Waits until every block has all its copies.
+    /// Waits until every block has all its copies, also by what the bricks themselves say.
     pub fn wait_healed(&self, ask: usize, seconds: u64) {
+        eventually("the bricks are asked for every block", 60, || {
+            let outcome = self.shoal(ask).arg("volume").arg("heal").arg("v").arg("full").outcome();
+            match outcome.status.and_then(|status| status.code()) {
+                Some(0 | 1) => Ok(()),
+                _ => Err(outcome.to_string()),
+            }
+        });
         eventually("every block has all its copies", seconds, || {
             let heal = self.json(ask, &["volume", "heal", "v", "info"])?;
             let report = one(&heal);
