@@ -226,8 +226,11 @@ impl Pump {
         {
             return Err(error.clone());
         }
-        let made =
-            tokio::time::timeout(CONNECT_TIMEOUT, open(&self.address, &self.config, self.cluster)).await;
+        let made = tokio::time::timeout(
+            CONNECT_TIMEOUT,
+            open(&self.address, &self.config, Greeting::of(self.cluster)),
+        )
+        .await;
         match made.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))) {
             Ok(stream) => {
                 self.failed = None;
@@ -295,19 +298,23 @@ fn answer(waiting: &Waiting, address: &str, header: Header, body: Bytes) {
     }
 }
 
-async fn open(address: &str, config: &Arc<ClientConfig>, cluster: u128) -> io::Result<TlsStream<TcpStream>> {
+async fn open(
+    address: &str,
+    config: &Arc<ClientConfig>,
+    greeting: Greeting,
+) -> io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let name = ServerName::try_from(crate::credentials::NODE_NAME).map_err(io::Error::other)?;
     let mut stream = TlsConnector::from(config.clone()).connect(name, stream).await?;
-    stream.write_all(&Greeting::of(cluster).encode()).await?;
+    stream.write_all(&greeting.encode()).await?;
     stream.flush().await?;
     let mut verdict = [0; 1];
     stream.read_exact(&mut verdict).await?;
-    let mut greeting = [0; GREETING_BYTES];
-    stream.read_exact(&mut greeting).await?;
+    let mut answer = [0; GREETING_BYTES];
+    stream.read_exact(&mut answer).await?;
     let theirs =
-        Greeting::decode(&greeting).ok_or_else(|| io::Error::other("it does not speak Shoal's protocol"))?;
+        Greeting::decode(&answer).ok_or_else(|| io::Error::other("it does not speak Shoal's protocol"))?;
     match verdict[0] {
         WELCOME => Ok(stream),
         WRONG_PROTOCOL => Err(io::Error::other(format!(
@@ -319,5 +326,34 @@ async fn open(address: &str, config: &Arc<ClientConfig>, cluster: u128) -> io::R
             Err(io::Error::other(format!("it belongs to another cluster, {:032x}", theirs.cluster)))
         }
         other => Err(io::Error::other(format!("it refuses, with code {other}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Authority, Handler, Network, Peer, Replier, Role, tls};
+    use shoal_types::NodeId;
+
+    struct Nobody;
+    impl Handler for Nobody {
+        fn handle(&self, _: &Peer, _: Service, _: Bytes, reply: Replier) {
+            reply.refuse("nobody asks here");
+        }
+    }
+
+    #[test]
+    fn another_protocol_version_is_refused_and_both_are_named() {
+        let authority = Authority::create(7).unwrap();
+        let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
+        let listener = server.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Nobody)).unwrap();
+        let config = tls::client(&authority.issue(&Role::Client("old".into())).unwrap()).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let greet =
+            |greeting| runtime.block_on(open(&listener.address().to_string(), &config, greeting)).map(drop);
+        let ours = Greeting::of(7);
+        let old = greet(Greeting { protocol: ours.protocol - 1, ..ours }).unwrap_err().to_string();
+        assert!(old.contains(&format!("protocol version {}", ours.protocol)), "{old}");
+        greet(ours).unwrap();
     }
 }

@@ -16,7 +16,8 @@ use shoal_net::{Lane, Link, NetError, Network, Service};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{BlockService, MetaService};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::net::{TcpListener, ToSocketAddrs};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Hears of every map that is newer than the last.
@@ -26,6 +27,8 @@ pub type OnMap = Box<dyn Fn(&ClusterMap) + Send + Sync>;
 pub struct Directory {
     network: Arc<Network>,
     here: Option<NodeId>,
+    /// The node whose machine this client runs on, too, if there is one.
+    near: OnceLock<NodeId>,
     map: RwLock<Arc<ClusterMap>>,
     learning: Mutex<()>,
     on_map: OnMap,
@@ -48,6 +51,7 @@ impl Directory {
         Arc::new(Directory {
             network,
             here,
+            near: OnceLock::new(),
             map: RwLock::new(Arc::new(map)),
             learning: Mutex::new(()),
             on_map,
@@ -57,6 +61,20 @@ impl Directory {
             pokes: Mutex::default(),
             poked: Condvar::new(),
         })
+    }
+
+    /// Of a client: finds out whether one of the nodes is this machine. Its bricks are read first.
+    pub fn find_near(&self) {
+        let is_here = |address: &str| {
+            let addresses = address.to_socket_addrs().into_iter().flatten();
+            // Only an address of one's own can be listened at.
+            addresses.into_iter().any(|one| TcpListener::bind((one.ip(), 0)).is_ok())
+        };
+        let map = self.map();
+        if let Some((id, _)) = map.nodes.iter().find(|(_, node)| is_here(&node.address)) {
+            // Whoever looked before has found the same.
+            let _ = self.near.set(*id);
+        }
     }
 
     /// The connections.
@@ -181,7 +199,7 @@ impl Bricks for Directory {
     }
 
     fn here(&self) -> Option<NodeId> {
-        self.here
+        self.here.or_else(|| self.near.get().copied())
     }
 }
 

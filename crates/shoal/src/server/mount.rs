@@ -45,6 +45,7 @@ impl ClusterMount {
         let network = Network::new(cluster_of(&credentials)?, credentials)?;
         let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
         fetch_map(&directory, &spec.servers)?;
+        directory.find_near();
         let volume = find_soon(&directory, &spec.servers, &spec.volume)?;
         let poller = Poller::start(directory.clone(), spec.servers.clone())?;
         let bricks: Arc<dyn Bricks> = directory.clone();

@@ -53,7 +53,7 @@ fn strangers_of_all_kinds_are_refused_and_logged_and_disturb_nobody() {
     let log = cluster.whole_log(1);
     assert!(log.contains("refused"), "nothing of it is in the log:\n{log}");
 
-    // An address that is not allowed: the mount that is there loses its volume, and says so.
+    // An address that is not allowed.
     mount.unmount();
     cluster.shoal(1).arg("volume").arg("set").arg("v").arg("auth.allow").arg("10.71.0.200").ok();
     let refused = cluster.mount_command(&cluster.credentials("tester"), &other).outcome();
