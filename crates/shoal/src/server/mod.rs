@@ -36,6 +36,8 @@ mod peers;
 mod polling;
 mod reports;
 mod setup;
+#[cfg(test)]
+mod tests;
 
 pub use setup::{init, join};
 

@@ -1,0 +1,255 @@
+//! Three servers in one process, over real connections.
+
+use super::calls::Ask;
+use super::directory::{Directory, VolumeReplicas, ask_over};
+use super::polling::Poller;
+use super::*;
+use crate::admin::{
+    Admin, AdminAnswer, AdminRequest, BrickName, ClusterReport, Init, Join, RemoveStep, Token, VolumeStatus,
+};
+use shoal_client::{Client, Options};
+use shoal_cluster::{Bricks, ReplicatedBlocks};
+use shoal_net::Lane;
+use shoal_types::GroupId;
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a machine that does other things, too.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// Starts a server; one of the same directory that was stopped in this process may take a moment to let go of it.
+fn serve(data: &Path) -> Arc<Server> {
+    let spec = ServeSpec { data: data.to_owned(), listen: None };
+    let mut dir = None;
+    wait_until("the directory is free", || {
+        dir = NodeDir::open(data).ok();
+        dir.is_some()
+    });
+    Server::start(dir.unwrap(), &spec).unwrap()
+}
+
+fn ask(server: &Server, request: AdminRequest) -> Result<AdminAnswer, String> {
+    let mut answers = Vec::new();
+    server.core.execute(request, &mut |answer| {
+        answers.push(answer);
+        Ok(())
+    })?;
+    Ok(answers.pop().unwrap())
+}
+
+fn status(server: &Server) -> ClusterReport {
+    match ask(server, AdminRequest::ClusterStatus) {
+        Ok(AdminAnswer::Cluster(report)) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn digests(server: &Server, name: &str) -> VolumeStatus {
+    match ask(server, AdminRequest::Digest { name: name.into() }) {
+        Ok(AdminAnswer::Statuses { mut volumes }) => volumes.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+struct Three {
+    temp: tempfile::TempDir,
+    servers: Vec<Arc<Server>>,
+    token: Token,
+}
+
+fn join_spec(temp: &Path, n: usize, token: &Token) -> Join {
+    let address = free_address();
+    Join {
+        data: temp.join(format!("data{n}")),
+        token: token.clone(),
+        name: format!("node{n}"),
+        listen: address.clone(),
+        address,
+    }
+}
+
+fn three() -> Three {
+    let temp = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let data = temp.path().join("data1");
+    let first = Init { data: data.clone(), name: "node1".into(), listen: address.clone(), address };
+    let token: Token = init(&first).unwrap().token.token.parse().unwrap();
+    let mut servers = vec![serve(&data)];
+    for n in 2..=3 {
+        let spec = join_spec(temp.path(), n, &token);
+        assert_eq!(join(&spec).unwrap().node, n as u32);
+        servers.push(serve(&spec.data));
+    }
+    wait_until("three replicas keep the map", || {
+        let report = status(&servers[2]);
+        report.map.len() == 3 && report.map.iter().all(|replica| replica.online && replica.role != "learner")
+    });
+    Three { temp, servers, token }
+}
+
+impl Three {
+    /// Stops a server and lets go of it.
+    fn stop(&mut self, at: usize) {
+        self.servers.remove(at).stop().unwrap();
+    }
+
+    fn brick(&self, n: usize) -> BrickName {
+        BrickName { host: format!("node{n}"), path: self.temp.path().join(format!("brick{n}")) }
+    }
+
+    fn make_volume(&self) {
+        let bricks = (1..=3).map(|n| self.brick(n)).collect();
+        let create = AdminRequest::CreateVolume { name: "web".into(), replica: 3, bricks, force: false };
+        assert_eq!(ask(&self.servers[1], create), Ok(AdminAnswer::Done));
+        assert_eq!(
+            ask(&self.servers[2], AdminRequest::StartVolume { name: "web".into() }),
+            Ok(AdminAnswer::Done)
+        );
+        wait_until("the volume runs", || {
+            let volume = &status(&self.servers[0]).volumes[0];
+            volume.has_leader && (volume.bricks_online, volume.replicas_online) == (3, 3)
+        });
+    }
+}
+
+#[test]
+fn servers_that_join_share_map_and_volumes_and_whoever_is_left_goes_on() {
+    let mut three = three();
+    three.make_volume();
+    let servers = &three.servers;
+    let map = digests(&servers[0], "cluster");
+    assert_eq!(map.replicas.len(), 3);
+    assert!(map.replicas.iter().all(|one| one.digest.is_some() && one.digest == map.replicas[0].digest));
+    let taken = AdminRequest::AddBricks { name: "web".into(), bricks: vec![three.brick(1)] };
+    assert!(ask(&servers[0], taken).unwrap_err().contains("not empty"));
+    let unknown = ask(&servers[0], AdminRequest::StopVolume { name: "wib".into() }).unwrap_err();
+    assert!(unknown.contains("there are: web"), "{unknown}");
+
+    three.stop(0);
+    let servers = &three.servers;
+    let set = |value: &str| AdminRequest::SetOption {
+        name: "web".into(),
+        key: "heal.bytes-per-second".into(),
+        value: value.into(),
+    };
+    assert_eq!(ask(&servers[0], set("1000")), Ok(AdminAnswer::Done), "two of three decide");
+    assert!(!status(&servers[1]).nodes[0].connected);
+    servers[0].stop().unwrap();
+    let why = ask(&servers[1], set("2000")).unwrap_err();
+    assert!(why.contains("1 of the 3 nodes") && why.contains("2 are needed"), "{why}");
+
+    let again = serve(&three.temp.path().join("data1"));
+    wait_until("the map can be changed again", || ask(&again, set("3000")).is_ok());
+    wait_until("the volume has a leader again", || status(&again).volumes[0].has_leader);
+    servers[1].stop().unwrap();
+    again.stop().unwrap();
+}
+
+#[test]
+fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
+    let three = three();
+    let servers = &three.servers;
+    three.make_volume();
+    let issued = match ask(&servers[1], AdminRequest::IssueClient { name: "laptop".into() }) {
+        Ok(AdminAnswer::Credentials(issued)) => issued,
+        other => panic!("{other:?}"),
+    };
+    let credentials = Credentials::from_pem(&issued.authority, &issued.certificate, &issued.key).unwrap();
+    let network = Network::new(credentials.cluster().unwrap(), credentials).unwrap();
+    let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
+    let link = directory.network().link(&three.token.addresses[0], Lane::Requests);
+    directory.catch_up(&link).unwrap();
+    let map = directory.map();
+    assert!(map.secrets.authority.is_empty() && map.secrets.tokens.is_empty());
+    let refused = ask_over(&link, &Ask::Report { digest: false }, PATIENCE).unwrap_err().to_string();
+    assert!(refused.contains("only nodes"), "{refused}");
+
+    let (volume, _) = map.volume("web").unwrap();
+    let poller = Poller::start(directory.clone(), Vec::new()).unwrap();
+    let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
+    let bricks: Arc<dyn Bricks> = directory.clone();
+    let blocks = ReplicatedBlocks::new(volume, bricks);
+    let client = Client::open_replicated(replicas, blocks, Options::default()).unwrap();
+    assert!(client.statfs(shoal_client::Wait::Allowed).unwrap().total_bytes > 0);
+    client.close().unwrap();
+
+    let step = |step| AdminRequest::RemoveBricks { name: "web".into(), bricks: vec![three.brick(1)], step };
+    let why = ask(&servers[0], step(RemoveStep::Start)).unwrap_err();
+    assert!(why.contains("add others first"), "{why}");
+    let more = BrickName { host: "node1".into(), path: three.temp.path().join("brick4") };
+    let add = AdminRequest::AddBricks { name: "web".into(), bricks: vec![more] };
+    assert_eq!(ask(&servers[2], add), Ok(AdminAnswer::Done));
+    assert!(ask(&servers[0], step(RemoveStep::Commit)).unwrap_err().contains("is in use"));
+    assert_eq!(ask(&servers[0], step(RemoveStep::Start)), Ok(AdminAnswer::Done));
+    wait_until("the brick can be taken away", || ask(&servers[1], step(RemoveStep::Commit)).is_ok());
+    wait_until("it is forgotten", || servers[0].core.directory.map().bricks.len() == 3);
+
+    assert_eq!(ask(&servers[0], AdminRequest::RevokeClient { name: "laptop".into() }), Ok(AdminAnswer::Done));
+    wait_until("the client is refused", || {
+        ask_over(&link, &Ask::Map { epoch: 0 }, PATIENCE)
+            .is_err_and(|error| error.to_string().contains("revoked"))
+    });
+    drop(poller);
+    servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
+    let three = three();
+    let wrong = Token { secret: 1, ..three.token.clone() };
+    let spec = join_spec(three.temp.path(), 4, &wrong);
+    assert!(join(&spec).unwrap_err().to_string().contains("token is wrong"));
+    let other = Token { fingerprint: "0".repeat(64), ..three.token.clone() };
+    let why = join(&join_spec(three.temp.path(), 4, &other)).unwrap_err().to_string();
+    assert!(why.contains("no node of the cluster answers"), "{why}");
+    let spec = Join { name: "node1".into(), ..join_spec(three.temp.path(), 4, &three.token) };
+    assert!(join(&spec).unwrap_err().to_string().contains("there is a node 'node1' already"));
+    let spec =
+        Join { data: three.temp.path().join("data2"), ..join_spec(three.temp.path(), 4, &three.token) };
+    assert!(join(&spec).unwrap_err().to_string().contains("is a server's directory already"));
+    assert_eq!(status(&three.servers[0]).nodes.len(), 3);
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn a_replica_whose_directory_is_gone_is_not_made_anew() {
+    let mut three = three();
+    three.make_volume();
+    three.stop(2);
+    let data = three.temp.path().join("data3");
+    std::fs::remove_dir_all(data.join("volumes")).unwrap();
+    std::fs::remove_dir_all(three.brick(3).path).unwrap();
+    let again = serve(&data);
+    let find = || {
+        let statuses = ask(&again, AdminRequest::VolumeStatus { name: Some("web".into()), digest: false });
+        let Ok(AdminAnswer::Statuses { mut volumes }) = statuses else { panic!("{statuses:?}") };
+        let volume = volumes.remove(0);
+        let replica = volume.replicas.into_iter().find(|replica| replica.node == "node3").unwrap();
+        (replica, volume.bricks.into_iter().find(|brick| brick.brick.host == "node3").unwrap())
+    };
+    wait_until("both are looked at", || {
+        let (replica, brick) = find();
+        replica.role.contains("is missing") && brick.trouble.is_some_and(|why| why.contains("disk mounted"))
+    });
+    let (replica, brick) = find();
+    assert!(!replica.online && !brick.online);
+    assert!(!data.join("volumes").exists() && !three.brick(3).path.exists());
+    let group =
+        three.servers[0].core.directory.map().volume("web").map(|(id, _)| id).unwrap_or(GroupId::CLUSTER);
+    assert!(again.core.groups.of(group).is_none());
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+    again.stop().unwrap();
+}
