@@ -179,6 +179,23 @@ fn bricks_are_drained_only_while_enough_are_left_and_forgotten_only_when_gone() 
 }
 
 #[test]
+fn a_replaced_brick_leaves_without_being_asked_unless_it_is_used_again() {
+    let map = cluster(4);
+    let map = done(&map, &volume(&map, 3));
+    let (volume, old) = (GroupId(9), BrickId(1));
+    let new = (NodeId(1), PathBuf::from("/c"));
+    let state = |map: &ClusterMap| (map.bricks[&old].state, map.bricks[&old].replaced);
+    let replaced = done(&map, &Command::ReplaceBrick { volume, old, new: new.clone(), gone: false });
+    assert_eq!(state(&replaced), (BrickState::Draining, true));
+    let again = done(&replaced, &Command::Undrain { volume, bricks: vec![old] });
+    assert_eq!(state(&again), (BrickState::Active, false));
+    let drained = done(&again, &Command::Drain { volume, bricks: vec![old] });
+    assert_eq!(state(&drained), (BrickState::Draining, false), "that one waits for its commit");
+    let gone = done(&map, &Command::ReplaceBrick { volume, old, new, gone: true });
+    assert_eq!(state(&gone), (BrickState::Gone, true));
+}
+
+#[test]
 fn clients_see_no_secrets() {
     let map = cluster(2);
     assert!(!map.secrets.authority.is_empty() && !map.secrets.tokens.is_empty());
