@@ -22,7 +22,8 @@ pub fn reachable(listen: &str, toward: Option<&str>) -> anyhow::Result<String> {
     }
 }
 
-fn own_address(toward: &str) -> Option<IpAddr> {
+/// The address from which packets to `HOST:PORT` would leave.
+pub fn own_address(toward: &str) -> Option<IpAddr> {
     toward.to_socket_addrs().ok()?.find_map(|target| {
         let any = if target.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(any).ok()?;

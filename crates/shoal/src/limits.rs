@@ -40,6 +40,11 @@ pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 pub const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 /// Pause between these attempts.
 pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
+/// Unmounting gives up, and leaves the mount, when nothing at all could be written back for this long: several times what a cluster
+/// takes to go on after the death of a node.
+pub const FLUSH_PATIENCE: Duration = Duration::from_secs(30);
+/// A process whose mount was taken away and that has not ended after this may be kept by a mount elsewhere: then somebody looks.
+pub const HOLDER_GRACE: Duration = Duration::from_secs(2);
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 

@@ -25,6 +25,7 @@ mod export;
 mod find;
 #[cfg(test)]
 mod fixture;
+mod flush;
 mod limits;
 mod logging;
 mod measure;

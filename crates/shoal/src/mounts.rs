@@ -1,5 +1,7 @@
 //! The kernel's table of mounts: which Shoal is mounted where, whether it still lives, who uses it.
 
+use crate::control::{self, ControlError, Request, Statistics};
+use crate::data_dir;
 use crate::limits::{ANSWER_PATIENCE, BUSY_PATIENCE, BUSY_PAUSE, USERS_SHOWN_MAX};
 use nix::errno::Errno;
 use shoal_fuse::{FSTYPE, mountinfo};
@@ -18,6 +20,8 @@ pub struct Mount {
     pub kind: String,
     /// What is mounted: of a Shoal, its data directory or `HOST:/VOLUME`.
     pub source: PathBuf,
+    /// Device number of the file system, as `MAJOR:MINOR`.
+    pub device: String,
 }
 
 /// How a mount answers.
@@ -43,8 +47,18 @@ impl Mount {
         if self.source.is_absolute() { self.source.clone() } else { run_dir(&self.point) }
     }
 
-    /// Asks it something that the kernel does not answer from its caches.
+    /// Asks the process behind it, if there is one that can be asked; else the mount itself something that the kernel does not answer
+    /// from its caches. A program that waits in the kernel for a mount that does not answer cannot be ended.
     pub fn health(&self) -> Health {
+        let home = self.home();
+        if data_dir::user_of(&home).is_some() {
+            match control::ask::<Statistics>(&home, &Request::Stats) {
+                Ok(statistics) if statistics.mountpoint == self.point => return Health::Alive,
+                Err(ControlError::Silent(_)) => return Health::Hung,
+                // It serves something else by now, is just beginning or ending, or is not for us to ask.
+                _ => {}
+            }
+        }
         let (answer, answers) = mpsc::channel();
         let point = self.point.clone();
         // On a thread of its own: the call does not return while the process behind the mount hangs.
@@ -75,6 +89,20 @@ impl Mount {
         }
         found
     }
+}
+
+/// A program that still sees a file system mounted, as a line for people: containers and services may have mount tables of their own,
+/// in which a mount stays when it is taken away elsewhere.
+pub fn holder(device: &str) -> Option<String> {
+    for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        // The third field of each line, see proc_pid_mountinfo(5).
+        let table = std::fs::read_to_string(process.path().join("mountinfo")).unwrap_or_default();
+        if table.lines().any(|line| line.split(' ').nth(2) == Some(device)) {
+            let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some(format!("process {} ({})", process.file_name().to_string_lossy(), command.trim()));
+        }
+    }
+    None
 }
 
 /// What a process uses among the paths in question. Only links in /proc are read, so nothing can hang.
@@ -146,7 +174,12 @@ pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> R
 fn table() -> io::Result<Vec<Mount>> {
     let entries = mountinfo::table()?.into_iter();
     Ok(entries
-        .map(|entry| Mount { point: entry.mountpoint, kind: entry.fstype, source: entry.source })
+        .map(|entry| Mount {
+            point: entry.mountpoint,
+            kind: entry.fstype,
+            source: entry.source,
+            device: entry.device,
+        })
         .collect())
 }
 
@@ -211,17 +244,29 @@ mod tests {
         ] {
             assert_eq!(escape(Path::new(path)), name);
         }
-        let mount =
-            |source: &str| Mount { point: "/mnt/web".into(), kind: FSTYPE.into(), source: source.into() };
+        let mount = |source: &str| Mount {
+            point: "/mnt/web".into(),
+            kind: FSTYPE.into(),
+            source: source.into(),
+            device: "0:1".into(),
+        };
         assert_eq!(mount("/srv/shoal").home(), Path::new("/srv/shoal"));
         assert!(mount("node1,node2:/web").home().ends_with("shoal/mnt-web"));
+    }
+
+    #[test]
+    fn somebody_holds_what_is_mounted_and_nobody_what_is_not() {
+        let proc = at(Path::new("/proc")).unwrap().unwrap();
+        assert!(holder(&proc.device).unwrap().starts_with("process "));
+        assert_eq!(holder("4095:1"), None);
     }
 
     #[test]
     fn programs_that_use_a_mount_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let point = dir.path().canonicalize().unwrap();
-        let mount = Mount { point: point.clone(), kind: FSTYPE.into(), source: "/".into() };
+        let mount =
+            Mount { point: point.clone(), kind: FSTYPE.into(), source: "/".into(), device: "0:1".into() };
         assert_eq!(mount.users(), Vec::<String>::new());
         let _file = std::fs::File::create(point.join("open")).unwrap();
         let users = mount.users();

@@ -4,7 +4,9 @@
 //! client writes everything back and ends its session, the metadata server flushes its store, the data directory is
 //! let go with the process.
 
-use crate::control::{Answer, Control, Handler, Number, OpReport, Request, ScrubReport, Statistics, Status};
+use crate::control::{
+    Answer, Control, Handler, Number, OpReport, Request, ScrubReport, Statistics, Status, Synced,
+};
 use crate::data_dir::DataDir;
 use crate::measure::{MeasuredBlocks, MeasuredMeta};
 use crate::options::Options;
@@ -13,6 +15,7 @@ use shoal_brick::{Brick, ScrubOptions};
 use shoal_client::{Client, Wait};
 use shoal_fuse::{Mounted, OpStats};
 use shoal_meta::Server;
+use shoal_types::InodeId;
 use std::io;
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -137,6 +140,10 @@ impl Handler for Node {
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Sync => {
+                self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
+                say(&Synced {}).map_err(gone)
+            }
             Request::Scrub { bytes_per_second } => {
                 scrub(&self.brick, bytes_per_second, &mut |report| say(&report))
             }

@@ -16,6 +16,7 @@ use nix::fcntl::Flock;
 use shoal_fuse::Mounted;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
+use std::net::ToSocketAddrs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -100,6 +101,18 @@ fn usual_credentials(places: &[PathBuf]) -> anyhow::Result<PathBuf> {
     }
 }
 
+/// Says at once if none of the servers can be found, instead of waiting for them.
+fn check_names(servers: &[String]) -> anyhow::Result<()> {
+    let mut unknown = Vec::new();
+    for server in servers {
+        match server.to_socket_addrs() {
+            Ok(_) => return Ok(()),
+            Err(error) => unknown.push(format!("{server}: {error}")),
+        }
+    }
+    bail!("none of the servers has an address: {}", unknown.join("; "))
+}
+
 /// A mounted volume of a cluster. Its lock is let go with it.
 pub struct ServingMount {
     mount: Arc<ClusterMount>,
@@ -146,7 +159,9 @@ impl Job for ServeMount {
     }
 
     fn start(&self, lock: Flock<File>) -> anyhow::Result<ServingMount> {
-        Ok(ServingMount { mount: ClusterMount::start(&self.spec()?)?, _lock: lock })
+        let spec = self.spec()?;
+        check_names(&spec.servers)?;
+        Ok(ServingMount { mount: ClusterMount::start(&spec)?, _lock: lock })
     }
 }
 
@@ -165,6 +180,14 @@ mod tests {
             std::fs::write(dir.join("cert.pem"), "").unwrap();
             assert_eq!(&usual_credentials(&places).unwrap(), dir);
         }
+    }
+
+    #[test]
+    fn servers_that_nobody_knows_are_told_at_once_and_one_that_is_known_will_do() {
+        let unknown = "no-port".to_owned();
+        let error = check_names(std::slice::from_ref(&unknown)).unwrap_err().to_string();
+        assert!(error.contains("no-port"), "{error}");
+        check_names(&[unknown, "127.0.0.1:7470".into()]).unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::local::{Consent, Local, Output, the_answer};
 use super::server::JoinCommand;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
 use crate::limits::TOKEN_HOURS_DEFAULT;
+use crate::show;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -65,8 +66,10 @@ impl Peer {
                 let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
                 output.print(&token, |token| {
                     format!(
-                        "To make {host} a peer, run the command below on it.\n{}`shoal peer status` shows when it is there.\n",
-                        render::how_to_join(token)
+                        "To make {host} a peer, run this on it (as root, until {}):\n  shoal peer join {}\n`shoal peer status` shows \
+                         when it is there.\n",
+                        show::date(token.expires),
+                        token.token
                     )
                 })?;
             }

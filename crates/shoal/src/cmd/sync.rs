@@ -1,9 +1,9 @@
 //! `shoal sync`.
 
+use crate::flush::flush;
 use crate::{find, mounts};
 use anyhow::Context;
 use clap::Args;
-use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -25,8 +25,7 @@ impl Sync {
             self.paths.iter().map(|path| find::mount_of(path)).collect::<anyhow::Result<_>>()?
         };
         for mount in mounts {
-            // Syncing one directory commits the whole journal up to now: it is in order.
-            File::open(&mount.point).and_then(|root| root.sync_all()).with_context(|| {
+            flush(&mount, None).with_context(|| {
                 format!(
                     "not everything written to {} is on disk; `shoal status` and the log in {} may say why",
                     mount.point.display(),

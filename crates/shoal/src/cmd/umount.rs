@@ -1,15 +1,16 @@
 //! `shoal umount`.
 
+use crate::flush::flush;
+use crate::limits::{FLUSH_PATIENCE, HOLDER_GRACE};
 use crate::mounts::{self, Health, Mount};
 use crate::{data_dir, show};
 use anyhow::{Context, bail};
 use clap::Args;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Unmounts a volume: writes everything back and waits until the process that served it has ended.
 #[derive(Debug, Args)]
@@ -71,7 +72,7 @@ impl Umount {
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
         if let Some(pid) = server {
-            wait_for_end(&mount.home(), &pid);
+            wait_for_end(&mount, &pid);
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -94,7 +95,7 @@ pub fn busy(mount: &Mount) -> String {
 /// While the mount is there, a failure to write back can still be told. Waiting here also makes umount(2) itself short.
 fn write_back(mount: &Mount) -> anyhow::Result<()> {
     let bar = show::spinner("writing back");
-    let outcome = File::open(&mount.point).and_then(|root| root.sync_all());
+    let outcome = flush(mount, Some(FLUSH_PATIENCE));
     bar.finish_and_clear();
     let point = mount.point.display();
     outcome.with_context(|| {
@@ -111,11 +112,26 @@ fn detach(mount: &Mount) -> anyhow::Result<()> {
         .with_context(|| format!("unmounting {}", mount.point.display()))
 }
 
-/// The process holds the lock of its data directory until it ends.
-fn wait_for_end(data: &Path, pid: &str) {
+/// The process holds its lock until it ends. That takes as long as others have the volume mounted, whom nobody can wait for.
+fn wait_for_end(mount: &Mount, pid: &str) {
+    let home = mount.home();
     let bar = show::spinner("waiting for the server to end");
-    while data_dir::user_of(data).is_some_and(|user| user == pid) {
+    let begun = Instant::now();
+    let mut look = HOLDER_GRACE;
+    while data_dir::user_of(&home).is_some_and(|user| user == pid) {
         std::thread::sleep(Duration::from_millis(2));
+        if begun.elapsed() > look {
+            if let Some(holder) = mounts::holder(&mount.device) {
+                bar.suspend(|| {
+                    eprintln!(
+                        "shoal: unmounted here, with everything written back; process {pid} goes on, because {holder} has the \
+                         volume mounted in a mount namespace of its own"
+                    )
+                });
+                break;
+            }
+            look += HOLDER_GRACE;
+        }
     }
     bar.finish_and_clear();
 }

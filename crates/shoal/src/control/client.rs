@@ -44,8 +44,9 @@ pub fn ask<T: DeserializeOwned>(data: &Path, request: &Request) -> Result<T, Con
 /// How long the next answer may take.
 fn patience_with(request: &Request) -> Option<Duration> {
     match request {
-        // A scrub that was asked to be slow has nothing to say for a long time; a digest reads all metadata.
-        Request::Scrub { .. }
+        // A scrub that was asked to be slow has nothing to say for a long time; a digest reads all metadata; disks may be slow.
+        Request::Sync
+        | Request::Scrub { .. }
         | Request::Admin {
             request: AdminRequest::Digest { .. } | AdminRequest::VolumeStatus { digest: true, .. },
         } => None,

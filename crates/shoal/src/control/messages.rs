@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// What it has counted: one [`Statistics`].
     Stats,
+    /// Make everything done on its mount so far durable: one [`Synced`] when it is.
+    Sync,
     /// Verify all blocks: [`ScrubReport`]s until it is done. Ends early when the asker hangs up.
     Scrub {
         /// Read no faster than this.
@@ -24,6 +26,10 @@ pub enum Request {
         request: AdminRequest,
     },
 }
+
+/// Everything is durable.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Synced {}
 
 /// A running node, in a few words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -141,7 +147,7 @@ pub struct Number {
 }
 
 /// What a node has counted since it started.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Statistics {
     /// Where it is mounted.
     pub mountpoint: PathBuf,

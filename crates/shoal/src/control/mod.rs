@@ -8,7 +8,7 @@ mod messages;
 mod server;
 
 pub use client::{ControlError, Conversation, ask};
-pub use messages::{Number, OpReport, Request, ScrubReport, Statistics, Status};
+pub use messages::{Number, OpReport, Request, ScrubReport, Statistics, Status, Synced};
 pub use server::{Answer, Control, Handler};
 
 use std::os::fd::{AsRawFd, OwnedFd};

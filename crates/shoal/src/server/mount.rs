@@ -5,17 +5,19 @@
 
 use super::directory::{Directory, VolumeReplicas};
 use super::polling::Poller;
+use crate::address::own_address;
 use crate::admin::MountSpec;
-use crate::control::{Answer, Control, Handler, Request, Statistics, Status};
+use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
 use crate::node::{client_options, number, reports, resident_bytes};
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
+use shoal_cluster::options::AllowList;
 use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
 use shoal_fuse::Mounted;
 use shoal_net::{Credentials, Lane, Network};
-use shoal_types::GroupId;
+use shoal_types::{GroupId, InodeId};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +55,7 @@ impl ClusterMount {
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
         let options = client_options(&spec.mountpoint, &spec.options);
         let client = Client::open_replicated(replicas, blocks, options)
-            .with_context(|| format!("volume {}", spec.volume))?;
+            .with_context(|| format!("volume {}{}", spec.volume, doubt(&directory.map(), volume, spec)))?;
         let mut mount = spec.options.mount.clone();
         mount.source = spec.source.clone();
         let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
@@ -149,6 +151,19 @@ fn find(map: &ClusterMap, name: &str) -> anyhow::Result<GroupId> {
     Ok(id)
 }
 
+/// A server does not say why it refuses to serve somebody. What is known here of possible reasons is added to the failure.
+fn doubt(map: &ClusterMap, volume: GroupId, spec: &MountSpec) -> String {
+    let allowed = map.option(volume, "auth.allow").unwrap_or_default();
+    let list: Option<AllowList> = allowed.parse().ok();
+    let own = spec.servers.iter().find_map(|server| own_address(server));
+    match (list, own) {
+        (Some(list), Some(own)) if !list.admits(own) => {
+            format!(" (its auth.allow is {allowed}, and the address of this machine seems to be {own})")
+        }
+        _ => String::new(),
+    }
+}
+
 impl Shared {
     fn status(&self) -> Result<Status, String> {
         let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
@@ -202,6 +217,10 @@ impl Handler for Shared {
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Sync => {
+                self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
+                say(&Synced {}).map_err(gone)
+            }
             Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
             Request::Admin { .. } => {
                 Err("this process mounts a volume; `shoal server` serves the cluster".into())
