@@ -47,6 +47,18 @@ impl Shell {
     /// Renews the session, and tops grants up before anybody has to wait for them.
     pub(crate) fn renew(&self) {
         let _one = self.granting.lock();
+        self.renew_now();
+    }
+
+    /// The same, unless somebody is asking already: that one may be waiting for the very thread that calls this to send
+    /// what is under way.
+    pub(crate) fn top_up(&self) {
+        if let Some(_one) = self.granting.try_lock() {
+            self.renew_now();
+        }
+    }
+
+    fn renew_now(&self) {
         let (inodes, room) = {
             let core = &self.state.lock().core;
             (core.inodes.end - core.inodes.start, core.room)

@@ -55,7 +55,7 @@ impl Shell {
             drop(state);
             self.ship();
             if low {
-                self.renew();
+                self.top_up();
             }
         }
     }
