@@ -882,6 +882,7 @@ pub trait Filesystem: Send + Sync + 'static {
     /// used to fill in this field in `getlk()`. Note: if the locking methods are not
     /// implemented, the kernel will still allow file locking to work locally.
     /// Hence these are only interesting for network filesystems and similar.
+    /// `flock` marks a lock of flock(2): its owner is an open file, and it never conflicts with a POSIX one.
     fn setlk(
         &self,
         _req: &Request,
@@ -893,14 +894,20 @@ pub trait Filesystem: Send + Sync + 'static {
         typ: i32,
         pid: u32,
         sleep: bool,
+        flock: bool,
         reply: ReplyEmpty,
     ) {
         warn!(
             "[Not Implemented] setlk(ino: {ino:#x?}, fh: {fh}, lock_owner: {lock_owner}, \
-            start: {start}, end: {end}, typ: {typ}, pid: {pid}, sleep: {sleep})"
+            start: {start}, end: {end}, typ: {typ}, pid: {pid}, sleep: {sleep}, flock: {flock})"
         );
         reply.error(Errno::ENOSYS);
     }
+
+    /// A process that waits for the request `unique` (of [`Request::unique`]) has got a signal: the request should be
+    /// answered soon, with `EINTR` if nothing was done. Has no reply. With several threads this can arrive before the
+    /// request itself.
+    fn interrupt(&self, _req: &Request, _unique: RequestId) {}
 
     /// Map block index within file to block index within device.
     /// Note: This makes sense only for block device backed filesystems mounted

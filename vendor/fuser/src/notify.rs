@@ -74,6 +74,28 @@ impl Notifier {
         self.send_inval(notify_code::FUSE_NOTIFY_INVAL_ENTRY, &notif)
     }
 
+    /// Have the kernel look up a given directory entry again at its next use. Unlike `inval_entry`
+    /// this leaves alone what is in use, and so never unmounts what is mounted on it.
+    /// Needs `FUSE_HAS_EXPIRE_ONLY` (Linux 6.2); older kernels invalidate.
+    /// # Errors
+    /// Returns an error if the notification data is too large.
+    /// Returns an error if the kernel rejects the notification.
+    pub fn expire_entry(&self, parent: INodeNo, name: &OsStr) -> io::Result<()> {
+        let notif = Notification::new_expire_entry(parent, name).map_err(Self::too_big_err)?;
+        self.send_inval(notify_code::FUSE_NOTIFY_INVAL_ENTRY, &notif)
+    }
+
+    /// Have the kernel look up every directory entry again at its next use (Linux 6.16). Like
+    /// `inval_entry` it then unmounts what is mounted on one. Open files keep what is cached of them.
+    /// # Errors
+    /// Returns an error (`EINVAL`) if the kernel does not know the notification.
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        self.send(
+            notify_code::FUSE_NOTIFY_INC_EPOCH,
+            &Notification::new_inc_epoch(),
+        )
+    }
+
     /// Invalidate the kernel cache for a given inode (metadata and
     /// data in the given range)
     /// # Errors

@@ -85,6 +85,7 @@ impl<'a> RequestWithSender<'a> {
                     | ll::Operation::BatchForget(_)
                     | ll::Operation::Forget(_)
                     | ll::Operation::Write(_)
+                    | ll::Operation::Interrupt(_)
                     | ll::Operation::FSync(_)
                     | ll::Operation::FSyncDir(_)
                     | ll::Operation::Release(_)
@@ -114,9 +115,8 @@ impl<'a> RequestWithSender<'a> {
                 return Err(Errno::EIO);
             }
 
-            ll::Operation::Interrupt(_) => {
-                // TODO: handle FUSE_INTERRUPT
-                return Err(Errno::ENOSYS);
+            ll::Operation::Interrupt(x) => {
+                filesystem.interrupt(self.request_header(), x.unique()); // no reply
             }
 
             ll::Operation::Lookup(x) => {
@@ -409,6 +409,7 @@ impl<'a> RequestWithSender<'a> {
                     x.lock().typ,
                     x.lock().pid,
                     x.sleep(),
+                    x.flock(),
                     self.reply(),
                 );
             }

@@ -69,12 +69,31 @@ impl<'a> Notification<'a> {
         parent: INodeNo,
         name: &'a OsStr,
     ) -> Result<Self, TryFromIntError> {
+        Self::new_inval_entry_flags(parent, name, 0)
+    }
+
+    pub(crate) fn new_expire_entry(
+        parent: INodeNo,
+        name: &'a OsStr,
+    ) -> Result<Self, TryFromIntError> {
+        Self::new_inval_entry_flags(parent, name, abi::consts::FUSE_EXPIRE_ONLY)
+    }
+
+    fn new_inval_entry_flags(
+        parent: INodeNo,
+        name: &'a OsStr,
+        flags: u32,
+    ) -> Result<Self, TryFromIntError> {
         let r = abi::fuse_notify_inval_entry_out {
             parent: parent.0,
             namelen: name.len().try_into()?,
-            padding: 0,
+            flags,
         };
         Ok(Self::from_struct_with_name(&r, name.as_bytes()))
+    }
+
+    pub(crate) fn new_inc_epoch() -> Self {
+        Self::Bare(NotificationBuf::new())
     }
 
     pub(crate) fn new_inval_inode(ino: INodeNo, offset: i64, len: i64) -> Self {

@@ -1200,6 +1200,10 @@ mod op {
         pub(crate) fn lock_owner(&self) -> LockOwner {
             LockOwner(self.arg.owner)
         }
+        /// Whether it is a lock of flock(2), which never conflicts with a POSIX one.
+        pub(crate) fn flock(&self) -> bool {
+            self.arg.lk_flags & consts::FUSE_LK_FLOCK != 0
+        }
         /// If true, block until the lock can be acquired (SETLKW).
         /// If false, return immediately if the lock cannot be acquired (SETLK).
         pub(crate) fn sleep(&self) -> bool {
