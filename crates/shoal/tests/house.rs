@@ -29,6 +29,7 @@ const RANKS: &[(&str, u32)] = &[
 const PURE: &[(&str, &[&str])] = &[
     ("shoal-types", &["bytes", "libc", "serde", "thiserror", "xxhash-rust"]),
     ("shoal-namespace", &["bytes", "postcard", "serde", "thiserror", "xxhash-rust"]),
+    ("shoal-lease", &["serde", "thiserror"]),
     ("shoal-wire", &["bytes", "postcard", "serde", "thiserror"]),
 ];
 

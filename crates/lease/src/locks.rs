@@ -1,0 +1,335 @@
+//! The lock table of a volume: who holds and who waits for the locks of fcntl(2) and flock(2), among all clients.
+//!
+//! **Models.** A lock belongs to an owner (a process or an open file of some session), covers a range of a file's bytes, and is
+//! shared or exclusive. [`LockSpace::Posix`] is fcntl(2): what an owner sets replaces what it had in that range, so its locks are
+//! split, joined, upgraded and downgraded. [`LockSpace::Flock`] is flock(2): whole files, and whoever converts a lock gives up the
+//! old one first, even if it does not get the new one. The two do not see each other.
+//!
+//! **Assumes** that the caller is the volume's leader, has made sure that an owner's session is the one that speaks, and tells it
+//! of every close and every session's end. It asks before it answers a lock; the table decides, in the order of the calls.
+//!
+//! **Promises.**
+//! - Two owners never hold conflicting locks.
+//! - Whatever gives up locks returns the waiting requests that are granted by it: those that came first are looked at first, and
+//!   none waits that could be granted. As in Linux, who comes later and does not conflict with what is *held* is not held up by
+//!   those who wait.
+//! - A POSIX request that would close a circle of owners who wait for each other is refused ([`Outcome::Deadlock`]). For flock
+//!   there is no such check, as in Linux.
+//! - The same calls give the same answers, in the same order.
+//!
+//! **Refuses** more than [`LOCKS_PER_SESSION_MAX`] locks of a session and [`WAITERS_PER_INODE_MAX`] waiting requests for a file
+//! ([`Outcome::NoRoom`]). An unlock can be refused for it, too: one that takes out the middle of a lock leaves two.
+
+mod deadlock;
+mod holders;
+mod pieces;
+mod record;
+mod waiters;
+
+pub use record::{LockKind, LockOwner, LockRange, LockRecord, LockSpace, NoSuchRange, RequestKey};
+
+use crate::limits::{LOCKS_PER_SESSION_MAX, LOCKS_PER_WAITER, WAITERS_PER_INODE_MAX};
+use holders::Holders;
+use pieces::{Piece, Pieces, Plan};
+use shoal_types::{Errno, InodeId, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+use waiters::Waiters;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub struct LockTable {
+    held: BTreeMap<(InodeId, LockSpace), Holders>,
+    waiters: Waiters,
+    sessions: BTreeMap<SessionId, Tally>,
+}
+
+/// What counts against a session's limit.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    locks: usize,
+    waiting: usize,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Outcome {
+    /// It is done.
+    Granted,
+    /// This lock is in the way, and the request is not to wait.
+    Conflict(LockRecord),
+    /// It waits; its key will be among those granted, unless it is cancelled or its session ends.
+    Waiting,
+    /// It would wait for itself.
+    Deadlock,
+    /// Too many locks, or too many who wait.
+    NoRoom,
+}
+
+impl Outcome {
+    /// The answer to a program whose request has failed; `None` if it has not.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            Outcome::Granted | Outcome::Waiting => None,
+            Outcome::Conflict(_) => Some(Errno::EAGAIN),
+            Outcome::Deadlock => Some(Errno::EDEADLK),
+            Outcome::NoRoom => Some(Errno::ENOLCK),
+        }
+    }
+}
+
+/// The outcome of a request, and what follows for others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use]
+pub struct Settled {
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Requests that no longer wait: theirs is the lock.
+    pub granted: Vec<RequestKey>,
+}
+
+/// What became of a declaration.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[must_use]
+pub struct Declared {
+    /// What the session does not hold, although it says so.
+    pub refused: Vec<LockRecord>,
+    /// Requests that no longer wait: theirs is the lock.
+    pub granted: Vec<RequestKey>,
+}
+
+impl LockTable {
+    /// Takes a lock (F_SETLK, F_SETLKW, flock(2)). With `wait` the request waits if another owner is in the way. A request that
+    /// comes again with the key of one that waits takes its place, and keeps its turn if it is the same.
+    pub fn set(&mut self, mut lock: LockRecord, wait: Option<RequestKey>) -> Settled {
+        if lock.space == LockSpace::Flock {
+            lock.range = LockRange::ALL;
+        }
+        if let Some(key) = wait {
+            if self.waiters.get(key) == Some(lock) {
+                return Settled { outcome: Outcome::Waiting, granted: Vec::new() };
+            }
+            self.cancel(key);
+        }
+        let gave_up = self.gives_up_first(&lock);
+        let outcome = match self.first_in_the_way(&lock) {
+            None => return self.take(lock, gave_up),
+            Some(holder) => match wait {
+                None => Outcome::Conflict(holder),
+                Some(_) if self.would_deadlock(&lock) => Outcome::Deadlock,
+                Some(key) => self.wait(key, lock),
+            },
+        };
+        Settled { outcome, granted: self.grant_if(gave_up, lock.ino) }
+    }
+
+    /// Gives up a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or [`Outcome::NoRoom`].
+    pub fn unlock(&mut self, ino: InodeId, space: LockSpace, owner: LockOwner, range: LockRange) -> Settled {
+        let range = if space == LockSpace::Flock { LockRange::ALL } else { range };
+        let Some(holders) = self.held.get(&(ino, space)) else {
+            return Settled { outcome: Outcome::Granted, granted: Vec::new() };
+        };
+        let plan = holders.of(owner).plan_clear(range);
+        if !self.has_room(owner.session, plan.growth()) {
+            return Settled { outcome: Outcome::NoRoom, granted: Vec::new() };
+        }
+        let freed = self.apply(ino, space, owner, plan);
+        Settled { outcome: Outcome::Granted, granted: self.grant_if(freed, ino) }
+    }
+
+    /// Which lock would be in the way of this one (F_GETLK): the one that begins first.
+    pub fn get(&self, wanted: &LockRecord) -> Option<LockRecord> {
+        let mut wanted = *wanted;
+        if wanted.space == LockSpace::Flock {
+            wanted.range = LockRange::ALL;
+        }
+        self.first_in_the_way(&wanted)
+    }
+
+    /// Ends the waiting of a request. `false`: it does not wait, because it has been granted, or nobody knows it.
+    pub fn cancel(&mut self, key: RequestKey) -> bool {
+        let Some(lock) = self.waiters.remove(key) else { return false };
+        self.count(lock.owner.session, |tally| tally.waiting -= 1);
+        true
+    }
+
+    /// Gives up all that an owner holds in a file: it has closed it. What it waits for it goes on waiting for. Returns the
+    /// requests that are granted by it.
+    pub fn release_owner(&mut self, ino: InodeId, owner: LockOwner) -> Vec<RequestKey> {
+        let mut freed = 0;
+        for space in [LockSpace::Posix, LockSpace::Flock] {
+            if let Some(holders) = self.held.get_mut(&(ino, space)) {
+                freed += holders.remove_owner(owner);
+                if holders.is_empty() {
+                    self.held.remove(&(ino, space));
+                }
+            }
+        }
+        self.count(owner.session, |tally| tally.locks -= freed);
+        self.grant_if(freed > 0, ino)
+    }
+
+    /// Gives up all that a session holds and waits for: it has ended. Returns the requests that are granted by it.
+    pub fn release_session(&mut self, session: SessionId) -> Vec<RequestKey> {
+        for key in self.waiters.of_session(session).collect::<Vec<_>>() {
+            self.waiters.remove(key);
+        }
+        let mut freed = BTreeSet::new();
+        self.held.retain(|(ino, _), holders| {
+            if holders.remove_session(session) > 0 {
+                freed.insert(*ino);
+            }
+            !holders.is_empty()
+        });
+        self.sessions.remove(&session);
+        freed.into_iter().flat_map(|ino| self.grant(ino)).collect()
+    }
+
+    /// All that a session holds, by file, family, owner and range: what it declares to a new leader.
+    pub fn held_by(&self, session: SessionId) -> Vec<LockRecord> {
+        let of_file = |(&(ino, space), holders): (&(InodeId, LockSpace), &Holders)| {
+            let records = holders.of_session(session).map(|(owner, piece)| record(ino, space, owner, piece));
+            records.collect::<Vec<_>>()
+        };
+        self.held.iter().flat_map(of_file).collect()
+    }
+
+    /// Takes a session's word for what it holds, because the leader that granted it is gone. What conflicts with another's locks
+    /// is refused, and so is what is not the session's own. To declare the same again changes nothing.
+    pub fn declare(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
+        let mut declared = Declared::default();
+        for lock in locks {
+            let mine = lock.owner.session == session;
+            let settled = mine.then(|| self.set(lock, None));
+            match settled {
+                Some(Settled { outcome: Outcome::Granted, granted }) => declared.granted.extend(granted),
+                Some(Settled { granted, .. }) => {
+                    declared.granted.extend(granted);
+                    declared.refused.push(lock);
+                }
+                None => declared.refused.push(lock),
+            }
+        }
+        declared
+    }
+
+    /// How many locks a session holds.
+    pub fn held_count(&self, session: SessionId) -> usize {
+        self.sessions.get(&session).map_or(0, |tally| tally.locks)
+    }
+
+    /// Whether nobody holds or wants anything.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.waiters.len() == 0 && self.sessions.is_empty()
+    }
+
+    /// How many requests wait.
+    pub fn waiting_count(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// Converting a lock of flock(2) begins with giving up the old one. Returns whether it did.
+    fn gives_up_first(&mut self, lock: &LockRecord) -> bool {
+        let Some(holders) = self.held.get(&(lock.ino, lock.space)) else { return false };
+        if lock.space == LockSpace::Posix
+            || holders.of(lock.owner).iter().all(|piece| piece.kind == lock.kind)
+        {
+            return false;
+        }
+        let plan = holders.of(lock.owner).plan_clear(LockRange::ALL);
+        self.apply(lock.ino, lock.space, lock.owner, plan)
+    }
+
+    /// Who keeps a lock from being taken, each with the first piece that does.
+    fn in_the_way(&self, lock: &LockRecord) -> impl Iterator<Item = (LockOwner, &Piece)> {
+        let (owner, range, kind) = (lock.owner, lock.range, lock.kind);
+        let holders = self.held.get(&(lock.ino, lock.space));
+        holders.into_iter().flat_map(move |holders| holders.conflicts(owner, range, kind))
+    }
+
+    fn first_in_the_way(&self, lock: &LockRecord) -> Option<LockRecord> {
+        let (owner, piece) = self.in_the_way(lock).min_by_key(|(owner, piece)| (piece.range, *owner))?;
+        Some(record(lock.ino, lock.space, owner, piece))
+    }
+
+    /// Takes a lock that nobody is in the way of.
+    fn take(&mut self, lock: LockRecord, gave_up: bool) -> Settled {
+        let plan = self.plan_set(&lock);
+        let (outcome, freed) = if self.has_room(lock.owner.session, plan.growth()) {
+            (Outcome::Granted, self.apply(lock.ino, lock.space, lock.owner, plan))
+        } else {
+            (Outcome::NoRoom, false)
+        };
+        Settled { outcome, granted: self.grant_if(freed || gave_up, lock.ino) }
+    }
+
+    fn wait(&mut self, key: RequestKey, lock: LockRecord) -> Outcome {
+        let session = lock.owner.session;
+        let crowded = self.waiters.queue_len(lock.ino) >= WAITERS_PER_INODE_MAX;
+        if crowded || !self.has_room(session, LOCKS_PER_WAITER as isize) {
+            return Outcome::NoRoom;
+        }
+        self.waiters.push(key, lock);
+        self.count(session, |tally| tally.waiting += 1);
+        Outcome::Waiting
+    }
+
+    fn plan_set(&self, lock: &LockRecord) -> Plan {
+        let piece = Piece { range: lock.range, kind: lock.kind, pid: lock.pid };
+        let holders = self.held.get(&(lock.ino, lock.space));
+        holders.map_or(Pieces::NONE, |holders| holders.of(lock.owner)).plan_set(piece)
+    }
+
+    /// Carries out a plan. Returns whether it frees anything.
+    fn apply(&mut self, ino: InodeId, space: LockSpace, owner: LockOwner, plan: Plan) -> bool {
+        let (growth, freed) = (plan.growth(), plan.frees);
+        let holders = self.held.entry((ino, space)).or_default();
+        holders.apply(owner, plan);
+        if holders.is_empty() {
+            self.held.remove(&(ino, space));
+        }
+        self.count(owner.session, |tally| tally.locks = tally.locks.saturating_add_signed(growth));
+        freed
+    }
+
+    fn grant_if(&mut self, freed: bool, ino: InodeId) -> Vec<RequestKey> {
+        if freed { self.grant(ino) } else { Vec::new() }
+    }
+
+    /// Grants what can be granted in a file, in the order in which it was asked for.
+    fn grant(&mut self, ino: InodeId) -> Vec<RequestKey> {
+        let mut granted = Vec::new();
+        let mut again = true;
+        while again {
+            again = false;
+            for key in self.waiters.queue(ino).collect::<Vec<_>>() {
+                let free = |lock: &LockRecord| self.in_the_way(lock).next().is_none();
+                let Some(lock) = self.waiters.get(key).filter(free) else { continue };
+                self.cancel(key);
+                // There is room: it was kept. A lock that weakens its owner's own can free what others before it wait for.
+                let plan = self.plan_set(&lock);
+                again |= self.apply(ino, lock.space, lock.owner, plan);
+                granted.push(key);
+            }
+        }
+        granted
+    }
+
+    fn has_room(&self, session: SessionId, growth: isize) -> bool {
+        let tally = self.sessions.get(&session).copied().unwrap_or_default();
+        let used = tally.locks + tally.waiting * LOCKS_PER_WAITER;
+        growth <= 0 || used.saturating_add_signed(growth) <= LOCKS_PER_SESSION_MAX
+    }
+
+    fn count(&mut self, session: SessionId, change: impl FnOnce(&mut Tally)) {
+        let tally = self.sessions.entry(session).or_default();
+        change(tally);
+        if tally.locks == 0 && tally.waiting == 0 {
+            self.sessions.remove(&session);
+        }
+    }
+}
+
+fn record(ino: InodeId, space: LockSpace, owner: LockOwner, piece: &Piece) -> LockRecord {
+    LockRecord { ino, space, owner, pid: piece.pid, range: piece.range, kind: piece.kind }
+}

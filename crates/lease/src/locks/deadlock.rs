@@ -1,0 +1,28 @@
+//! Whether a request would wait for itself.
+
+use super::LockTable;
+use super::record::{LockOwner, LockRecord, LockSpace};
+use std::collections::BTreeSet;
+
+impl LockTable {
+    /// Whether an owner in the way of this lock waits, itself or through others, for the one who wants it. As in Linux an owner
+    /// counts as waiting when one of its threads does.
+    pub(super) fn would_deadlock(&self, wanted: &LockRecord) -> bool {
+        if wanted.space == LockSpace::Flock {
+            return false;
+        }
+        let mut seen = BTreeSet::new();
+        let mut open: Vec<LockOwner> = self.in_the_way(wanted).map(|(owner, _)| owner).collect();
+        while let Some(owner) = open.pop() {
+            if owner == wanted.owner {
+                return true;
+            }
+            if seen.insert(owner) {
+                for lock in self.waiters.of(owner).filter(|lock| lock.space == LockSpace::Posix) {
+                    open.extend(self.in_the_way(&lock).map(|(owner, _)| owner));
+                }
+            }
+        }
+        false
+    }
+}

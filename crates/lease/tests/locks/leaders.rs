@@ -1,0 +1,56 @@
+use crate::common::*;
+use shoal_lease::locks::*;
+use shoal_types::Errno;
+
+#[test]
+fn a_new_leader_knows_what_every_session_declares() {
+    let mut old = LockTable::default();
+    take(&mut old, posix(A, Read, bytes(0, 9)));
+    take(&mut old, posix(A, Write, from(100)));
+    take(&mut old, posix(C, Read, bytes(5, 20)));
+    take(&mut old, flock(D, Write));
+    let mut new = LockTable::default();
+    for session in [A.session, C.session] {
+        assert_eq!(new.declare(session, old.held_by(session)), Declared::default());
+        assert_eq!(new.held_by(session), old.held_by(session));
+        assert_eq!(new.held_count(session), old.held_count(session));
+    }
+}
+
+#[test]
+fn declaring_the_same_again_changes_nothing() {
+    let mut table = LockTable::default();
+    take(&mut table, posix(A, Write, bytes(0, 9)));
+    take(&mut table, flock(B, Read));
+    let before = table.held_by(A.session);
+    assert_eq!(table.declare(A.session, before.clone()), Declared::default());
+    assert_eq!(table.held_by(A.session), before);
+}
+
+#[test]
+fn what_conflicts_with_another_sessions_locks_is_refused() {
+    let mut table = LockTable::default();
+    take(&mut table, posix(C, Write, bytes(0, 9)));
+    let claims = vec![posix(A, Read, bytes(9, 9)), posix(A, Read, bytes(10, 19))];
+    let declared = table.declare(A.session, claims.clone());
+    assert_eq!(declared.refused, claims[..1]);
+    assert_eq!(table.held_by(A.session), claims[1..]);
+}
+
+#[test]
+fn nobody_declares_for_another_session() {
+    let mut table = LockTable::default();
+    let declared = table.declare(A.session, vec![posix(C, Write, LockRange::ALL)]);
+    assert_eq!(declared.refused, [posix(C, Write, LockRange::ALL)]);
+    assert_eq!(table.held_by(C.session), []);
+}
+
+#[test]
+fn every_refusal_has_its_errno() {
+    let errno = |outcome: Outcome| outcome.errno();
+    assert_eq!(errno(Granted), None);
+    assert_eq!(errno(Waiting), None);
+    assert_eq!(errno(Outcome::Conflict(flock(A, Read))), Some(Errno::EAGAIN));
+    assert_eq!(errno(Deadlock), Some(Errno::EDEADLK));
+    assert_eq!(errno(Outcome::NoRoom), Some(Errno::ENOLCK));
+}

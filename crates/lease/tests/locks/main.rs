@@ -1,0 +1,11 @@
+//! The lock table's behaviours, one module per concern, and random operations against a simple model.
+
+mod common;
+mod deadlocks;
+mod flock;
+mod leaders;
+mod limits;
+mod model;
+mod posix;
+mod random;
+mod waiting;
