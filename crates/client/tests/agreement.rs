@@ -324,7 +324,7 @@ fn agree(world: &World, client: Arc<Client>, steps: &[Step]) {
     // What the first client still refers to dies with its session; nothing else is left over.
     client.close().unwrap();
     assert_eq!(
-        shoal_namespace::query::orphans(&world.group.store, client.session(), 10).unwrap(),
+        shoal_namespace::query::holds(&world.group.store, client.session(), 10).unwrap(),
         Vec::<InodeId>::new()
     );
 }

@@ -3,7 +3,7 @@
 //! **Reads** every record once, in the order of the keys, and compares what is counted with what is there: names, links,
 //! extents, references, lists. Whatever does not fit is a [`Finding`]; nothing is repaired.
 //!
-//! **Needs** memory for each inode (about 64 bytes) and each block (about 40); findings go to the [`Visitor`] as they are made.
+//! **Needs** memory for each inode (about 64 bytes) and each block and hold (about 40); findings go to the [`Visitor`] as they are made.
 //!
 //! **Does not look** at blocks themselves: the visitor hears of each that is referred to, and can compare it with the bricks.
 
@@ -21,7 +21,7 @@ use crate::kv::{Flow, KvRead, StoreError};
 use crate::limits::CHECK_PROGRESS_RECORDS;
 use crate::records;
 use serde::de::DeserializeOwned;
-use shoal_types::{BlockId, BlockInfo, FileKind, InodeId};
+use shoal_types::{BlockId, BlockInfo, FileKind, InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The parts of a check, in their order.
@@ -33,7 +33,7 @@ pub enum Phase {
     Names,
     /// Blocks, their references and copies, and the lists of garbage and of what has too few copies.
     Blocks,
-    /// Sessions, orphans, lists of work, counters.
+    /// Sessions, what they hold, lists of work, counters.
     Lists,
 }
 
@@ -78,6 +78,7 @@ pub fn check<S: KvRead + ?Sized>(store: &S, visitor: &mut dyn Visitor) -> Result
         blocks: BTreeMap::new(),
         to_compact: BTreeSet::new(),
         to_reap: BTreeSet::new(),
+        held: BTreeSet::new(),
         used_bytes: 0,
     };
     check.files()?;
@@ -118,6 +119,8 @@ struct Check<'a, S: ?Sized> {
     blocks: BTreeMap<BlockId, Found>,
     to_compact: BTreeSet<InodeId>,
     to_reap: BTreeSet<InodeId>,
+    /// Who holds what, as the inodes' records say.
+    held: BTreeSet<(SessionId, InodeId)>,
     used_bytes: u64,
 }
 

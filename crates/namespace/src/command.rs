@@ -24,6 +24,10 @@ use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId, Timestamp};
 
 /// Version of an encoded command.
+///
+/// A new command goes behind the others: then those in old logs keep their numbers and are read as before, and a program that
+/// does not know the new one refuses it as malformed. So that alone is no new version. One that changes what an existing
+/// command carries is.
 pub const COMMAND_VERSION: u8 = 1;
 
 /// A change of a volume's state.
@@ -53,7 +57,8 @@ pub enum Command {
         /// How many inode numbers it gets to begin with.
         inodes: u64,
     },
-    /// Ends a session. Its orphans die, as many as one command may destroy: [`Outcome::Closed`] says whether to repeat it.
+    /// Ends a session. What only it held and has no name dies, as much as one command may destroy: [`Outcome::Closed`] says
+    /// whether to repeat it.
     CloseSession {
         /// Which; one that is gone already is fine.
         session: SessionId,
@@ -120,6 +125,14 @@ pub enum Command {
         /// Which, from where to where.
         blocks: Vec<Placed>,
     },
+    /// A session refers to inodes, whatever their number of names, until it says [`Op::Forget`](crate::Op::Forget) or ends: they
+    /// outlive their last name. At most [`limits::HOLD_INODES_MAX`](crate::limits::HOLD_INODES_MAX); those that are gone are left out.
+    Hold {
+        /// Which session; of one that has ended: [`Outcome::Fenced`].
+        session: SessionId,
+        /// To which.
+        inodes: Vec<InodeId>,
+    },
 }
 
 /// What became of a command.
@@ -138,7 +151,7 @@ pub enum Outcome {
     },
     /// A session has ended.
     Closed {
-        /// Some of its orphans are still there: repeat the command.
+        /// It holds something still: repeat the command.
         more: bool,
     },
     /// Inode numbers were granted.
@@ -245,6 +258,7 @@ pub fn apply_command<S: KvRead + ?Sized>(
         Command::RestFromCompaction { ino } => volume::rest_from_compaction(store, *ino),
         Command::OpenSession { client, time, inodes } => session::open(store, client, *time, *inodes),
         Command::CloseSession { session } => session::close(store, *session),
+        Command::Hold { session, inodes } => session::hold(store, *session, inodes),
         Command::GrantInodes { session, count } => session::grant_inodes(store, *session, *count),
         Command::Batch { session, seq, ops } => batch::apply(store, *session, *seq, ops),
     }
@@ -259,4 +273,39 @@ pub fn extents_digest(extents: &[(u64, Extent)]) -> u128 {
         digest.update(&crate::records::encode_extent(extent));
     }
     digest.digest128()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second byte says which command it is.
+    #[test]
+    fn commands_in_old_logs_are_still_read_as_what_they_were() {
+        let (session, ino) = (SessionId(3), InodeId(9));
+        let id = BlockId { session, seq: 5 };
+        let info = BlockInfo { len: 7, group: shoal_types::BlockGroup::default() };
+        let (time, options) = (Timestamp { secs: 1, nanos: 2 }, VolumeOptions::default());
+        let commands = [
+            Command::Format { volume: 1, uid: 0, gid: 0, perm: 0o755, time, options },
+            Command::OpenSession { client: "a".into(), time, inodes: 1 },
+            Command::CloseSession { session },
+            Command::GrantInodes { session, count: 1 },
+            Command::Batch { session, seq: BatchSeq(1), ops: Bytes::from_static(b"ops") },
+            Command::Reap { ino, extents_max: 1 },
+            Command::Collected { blocks: vec![id] },
+            Command::GrantBlocks { count: 1 },
+            Command::Compact { ino, offset: 0, digest: 1, block: id, info },
+            Command::RestFromCompaction { ino },
+            Command::SetOptions { options },
+            Command::Place { blocks: vec![Placed { id, from: info.group, to: info.group }] },
+            Command::Hold { session, inodes: vec![ino] },
+        ];
+        for (number, command) in commands.into_iter().enumerate() {
+            let bytes = command.encode();
+            assert_eq!(bytes[..2], [1, number as u8], "{command:?}");
+            assert_eq!(Command::decode(&bytes), Ok(command));
+        }
+        assert!(matches!(Command::decode(&[1, 200, 1]), Err(CodecError::Malformed(_))), "one of the future");
+    }
 }

@@ -12,7 +12,7 @@
 //! | `g` session sequence              | [`BlockInfo`]             | a block that nothing refers to, to be deleted    |
 //! | `u` session sequence              | version                   | a block in use on fewer bricks than it should be |
 //! | `r` inode                         | version                   | an inode that died; its extents are to be taken apart |
-//! | `o` session inode                 | version                   | an inode without a name that a session refers to |
+//! | `o` session inode                 | version                   | an inode that a session holds; its record says so too |
 //! | `s` session                       | [`SessionRecord`]         | a session                                        |
 //! | `c` inode                         | version                   | a file of many small extents, to be compacted    |
 //! | `m` word                          | see [`Singleton`]         | what a volume has one of                         |
@@ -32,6 +32,9 @@
 use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId};
 
 /// Version of this layout, kept in the volume under [`Singleton::Layout`].
+///
+/// Records of held inodes have grown a list since 1 ([`Life`](crate::records::Life)), in a way that leaves the bytes of all
+/// others as they were, and needs nothing rewritten: so it is still 1.
 pub const LAYOUT_VERSION: u32 = 1;
 
 const INODE: u8 = b'i';
@@ -40,7 +43,7 @@ const BLOCK: u8 = b'b';
 const GARBAGE: u8 = b'g';
 const DEGRADED: u8 = b'u';
 const REAP: u8 = b'r';
-const ORPHAN: u8 = b'o';
+const HOLD: u8 = b'o';
 const SESSION: u8 = b's';
 const COMPACT: u8 = b'c';
 const SINGLETON: u8 = b'm';
@@ -115,8 +118,8 @@ pub enum Key {
     Degraded(BlockId),
     /// A dead inode with extents left.
     Reap(InodeId),
-    /// An inode without a name that a session refers to.
-    Orphan(SessionId, InodeId),
+    /// An inode that a session refers to: it outlives its last name.
+    Hold(SessionId, InodeId),
     /// A session.
     Session(SessionId),
     /// A file to be compacted.
@@ -137,7 +140,7 @@ impl Key {
             Key::Garbage(id) => garbage(*id),
             Key::Degraded(id) => degraded(*id),
             Key::Reap(ino) => reap(*ino),
-            Key::Orphan(session, ino) => orphan(*session, *ino),
+            Key::Hold(session, ino) => hold(*session, *ino),
             Key::Session(id) => session(*id),
             Key::Compact(ino) => compact(*ino),
             Key::Singleton(which) => singleton(*which),
@@ -168,9 +171,9 @@ impl Key {
             GARBAGE => Key::Garbage(block_id(rest)?),
             DEGRADED => Key::Degraded(block_id(rest)?),
             REAP => Key::Reap(InodeId(only(rest)?)),
-            ORPHAN => {
+            HOLD => {
                 let (session, rest) = number(rest)?;
-                Key::Orphan(SessionId(session), InodeId(only(rest)?))
+                Key::Hold(SessionId(session), InodeId(only(rest)?))
             }
             SESSION => Key::Session(SessionId(only(rest)?)),
             COMPACT => Key::Compact(InodeId(only(rest)?)),
@@ -245,9 +248,9 @@ pub fn degraded(id: BlockId) -> Vec<u8> {
 pub fn reap(ino: InodeId) -> Vec<u8> {
     key(REAP, &[ino.0], &[])
 }
-/// Key of a session's orphan.
-pub fn orphan(session: SessionId, ino: InodeId) -> Vec<u8> {
-    key(ORPHAN, &[session.0, ino.0], &[])
+/// Key of a session's hold on an inode.
+pub fn hold(session: SessionId, ino: InodeId) -> Vec<u8> {
+    key(HOLD, &[session.0, ino.0], &[])
 }
 /// Key of a session.
 pub fn session(id: SessionId) -> Vec<u8> {
@@ -310,17 +313,17 @@ pub fn degraded_range(after: Option<BlockId>) -> KeyRange {
 pub fn all_reap() -> KeyRange {
     all(REAP)
 }
-/// All orphans.
-pub fn all_orphans() -> KeyRange {
-    all(ORPHAN)
+/// All holds.
+pub fn all_holds() -> KeyRange {
+    all(HOLD)
 }
-/// A session's orphans.
-pub fn orphans_range(session: SessionId) -> KeyRange {
+/// A session's holds.
+pub fn holds_range(session: SessionId) -> KeyRange {
     let to = match session.0.checked_add(1) {
-        Some(next) => key(ORPHAN, &[next], &[]),
-        None => vec![ORPHAN + 1],
+        Some(next) => key(HOLD, &[next], &[]),
+        None => vec![HOLD + 1],
     };
-    (key(ORPHAN, &[session.0], &[]), to)
+    (key(HOLD, &[session.0], &[]), to)
 }
 /// All sessions.
 pub fn all_sessions() -> KeyRange {
@@ -337,7 +340,7 @@ pub fn all_singletons() -> KeyRange {
 }
 /// The ranges in which there are no keys.
 pub fn unused() -> Vec<KeyRange> {
-    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, DEGRADED, REAP, ORPHAN, SESSION, COMPACT, SINGLETON];
+    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, DEGRADED, REAP, HOLD, SESSION, COMPACT, SINGLETON];
     tags.sort_unstable();
     let mut from = Vec::new();
     let mut ranges = Vec::new();
@@ -377,7 +380,7 @@ mod tests {
             (Key::Garbage(id), "6700000000000000030000000000010002"),
             (Key::Degraded(id), "7500000000000000030000000000010002"),
             (Key::Reap(InodeId(9)), "720000000000000009"),
-            (Key::Orphan(SessionId(2), InodeId(9)), "6f00000000000000020000000000000009"),
+            (Key::Hold(SessionId(2), InodeId(9)), "6f00000000000000020000000000000009"),
             (Key::Session(SessionId(2)), "730000000000000002"),
             (Key::Compact(InodeId(9)), "630000000000000009"),
             (Key::Singleton(Singleton::Layout), "6d6c61796f7574"),

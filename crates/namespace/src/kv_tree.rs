@@ -7,15 +7,15 @@
 //! A write that cannot be carried through, because the store fails under it or is damaged, makes `finish` fail; nothing
 //! of it is ever half done.
 //!
-//! **Keeps up on the side**: the counts of inodes and bytes, the list of files worth compacting, how many extents refer to
-//! each block, and the garbage list. [`check`](crate::check) knows how they must fit together.
+//! **Keeps up on the side**: the counts of inodes and bytes, the list of files worth compacting, each session's list of
+//! the inodes it holds, how many extents refer to each block, and the garbage list. [`check`](crate::check) knows how they must fit together.
 
 mod blocks;
 mod extents;
 mod finish;
 
 use crate::kv::{Flow, KvRead, StoreError};
-use crate::records::{self, BlockRecord, InodeRecord};
+use crate::records::{self, BlockRecord, InodeRecord, Life};
 use crate::{Dentry, Fault, Tree, keys, limits};
 use blocks::BlockSlot;
 use bytes::Bytes;
@@ -106,7 +106,6 @@ pub struct KvTree<'a, S: KvRead + ?Sized> {
     xattrs: BTreeMap<InodeId, BTreeMap<Name, Slot<Bytes>>>,
     extents: BTreeMap<InodeId, FileExtents>,
     blocks: BTreeMap<BlockId, BlockSlot>,
-    orphans: BTreeMap<InodeId, Slot<()>>,
     /// The first failure of a write.
     fault: Option<TreeError>,
 }
@@ -122,7 +121,6 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
             xattrs: BTreeMap::new(),
             extents: BTreeMap::new(),
             blocks: BTreeMap::new(),
-            orphans: BTreeMap::new(),
             fault: None,
         }
     }
@@ -130,6 +128,17 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     /// Whether the number is in use, be it by an inode that is being taken apart.
     pub fn is_taken(&mut self, ino: InodeId) -> Result<bool, TreeError> {
         Ok(self.slot(ino)?.now.is_some())
+    }
+
+    /// The session that acts holds the inode, if it is there and not dead. Whoever holds it without its record telling
+    /// ([`Life`]) had it to itself, so that no other session can refer to it.
+    pub fn hold_if_there(&mut self, ino: InodeId) -> Result<(), TreeError> {
+        let session = self.session;
+        match &mut self.slot(ino)?.now {
+            Some(record) if !record.is_held_by_key_alone() => record.hold(session),
+            _ => {}
+        }
+        Ok(())
     }
 
     /// Compaction has looked at a file and found nothing more to merge: it is let alone until it has twice as many extents.
@@ -143,7 +152,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     /// Takes up to `extents_max` extents off a dead inode; answers whether there are more.
     pub fn reap(&mut self, ino: InodeId, extents_max: usize) -> Result<bool, TreeError> {
         match &self.slot(ino)?.now {
-            Some(record) if record.reaping => {}
+            Some(record) if record.is_dead() => {}
             _ => return Ok(false),
         }
         let found = self.load_extents(ino, 0, u64::MAX, extents_max.saturating_add(1))?;
@@ -162,7 +171,14 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         match self.inodes.entry(ino) {
             Entry::Occupied(slot) => Ok(slot.into_mut()),
             Entry::Vacant(place) => {
-                let stored: Option<InodeRecord> = read(self.store, &keys::inode(ino))?;
+                let mut stored: Option<InodeRecord> = read(self.store, &keys::inode(ino))?;
+                if let Some(record) = &mut stored
+                    && record.is_held_by_key_alone()
+                    && self.store.get(&keys::hold(self.session, ino))?.is_some()
+                {
+                    // The session is the one that the record does not tell yet.
+                    record.hold(self.session);
+                }
                 Ok(place.insert(Slot { now: stored.clone(), stored }))
             }
         }
@@ -223,26 +239,6 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         }
     }
 
-    fn orphan_slot(&mut self, ino: InodeId) -> Result<&mut Slot<()>, TreeError> {
-        use std::collections::btree_map::Entry;
-        let is_new = self.is_new(ino);
-        match self.orphans.entry(ino) {
-            Entry::Occupied(slot) => Ok(slot.into_mut()),
-            Entry::Vacant(place) => {
-                let key = keys::orphan(self.session, ino);
-                let stored = if is_new { None } else { self.store.get(&key)?.map(|_| ()) };
-                Ok(place.insert(Slot { stored, now: stored }))
-            }
-        }
-    }
-
-    fn set_orphan(&mut self, ino: InodeId, orphan: Option<()>) {
-        match self.orphan_slot(ino) {
-            Ok(slot) => slot.now = orphan,
-            Err(error) => self.fail(error),
-        }
-    }
-
     /// Names and sizes of the attributes that the store has and the ones that are changed.
     fn merged_xattr_sizes(&mut self, ino: InodeId) -> Result<BTreeMap<Name, usize>, TreeError> {
         let mut sizes = BTreeMap::new();
@@ -271,7 +267,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         let Some(record) = &mut self.slot(ino)?.now else { return Ok(()) };
         if record.extents > limits::DESTROY_EXTENTS_MAX {
             // The counts no longer know it from now on; only its extents are still there.
-            record.reaping = true;
+            record.life = Life::Dead;
             record.inode = last.clone();
             record.inode.allocated = 0;
             return Ok(());
@@ -310,7 +306,7 @@ impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
 
     fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, Fault<TreeError>> {
         let record = self.slot(ino)?.now.as_ref();
-        Ok(record.filter(|record| !record.reaping).map(|record| record.inode.clone()))
+        Ok(record.filter(|record| !record.is_dead()).map(|record| record.inode.clone()))
     }
 
     fn put_inode(&mut self, ino: InodeId, inode: Inode) {
@@ -385,15 +381,23 @@ impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
         self.count_block(id, -1);
     }
 
-    fn put_orphan(&mut self, ino: InodeId) {
-        self.set_orphan(ino, Some(()));
+    fn is_held_elsewhere(&mut self, ino: InodeId) -> Result<bool, Fault<TreeError>> {
+        let session = self.session;
+        let Some(record) = &self.slot(ino)?.now else { return Ok(false) };
+        Ok(record.is_held_by_key_alone() || record.holders().iter().any(|holder| *holder != session))
     }
 
-    fn is_orphan(&mut self, ino: InodeId) -> Result<bool, Fault<TreeError>> {
-        Ok(self.orphan_slot(ino)?.now.is_some())
+    fn hold(&mut self, ino: InodeId) {
+        let session = self.session;
+        if let Some(Slot { now: Some(record), .. }) = self.slot_for_write(ino) {
+            record.hold(session);
+        }
     }
 
-    fn remove_orphan(&mut self, ino: InodeId) {
-        self.set_orphan(ino, None);
+    fn release(&mut self, ino: InodeId) {
+        let session = self.session;
+        if let Some(Slot { now: Some(record), .. }) = self.slot_for_write(ino) {
+            record.release(session);
+        }
     }
 }

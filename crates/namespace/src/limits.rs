@@ -13,8 +13,12 @@ pub const INLINE_JOIN_BYTES_MAX: u64 = INLINE_BYTES_DEFAULT as u64;
 /// A dying inode with more extents than this is taken apart in steps, so that no single command holds up the others.
 pub const DESTROY_EXTENTS_MAX: u64 = 256;
 
-/// Orphans that one command destroys when their session ends; the rest is left to the next.
-pub const END_ORPHANS_MAX: usize = 256;
+/// Holds that one command drops when their session ends, and inodes that it destroys with them at most; the rest is left to
+/// the next.
+pub const END_HOLDS_MAX: usize = 256;
+
+/// Inodes that one command may note as held: each is a record to read and to write.
+pub const HOLD_INODES_MAX: usize = 4096;
 
 /// A file is a candidate for compaction from this many extents on: below it, merging gains nothing worth a rewrite.
 pub const COMPACT_EXTENTS_MIN: u64 = 64;

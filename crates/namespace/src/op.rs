@@ -39,8 +39,9 @@ pub enum Op {
         name: Name,
         /// ctime of the file; mtime and ctime of the directory.
         time: Timestamp,
-        /// Whether the session still refers to the file: then, if this was the last name, it becomes an orphan of the
-        /// session and lives until [`Op::Forget`] or the session's end. Otherwise it dies at once.
+        /// Whether the session still refers to the file: then, if this was the last name, the session holds it until
+        /// [`Op::Forget`] or its own end. Otherwise it does not, even if it did before. The file dies at once if no session
+        /// holds it.
         keep: bool,
     },
     /// Removes an empty directory. `ENOTEMPTY` otherwise.
@@ -141,9 +142,10 @@ pub enum Op {
         /// ctime of the inode.
         time: Timestamp,
     },
-    /// The session no longer refers to an unlinked inode.
+    /// The session no longer refers to an inode: it holds it no more, and if the inode has no name and nobody else holds it, it
+    /// dies. A session cannot always know what it holds: where there is no hold or no such inode, nothing happens.
     Forget {
-        /// The orphan.
+        /// The inode.
         ino: InodeId,
     },
     /// Merges extents: if the range holds exactly the `expected` extents, the one `block` takes their place. The content

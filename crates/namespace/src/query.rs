@@ -9,12 +9,12 @@ mod reply;
 mod work;
 
 pub use content::extents;
-pub use file::{inode, lookup};
+pub use file::{holders, inode, lookup, record};
 pub use list::list;
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 pub use work::{
-    block, blocks, compaction_candidates, degraded, garbage, is_block_referenced, orphans, reap_queue,
-    session, sessions,
+    block, blocks, compaction_candidates, degraded, garbage, holds, is_block_referenced, reap_queue, session,
+    sessions,
 };
 
 use crate::keys::{self, Singleton};

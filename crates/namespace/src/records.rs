@@ -31,20 +31,79 @@ pub struct InodeRecord {
     /// It becomes a candidate for compaction with this many extents: raised where compaction found nothing to merge, so that
     /// a file that cannot be improved is not looked at again and again.
     pub compact_at: u64,
+    /// What keeps it besides its names.
+    pub life: Life,
+}
+
+/// What keeps an inode besides its names.
+///
+/// Encoded as an enum whose first two variants are the two values of the `bool` that stood here before several sessions could
+/// hold an inode. So old records are read as what they were, and a record that no session holds has the very bytes it had.
+/// In those days one session could hold an inode, by its key alone: an [`Life::Unheld`] inode without a name is held by
+/// just that one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Life {
+    /// Nothing: it dies with its last name.
+    #[default]
+    Unheld,
     /// It is dead, and nobody sees it any more; only its extents are not all taken apart yet.
-    pub reaping: bool,
+    Dead,
+    /// These sessions refer to it, in the order of their numbers, never none: it lives until the last of them lets go, whatever
+    /// becomes of its names. Each has a key for it ([`Key::Hold`](crate::keys::Key::Hold)).
+    Held(Vec<SessionId>),
 }
 
 impl InodeRecord {
     /// A record without content.
     pub fn new(inode: Inode) -> InodeRecord {
-        InodeRecord { inode, extents: 0, compact_at: COMPACT_EXTENTS_MIN, reaping: false }
+        InodeRecord { inode, extents: 0, compact_at: COMPACT_EXTENTS_MIN, life: Life::Unheld }
+    }
+
+    /// Whether it is dead, and only its extents are still there.
+    pub fn is_dead(&self) -> bool {
+        self.life == Life::Dead
+    }
+
+    /// The sessions that hold it, in the order of their numbers.
+    pub fn holders(&self) -> &[SessionId] {
+        match &self.life {
+            Life::Held(sessions) => sessions,
+            Life::Unheld | Life::Dead => &[],
+        }
+    }
+
+    /// Whether it lives without a name for a session that the record does not tell, see [`Life`].
+    pub fn is_held_by_key_alone(&self) -> bool {
+        self.inode.nlink == 0 && self.life == Life::Unheld
+    }
+
+    /// A session holds it, if it is not dead.
+    pub fn hold(&mut self, session: SessionId) {
+        match &mut self.life {
+            Life::Dead => {}
+            Life::Unheld => self.life = Life::Held(vec![session]),
+            Life::Held(sessions) => {
+                if let Err(at) = sessions.binary_search(&session) {
+                    sessions.insert(at, session);
+                }
+            }
+        }
+    }
+
+    /// A session holds it no longer.
+    pub fn release(&mut self, session: SessionId) {
+        if let Life::Held(sessions) = &mut self.life {
+            sessions.retain(|holder| *holder != session);
+            if sessions.is_empty() {
+                self.life = Life::Unheld;
+            }
+        }
     }
 
     /// Whether the file has so many and such small extents that it is worth compacting: exactly then it is on the list.
     pub fn wants_compaction(&self) -> bool {
         self.inode.kind == FileKind::Regular
-            && !self.reaping
+            && !self.is_dead()
             && self.extents >= self.compact_at.max(COMPACT_EXTENTS_MIN)
             && self.inode.allocated / self.extents <= COMPACT_EXTENT_BYTES_MEAN_MAX
     }
@@ -77,7 +136,7 @@ pub struct SessionRecord {
     pub last: BatchSeq,
     /// Inode numbers that are its own: first number and count, in order, never adjacent.
     pub inodes: Vec<(u64, u64)>,
-    /// It has ended, and only its orphans are not all gone yet.
+    /// It has ended, and only its holds are not all dropped yet.
     pub ended: bool,
 }
 
@@ -139,7 +198,7 @@ impl Default for VolumeOptions {
 pub struct Counters {
     /// Sum of `allocated` over all inodes, modulo 2^64 (room may be reserved that nobody has).
     pub used_bytes: u64,
-    /// Inodes in existence, orphans included.
+    /// Inodes in existence, those without a name included.
     pub inodes: u64,
     /// The next inode number to grant.
     pub next_inode: InodeId,
@@ -247,6 +306,66 @@ pub fn decode_xattr(record: &[u8]) -> Result<&[u8], CodecError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn file() -> Inode {
+        let time = Timestamp { secs: 1, nanos: 2 };
+        Inode {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            uid: 1,
+            gid: 2,
+            nlink: 1,
+            rdev: 0,
+            size: 3,
+            allocated: 3,
+            entries: 0,
+            atime: time,
+            mtime: time,
+            ctime: time,
+            btime: time,
+            generation: 0,
+            parent: InodeId::ROOT,
+            multi_link: false,
+            xattrs: 0,
+            target: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn inodes_are_read_as_they_were_written_before_several_sessions_could_hold_them() {
+        #[derive(Serialize)]
+        struct Before {
+            inode: Inode,
+            extents: u64,
+            compact_at: u64,
+            reaping: bool,
+        }
+        for (reaping, life) in [(false, Life::Unheld), (true, Life::Dead)] {
+            let before = encode(&Before { inode: file(), extents: 1, compact_at: 64, reaping });
+            let now = InodeRecord { inode: file(), extents: 1, compact_at: 64, life };
+            assert_eq!(decode(&before), Ok(now.clone()));
+            assert_eq!(encode(&now), before);
+        }
+        let mut held = InodeRecord::new(file());
+        held.hold(SessionId(300));
+        assert_eq!(decode(&encode(&held)), Ok(held));
+    }
+
+    #[test]
+    fn holders_are_kept_in_order_and_once() {
+        let mut record = InodeRecord::new(file());
+        for session in [7, 3, 9, 3] {
+            record.hold(SessionId(session));
+        }
+        assert_eq!(record.holders(), [SessionId(3), SessionId(7), SessionId(9)]);
+        for session in [7, 8, 3, 9] {
+            record.release(SessionId(session));
+        }
+        assert_eq!(record, InodeRecord::new(file()));
+        record.life = Life::Dead;
+        record.hold(SessionId(3));
+        assert!(record.is_dead() && record.holders().is_empty());
+    }
 
     #[test]
     fn options_are_read_as_they_were_written_before_there_were_copies() {

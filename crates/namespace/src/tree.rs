@@ -81,10 +81,11 @@ pub trait Tree {
     /// One extent fewer refers to the block; with the last one it is garbage.
     fn drop_block_ref(&mut self, id: BlockId);
 
-    /// The inode has no name any more but someone still refers to it.
-    fn put_orphan(&mut self, ino: InodeId);
-    /// Whether the inode is an orphan of the session that acts.
-    fn is_orphan(&mut self, ino: InodeId) -> Result<bool, Fault<Self::Error>>;
-    /// The session that acts no longer refers to the orphan.
-    fn remove_orphan(&mut self, ino: InodeId);
+    /// Whether sessions other than the one that acts hold the inode: then it outlives its last name whatever this one does.
+    /// A client answers no: what others hold lives on at the server, which asks again.
+    fn is_held_elsewhere(&mut self, ino: InodeId) -> Result<bool, Fault<Self::Error>>;
+    /// The session that acts holds the inode.
+    fn hold(&mut self, ino: InodeId);
+    /// The session that acts does not hold the inode, or no longer.
+    fn release(&mut self, ino: InodeId);
 }

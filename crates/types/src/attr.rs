@@ -120,6 +120,12 @@ impl Inode {
         self.kind == FileKind::Directory
     }
 
+    /// The unit in which rights to cache this inode are counted, `ino` being its own number: itself for a directory and for
+    /// whatever has had several names, otherwise the directory it is in.
+    pub fn cover(&self, ino: InodeId) -> InodeId {
+        if self.is_dir() || self.multi_link { ino } else { self.parent }
+    }
+
     /// What `st_size` shows. A directory shows a size that grows with its entries, as users of local
     /// file systems expect.
     pub fn shown_size(&self) -> u64 {

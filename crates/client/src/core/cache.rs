@@ -385,12 +385,12 @@ impl Tree for Cache {
     fn add_block_ref(&mut self, _id: BlockId) {}
     fn drop_block_ref(&mut self, _id: BlockId) {}
 
-    // An unlinked inode in this cache is an orphan of this session: nobody else's would be known here.
-    fn put_orphan(&mut self, _ino: InodeId) {}
-    fn is_orphan(&mut self, ino: InodeId) -> Result<bool, Fault<Need>> {
-        Ok(self.is_unlinked(ino))
+    // Which sessions hold an inode is the server's to know.
+    fn is_held_elsewhere(&mut self, _ino: InodeId) -> Result<bool, Fault<Need>> {
+        Ok(false)
     }
-    fn remove_orphan(&mut self, _ino: InodeId) {}
+    fn hold(&mut self, _ino: InodeId) {}
+    fn release(&mut self, _ino: InodeId) {}
 }
 
 impl Cache {

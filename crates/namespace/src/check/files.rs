@@ -3,7 +3,7 @@
 use super::{Check, Finding, Node, Phase};
 use crate::keys::{self, Key};
 use crate::kv::{KvRead, StoreError};
-use crate::records::{self, InodeRecord};
+use crate::records::{self, InodeRecord, Life};
 use shoal_types::limits::{BLOCK_BYTES_MAX, FILE_BYTES_MAX, SYMLINK_BYTES_MAX};
 use shoal_types::{Extent, FileKind, InodeId, mode};
 
@@ -68,14 +68,20 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         if record.wants_compaction() {
             self.to_compact.insert(ino);
         }
-        if record.reaping {
+        if record.is_dead() {
             self.to_reap.insert(ino);
             return;
         }
         self.used_bytes = self.used_bytes.wrapping_add(inode.allocated);
+        self.held.extend(record.holders().iter().map(|session| (*session, ino)));
         let mut wrong = |what: &str| self.found(Finding::Inode { ino, what: what.to_string() });
         if inode.perm & !mode::ALL != 0 {
             wrong("it has mode bits that are no permissions");
+        }
+        if let Life::Held(sessions) = &record.life
+            && (sessions.is_empty() || !sessions.is_sorted_by(|one, next| one < next))
+        {
+            wrong("the sessions that hold it are none, or out of order");
         }
         match inode.kind {
             FileKind::Regular if inode.size > FILE_BYTES_MAX => wrong("its size is larger than any file"),
@@ -113,7 +119,7 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         if end > FILE_BYTES_MAX {
             wrong("it reaches beyond the largest file");
         }
-        let living = current.record.as_ref().filter(|record| !record.reaping);
+        let living = current.record.as_ref().filter(|record| !record.is_dead());
         if let Some(record) = living {
             if record.inode.kind != FileKind::Regular {
                 wrong("only files have content");
@@ -148,14 +154,14 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
             }
             return;
         };
-        let xattrs = if record.reaping { 0 } else { u64::from(record.inode.xattrs) };
+        let xattrs = if record.is_dead() { 0 } else { u64::from(record.inode.xattrs) };
         if xattrs != done.xattrs {
             self.found(Finding::XattrCount { ino, counted: xattrs, found: done.xattrs });
         }
         if record.extents != done.extents {
             self.found(Finding::ExtentCount { ino, counted: record.extents, found: done.extents });
         }
-        if !record.reaping {
+        if !record.is_dead() {
             self.summary.allocated_bytes = self.summary.allocated_bytes.saturating_add(done.allocated);
             if record.inode.allocated != done.allocated {
                 self.found(Finding::Allocated {

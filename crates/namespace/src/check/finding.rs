@@ -28,10 +28,10 @@ pub enum Finding {
     Kind { dir: InodeId, name: Name, ino: InodeId },
     #[error("the root directory is not there")]
     NoRoot,
-    #[error("inode {ino} has no name, and no session refers to it")]
+    #[error("inode {ino} has no name, and no session holds it")]
     Lost { ino: InodeId },
-    #[error("{session} refers to inode {ino} as unlinked, but it {what}")]
-    Orphan { session: SessionId, ino: InodeId, what: &'static str },
+    #[error("{session} holds inode {ino}, but {what}")]
+    Hold { session: SessionId, ino: InodeId, what: &'static str },
     #[error("record of inode {ino}, which is not there: {what}")]
     NoOwner { ino: InodeId, what: &'static str },
     #[error("inode {ino}: {what}")]

@@ -1,14 +1,14 @@
-//! Sessions: their beginning, their inode numbers, their end.
+//! Sessions: their beginning, their inode numbers, what they hold, their end.
 
 use super::Outcome;
-use super::volume::put_counters;
+use super::volume::{put_counters, refuse};
 use crate::kv::{Flow, KvRead, WriteBatch};
 use crate::kv_tree::{KvTree, TreeError, read, scan};
-use crate::limits::{CLIENT_BYTES_MAX, END_ORPHANS_MAX, GRANT_INODES_MAX, SESSION_RANGES_MAX};
+use crate::limits::{CLIENT_BYTES_MAX, END_HOLDS_MAX, GRANT_INODES_MAX, HOLD_INODES_MAX, SESSION_RANGES_MAX};
 use crate::query::counters;
 use crate::records::{self, Counters, SessionRecord};
-use crate::{Fault, Tree, keys, ops};
-use shoal_types::{BatchSeq, InodeId, SessionId, Timestamp};
+use crate::{Fault, keys, ops, query};
+use shoal_types::{BatchSeq, Errno, InodeId, SessionId, Timestamp};
 
 pub(super) fn open<S: KvRead + ?Sized>(
     store: &S,
@@ -63,6 +63,24 @@ fn grant(counters: &mut Counters, session: &mut SessionRecord, wanted: u64) -> (
     (first, count)
 }
 
+pub(super) fn hold<S: KvRead + ?Sized>(
+    store: &S,
+    session: SessionId,
+    inodes: &[InodeId],
+) -> Result<(WriteBatch, Outcome), TreeError> {
+    if inodes.len() > HOLD_INODES_MAX {
+        return refuse(Errno::E2BIG);
+    }
+    if query::session(store, session)?.is_none() {
+        return Ok((WriteBatch::default(), Outcome::Fenced { session }));
+    }
+    let mut tree = KvTree::new(store, session);
+    for ino in inodes {
+        tree.hold_if_there(*ino)?;
+    }
+    Ok((tree.finish()?, Outcome::Done))
+}
+
 pub(super) fn close<S: KvRead + ?Sized>(
     store: &S,
     session: SessionId,
@@ -71,29 +89,31 @@ pub(super) fn close<S: KvRead + ?Sized>(
     let Some(mut record) = read::<SessionRecord>(store, &key)? else {
         return Ok((WriteBatch::default(), Outcome::Closed { more: false }));
     };
-    let mut orphans = Vec::new();
+    let mut held = Vec::new();
     let mut more = false;
-    scan(store, &keys::orphans_range(session), |key, _| match keys::Key::decode(key) {
-        Some(keys::Key::Orphan(_, ino)) if orphans.len() < END_ORPHANS_MAX => {
-            orphans.push(ino);
+    scan(store, &keys::holds_range(session), |key, _| match keys::Key::decode(key) {
+        Some(keys::Key::Hold(_, ino)) if held.len() < END_HOLDS_MAX => {
+            held.push(ino);
             Ok(Flow::Continue(()))
         }
-        Some(keys::Key::Orphan(..)) => {
+        Some(keys::Key::Hold(..)) => {
             more = true;
             Ok(Flow::Break(()))
         }
-        _ => Err(TreeError::damaged(key, "not the key of an orphan")),
+        _ => Err(TreeError::damaged(key, "not the key of a hold")),
     })?;
     let mut tree = KvTree::new(store, session);
-    for ino in orphans {
-        match ops::forget::apply(&mut tree, ino) {
-            Ok(()) => {}
-            // An orphan without an inode is damage, but no reason to keep a session from ending.
-            Err(Fault::Errno(_)) => tree.remove_orphan(ino),
+    for ino in &held {
+        match ops::forget::apply(&mut tree, *ino) {
+            Ok(()) | Err(Fault::Errno(_)) => {}
             Err(Fault::Tree(error)) => return Err(error),
         }
     }
     let mut batch = tree.finish()?;
+    for ino in held {
+        // A hold on what is not there is damage, but no reason to keep a session from ending.
+        batch.changes.insert(keys::hold(session, ino), None);
+    }
     if more {
         record.ended = true;
         put(&mut batch, session, &record);

@@ -24,9 +24,6 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
                 batch.settle(slot, || keys::xattr(*ino, name), |value| records::encode_xattr(value));
             }
         }
-        for (ino, slot) in &self.orphans {
-            batch.settle(slot, || keys::orphan(self.session, *ino), |()| records::present());
-        }
         for (ino, file) in &self.extents {
             for end in file.gone.values() {
                 batch.remove(keys::extent(*ino, *end));
@@ -56,13 +53,14 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
                 continue;
             }
             let counts = |record: &Option<InodeRecord>| match record {
-                Some(record) if !record.reaping => (1, record.inode.allocated),
+                Some(record) if !record.is_dead() => (1, record.inode.allocated),
                 _ => (0, 0),
             };
             let (before, after) = (counts(stored), counts(now));
             inodes = inodes.wrapping_add(after.0).wrapping_sub(before.0);
             bytes = bytes.wrapping_add(after.1).wrapping_sub(before.1);
             finish_marks(batch, *ino, stored.as_ref(), now.as_ref());
+            finish_holds(batch, *ino, stored.as_ref(), now.as_ref());
             batch.settle(slot, || keys::inode(*ino), records::encode);
         }
         if inodes == 0 && bytes == 0 {
@@ -86,7 +84,19 @@ fn finish_marks(batch: &mut Batch, ino: InodeId, stored: Option<&InodeRecord>, n
         batch.settle(&slot, || key(ino), |()| records::present());
     };
     mark(InodeRecord::wants_compaction, keys::compact);
-    mark(|record| record.reaping, keys::reap);
+    mark(InodeRecord::is_dead, keys::reap);
+}
+
+/// Keeps the sessions' lists of what they hold in step with the records.
+fn finish_holds(batch: &mut Batch, ino: InodeId, stored: Option<&InodeRecord>, now: Option<&InodeRecord>) {
+    let before = stored.map_or(&[][..], InodeRecord::holders);
+    let after = now.map_or(&[][..], InodeRecord::holders);
+    for session in before.iter().filter(|session| !after.contains(session)) {
+        batch.remove(keys::hold(*session, ino));
+    }
+    for session in after.iter().filter(|session| !before.contains(session)) {
+        batch.put(keys::hold(*session, ino), records::present());
+    }
 }
 
 fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot, replica: u8) -> Result<(), TreeError> {

@@ -1,17 +1,16 @@
-//! Lets go of an unlinked inode.
+//! Lets go of an inode.
 
-use super::names;
 use crate::{Fault, Tree};
-use shoal_types::{Errno, InodeId};
+use shoal_types::InodeId;
 
-/// See [`Op::Forget`](crate::Op::Forget). `ENOENT` if the session holds no such orphan.
+/// See [`Op::Forget`](crate::Op::Forget).
 pub fn apply<T: Tree>(tree: &mut T, ino: InodeId) -> Result<(), Fault<T::Error>> {
-    if !tree.is_orphan(ino)? {
-        return Err(Errno::ENOENT.into());
-    }
-    let inode = names::inode(tree, ino)?;
+    let Some(inode) = tree.inode(ino)? else { return Ok(()) };
+    let held_elsewhere = tree.is_held_elsewhere(ino)?;
 
-    tree.remove_orphan(ino);
-    tree.destroy_inode(ino, &inode);
+    tree.release(ino);
+    if inode.nlink == 0 && !held_elsewhere {
+        tree.destroy_inode(ino, &inode);
+    }
     Ok(())
 }

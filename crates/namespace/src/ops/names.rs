@@ -43,18 +43,42 @@ pub(super) fn count(dir: &mut Inode, entries: i64, nlink: i32, time: Timestamp) 
     dir.ctime = time;
 }
 
-/// An inode has lost a name: the last one makes it an orphan of the session that still refers to it (`keep`), or its end.
-/// A directory has but one name.
-pub(super) fn lose_name<T: Tree>(tree: &mut T, ino: InodeId, mut inode: Inode, time: Timestamp, keep: bool) {
-    inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
-    inode.ctime = time;
-    if inode.nlink > 0 {
+/// An inode that is about to lose a name.
+pub(super) struct Loser {
+    ino: InodeId,
+    inode: Inode,
+    keep: bool,
+    held_elsewhere: bool,
+}
+
+impl Loser {
+    /// Reads what its fate depends on. `keep`: the session that acts still refers to it.
+    pub(super) fn read<T: Tree>(
+        tree: &mut T,
+        ino: InodeId,
+        inode: Inode,
+        keep: bool,
+    ) -> Result<Loser, Fault<T::Error>> {
+        Ok(Loser { ino, inode, keep, held_elsewhere: tree.is_held_elsewhere(ino)? })
+    }
+
+    /// It has lost the name: the last one is its end, unless somebody holds it. A directory has but one name.
+    pub(super) fn lose_name<T: Tree>(self, tree: &mut T, time: Timestamp) {
+        let Loser { ino, mut inode, keep, held_elsewhere } = self;
+        inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };
+        inode.ctime = time;
+        if inode.nlink > 0 {
+            return tree.put_inode(ino, inode);
+        }
+        if !keep && !held_elsewhere {
+            return tree.destroy_inode(ino, &inode);
+        }
         tree.put_inode(ino, inode);
-    } else if keep {
-        tree.put_inode(ino, inode);
-        tree.put_orphan(ino);
-    } else {
-        tree.destroy_inode(ino, &inode);
+        if keep {
+            tree.hold(ino);
+        } else {
+            tree.release(ino);
+        }
     }
 }
 

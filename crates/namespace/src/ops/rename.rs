@@ -1,6 +1,6 @@
 //! Moves a name, replaces one, or swaps two.
 
-use super::names::{self, is_within};
+use super::names::{self, Loser, is_within};
 use crate::{Dentry, Fault, RenameFlags, Tree};
 use shoal_types::limits::SUBDIRS_MAX;
 use shoal_types::{Errno, Inode, InodeId, Name, Timestamp};
@@ -46,12 +46,10 @@ fn replace<T: Tree>(
     time: Timestamp,
     keep: bool,
 ) -> Result<(), Fault<T::Error>> {
-    let replaced = match target {
-        Some(dentry) => Some((dentry, names::behind(tree, dentry)?)),
-        None => None,
-    };
+    let mut replaced = None;
     let mut replaced_dir = false;
-    if let Some((_, target)) = &replaced {
+    if let Some(dentry) = target {
+        let target = names::behind(tree, dentry)?;
         replaced_dir = target.is_dir();
         match (inode.is_dir(), target.is_dir()) {
             (true, false) => return Err(Errno::ENOTDIR.into()),
@@ -59,6 +57,7 @@ fn replace<T: Tree>(
             (true, true) if target.entries > 0 => return Err(Errno::ENOTEMPTY.into()),
             _ => {}
         }
+        replaced = Some(Loser::read(tree, dentry.ino, target, keep)?);
     }
     dirs.count_from(-1, -i32::from(inode.is_dir()), time);
     let nlink = i32::from(inode.is_dir()) - i32::from(replaced_dir);
@@ -69,8 +68,8 @@ fn replace<T: Tree>(
     tree.remove_dentry(from.0, from.1);
     tree.put_dentry(to.0, to.1, moved);
     tree.put_inode(moved.ino, inode);
-    if let Some((dentry, target)) = replaced {
-        names::lose_name(tree, dentry.ino, target, time, keep);
+    if let Some(replaced) = replaced {
+        replaced.lose_name(tree, time);
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Removes an empty directory.
 
-use super::names;
+use super::names::{self, Loser};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
@@ -20,10 +20,11 @@ pub fn apply<T: Tree>(
     if inode.entries > 0 {
         return Err(Errno::ENOTEMPTY.into());
     }
+    let loser = Loser::read(tree, dentry.ino, inode, keep)?;
 
     names::count(&mut dir, -1, -1, time);
     tree.put_inode(parent, dir);
     tree.remove_dentry(parent, name);
-    names::lose_name(tree, dentry.ino, inode, time, keep);
+    loser.lose_name(tree, time);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Removes a name of something that is not a directory.
 
-use super::names;
+use super::names::{self, Loser};
 use crate::{Fault, Tree};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
@@ -17,10 +17,11 @@ pub fn apply<T: Tree>(
     if inode.is_dir() {
         return Err(Errno::EISDIR.into());
     }
+    let loser = Loser::read(tree, dentry.ino, inode, keep)?;
 
     names::count(&mut dir, -1, 0, time);
     tree.put_inode(parent, dir);
     tree.remove_dentry(parent, name);
-    names::lose_name(tree, dentry.ino, inode, time, keep);
+    loser.lose_name(tree, time);
     Ok(())
 }

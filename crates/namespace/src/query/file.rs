@@ -6,7 +6,7 @@ use crate::kv_tree::{TreeError, decode_extent, read, scan, split_xattr};
 use crate::limits::{RECORD_CONTENT_BYTES_MAX, RECORD_EXTENTS_MAX};
 use crate::records::InodeRecord;
 use crate::{Dentry, Fault, keys};
-use shoal_types::{Errno, Extent, FileKind, InodeId, Name};
+use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId};
 
 /// What a name stands for, with contents as far as they are inline. `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
 pub fn lookup(
@@ -35,9 +35,19 @@ pub fn inode(store: &(impl KvRead + ?Sized), ino: InodeId) -> Result<FileRecord,
     }
 }
 
+/// An inode's record alone, without attributes and contents: one look-up.
+pub fn record(store: &(impl KvRead + ?Sized), ino: InodeId) -> Result<Option<Inode>, TreeError> {
+    Ok(living(store, ino)?.map(|record| record.inode))
+}
+
+/// The sessions that hold an inode, in the order of their numbers.
+pub fn holders(store: &(impl KvRead + ?Sized), ino: InodeId) -> Result<Vec<SessionId>, TreeError> {
+    Ok(living(store, ino)?.map(|record| record.holders().to_vec()).unwrap_or_default())
+}
+
 /// An inode that is not dead.
 pub(super) fn living(store: &(impl KvRead + ?Sized), ino: InodeId) -> Result<Option<InodeRecord>, TreeError> {
-    Ok(read::<InodeRecord>(store, &keys::inode(ino))?.filter(|record| !record.reaping))
+    Ok(read::<InodeRecord>(store, &keys::inode(ino))?.filter(|record| !record.is_dead()))
 }
 
 /// A name without an inode behind it.

@@ -146,7 +146,7 @@ fn inodes(
     for ((ino, key), value) in numbers.into_iter().zip(&keys).zip(store.multi_get(&keys)?) {
         let value = value.ok_or_else(|| missing(ino))?;
         let record: InodeRecord = records::decode(&value).map_err(|error| TreeError::damaged(key, error))?;
-        if record.reaping {
+        if record.is_dead() {
             return Err(missing(ino));
         }
         found.insert(ino, record);

@@ -6,7 +6,7 @@ use crate::kv_tree::{TreeError, read, scan};
 use crate::records::{self, BlockRecord, SessionRecord};
 use shoal_types::{BlockId, BlockInfo, InodeId, SessionId};
 
-/// All sessions, those that have ended but have orphans left included.
+/// All sessions, those that have ended but hold something still included.
 pub fn sessions(store: &(impl KvRead + ?Sized)) -> Result<Vec<(SessionId, SessionRecord)>, TreeError> {
     page(store, &keys::all_sessions(), usize::MAX, |key, value| match Key::decode(key) {
         Some(Key::Session(id)) => {
@@ -76,15 +76,15 @@ pub fn blocks(
     })
 }
 
-/// A session's orphans.
-pub fn orphans(
+/// What a session holds, in the order of the numbers.
+pub fn holds(
     store: &(impl KvRead + ?Sized),
     session: SessionId,
     count_max: usize,
 ) -> Result<Vec<InodeId>, TreeError> {
-    page(store, &keys::orphans_range(session), count_max, |key, _| match Key::decode(key) {
-        Some(Key::Orphan(_, ino)) => Ok(ino),
-        _ => Err(TreeError::damaged(key, "not the key of an orphan")),
+    page(store, &keys::holds_range(session), count_max, |key, _| match Key::decode(key) {
+        Some(Key::Hold(_, ino)) => Ok(ino),
+        _ => Err(TreeError::damaged(key, "not the key of a hold")),
     })
 }
 

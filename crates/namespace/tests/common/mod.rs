@@ -1,4 +1,4 @@
-//! A volume in memory, with a session that acts in it.
+//! A volume in memory, with sessions of which one acts in it.
 #![allow(dead_code)]
 
 use bytes::Bytes;
@@ -52,6 +52,8 @@ pub struct Volume {
     pub session: SessionId,
     pub seq: BatchSeq,
     pub next: u64,
+    /// The sessions that do not act now, with their last batches and next inode numbers.
+    pub others: BTreeMap<SessionId, (BatchSeq, u64)>,
     pub clock: i64,
     pub blocks: HashMap<BlockId, Vec<u8>>,
     /// Where new blocks are.
@@ -79,6 +81,7 @@ impl Volume {
             session: SessionId(0),
             seq: BatchSeq(0),
             next: 0,
+            others: BTreeMap::new(),
             clock: 1,
             blocks: HashMap::new(),
             group: BlockGroup::default(),
@@ -89,16 +92,42 @@ impl Volume {
         volume
     }
 
-    pub fn open_session(&mut self) {
+    /// Begins a session, which acts from here on.
+    pub fn open_session(&mut self) -> SessionId {
         let open = Command::OpenSession { client: "test".into(), time: at(0), inodes: 100_000 };
         match self.command(open) {
             Outcome::Opened { session, first, inodes: 100_000 } => {
-                self.session = session;
-                self.next = first.0;
-                self.seq = BatchSeq(0);
+                self.others.insert(session, (BatchSeq(0), first.0));
+                self.act_as(session);
+                session
             }
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Another session acts from here on.
+    pub fn act_as(&mut self, session: SessionId) {
+        self.others.insert(self.session, (self.seq, self.next));
+        self.session = session;
+        (self.seq, self.next) = self.others.remove(&session).expect("a session");
+    }
+
+    pub fn close_session(&mut self, session: SessionId) {
+        assert_eq!(self.command(Command::CloseSession { session }), Outcome::Closed { more: false });
+    }
+
+    pub fn hold(&mut self, session: SessionId, inodes: &[InodeId]) {
+        let inodes = inodes.to_vec();
+        assert_eq!(self.command(Command::Hold { session, inodes }), Outcome::Done);
+    }
+
+    pub fn forget(&mut self, ino: InodeId) {
+        assert_eq!(self.run(Op::Forget { ino }), Ok(()));
+    }
+
+    /// Who holds an inode.
+    pub fn holders(&self, ino: InodeId) -> Vec<SessionId> {
+        query::holders(&self.store, ino).unwrap()
     }
 
     pub fn command(&mut self, command: Command) -> Outcome {

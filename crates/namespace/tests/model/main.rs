@@ -1,4 +1,4 @@
-//! Random operations on a volume and on a simple model of a file system have the same outcome.
+//! Random operations of several sessions on a volume and on a simple model of a file system have the same outcome.
 //!
 //! After every sequence the volume's state fits together, a repetition of any batch changes nothing, and the same commands
 //! on another store lead to the very same bytes.
@@ -17,7 +17,7 @@ use shoal_namespace::kv::{KvStore, MemStore, WriteBatch};
 use shoal_namespace::query::{self, Prefetch};
 use shoal_namespace::{Command, Op, Outcome, RenameFlags, SetAttr, XattrSet, apply_command};
 use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId, Name, SessionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Raw numbers of a step; what they mean depends on what there is.
 #[derive(Clone, Debug)]
@@ -32,6 +32,8 @@ struct Step {
     flag: u8,
     /// The batch ends here.
     cut: bool,
+    /// Who acts, if the batch before has ended.
+    who: u8,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -47,9 +49,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let offset = prop_oneof![3 => place(), 1 => 0u32..100_000].boxed();
     let one = (
         (any::<u8>(), any::<u8>(), any::<u8>(), (0u8..4, 0u8..4)),
-        (offset.clone(), len, offset, any::<u8>(), prop::bool::weighted(0.3)),
+        (offset.clone(), len, offset, any::<u8>(), (prop::bool::weighted(0.3), 0u8..3)),
     );
-    let step = one.prop_map(|((what, a, b, names), (offset, len, other, flag, cut))| Step {
+    let step = one.prop_map(|((what, a, b, names), (offset, len, other, flag, (cut, who)))| Step {
         what,
         a,
         b,
@@ -59,6 +61,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         other,
         flag,
         cut,
+        who,
     });
     prop::collection::vec(step, 1..60)
 }
@@ -67,6 +70,7 @@ struct Run {
     volume: Volume,
     model: Model,
     pending: Vec<Op>,
+    sessions: [SessionId; 3],
     /// Inodes that once were.
     inos: Vec<InodeId>,
 }
@@ -77,7 +81,8 @@ fn short_name(n: u8) -> Name {
 
 impl Run {
     fn new() -> Run {
-        let volume = Volume::new();
+        let mut volume = Volume::new();
+        let sessions = [volume.session, volume.open_session(), volume.open_session()];
         let root = Node {
             kind: FileKind::Directory,
             perm: 0o755,
@@ -90,9 +95,11 @@ impl Run {
             content: Vec::new(),
             allocated: Vec::new(),
             xattrs: BTreeMap::new(),
-            orphan: false,
+            unlinked: false,
+            holders: BTreeSet::new(),
         };
-        Run { volume, model: Model::new(root), pending: Vec::new(), inos: vec![InodeId::ROOT] }
+        let model = Model::new(root, volume.session);
+        Run { volume, model, pending: Vec::new(), sessions, inos: vec![InodeId::ROOT] }
     }
 
     /// An inode, preferably of this kind, now and then another or one that is gone.
@@ -108,6 +115,11 @@ impl Run {
     }
 
     fn step(&mut self, step: &Step) {
+        let session = self.sessions[usize::from(step.who)];
+        if self.pending.is_empty() && self.volume.session != session {
+            self.volume.act_as(session);
+            self.model.session = session;
+        }
         if let Some(op) = self.op(step) {
             let mut after = self.model.clone();
             match after.apply(&op, &self.volume.blocks) {
@@ -147,7 +159,7 @@ impl Run {
         let (first, second) = (short_name(step.names.0), short_name(step.names.1));
         let parent = self.pick(Directory, step.a);
         let file = self.pick(Regular, step.a);
-        Some(match step.what % 32 {
+        Some(match step.what % 36 {
             0..=4 => {
                 let ino = self.volume.fresh();
                 self.inos.push(ino);
@@ -239,7 +251,15 @@ impl Run {
                 name: name(["user.x", "user.y", "security.capability"][usize::from(step.b) % 3]),
                 time,
             },
-            29 => Op::Forget { ino: self.inos[usize::from(step.a) % self.inos.len()] },
+            29..=30 => Op::Forget { ino: self.inos[usize::from(step.a) % self.inos.len()] },
+            31..=33 => {
+                self.hold(self.sessions[usize::from(step.flag) % 3], [step.a, step.b]);
+                return None;
+            }
+            34 if step.flag.is_multiple_of(4) => {
+                self.replace_session(usize::from(step.a) % 3);
+                return None;
+            }
             _ => {
                 self.compact(file, step.flag & 1 == 0);
                 return None;
@@ -253,6 +273,23 @@ impl Run {
             *clear_setid = clear;
         }
         op
+    }
+
+    /// A session, be it the one that acts or not, refers to some inodes from here on.
+    fn hold(&mut self, session: SessionId, choices: [u8; 2]) {
+        self.flush();
+        let inodes = choices.map(|choice| self.inos[usize::from(choice) % self.inos.len()]);
+        self.volume.hold(session, &inodes);
+        self.model.hold(session, &inodes);
+    }
+
+    /// A session ends, and a new one comes.
+    fn replace_session(&mut self, which: usize) {
+        self.flush();
+        self.volume.close_session(self.sessions[which]);
+        self.model.end(self.sessions[which]);
+        self.sessions[which] = self.volume.open_session();
+        self.model.session = self.volume.session;
     }
 
     /// Merges the first run of extents without a gap, as the session or as the group.
@@ -298,6 +335,8 @@ impl Run {
                 continue;
             };
             let record = self.volume.record(*ino).expect("an inode of the model");
+            assert_eq!(query::record(&self.volume.store, *ino).unwrap(), Some(record.inode.clone()));
+            assert!(self.volume.holders(*ino).iter().eq(&node.holders), "inode {ino}");
             let inode = record.inode;
             assert_eq!(
                 (inode.kind, inode.perm, inode.uid, inode.gid, inode.nlink),
@@ -341,6 +380,10 @@ impl Run {
             }
         }
         assert_eq!((counters.inodes, counters.used_bytes), (self.model.nodes.len() as u64, used));
+        for session in self.sessions {
+            let held = query::holds(&self.volume.store, session, usize::MAX).unwrap();
+            assert_eq!(held, self.model.held(session), "{session}");
+        }
     }
 
     /// A listing in pages shows the same as one at once.
@@ -363,13 +406,15 @@ impl Run {
         }
     }
 
-    /// What is left when the session ends and everything due is done.
+    /// What is left when one session after the other ends and everything due is done.
     fn end(mut self) {
-        let session = self.volume.session;
-        assert_eq!(self.volume.command(Command::CloseSession { session }), Outcome::Closed { more: false });
-        self.model.nodes.retain(|_, node| !node.orphan);
-        self.compare();
-        self.volume.assert_clean();
+        for session in self.sessions {
+            self.volume.close_session(session);
+            self.model.end(session);
+            self.compare();
+            self.volume.assert_clean();
+        }
+        assert!(self.model.nodes.values().all(|node| !node.unlinked));
         self.volume.clean_up();
         self.volume.assert_clean();
     }

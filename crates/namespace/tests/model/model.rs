@@ -2,8 +2,8 @@
 //! no code with the operations it is compared with.
 
 use shoal_namespace::{Op, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{BlockId, Errno, Extent, FileKind, InodeId, Name, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use shoal_types::{BlockId, Errno, Extent, FileKind, InodeId, Name, SessionId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -19,19 +19,24 @@ pub struct Node {
     /// Longer than the content where room is reserved behind the end.
     pub allocated: Vec<bool>,
     pub xattrs: BTreeMap<Name, Vec<u8>>,
-    pub orphan: bool,
+    /// It has lost its last name.
+    pub unlinked: bool,
+    /// Who refers to it.
+    pub holders: BTreeSet<SessionId>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Model {
     pub nodes: BTreeMap<InodeId, Node>,
+    /// The session that acts.
+    pub session: SessionId,
 }
 
 type Done = Result<(), Errno>;
 
 impl Model {
-    pub fn new(root: Node) -> Model {
-        Model { nodes: BTreeMap::from([(InodeId::ROOT, root)]) }
+    pub fn new(root: Node, session: SessionId) -> Model {
+        Model { nodes: BTreeMap::from([(InodeId::ROOT, root)]), session }
     }
 
     /// Everyone who has a name for this inode.
@@ -48,7 +53,7 @@ impl Model {
         if node.kind != FileKind::Directory {
             return self.places(ino).len() as u32;
         }
-        if node.orphan {
+        if node.unlinked {
             return 0;
         }
         2 + node.names.values().filter(|child| self.is_dir(**child)).count() as u32
@@ -63,7 +68,7 @@ impl Model {
         if node.kind != FileKind::Directory {
             return Err(Errno::ENOTDIR);
         }
-        if node.orphan { Err(Errno::ENOENT) } else { Ok(node) }
+        if node.unlinked { Err(Errno::ENOENT) } else { Ok(node) }
     }
 
     fn node(&mut self, ino: InodeId) -> Result<&mut Node, Errno> {
@@ -77,14 +82,47 @@ impl Model {
 
     /// A name has been taken away.
     fn lost_name(&mut self, ino: InodeId, time: Timestamp, keep: bool) {
-        self.nodes.get_mut(&ino).unwrap().ctime = time;
-        if self.places(ino).is_empty() {
+        let is_last = self.places(ino).is_empty();
+        let session = self.session;
+        let node = self.nodes.get_mut(&ino).unwrap();
+        node.ctime = time;
+        if is_last {
+            node.unlinked = true;
             if keep {
-                self.nodes.get_mut(&ino).unwrap().orphan = true;
+                node.holders.insert(session);
             } else {
-                self.nodes.remove(&ino);
+                node.holders.remove(&session);
+            }
+            self.bury();
+        }
+    }
+
+    /// What nobody can come to any more is gone.
+    fn bury(&mut self) {
+        self.nodes.retain(|_, node| !node.unlinked || !node.holders.is_empty());
+    }
+
+    /// A session refers to inodes.
+    pub fn hold(&mut self, session: SessionId, inodes: &[InodeId]) {
+        for ino in inodes {
+            if let Some(node) = self.nodes.get_mut(ino) {
+                node.holders.insert(session);
             }
         }
+    }
+
+    /// A session ends.
+    pub fn end(&mut self, session: SessionId) {
+        for node in self.nodes.values_mut() {
+            node.holders.remove(&session);
+        }
+        self.bury();
+    }
+
+    /// What a session refers to.
+    pub fn held(&self, session: SessionId) -> Vec<InodeId> {
+        let held = self.nodes.iter().filter(|(_, node)| node.holders.contains(&session));
+        held.map(|(ino, _)| *ino).collect()
     }
 
     /// Does what the operation says, or says why not. `blocks` are the contents of blocks.
@@ -106,7 +144,8 @@ impl Model {
                     content: new.target.to_vec(),
                     allocated: Vec::new(),
                     xattrs: new.xattrs.iter().map(|(name, value)| (name.clone(), value.to_vec())).collect(),
-                    orphan: false,
+                    unlinked: false,
+                    holders: BTreeSet::new(),
                 };
                 self.nodes.insert(*ino, node);
                 self.node(*parent)?.names.insert(name.clone(), *ino);
@@ -121,7 +160,7 @@ impl Model {
                 if node.kind == FileKind::Directory {
                     return Err(Errno::EPERM);
                 }
-                if node.orphan {
+                if node.unlinked {
                     return Err(Errno::ENOENT);
                 }
                 node.ctime = *time;
@@ -196,10 +235,11 @@ impl Model {
                 Ok(())
             }
             Op::Forget { ino } => {
-                if !self.nodes.get(ino).is_some_and(|node| node.orphan) {
-                    return Err(Errno::ENOENT);
+                let session = self.session;
+                if let Some(node) = self.nodes.get_mut(ino) {
+                    node.holders.remove(&session);
                 }
-                self.nodes.remove(ino);
+                self.bury();
                 Ok(())
             }
             // The content is the same before and after.

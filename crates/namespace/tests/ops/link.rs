@@ -7,14 +7,15 @@ use shoal_types::{Errno, InodeId};
 fn a_second_name_leads_to_the_same_file_and_makes_it_its_own_cover() {
     let mut v = Volume::new();
     let (file, dir) = (v.file(ROOT, "a"), v.dir(ROOT, "d"));
-    assert!(!v.stat(file).multi_link);
+    let cover = |v: &Volume, ino| v.stat(ino).cover(ino);
+    assert_eq!((v.stat(file).multi_link, cover(&v, file), cover(&v, dir)), (false, ROOT, dir));
     v.link(file, dir, "b").unwrap();
     let inode = v.stat(file);
     assert_eq!((inode.nlink, inode.multi_link, inode.parent), (2, true, ROOT));
     assert_eq!(v.find(dir, "b"), v.find(ROOT, "a"));
     assert_eq!(inode.ctime, v.stat(dir).mtime);
     v.unlink(ROOT, "a", false).unwrap();
-    assert_eq!((v.stat(file).nlink, v.stat(file).multi_link), (1, true));
+    assert_eq!((v.stat(file).nlink, v.stat(file).multi_link, cover(&v, file)), (1, true, file));
     v.assert_clean();
 }
 

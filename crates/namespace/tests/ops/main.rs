@@ -7,6 +7,7 @@ mod clone_range;
 mod compact;
 mod create;
 mod forget;
+mod hold;
 mod link;
 mod place;
 mod rename;

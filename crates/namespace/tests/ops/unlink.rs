@@ -23,7 +23,7 @@ fn a_file_that_is_referred_to_lives_on_without_a_name() {
     v.write(file, 0, b"hello").unwrap();
     v.unlink(ROOT, "a", true).unwrap();
     assert_eq!((v.stat(file).nlink, v.read(file)), (0, b"hello".to_vec()));
-    assert_eq!(query::orphans(&v.store, v.session, 9).unwrap(), [file]);
+    assert_eq!(query::holds(&v.store, v.session, 9).unwrap(), [file]);
     v.write(file, 5, b" world").unwrap();
     assert_eq!(v.read(file), b"hello world");
     v.assert_clean();
