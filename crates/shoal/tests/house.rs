@@ -23,6 +23,7 @@ const RANKS: &[(&str, u32)] = &[
     ("shoal", 8),
     ("shoal-sim", 9),
     ("shoal-bench", 9),
+    ("shoal-witness", 9),
 ];
 
 /// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or chance.

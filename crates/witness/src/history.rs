@@ -1,0 +1,139 @@
+//! A recorded run: JSON lines, a header first, then one line for each call in the order in which they began.
+
+use crate::limits;
+use crate::ops::{Op, Outcome};
+use anyhow::{Context, ensure};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+/// Version of the format.
+pub const VERSION: u32 = 1;
+
+/// What a run was.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Header {
+    /// [`VERSION`].
+    pub shoal_witness_history: u32,
+    /// What the workers' choices came from.
+    pub seed: u64,
+    /// The directories, by number.
+    pub dirs: Vec<String>,
+    /// Worker processes for each directory. Worker `w` works in directory `w % dirs`.
+    pub workers: u32,
+    /// Directories that were allowed to die.
+    pub may_die: Vec<u32>,
+}
+
+impl Header {
+    /// Which directory a worker works in.
+    pub fn mount_of(&self, worker: u32) -> u32 {
+        worker % self.dirs.len().max(1) as u32
+    }
+}
+
+/// One call.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Call {
+    /// Who made it.
+    pub worker: u32,
+    /// In which of the run's trees. What happens in one says nothing of the others.
+    #[serde(default)]
+    pub tree: u32,
+    /// When it began, in nanoseconds of the machine's monotonic clock.
+    pub start: u64,
+    /// When it returned; never, if the worker died or hung in it.
+    pub end: Option<u64>,
+    /// What was asked.
+    pub op: Op,
+    /// What it returned. Missing where `end` is.
+    pub outcome: Option<Outcome>,
+}
+
+/// All of a run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct History {
+    /// See there.
+    pub header: Header,
+    /// In the order in which they began.
+    pub calls: Vec<Call>,
+}
+
+/// Weaknesses that are forgiven when asked for, each by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Tolerance {
+    /// A call by path that fails with `ESTALE` did not happen. Kernels before 6.16 return it from FUSE mounts when a name was
+    /// replaced elsewhere twice while a path was walked.
+    Estale,
+}
+
+impl History {
+    /// What the checker is to see: calls of mounts that died are open-ended, what is tolerated is left out.
+    pub fn prepared(&self, tolerated: &[Tolerance]) -> Vec<Call> {
+        let mut calls = self.calls.clone();
+        calls.retain_mut(|call| {
+            let Some(Outcome::Failed { errno }) = call.outcome else { return true };
+            let mortal = self.header.may_die.contains(&self.header.mount_of(call.worker));
+            if mortal && limits::DEATH_ERRNOS.contains(&errno) {
+                (call.end, call.outcome) = (None, None);
+            }
+            !(call.outcome.is_some()
+                && errno == libc::ESTALE
+                && call.op.walks()
+                && tolerated.contains(&Tolerance::Estale))
+        });
+        calls.sort_by_key(|call| call.start);
+        calls
+    }
+
+    /// Writes a file.
+    pub fn save(&self, file: &Path) -> anyhow::Result<()> {
+        let saved = || -> anyhow::Result<()> {
+            let mut out = BufWriter::new(std::fs::File::create(file)?);
+            serde_json::to_writer(&mut out, &self.header)?;
+            for call in &self.calls {
+                out.write_all(b"\n")?;
+                serde_json::to_writer(&mut out, call)?;
+            }
+            out.write_all(b"\n")?;
+            Ok(out.flush()?)
+        };
+        saved().with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// Reads a file that [`save`](Self::save) wrote.
+    pub fn load(file: &Path) -> anyhow::Result<Self> {
+        let name = file.display();
+        let opened = std::fs::File::open(file).with_context(|| format!("cannot open {name}"))?;
+        let mut lines = BufReader::new(opened).lines();
+        let first = lines.next().with_context(|| format!("{name} is empty"))??;
+        let header: Header =
+            serde_json::from_str(&first).with_context(|| format!("{name} does not begin with a header"))?;
+        ensure!(
+            header.shoal_witness_history == VERSION,
+            "{name} is a history of version {}, this program reads version {VERSION}",
+            header.shoal_witness_history
+        );
+        ensure!(!header.dirs.is_empty(), "{name} names no directories");
+        let mut calls = Vec::new();
+        for (number, line) in lines.enumerate() {
+            let call: Call =
+                serde_json::from_str(&line?).with_context(|| format!("{name}:{}", number + 2))?;
+            let whole = call.end.is_some() == call.outcome.is_some();
+            ensure!(
+                whole && call.end.is_none_or(|end| end >= call.start),
+                "{name}:{}: a call returns once, after it began",
+                number + 2
+            );
+            calls.push(call);
+        }
+        calls.sort_by_key(|call| call.start);
+        let mut free = BTreeMap::new();
+        for Call { worker, start, end, .. } in &calls {
+            let before = free.insert(worker, end.unwrap_or(u64::MAX));
+            ensure!(before.is_none_or(|end| end < *start), "{name}: worker {worker} makes two calls at once");
+        }
+        Ok(Self { header, calls })
+    }
+}

@@ -1,0 +1,59 @@
+//! Limits and defaults, with the reason for each.
+
+use std::time::Duration;
+
+/// Configurations (ways in which the calls so far may have taken place) that the checker keeps at most: beyond it the answer is
+/// "too hard" and not a machine without memory. A run needs tens.
+pub const CONFIGS_MAX: usize = 200_000;
+
+/// Attempts to leave calls out of a segment that is not explained, to make it smaller for the reader.
+pub const SHRINK_ATTEMPTS_MAX: usize = 400;
+
+/// Time spent on that.
+pub const SHRINK_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Things that one observation can tell and the checker follows, one bit each.
+pub const ATOMS_MAX: usize = 64;
+
+/// Words of content that the model keeps of a file; runs stay far below.
+pub const MODEL_WORDS_MAX: u64 = 4096;
+
+/// Words after which a worker truncates what it finds, so that contents stay readable.
+pub const FILE_WORDS_GOAL: u64 = 6;
+
+/// Bytes that a worker asks for when it reads a file: one page.
+pub const READ_BYTES: usize = 4096;
+
+/// Open files that each worker keeps.
+pub const SLOTS: u8 = 2;
+
+/// Calls that one worker makes between two pauses, at least and at most. Short rounds keep segments short, so that what is
+/// refused can be read.
+pub const ROUND_CALLS: std::ops::RangeInclusive<u32> = 4..=24;
+
+/// The longest think time between two calls of a slow round, in microseconds: long enough for a cache to be filled, for a lease
+/// to be given and taken.
+pub const THINK_US_MAX: u32 = 2_000;
+
+/// How long a run works in one tree before all move on to a fresh one: a tree collects what is never looked at again, and the
+/// trees of a run can be checked at the same time.
+pub const TREE_MS: u64 = 500;
+
+/// How long a round waits for its slowest worker. Then the others go on without it.
+pub const ROUND_WAIT: Duration = Duration::from_secs(2);
+
+/// How long after the end of a run a worker may take to finish its call before it counts as hung.
+pub const HANG_GRACE: Duration = Duration::from_secs(30);
+
+/// How long to wait for a killed worker to be gone. One that is stuck in a kernel is left behind.
+pub const KILL_WAIT: Duration = Duration::from_secs(2);
+
+/// How long making or removing the tree of a run may take.
+pub const PREPARE_WAIT: Duration = Duration::from_secs(60);
+
+/// How long a new directory may take to be seen through the other directories before they count as different volumes.
+pub const SAME_VOLUME_WAIT: Duration = Duration::from_secs(5);
+
+/// What calls on a mount may return when its file system dies under it.
+pub const DEATH_ERRNOS: &[i32] =
+    &[libc::EIO, libc::ENOTCONN, libc::ESTALE, libc::ECONNABORTED, libc::ENODEV, libc::ESHUTDOWN];

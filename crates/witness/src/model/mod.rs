@@ -1,0 +1,146 @@
+//! The model: what one local file system may answer.
+//!
+//! **Models.** A tree of directories, files and symlinks with link counts, inode numbers, contents in words, and the open files
+//! of each worker. A [`State`] is a value; [`effect`] says what a call that takes place in it, at one moment, returns and leaves.
+//!
+//! **Assumes.** Everybody is root and there is room: no error comes from permissions, quotas or limits. Symlinks lead nowhere.
+//! The order in which errors are found is Linux's, where two apply.
+//!
+//! **Does not know** inode numbers beforehand: the first call that shows one fixes it. Nor what `close` does: a file that was
+//! removed is kept while some slot may still hold it.
+
+mod content;
+mod names;
+mod rename;
+mod state;
+
+pub use state::{Body, Handle, Id, Inode, ROOT, State};
+
+use crate::ops::{Kind, Listed, Op, Outcome, WORD_BYTES};
+
+/// An errno.
+pub type Errno = i32;
+
+/// Who calls, and what to call what is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor {
+    /// Whose slots count.
+    pub worker: u32,
+    /// Names the inode that this call makes, if it makes one. Never that of another call.
+    pub makes: Id,
+    /// The inode number that the caller saw, if it did.
+    pub ino: Option<u64>,
+}
+
+/// What a path stands for in a call: the directory of its last name, or what the last name leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// The call acts on a name in a directory.
+    Parent,
+    /// The call acts on the inode that the name led to, whatever becomes of the name meanwhile.
+    Inode,
+}
+
+/// The paths that a call walks, in order, before it takes place.
+pub fn paths(op: &Op) -> [Option<(&crate::ops::Path, Reach)>; 2] {
+    match op {
+        Op::Open { path, .. }
+        | Op::Mkdir { path }
+        | Op::Rmdir { path }
+        | Op::Unlink { path }
+        | Op::Symlink { path, .. } => [Some((path, Reach::Parent)), None],
+        Op::Rename { from, to, .. } => [Some((from, Reach::Parent)), Some((to, Reach::Parent))],
+        Op::Link { from, to } => [Some((from, Reach::Inode)), Some((to, Reach::Parent))],
+        Op::Readlink { path } | Op::Lstat { path } | Op::List { path } | Op::Truncate { path, .. } => {
+            [Some((path, Reach::Inode)), None]
+        }
+        Op::Read { .. } | Op::Write { .. } | Op::Ftruncate { .. } | Op::Fstat { .. } | Op::Fsync { .. } => {
+            [None, None]
+        }
+    }
+}
+
+/// What `op` returns if it takes place now, and the state it leaves if it changes anything. `first` and `second` are what its
+/// paths led to (see [`paths`]); calls on an open file take its inode as `first`.
+pub fn effect(state: &State, who: Actor, op: &Op, first: Id, second: Id) -> (Outcome, Option<State>) {
+    let result = match op {
+        Op::Open { path, .. } | Op::Mkdir { path } | Op::Rmdir { path } | Op::Unlink { path }
+            if path.names().is_empty() =>
+        {
+            Err(libc::EINVAL)
+        }
+        Op::Open { .. } => names::open(state, who, op, first),
+        Op::Mkdir { path } => names::mkdir(state, who, path, first),
+        Op::Symlink { path, target } => names::symlink(state, who, path, *target, first),
+        Op::Rmdir { path } => names::rmdir(state, path, first),
+        Op::Unlink { path } => names::unlink(state, path, first),
+        Op::Link { to, .. } => names::link(state, to, first, second),
+        Op::Rename { from, to, how } => rename::rename(state, (first, from), (second, to), *how),
+        Op::Truncate { words, .. } => content::truncate(state, first, *words),
+        Op::Ftruncate { words, .. } => content::truncate(state, first, *words),
+        Op::Write { slot, at, word } => content::write(state, who.worker, *slot, *at, *word),
+        Op::Fsync { .. } => Ok((Outcome::Done, None)),
+        Op::Readlink { .. } | Op::Lstat { .. } | Op::List { .. } | Op::Read { .. } | Op::Fstat { .. } => {
+            look(state, op, first).map(|outcome| (outcome, None))
+        }
+    };
+    result.unwrap_or_else(|errno| (Outcome::failed(errno), None))
+}
+
+/// What a call that changes nothing returns if all of it happens now.
+fn look(state: &State, op: &Op, id: Id) -> Result<Outcome, Errno> {
+    let inode = state.inode(id).ok_or(libc::ENOENT)?;
+    match (op, &inode.body) {
+        (Op::Readlink { .. }, Body::Symlink(word)) => Ok(Outcome::Target { word: *word }),
+        (Op::Readlink { .. }, _) => Err(libc::EINVAL),
+        (Op::List { .. }, Body::Dir { names, .. }) => {
+            let listed = names.iter().map(|(name, id)| Listed {
+                name: char::from(*name).to_string(),
+                kind: state.inode(*id).map(|inode| inode.body.kind()),
+                ino: state.inode(*id).and_then(|inode| inode.ino).unwrap_or_default(),
+            });
+            Ok(Outcome::Names { listed: listed.collect() })
+        }
+        // `opendir` follows it.
+        (Op::List { .. }, Body::Symlink(_)) => Err(libc::ENOENT),
+        (Op::List { .. }, Body::File(_)) => Err(libc::ENOTDIR),
+        (Op::Read { .. }, Body::File(words)) => Ok(Outcome::Content { words: words.clone() }),
+        (Op::Lstat { .. } | Op::Fstat { .. }, body) => Ok(Outcome::Attributes {
+            kind: body.kind(),
+            ino: inode.ino.unwrap_or_default(),
+            links: state.links(id),
+            bytes: match body {
+                Body::File(words) => words.len() as u64 * WORD_BYTES,
+                _ => 0,
+            },
+        }),
+        _ => Err(libc::EBADF),
+    }
+}
+
+/// Whether two results mean the same: where POSIX allows either of two errors, both are one.
+pub fn same(model: &Outcome, seen: &Outcome) -> bool {
+    let plain = |errno: i32| match errno {
+        libc::EEXIST => libc::ENOTEMPTY,
+        other => other,
+    };
+    match (model, seen) {
+        (Outcome::Failed { errno: a }, Outcome::Failed { errno: b }) => a == b || plain(*a) == plain(*b),
+        (Outcome::Opened { ino: a }, Outcome::Opened { ino: b }) => a == b || b.is_none(),
+        _ => model == seen,
+    }
+}
+
+impl Body {
+    /// What kind of inode it makes.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Dir { .. } => Kind::Dir,
+            Self::File(_) => Kind::File,
+            Self::Symlink(_) => Kind::Symlink,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

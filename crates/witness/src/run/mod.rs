@@ -1,0 +1,251 @@
+//! `run`: many processes call into all directories at once, and everything is recorded and checked.
+//!
+//! Workers go in rounds and pause together, so that the history falls into short segments. Some rounds are fast, some slow
+//! with time for caches to fill. Every now and then all move on to a fresh tree. The process that leads them never touches the directories itself, and survives workers that
+//! are killed from outside or hang: what they had begun and not finished is open-ended in the history.
+
+pub mod choose;
+pub mod perform;
+pub mod prepare;
+pub mod worker;
+
+use crate::check::{self, Verdict};
+use crate::history::{self, Call, Header, History, Tolerance};
+use crate::limits;
+use crate::pool::{self, News, Pool};
+use anyhow::ensure;
+use prepare::Prepared;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use worker::{Message, Round};
+
+/// Exit code: something is wrong with the mounts.
+pub const REFUSED: u8 = 1;
+/// Exit code: could not find out.
+pub const TROUBLE: u8 = 2;
+
+/// Of `run`.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Directories that show the same files; one may be given twice
+    #[arg(required = true, num_args = 1..)]
+    pub dirs: Vec<PathBuf>,
+    /// How long to work, in seconds
+    #[arg(long, default_value_t = 10)]
+    pub seconds: u64,
+    /// Worker processes for each directory
+    #[arg(long, default_value_t = 2)]
+    pub workers: u32,
+    /// What the choices come from; drawn if missing
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Write what happened to this file
+    #[arg(long, value_name = "FILE")]
+    pub history: Option<PathBuf>,
+    /// Forgive a known weakness
+    #[arg(long, value_enum)]
+    pub tolerate: Vec<Tolerance>,
+    /// This directory's mount (the first is 0) may die during the run
+    #[arg(long, value_name = "N")]
+    pub may_die: Vec<u32>,
+    /// To test the checker
+    #[arg(long, hide = true, default_value_t = 0)]
+    pub lie_every: u32,
+    /// After the end, in seconds, a worker that has not finished hangs
+    #[arg(long, hide = true, default_value_t = limits::HANG_GRACE.as_secs())]
+    pub hang_grace: u64,
+}
+
+/// One worker, as the leader sees it.
+#[derive(Debug, Default)]
+struct Led {
+    /// What it has begun: where in the history.
+    begun: Option<usize>,
+    /// In a round.
+    busy: bool,
+    /// Where that is.
+    tree: u32,
+    /// Will say nothing any more.
+    gone: bool,
+}
+
+/// The workers of a run and what they did.
+#[derive(Debug)]
+struct Leader {
+    pool: Pool<Message>,
+    led: Vec<Led>,
+    calls: Vec<Call>,
+}
+
+impl Leader {
+    /// Listens until nobody is busy.
+    fn listen(&mut self, until: Instant) {
+        while self.led.iter().any(|led| led.busy && !led.gone) {
+            let Some((worker, news)) = self.pool.news(until) else { return };
+            let led = &mut self.led[worker];
+            match news {
+                News::Gone => led.gone = true,
+                News::Said(Message::Paused) => led.busy = false,
+                News::Said(Message::Begin { start, op }) => {
+                    led.begun = Some(self.calls.len());
+                    let (worker, tree) = (worker as u32, led.tree);
+                    self.calls.push(Call { worker, tree, start, end: None, op, outcome: None });
+                }
+                News::Said(Message::Return { start, end, outcome }) => {
+                    if let Some(call) = led.begun.take().and_then(|at| self.calls.get_mut(at)) {
+                        (call.start, call.end, call.outcome) = (start, Some(end), Some(outcome));
+                    }
+                }
+            }
+        }
+    }
+
+    fn round(&mut self, round: Round) {
+        for (worker, led) in self.led.iter_mut().enumerate() {
+            if !led.busy && !led.gone {
+                led.busy = true;
+                led.tree = round.tree;
+                self.pool.tell(worker, &round);
+            }
+        }
+        self.listen(Instant::now() + limits::ROUND_WAIT);
+    }
+
+    /// Ends all workers. Says which ones hang, in what.
+    fn end(&mut self, grace: Duration) -> Vec<String> {
+        self.pool.dismiss();
+        self.listen(Instant::now() + grace);
+        let mut hung = Vec::new();
+        for (worker, led) in self.led.iter().enumerate() {
+            if !led.busy || led.gone {
+                continue;
+            }
+            let call = led.begun.map_or("no call".to_owned(), |at| self.calls[at].op.to_string());
+            let pid = self.pool.pid(worker);
+            let left = if self.pool.kill(worker) { "killed" } else { "cannot even be killed" };
+            hung.push(format!("worker {worker} (process {pid}, {left}) hangs in: {call}"));
+        }
+        hung
+    }
+}
+
+/// A name that nobody has used.
+pub fn fresh_name() -> String {
+    format!("witness-{}-{}", std::process::id(), crate::clock::now_ns())
+}
+
+/// The command.
+pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { dirs, seconds, workers, .. } = arguments;
+    ensure!(*workers > 0, "--workers wants at least 1");
+    for number in &arguments.may_die {
+        ensure!(
+            (*number as usize) < dirs.len(),
+            "--may-die {number}: the last directory is {}",
+            dirs.len() - 1
+        );
+    }
+    let seed = arguments.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
+    let name = fresh_name();
+    println!("seed {seed}, {} directories, {workers} workers in each, {seconds} s, in {name}", dirs.len());
+    let trees = (seconds * 1000 / limits::TREE_MS) as u32 + 1;
+    let late = prepare::make(&name, dirs, trees)? == Prepared::Late;
+    let (history, hung) = record(arguments, seed, &name)?;
+    if let Some(file) = &arguments.history {
+        history.save(file)?;
+    }
+    for hung in &hung {
+        println!("HUNG: {hung}");
+    }
+    let code = judge(&history, &arguments.tolerate);
+    if hung.is_empty()
+        && let Err(error) = prepare::remove(&name, dirs)
+    {
+        eprintln!("{name} is left behind: {error:#}");
+    }
+    if late {
+        println!("LATE: a new directory was not seen everywhere at once");
+    }
+    Ok(ExitCode::from(if late || !hung.is_empty() { REFUSED } else { code }))
+}
+
+/// Lets the workers work. Also says who hangs.
+fn record(arguments: &Arguments, seed: u64, name: &str) -> anyhow::Result<(History, Vec<String>)> {
+    let dirs = &arguments.dirs;
+    let header = Header {
+        shoal_witness_history: history::VERSION,
+        seed,
+        dirs: dirs.iter().map(|dir| dir.display().to_string()).collect(),
+        workers: arguments.workers,
+        may_die: arguments.may_die.clone(),
+    };
+    let mut leader = Leader { pool: Pool::default(), led: Vec::new(), calls: Vec::new() };
+    for number in 0..arguments.workers * dirs.len() as u32 {
+        let mount = header.mount_of(number);
+        let mut command = pool::this_program(&[
+            "worker".to_owned(),
+            format!("--number={number}"),
+            format!("--seed={seed}"),
+            format!("--lie-every={}", arguments.lie_every),
+        ])?;
+        if arguments.may_die.contains(&mount) {
+            command.arg("--mortal");
+        }
+        command.arg("--").arg(dirs[mount as usize].join(name));
+        leader.pool.start(command)?;
+        leader.led.push(Led::default());
+    }
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let (began, length) = (Instant::now(), Duration::from_secs(arguments.seconds));
+    while began.elapsed() < length && leader.led.iter().any(|led| !led.gone) {
+        let tree = (began.elapsed().as_millis() as u64 / limits::TREE_MS) as u32;
+        let calls = rng.random_range(limits::ROUND_CALLS);
+        leader.round(Round { tree, calls, slow: rng.random_bool(0.5) });
+    }
+    let hung = leader.end(Duration::from_secs(arguments.hang_grace));
+    let mut calls = std::mem::take(&mut leader.calls);
+    calls.sort_by_key(|call| call.start);
+    Ok((History { header, calls }, hung))
+}
+
+/// Checks, prints, gives the exit code.
+fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
+    let calls = history.prepared(tolerated);
+    let open = calls.iter().filter(|call| call.end.is_none()).count();
+    let left_out = history.calls.len() - calls.len();
+    let began = Instant::now();
+    let verdict = check::check(&calls);
+    let took = began.elapsed().as_secs_f64();
+    println!(
+        "seed {}: {} calls, {open} without an end, {left_out} left out as tolerated",
+        history.header.seed,
+        calls.len()
+    );
+    match verdict {
+        Verdict::Explained(stats) => {
+            let check::Stats { segments, longest, configs_max, .. } = stats;
+            println!(
+                "{segments} segments, the longest of {longest} calls, at most {configs_max} possible states between two"
+            );
+            println!("explained (checked in {took:.1} s)");
+            0
+        }
+        Verdict::Refused(refusal) => {
+            print!("{}", refusal.show(&calls, &history.header));
+            println!("refused (checked in {took:.1} s)");
+            REFUSED
+        }
+        Verdict::TooHard(call) => {
+            println!("too hard at call {call}: more than {} orders (after {took:.1} s)", limits::CONFIGS_MAX);
+            TROUBLE
+        }
+    }
+}
+
+/// `check`.
+pub fn check_file(file: &Path, tolerated: &[Tolerance]) -> anyhow::Result<ExitCode> {
+    Ok(ExitCode::from(judge(&History::load(file)?, tolerated)))
+}

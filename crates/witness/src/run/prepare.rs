@@ -1,0 +1,104 @@
+//! Makes and removes the directory that a run works in, in a process of its own: whoever looks at a mount may hang.
+
+use super::TROUBLE;
+use crate::limits;
+use crate::pool;
+use anyhow::{Context, bail};
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// Exit code if a new directory is seen through the other ones, but not at once.
+pub const LATE: u8 = 3;
+
+/// Of the hidden subcommand.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Remove instead
+    #[arg(long)]
+    remove: bool,
+    /// How many trees to make in it
+    #[arg(long, default_value_t = 0)]
+    trees: u32,
+    /// The name of the directory
+    name: String,
+    /// The directories
+    dirs: Vec<PathBuf>,
+}
+
+/// What [`make`] comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Prepared {
+    /// It is done.
+    Done,
+    /// It is done, but was not seen everywhere at once.
+    Late,
+}
+
+/// Makes a directory with so many trees in it.
+pub fn make(name: &str, dirs: &[PathBuf], trees: u32) -> anyhow::Result<Prepared> {
+    ask(name, dirs, &format!("--trees={trees}"))
+}
+
+/// Removes it.
+pub fn remove(name: &str, dirs: &[PathBuf]) -> anyhow::Result<()> {
+    ask(name, dirs, "--remove").map(drop)
+}
+
+/// Does it in a process of its own.
+fn ask(name: &str, dirs: &[PathBuf], what: &str) -> anyhow::Result<Prepared> {
+    let mut command = pool::this_program(&["prepare".to_owned(), what.to_owned(), name.to_owned()])?;
+    command.arg("--").args(dirs).stdin(Stdio::null());
+    let mut child = command.spawn().context("cannot start")?;
+    match pool::wait(&mut child, limits::PREPARE_WAIT).map(|status| status.code()) {
+        Some(Some(0)) => Ok(Prepared::Done),
+        Some(Some(code)) if code == i32::from(LATE) => Ok(Prepared::Late),
+        Some(_) => bail!("preparing failed"),
+        None => {
+            let _ = child.kill();
+            let seconds = limits::PREPARE_WAIT.as_secs();
+            bail!("making or removing the directory takes longer than {seconds} s")
+        }
+    }
+}
+
+/// The hidden subcommand.
+pub fn prepare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Arguments { remove, name, trees, dirs } = arguments;
+    let first = dirs.first().context("no directory")?.join(name);
+    if *remove {
+        std::fs::remove_dir_all(&first).with_context(|| first.display().to_string())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    std::fs::create_dir(&first).with_context(|| first.display().to_string())?;
+    for tree in 0..*trees {
+        std::fs::create_dir(first.join(tree.to_string())).with_context(|| first.display().to_string())?;
+    }
+    let mut late = false;
+    for dir in dirs {
+        late |= appears(&dir.join(name))?;
+    }
+    Ok(if late { ExitCode::from(LATE) } else { ExitCode::SUCCESS })
+}
+
+/// Waits for it; whether it was not there at once.
+fn appears(path: &Path) -> anyhow::Result<bool> {
+    let began = Instant::now();
+    let mut late = false;
+    loop {
+        match std::fs::symlink_metadata(path) {
+            Ok(_) if late => {
+                eprintln!("{} was there only after {:?}", path.display(), began.elapsed());
+                return Ok(true);
+            }
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => late = true,
+            Err(error) => return Err(error).with_context(|| path.display().to_string()),
+        }
+        if began.elapsed() > limits::SAME_VOLUME_WAIT {
+            eprintln!("{} does not appear: are these directories the same volume?", path.display());
+            std::process::exit(TROUBLE.into());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
