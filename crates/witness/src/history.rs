@@ -63,8 +63,8 @@ pub struct History {
 /// Weaknesses that are forgiven when asked for, each by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Tolerance {
-    /// A call by path that fails with `ESTALE` did not happen. Kernels before 6.16 return it from FUSE mounts when a name was
-    /// replaced elsewhere twice while a path was walked.
+    /// A call by path that fails with `ESTALE` did not happen. Linux walks a path again when it meets something stale, but only
+    /// once: on a mount whose names change elsewhere, that may be stale, too.
     Estale,
 }
 

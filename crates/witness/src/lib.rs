@@ -19,9 +19,11 @@
 
 pub mod check;
 pub mod clock;
+pub mod hammer;
 pub mod history;
 pub mod limits;
 pub mod model;
 pub mod ops;
 pub mod pool;
+pub mod probe;
 pub mod run;

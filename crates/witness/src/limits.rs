@@ -54,6 +54,24 @@ pub const PREPARE_WAIT: Duration = Duration::from_secs(60);
 /// How long a new directory may take to be seen through the other directories before they count as different volumes.
 pub const SAME_VOLUME_WAIT: Duration = Duration::from_secs(5);
 
+/// How long a change may take to be seen before it counts as never seen.
+pub const VISIBLE_WAIT: Duration = Duration::from_secs(5);
+
+/// Changes never seen after which `visible` gives up.
+pub const NEVER_MAX: u32 = 3;
+
+/// How long `visible` may take besides.
+pub const PROBE_WAIT: Duration = Duration::from_secs(120);
+
+/// One turn of so many also looks for the file of the turn before; odd, so that every directory does.
+pub const TURNS_PER_LOOK: u64 = 7;
+
+/// Names that hammering workers fight for: so few that most calls meet another's.
+pub const HAMMER_NAMES: u32 = 40;
+
+/// Wrong things that are printed one by one.
+pub const WRONG_SHOWN: usize = 20;
+
 /// What calls on a mount may return when its file system dies under it.
 pub const DEATH_ERRNOS: &[i32] =
     &[libc::EIO, libc::ENOTCONN, libc::ESTALE, libc::ECONNABORTED, libc::ENODEV, libc::ESHUTDOWN];

@@ -2,7 +2,8 @@
 
 use clap::{Parser, Subcommand};
 use shoal_witness::history::Tolerance;
-use shoal_witness::run;
+use shoal_witness::pool::TROUBLE;
+use shoal_witness::{hammer, probe, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,9 +29,21 @@ enum Command {
         #[arg(long, value_enum)]
         tolerate: Vec<Tolerance>,
     },
+    /// All directories at once work in one, as fast as they can; in the end they must agree
+    Hammer(hammer::Arguments),
+    /// How long until a change in A is seen in B, and whether each completed one is
+    Visible(probe::VisibleArguments),
+    /// Files made in one directory through all directories in turn
+    Turns(probe::TurnsArguments),
     /// One worker process
     #[command(hide = true)]
     Worker(run::worker::Arguments),
+    /// One worker process that hammers
+    #[command(hide = true)]
+    HammerWorker(hammer::worker::Arguments),
+    /// The process that measures
+    #[command(hide = true)]
+    Probe(probe::Arguments),
     /// Makes or removes the tree that a run works in
     #[command(hide = true)]
     Prepare(run::prepare::Arguments),
@@ -40,6 +53,11 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Check { file, tolerate } => run::check_file(&file, &tolerate),
+        Command::Hammer(arguments) => hammer::hammer(&arguments),
+        Command::Visible(arguments) => probe::visible(&arguments),
+        Command::Turns(arguments) => probe::turns(&arguments),
+        Command::HammerWorker(arguments) => hammer::work(arguments),
+        Command::Probe(arguments) => probe::probe(arguments),
         Command::Worker(arguments) => run::worker::work(arguments),
         Command::Prepare(arguments) => run::prepare::prepare(&arguments),
     };
@@ -47,7 +65,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("shoal-witness: {error:#}");
-            ExitCode::from(run::TROUBLE)
+            ExitCode::from(TROUBLE)
         }
     }
 }

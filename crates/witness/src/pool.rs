@@ -11,6 +11,11 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+/// Exit code of this program: something is wrong with the mounts.
+pub const WRONG: u8 = 1;
+/// Exit code of this program: could not find out.
+pub const TROUBLE: u8 = 2;
+
 /// What a worker did.
 #[derive(Debug)]
 pub enum News<M> {

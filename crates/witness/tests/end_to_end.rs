@@ -59,6 +59,29 @@ fn directories_that_are_not_the_same_are_trouble() {
     assert_eq!(out.status.code(), Some(2), "{}", text(&out));
 }
 
+#[test]
+fn hammering_a_local_directory_finds_nothing_wrong() {
+    let (_dir, path) = dir();
+    // The machine that runs this may be busy: no call is too long here.
+    let out = witness(&["hammer", &path, &path, "--seconds", "1", "--longest-ms", "60000"]).output();
+    let out = out.expect("it runs");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    assert!(text(&out).contains("all mounts agree"));
+    assert!(is_empty(&path));
+}
+
+#[test]
+fn changes_are_seen_at_once_and_turns_are_counted() {
+    let (_dir, path) = dir();
+    let out = witness(&["visible", &path, &path, "--count", "50"]).output().expect("it runs");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    assert!(text(&out).contains("every completed change was seen at once"), "{}", text(&out));
+    let out = witness(&["turns", &path, &path, "--seconds", "1"]).output().expect("it runs");
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out));
+    assert!(text(&out).contains("per second"), "{}", text(&out));
+    assert!(is_empty(&path));
+}
+
 /// The processes that a process has started.
 fn children(pid: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(Path::new("/proc").join(format!("{pid}/task/{pid}/children")));
@@ -72,7 +95,7 @@ fn is_worker(pid: u32) -> bool {
 
 /// Starts a run and gives the process of one of its workers.
 fn run_with_worker(arguments: &[&str]) -> (std::process::Child, u32) {
-    let run = witness(arguments).spawn().expect("it runs");
+    let mut run = witness(arguments).spawn().expect("it runs");
     let until = Instant::now() + Duration::from_secs(20);
     while Instant::now() < until {
         let workers = children(run.id()).into_iter().flat_map(children).filter(|pid| is_worker(*pid));
@@ -83,7 +106,8 @@ fn run_with_worker(arguments: &[&str]) -> (std::process::Child, u32) {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    panic!("no worker was started");
+    let _ = run.kill();
+    panic!("no worker was started: {:?}", run.wait());
 }
 
 fn signal(pid: u32, signal: &str) {

@@ -4,8 +4,9 @@ use super::config::Config;
 use super::{Calls, Event, Reached, Stats};
 use crate::history::{Call, Header};
 use crate::limits;
-use crate::ops::Outcome;
-use std::collections::{BTreeSet, HashSet};
+use crate::model;
+use crate::ops::{Op, Outcome, Path};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt::Write;
 use std::time::Instant;
 
@@ -22,6 +23,8 @@ pub struct Refusal {
     pub before: Vec<String>,
     /// What was checked up to there.
     pub stats: Stats,
+    /// Earlier calls that changed what the stuck one is about, by number: for the reader only.
+    pub earlier: Vec<usize>,
 }
 
 /// `from` are the configurations at the last quiescent point, `segment` the events since, the last being the return of `stuck`.
@@ -56,7 +59,45 @@ pub(super) fn refusal(
     let before: HashSet<String> = from.iter().map(|config| config.state().to_string()).collect();
     let mut before: Vec<String> = before.into_iter().collect();
     before.sort();
-    Refusal { calls: kept, stuck, possible, before, stats }
+    let first = segment.first().map_or(0, |event| event.call);
+    let earlier = earlier(calls, first, stuck);
+    Refusal { calls: kept, stuck, possible, before, stats, earlier }
+}
+
+/// The last changes before call `first` of anything on the way to what `stuck` is about, or just below it.
+fn earlier(calls: &Calls<'_>, first: usize, stuck: usize) -> Vec<usize> {
+    let tree = calls.0[stuck].call.tree;
+    let mut open = BTreeMap::new();
+    let mut changed: Vec<(usize, Vec<&Path>)> = Vec::new();
+    let mut about = Vec::new();
+    for (number, known) in calls.0.iter().enumerate().take(stuck + 1) {
+        let Call { worker, op, .. } = known.call;
+        if known.call.tree != tree {
+            continue;
+        }
+        let mut paths: Vec<&Path> = model::paths(op).into_iter().flatten().map(|(path, _)| path).collect();
+        match op {
+            Op::Open { path, slot, .. } if alters(known.call) => drop(open.insert((worker, slot), path)),
+            Op::Write { slot, .. } | Op::Ftruncate { slot, .. } => paths.extend(open.get(&(worker, slot))),
+            Op::Read { slot } | Op::Fstat { slot } => paths.extend(open.get(&(worker, slot))),
+            _ => (),
+        }
+        if number == stuck {
+            about = paths;
+        } else if number < first && alters(known.call) && !matches!(op, Op::Open { create: false, .. }) {
+            changed.push((number, paths));
+        }
+    }
+    let near = |path: &Path| {
+        about.iter().any(|about| {
+            let (path, about) = (path.names(), about.names());
+            about.starts_with(path) || path.starts_with(about) && path.len() == about.len() + 1
+        })
+    };
+    let related = changed.iter().rev().filter(|(_, paths)| paths.iter().any(|path| near(path)));
+    let mut last: Vec<usize> = related.map(|(number, _)| *number).take(EARLIER_SHOWN).collect();
+    last.reverse();
+    last
 }
 
 /// Whether leaving the call out could make a history look wrong that is right.
@@ -88,13 +129,26 @@ fn shrink(kept: &mut Vec<usize>, may_go: impl Fn(usize) -> bool, refused: impl F
 const STATES_SHOWN: usize = 3;
 /// Outcomes shown of those that the model could accept.
 const POSSIBLE_SHOWN: usize = 12;
+/// Earlier changes shown.
+const EARLIER_SHOWN: usize = 8;
 
 impl Refusal {
     /// For people.
     pub fn show(&self, calls: &[Call], header: &Header) -> String {
         let mut out = String::new();
         let zero = self.calls.first().map_or(0, |call| calls[*call].start);
-        let us = |time: u64| time.saturating_sub(zero) as f64 / 1e3;
+        let us = |time: u64| (time as f64 - zero as f64) / 1e3;
+        let line = |out: &mut String, number: usize| {
+            let call = &calls[number];
+            let end = call.end.map_or("never".to_owned(), |end| format!("{:.1}", us(end)));
+            let outcome = call.outcome.as_ref().map_or("?".to_owned(), Outcome::to_string);
+            let mark = if number == self.stuck { "**" } else { "  " };
+            let mount = header.mount_of(call.worker);
+            let start = us(call.start);
+            let Call { worker, op, .. } = call;
+            let _ =
+                writeln!(out, " {mark} {start:>9.1} - {end:>9}  {mount:>5} {worker:>6}  {op} -> {outcome}");
+        };
         let _ = writeln!(
             out,
             "NOT EXPLAINED: segment {} of tree {}, {} calls shown",
@@ -109,19 +163,14 @@ impl Refusal {
             let _ = writeln!(out, "  or one of {} other states", self.before.len() - STATES_SHOWN);
         }
         let _ = writeln!(out, "    {:>9}   {:>9}  mount worker  call", "begin us", "return us");
+        for number in &self.earlier {
+            line(&mut out, *number);
+        }
+        if !self.earlier.is_empty() {
+            let _ = writeln!(out, "    (above: what changed it last; below: what cannot be)");
+        }
         for number in &self.calls {
-            let call = &calls[*number];
-            let end = call.end.map_or("never".to_owned(), |end| format!("{:.1}", us(end)));
-            let outcome = call.outcome.as_ref().map_or("?".to_owned(), Outcome::to_string);
-            let mark = if *number == self.stuck { "**" } else { "  " };
-            let _ = writeln!(
-                out,
-                " {mark} {:>9.1} - {end:>9}  {:>5} {:>6}  {} -> {outcome}",
-                us(call.start),
-                header.mount_of(call.worker),
-                call.worker,
-                call.op,
-            );
+            line(&mut out, *number);
         }
         let _ = writeln!(out, "  Nothing explains what the call marked ** returned. It could have returned:");
         for outcome in self.possible.iter().take(POSSIBLE_SHOWN) {

@@ -12,7 +12,7 @@ pub mod worker;
 use crate::check::{self, Verdict};
 use crate::history::{self, Call, Header, History, Tolerance};
 use crate::limits;
-use crate::pool::{self, News, Pool};
+use crate::pool::{self, News, Pool, TROUBLE, WRONG};
 use anyhow::ensure;
 use prepare::Prepared;
 use rand::rngs::SmallRng;
@@ -21,11 +21,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use worker::{Message, Round};
-
-/// Exit code: something is wrong with the mounts.
-pub const REFUSED: u8 = 1;
-/// Exit code: could not find out.
-pub const TROUBLE: u8 = 2;
 
 /// Of `run`.
 #[derive(Debug, clap::Args)]
@@ -68,6 +63,8 @@ struct Led {
     busy: bool,
     /// Where that is.
     tree: u32,
+    /// The others went on without it.
+    late: bool,
     /// Will say nothing any more.
     gone: bool,
 }
@@ -81,14 +78,14 @@ struct Leader {
 }
 
 impl Leader {
-    /// Listens until nobody is busy.
+    /// Listens until nobody is busy, but for those who were late before.
     fn listen(&mut self, until: Instant) {
-        while self.led.iter().any(|led| led.busy && !led.gone) {
+        while self.led.iter().any(|led| led.busy && !led.gone && !led.late) {
             let Some((worker, news)) = self.pool.news(until) else { return };
             let led = &mut self.led[worker];
             match news {
                 News::Gone => led.gone = true,
-                News::Said(Message::Paused) => led.busy = false,
+                News::Said(Message::Paused) => (led.busy, led.late) = (false, false),
                 News::Said(Message::Begin { start, op }) => {
                     led.begun = Some(self.calls.len());
                     let (worker, tree) = (worker as u32, led.tree);
@@ -112,11 +109,17 @@ impl Leader {
             }
         }
         self.listen(Instant::now() + limits::ROUND_WAIT);
+        for led in &mut self.led {
+            led.late = led.busy;
+        }
     }
 
     /// Ends all workers. Says which ones hang, in what.
     fn end(&mut self, grace: Duration) -> Vec<String> {
         self.pool.dismiss();
+        for led in &mut self.led {
+            led.late = false;
+        }
         self.listen(Instant::now() + grace);
         let mut hung = Vec::new();
         for (worker, led) in self.led.iter().enumerate() {
@@ -132,11 +135,6 @@ impl Leader {
     }
 }
 
-/// A name that nobody has used.
-pub fn fresh_name() -> String {
-    format!("witness-{}-{}", std::process::id(), crate::clock::now_ns())
-}
-
 /// The command.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { dirs, seconds, workers, .. } = arguments;
@@ -149,7 +147,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         );
     }
     let seed = arguments.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
-    let name = fresh_name();
+    let name = prepare::fresh_name();
     println!("seed {seed}, {} directories, {workers} workers in each, {seconds} s, in {name}", dirs.len());
     let trees = (seconds * 1000 / limits::TREE_MS) as u32 + 1;
     let late = prepare::make(&name, dirs, trees)? == Prepared::Late;
@@ -169,7 +167,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if late {
         println!("LATE: a new directory was not seen everywhere at once");
     }
-    Ok(ExitCode::from(if late || !hung.is_empty() { REFUSED } else { code }))
+    Ok(ExitCode::from(if late || !hung.is_empty() { WRONG } else { code }))
 }
 
 /// Lets the workers work. Also says who hangs.
@@ -236,7 +234,7 @@ fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
         Verdict::Refused(refusal) => {
             print!("{}", refusal.show(&calls, &history.header));
             println!("refused (checked in {took:.1} s)");
-            REFUSED
+            WRONG
         }
         Verdict::TooHard(call) => {
             println!("too hard at call {call}: more than {} orders (after {took:.1} s)", limits::CONFIGS_MAX);

@@ -1,8 +1,7 @@
 //! Makes and removes the directory that a run works in, in a process of its own: whoever looks at a mount may hang.
 
-use super::TROUBLE;
 use crate::limits;
-use crate::pool;
+use crate::pool::{self, TROUBLE};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
@@ -33,6 +32,11 @@ pub enum Prepared {
     Done,
     /// It is done, but was not seen everywhere at once.
     Late,
+}
+
+/// A name that nobody has used.
+pub fn fresh_name() -> String {
+    format!("witness-{}-{}", std::process::id(), crate::clock::now_ns())
 }
 
 /// Makes a directory with so many trees in it.
@@ -67,8 +71,16 @@ pub fn prepare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { remove, name, trees, dirs } = arguments;
     let first = dirs.first().context("no directory")?.join(name);
     if *remove {
-        std::fs::remove_dir_all(&first).with_context(|| first.display().to_string())?;
-        return Ok(ExitCode::SUCCESS);
+        // Where the mounts disagree, another one may still be able to.
+        let mut removed = Ok(());
+        for dir in dirs {
+            let dir = dir.join(name);
+            removed = std::fs::remove_dir_all(&dir).with_context(|| dir.display().to_string());
+            if removed.is_ok() {
+                break;
+            }
+        }
+        return removed.map(|()| ExitCode::SUCCESS);
     }
     std::fs::create_dir(&first).with_context(|| first.display().to_string())?;
     for tree in 0..*trees {

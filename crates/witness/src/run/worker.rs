@@ -81,7 +81,7 @@ impl Liar {
         }
         self.looks += 1;
         match self.last.insert(op.clone(), outcome.clone()) {
-            Some(old) if self.looks % self.every == 0 => old,
+            Some(old) if self.looks.is_multiple_of(self.every) => old,
             _ => outcome,
         }
     }
