@@ -7,7 +7,7 @@ use crate::reader::in_memory;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
-use shoal_wire::{BlockError, Prefetch};
+use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::ops::ControlFlow;
 
 /// Whether a call may wait for a server, a brick, or for room.
@@ -297,6 +297,13 @@ impl crate::Client {
         self.shell.call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
     }
 
+    /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
+    pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
+        let data = Bytes::copy_from_slice(data);
+        let now = Timestamp::now();
+        self.shell.call(wait, |core| core.append(ino, &data, clear_setid, now))
+    }
+
     /// fallocate(2).
     pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
         let now = Timestamp::now();
@@ -360,16 +367,28 @@ impl crate::Client {
         self.shell.flush()?;
         let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
         let ticket = self.shell.state.lock().core.ticket();
-        let page = self
-            .shell
-            .meta
-            .list(self.shell.session, dir, after, prefetch, HUGE_PAGE_BYTES)
-            .map_err(|error| self.shell.refused(error))?;
-        for entry in page.entries {
-            let (name, ino) = (entry.name.clone(), entry.dentry.ino);
-            let Some((dentry, inode)) = self.with(|core| core.pass_through(ticket, dir, entry)) else {
-                continue;
-            };
+        let bytes_max = HUGE_PAGE_BYTES as u64;
+        let (reply, request) = self.shell.ask(Question::List { dir, after, prefetch, bytes_max })?;
+        let Found::List(page) = reply.found else { return Err(self.shell.confused().into()) };
+        // Taken in under one lock, before anything of it can be taken back.
+        let mut shown = Vec::with_capacity(page.entries.len());
+        {
+            let core = &mut self.shell.state.lock().core;
+            // Of another term: it may be shown, and not kept.
+            let counts = core.rights.term == reply.term && request.counts();
+            if counts {
+                core.install_exclusive(&reply.exclusive);
+            }
+            for mut entry in page.entries {
+                entry.record = entry.record.filter(|_| counts);
+                let (name, ino) = (entry.name.clone(), entry.dentry.ino);
+                if let Some((dentry, inode)) = core.pass_through(ticket, dir, entry) {
+                    shown.push((name, ino, dentry, inode));
+                }
+            }
+        }
+        drop(request);
+        for (name, ino, dentry, inode) in shown {
             let inode = inode.filter(|_| inodes);
             if visit(&name, dentry, inode.as_ref()).is_break() {
                 return Ok(false);

@@ -1,12 +1,13 @@
 //! A mounted volume, as a plain Rust API: session, cache, journal, content. No FUSE in it.
 //!
-//! **The model.** A client holds the right to change what it has cached (an exclusive lease), so it carries operations out on
-//! its own copy at once and appends them to a journal, which streams to the metadata server in batches. Nothing waits for
-//! a server but: the first look at something, fsync(2), and a writer who is too far ahead.
+//! **The model.** What a client has cached is right: it is told before anybody else changes it. What it holds the right to change, it
+//! changes on its own copy at once, and appends the operation to a journal, which streams to the metadata server in batches. Nothing waits for
+//! a server but: the first look at something, the first change where others look, fsync(2), and a writer who is too far ahead.
 //!
 //! **The parts.** [`core`] is pure: cache, journal and blocks under way, without clock, threads or I/O. It answers or says
 //! what it needs. The shell around it has one lock for the core and never holds it while it waits:
 //! - [`shell`]: runs calls against the core and fetches what they need;
+//! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
 //! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
@@ -20,8 +21,11 @@ mod acl;
 mod api;
 mod core;
 mod failover;
+mod fetch;
 mod grants;
 mod groups;
+mod kernel;
+mod lease;
 pub mod limits;
 mod locate;
 mod patience;
@@ -33,6 +37,7 @@ mod wait;
 
 pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
 pub use failover::{Failover, FailoverOptions, Replicas};
+pub use kernel::{KernelCache, Stale};
 pub use stats::Stat;
 
 use shell::Shell;
@@ -105,13 +110,14 @@ impl Client {
         blocks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
+        let asked = std::time::Instant::now();
         let opened = meta.open_session(SessionRequest {
             protocol: PROTOCOL_VERSION,
             client: options.name.clone(),
             instance: rand::random(),
             now: Timestamp::now(),
         })?;
-        let (shell, threads) = Shell::start(meta, failover, blocks, opened, &options);
+        let (shell, threads) = Shell::start(meta, failover, blocks, (opened, asked), &options);
         Ok(Arc::new(Client { shell, threads: parking_lot::Mutex::new(threads) }))
     }
 

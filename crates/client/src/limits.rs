@@ -49,6 +49,20 @@ pub const LIST_PAGE_BYTES: usize = 4 << 20;
 /// Extents asked for at once.
 pub const EXTENTS_PAGE: usize = 1024;
 
+/// Something of a directory was taken back this often and nobody has looked at the directory since: it is not watched any longer.
+pub const RECALLS_UNUSED_MAX: u32 = 4;
+/// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
+pub const POLL_WAIT: Duration = Duration::from_millis(1500);
+/// Rights said to a new leader in one message, so that it fits a frame.
+pub const DECLARE_PART: usize = 20_000;
+/// Recalls carried out at the same time: each may wait for a server, or for the kernel.
+pub const RECALL_THREADS_MAX: usize = 64;
+/// A thread for them that had nothing to do for this long ends.
+pub const RECALL_THREAD_IDLE_MAX: Duration = Duration::from_secs(5);
+/// Before a question for recalls that failed is repeated.
+pub const POLL_PAUSE: Duration = Duration::from_millis(100);
+/// An answer that was sent before a recall is waited for this long at most: by then its connection is dead.
+pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.
 pub const PUT_THREADS: usize = 6;
 /// Times a block is written before its failure counts.

@@ -1,21 +1,23 @@
 //! Runs calls against the core, and fetches what they need.
 
 use crate::api::{Failure, Reply, Wait};
-use crate::core::{Core, Errand, Need, Outcome, Ticket};
+use crate::core::{Core, Errand, Outcome};
 use crate::failover::Failover;
+use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
 use crate::groups::Groups;
-use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
+use crate::kernel::KernelCache;
+use crate::lease::{Lease, RecallQueue, Recallers};
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
 use parking_lot::{Condvar, Mutex};
 use shoal_namespace::Fault;
-use shoal_types::{Cookie, Errno, InodeId, Name, SessionId};
-use shoal_wire::{MetaError, MetaService, OpenReply, Prefetch, VolumeBlocks};
-use std::sync::{Arc, Weak};
+use shoal_types::{Errno, SessionId};
+use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
+use std::sync::{Arc, OnceLock, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the one lock protects.
 pub(crate) struct State {
@@ -48,6 +50,13 @@ pub(crate) struct Shell {
     pub(crate) shipping: Mutex<()>,
     /// Held by whoever asks for grants, so that a burst of needs asks once.
     pub(crate) granting: Mutex<()>,
+    pub(crate) lease: Lease,
+    pub(crate) tokens: Tokens,
+    /// Recalls to be carried out, each with its term.
+    pub(crate) recalls: RecallQueue,
+    pub(crate) recallers: Mutex<Recallers>,
+    /// What caches in front of this client.
+    pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) reader: Reader,
     pub(crate) groups: Groups,
     pub(crate) errands: Mutex<Option<crossbeam_channel::Sender<Errand>>>,
@@ -60,11 +69,12 @@ impl Shell {
         meta: Arc<dyn MetaService>,
         failover: Option<Arc<Failover>>,
         bricks: Arc<dyn VolumeBlocks>,
-        opened: OpenReply,
+        (opened, asked): (OpenReply, Instant),
         options: &Options,
     ) -> (Arc<Shell>, Vec<JoinHandle<()>>) {
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
         take_grant(&mut core, opened.grant);
+        core.rights.term = opened.term;
         // Bounded by the window of uncommitted bytes, not by the channel.
         let (errands, todo) = crossbeam_channel::unbounded();
         let (reader, ahead) = Reader::new(options.block_cache_bytes);
@@ -82,6 +92,12 @@ impl Shell {
             work: Condvar::new(),
             shipping: Mutex::new(()),
             granting: Mutex::new(()),
+            lease: Lease::new(asked, Duration::from_millis(opened.lease_ms)),
+            tokens: Tokens::default(),
+            // Bounded by what the servers ask for at once.
+            recalls: crossbeam_channel::unbounded(),
+            recallers: Mutex::default(),
+            kernel: OnceLock::new(),
             reader,
             groups: Groups::default(),
             errands: Mutex::new(Some(errands)),
@@ -89,6 +105,7 @@ impl Shell {
         });
         let mut threads = ship::start(&shell, todo);
         threads.extend(crate::reader::start(&shell, ahead));
+        threads.extend(crate::lease::start(&shell));
         (shell, threads)
     }
 
@@ -103,13 +120,23 @@ impl Shell {
         wait: Wait,
         mut call: impl FnMut(&mut Core, bool) -> Outcome<T>,
     ) -> Reply<T> {
-        let mut fetched = false;
+        let mut fetched = None;
+        let mut again = false;
         loop {
-            let mut state = self.state.lock();
-            if !fetched {
-                state.core.begin();
+            if !self.lease.holds() {
+                match wait {
+                    Wait::Never => return Err(Failure::WouldBlock),
+                    Wait::Allowed => self.wait_for_lease()?,
+                }
             }
-            let outcome = call(&mut state.core, fetched);
+            let mut state = self.state.lock();
+            match fetched.take() {
+                Some(fetched) => Fetched::install(fetched, &mut state.core),
+                None => state.core.begin(),
+            }
+            let recorded = state.core.journal.recorded;
+            let outcome = call(&mut state.core, again);
+            let changed = state.core.journal.recorded != recorded;
             let errands = match state.core.blocks.has_errands() {
                 true => state.core.blocks.take_errands(),
                 false => Vec::new(),
@@ -121,8 +148,10 @@ impl Shell {
             drop(state);
             self.run_errands(errands);
             match outcome {
+                // The process may have been stopped for a while: looked at again, now that the answer is there.
+                Ok(_) if !changed && !self.lease.holds() => {}
                 Ok(answer) => {
-                    if !fetched {
+                    if !again {
                         self.counters.hits.add(1);
                     }
                     return Ok(answer);
@@ -131,80 +160,11 @@ impl Shell {
                 Err(Fault::Tree(_)) if wait == Wait::Never => return Err(Failure::WouldBlock),
                 Err(Fault::Tree(need)) => {
                     self.counters.misses.add(1);
-                    self.fetch(need)?;
-                    fetched = true;
+                    fetched = Some(self.fetch(need)?);
+                    again = true;
                 }
             }
         }
-    }
-
-    /// Gets what a call needs.
-    fn fetch(&self, need: Need) -> Result<(), Errno> {
-        match need {
-            Need::Inode(ino) => self.fetch_inode(ino),
-            Need::Name(dir, name) => self.fetch_name(dir, &name),
-            Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
-            Need::Extents(ino, start) => self.fetch_extents(ino, start),
-            Need::Inodes => self.fetch_grant(0, true),
-            Need::Room(bytes) => self.fetch_grant(bytes, false),
-            Need::Window => self.wait_for_window(),
-        }
-    }
-
-    fn ticket(&self) -> Ticket {
-        self.state.lock().core.ticket()
-    }
-
-    fn fetch_inode(&self, ino: InodeId) -> Result<(), Errno> {
-        self.counters.lookups.add(1);
-        let ticket = self.ticket();
-        let record = self.meta.inode(self.session, ino).map_err(|error| self.refused(error))?;
-        self.state.lock().core.install_inode(ticket, record);
-        Ok(())
-    }
-
-    fn fetch_name(&self, dir: InodeId, name: &Name) -> Result<(), Errno> {
-        self.counters.lookups.add(1);
-        let ticket = self.ticket();
-        let reply = self.meta.lookup(self.session, dir, name).map_err(|error| self.refused(error))?;
-        self.state.lock().core.install_name(ticket, dir, name, reply.found);
-        Ok(())
-    }
-
-    fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<(), Errno> {
-        let ticket = self.ticket();
-        let mut after = Cookie::START;
-        let mut budget = if contents { DIR_CONTENT_BYTES_MAX } else { 0 };
-        loop {
-            self.counters.listings.add(1);
-            let prefetch = if budget > 0 { Prefetch::Contents } else { Prefetch::Attributes };
-            let page = self
-                .meta
-                .list(self.session, dir, after, prefetch, LIST_PAGE_BYTES)
-                .map_err(|error| self.refused(error))?;
-            budget = budget.saturating_sub(LIST_PAGE_BYTES);
-            let last = page.entries.last().map(|entry| entry.name.cookie());
-            let mut state = self.state.lock();
-            state.core.install_page(ticket, dir, page.entries);
-            if page.end {
-                state.core.install_end(ticket, dir);
-                return Ok(());
-            }
-            drop(state);
-            after = last.ok_or(Errno::EIO)?;
-        }
-    }
-
-    fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<(), Errno> {
-        self.counters.lookups.add(1);
-        let ticket = self.ticket();
-        let reply = self
-            .meta
-            .extents(self.session, ino, start, u64::MAX, EXTENTS_PAGE)
-            .map_err(|error| self.refused(error))?;
-        self.groups.learn(reply.blocks.iter().map(|(id, info)| (*id, info.group)));
-        self.state.lock().core.install_extents(ticket, ino, start, reply);
-        Ok(())
     }
 
     /// Turns a server's refusal into what the caller gets. Only [`MetaError::Errno`] is about the call itself.
@@ -238,6 +198,8 @@ impl Shell {
             ("client_misses_total", c.misses.get()),
             ("client_listings_total", c.listings.get()),
             ("client_lookups_total", c.lookups.get()),
+            ("client_acquires_total", c.acquires.get()),
+            ("client_recalls_total", core.rights.recalled),
             ("journal_operations_total", core.journal.recorded),
             ("journal_merged_total", core.journal.merged),
             ("journal_cancelled_total", core.journal.cancelled),

@@ -122,10 +122,15 @@ impl Shell {
         let ops = Bytes::from(encode_ops(&sealed.ops));
         self.counters.batches.add(1);
         self.counters.batch_bytes.add(ops.len() as u64);
-        let commit = Commit { session: self.session, seq: sealed.seq, ops };
+        let Sealed { seq, born, gone, ops: sent, .. } = sealed;
+        let commit = Commit { session: self.session, seq, ops, born, gone };
         let shell = self.me.clone();
         let done = move |outcome| {
             if let Some(shell) = shell.upgrade() {
+                if let Err(MetaError::Refused { index, .. }) = &outcome {
+                    let op = sent.get(*index as usize);
+                    tracing::error!(%seq, ?op, "the servers refuse what was done here");
+                }
                 shell.committed(outcome);
             }
         };

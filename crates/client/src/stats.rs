@@ -35,6 +35,8 @@ pub(crate) struct Counters {
     pub(crate) listings: Counter,
     /// Single names, inodes and extent pages asked of the server.
     pub(crate) lookups: Counter,
+    /// Times that rights were asked for.
+    pub(crate) acquires: Counter,
     /// Batches sent, and their bytes.
     pub(crate) batches: Counter,
     pub(crate) batch_bytes: Counter,

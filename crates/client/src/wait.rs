@@ -28,7 +28,7 @@ impl Shell {
     }
 
     /// Waits until something has changed. Fails when there is no point in waiting any longer.
-    fn wait_for_change(
+    pub(crate) fn wait_for_change(
         &self,
         state: &mut MutexGuard<'_, State>,
         until: Option<Instant>,

@@ -36,7 +36,7 @@ fn batch(session: SessionId, seq: u64) -> Commit {
     let time = Some(Timestamp { secs: seq as i64, nanos: 0 });
     let set = SetAttr { mtime: time, ctime: time, ..SetAttr::default() };
     let ops = Bytes::from(encode_ops(&[Op::SetAttr { ino: InodeId::ROOT, set }]));
-    Commit { session, seq: BatchSeq(seq), ops }
+    Commit { session, seq: BatchSeq(seq), ops, born: Vec::new(), gone: Vec::new() }
 }
 
 type Outcomes = Receiver<(u64, Result<BatchSeq, MetaError>)>;

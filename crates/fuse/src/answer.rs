@@ -1,12 +1,14 @@
 //! The ways to answer a request.
 
 use crate::encode::{absent, errno, file_attr, generation};
+use crate::kernel::name_lifetime;
 use crate::limits::KERNEL_CACHE;
 use bytes::Bytes;
 use fuser::{FileHandle, FopenFlags, Generation};
 use shoal_client::Entry;
 use shoal_types::{Errno, Inode, InodeId};
 use std::cell::RefCell;
+use std::time::Duration;
 
 /// A reply of any kind can be an error.
 pub(crate) trait Fail {
@@ -30,7 +32,22 @@ fail! {
 
 pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
     match found {
-        Ok(Entry { ino, inode }) => reply.entry(&KERNEL_CACHE, &file_attr(ino, &inode), generation(&inode)),
+        Ok(Entry { ino, inode }) => {
+            let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
+            reply.entry_with_ttls(&KERNEL_CACHE, &name_lifetime(), &attr, generation);
+        }
+        Err(why) => reply.fail(why),
+    }
+}
+
+/// A further name of a file. The kernel takes attributes from the answer even if it was told to drop them meanwhile, so it
+/// gets none that last.
+pub(crate) fn linked(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
+    match made {
+        Ok(Entry { ino, inode }) => {
+            let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
+            reply.entry_with_ttls(&Duration::ZERO, &name_lifetime(), &attr, generation);
+        }
         Err(why) => reply.fail(why),
     }
 }
@@ -39,7 +56,7 @@ pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
 pub(crate) fn found(reply: fuser::ReplyEntry, found: Result<Option<Entry>, Errno>) {
     match found.transpose() {
         Some(found) => entry(reply, found),
-        None => reply.entry(&KERNEL_CACHE, &absent(), Generation(0)),
+        None => reply.entry(&name_lifetime(), &absent(), Generation(0)),
     }
 }
 
@@ -48,7 +65,7 @@ pub(crate) fn found(reply: fuser::ReplyEntry, found: Result<Option<Entry>, Errno
 pub(crate) fn created(reply: fuser::ReplyCreate, made: Result<Entry, Errno>) {
     match made {
         Ok(Entry { ino, inode }) => reply.created(
-            &KERNEL_CACHE,
+            &name_lifetime(),
             &file_attr(ino, &inode),
             generation(&inode),
             FileHandle(0),
@@ -63,6 +80,11 @@ pub(crate) fn attr(reply: fuser::ReplyAttr, ino: InodeId, inode: Result<Inode, E
         Ok(inode) => reply.attr(&KERNEL_CACHE, &file_attr(ino, &inode)),
         Err(why) => reply.fail(why),
     }
+}
+
+/// Attributes that the kernel asks for again when it needs them next.
+pub(crate) fn attr_once(reply: fuser::ReplyAttr, ino: InodeId, inode: &Inode) {
+    reply.attr(&Duration::ZERO, &file_attr(ino, inode));
 }
 
 pub(crate) fn empty(reply: fuser::ReplyEmpty, done: Result<(), Errno>) {

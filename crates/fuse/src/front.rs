@@ -7,10 +7,11 @@ use crate::limits::STAT_BLOCK_BYTES;
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
+use crate::stale::{Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Fallocate, Seek};
+use shoal_client::{Caller, Failure, Fallocate, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, Statfs};
@@ -30,6 +31,11 @@ fn caller(req: &Request, umask: u32) -> Caller {
     Caller { uid: req.uid(), gid: req.gid(), umask }
 }
 
+/// Another error in the place of one.
+fn instead(failure: Failure, of: Errno, what: Errno) -> Failure {
+    if failure == Failure::Errno(of) { what.into() } else { failure }
+}
+
 impl Front {
     fn make(
         &self,
@@ -41,8 +47,9 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         let parent = inode_id(parent);
-        self.server.serve(
+        self.server.change(
             op,
+            Holds::Dir(parent),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.create(wait, &caller, parent, name, mode, rdev),
@@ -118,15 +125,25 @@ impl fuser::Filesystem for Front {
         name: &OsStr,
         mode: u32,
         umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: fuser::ReplyCreate,
     ) {
         let (caller, parent) = (caller(req, umask), inode_id(parent));
-        self.server.serve(
+        let exclusive = flags & libc::O_EXCL != 0;
+        self.server.change(
             Op::Create,
+            Holds::Dir(parent),
             reply,
             name.as_bytes(),
-            move |client, wait, name| client.create(wait, &caller, parent, name, mode | libc::S_IFREG, 0),
+            move |client, wait, name| {
+                let made = client.create(wait, &caller, parent, name, mode | libc::S_IFREG, 0);
+                // The kernel took the name for absent, but another client has made it. Now it looks again, and opens it.
+                if exclusive {
+                    made
+                } else {
+                    made.map_err(|failure| instead(failure, Errno::EEXIST, Errno::ESTALE))
+                }
+            },
             answer::created,
         );
     }
@@ -141,8 +158,9 @@ impl fuser::Filesystem for Front {
     ) {
         let (caller, parent) = (caller(req, 0), inode_id(parent));
         let name = link_name.as_bytes().to_vec();
-        self.server.serve(
+        self.server.change(
             Op::Symlink,
+            Holds::Dir(parent),
             reply,
             target.as_os_str().as_bytes(),
             move |client, wait, target| client.symlink(wait, &caller, parent, &name, target),
@@ -159,19 +177,21 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEntry,
     ) {
         let (ino, parent) = (inode_id(ino), inode_id(newparent));
-        self.server.serve(
+        self.server.change(
             Op::Link,
+            Holds::Dir(parent),
             reply,
             newname.as_bytes(),
             move |client, wait, name| client.link(wait, ino, parent, name),
-            answer::entry,
+            answer::linked,
         );
     }
 
     fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
-        self.server.serve(
+        self.server.change(
             Op::Unlink,
+            Holds::Dir(parent),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.unlink(wait, parent, name),
@@ -181,8 +201,9 @@ impl fuser::Filesystem for Front {
 
     fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
-        self.server.serve(
+        self.server.change(
             Op::Rmdir,
+            Holds::Dir(parent),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.rmdir(wait, parent, name),
@@ -210,8 +231,9 @@ impl fuser::Filesystem for Front {
         };
         let (from, to) = (inode_id(parent), inode_id(newparent));
         let from_name = name.as_bytes().to_vec();
-        self.server.serve(
+        self.server.change(
             Op::Rename,
+            Holds::Dirs(from, to),
             reply,
             newname.as_bytes(),
             move |client, wait, to_name| client.rename(wait, from, &from_name, to, to_name, flags),
@@ -284,13 +306,21 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyAttr,
     ) {
         let ino = inode_id(ino);
+        let shared = self.server.shared();
         let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
-        self.server.serve(
+        self.server.change(
             Op::Setattr,
+            Holds::Dir(ino),
             reply,
             &(),
-            move |client, wait, ()| client.setattr(wait, ino, set),
-            move |reply, inode| answer::attr(reply, ino, inode),
+            move |client, wait, ()| Ok((client.setattr(wait, ino, set)?, wait == Wait::Allowed)),
+            move |reply, done| match done {
+                // The kernel takes these attributes even if it was told to drop them before it looks at them.
+                Ok((inode, waited)) if waited || shared.was_dropped(ino) => {
+                    answer::attr_once(reply, ino, &inode);
+                }
+                done => answer::attr(reply, ino, done.map(|(inode, _)| inode)),
+            },
         );
     }
 
@@ -344,18 +374,24 @@ impl fuser::Filesystem for Front {
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
         let ino = inode_id(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
-        self.server.serve(
+        // The kernel takes the end of the file from its cache: another client may have appended meanwhile.
+        let append = (flags.0 & libc::O_APPEND != 0).then(|| self.server.shared());
+        self.server.change(
             Op::Write,
+            Holds::Pages(Write { ino, offset, len: u64::from(len) }),
             reply,
             data,
-            move |client, wait, data| client.write(wait, ino, offset, data, clear_setid),
+            move |client, wait, data| match &append {
+                Some(shared) => shared.append(wait, ino, offset, data, clear_setid),
+                None => client.write(wait, ino, offset, data, clear_setid),
+            },
             move |reply, done| match done {
                 Ok(()) => reply.written(len),
                 Err(why) => answer::Fail::fail(reply, why),
@@ -377,8 +413,9 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
         let ino = inode_id(ino);
-        self.server.serve(
+        self.server.change(
             Op::Fallocate,
+            Holds::Nothing,
             reply,
             &(),
             move |client, wait, ()| client.fallocate(wait, ino, offset, length, what),
@@ -405,8 +442,9 @@ impl fuser::Filesystem for Front {
         let (src, dst) = (inode_id(ino_in), inode_id(ino_out));
         // The reply counts in 32 bits.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
-        self.server.serve(
+        self.server.change(
             Op::CopyFileRange,
+            Holds::Nothing,
             reply,
             &(),
             move |client, wait, ()| client.copy_file_range(wait, src, offset_in, dst, offset_out, len),
@@ -456,7 +494,13 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let ino = inode_id(ino);
-        self.server.serve_slow(Op::Fsync, reply, move |client| client.fsync(ino), answer::empty);
+        self.server.serve_slow(
+            Op::Fsync,
+            Holds::Nothing,
+            reply,
+            move |client| client.fsync(ino),
+            answer::empty,
+        );
     }
 
     fn fsyncdir(
@@ -468,7 +512,13 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyEmpty,
     ) {
         let ino = inode_id(ino);
-        self.server.serve_slow(Op::Fsyncdir, reply, move |client| client.fsync(ino), answer::empty);
+        self.server.serve_slow(
+            Op::Fsyncdir,
+            Holds::Dir(ino),
+            reply,
+            move |client| client.fsync(ino),
+            answer::empty,
+        );
     }
 
     // --- extended attributes ---
@@ -512,8 +562,9 @@ impl fuser::Filesystem for Front {
         let ino = inode_id(ino);
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
-        self.server.serve(
+        self.server.change(
             Op::Setxattr,
+            Holds::Dir(ino),
             reply,
             value,
             move |client, wait, value| {
@@ -526,8 +577,9 @@ impl fuser::Filesystem for Front {
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let ino = inode_id(ino);
-        self.server.serve(
+        self.server.change(
             Op::Removexattr,
+            Holds::Dir(ino),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.removexattr(wait, ino, name),

@@ -6,12 +6,12 @@
 //! encodes the outcome.
 //!
 //! **The kernel caches.** The session is told before anybody else changes what it has seen, so the kernel may keep names
-//! (absent ones too), attributes, listings, link targets and content for as long as it likes. `open`, `opendir` and `flush`
-//! are refused once with `ENOSYS`; from then on the kernel opens and closes files without a message. Reading what was
-//! read before sends nothing at all.
+//! (absent ones too), attributes, listings, link targets and content for as long as it likes, and is made to drop what
+//! others change ([`stale`]). `open`, `opendir` and `flush` are refused once with `ENOSYS`; from then on the kernel opens and
+//! closes files without a message. Reading what was read before sends nothing at all.
 //!
-//! **Assumes.** Linux 5.12 or newer. Permissions, ACLs and locks are checked by the kernel (`default_permissions`);
-//! with a single mount its own fcntl and flock locks are the right ones.
+//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name. Permissions, ACLs and locks are checked by the kernel (`default_permissions`);
+//! its own fcntl and flock locks exclude within the mount.
 //!
 //! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the mount has
 //! ended, by whatever hand, every request has been answered before [`Mounted::wait`] returns.
@@ -34,11 +34,13 @@ mod prime;
 mod serve;
 mod setattr;
 mod slow;
+mod stale;
 mod stats;
 mod tune;
 mod xattr;
 
 pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use stale::Drops;
 pub use stats::{OpStats, Stats};
 
 /// The file system's type as `/proc/mounts` shows it.

@@ -5,12 +5,21 @@ use std::time::Duration;
 /// Threads that read requests from the kernel, unless the machine has fewer cores. Requests are answered on these threads
 /// from memory in microseconds: more of them than cores would only take turns.
 pub const READER_THREADS_MAX: usize = 8;
-/// Threads for requests that must wait for a disk or a server. Waiting costs no core; as many fsyncs as there are threads
-/// share one group commit.
+/// Threads for requests that must wait for a disk or a server, as many for those that read as for those that change
+/// something. Waiting costs no core.
 pub const SLOW_THREADS: usize = 32;
-/// Requests that may wait for one of these threads; beyond it the reading threads wait too. A waiting write owns its
-/// data, so this is also at most 128 MiB of memory.
+/// The same for fsync and what else is about the volume as a whole. As many as there are threads share one group commit.
+pub const SYNC_THREADS: usize = 32;
+/// Requests that may wait for a thread that reads; beyond it the threads that take requests from the kernel wait too.
 pub const SLOW_QUEUE_LEN_MAX: usize = 128;
+/// Requests that may wait for a thread that changes something, and as many that may wait for one that syncs; what comes
+/// beyond it fails with `ENOMEM`. A full queue must not hold up the threads that take requests from the kernel: a
+/// change may wait for another client, and that one for a read of ours. Each of them is a system call in which a process
+/// waits, so the kernel's limit of processes comes first (32,768 unless raised).
+pub const CHANGE_QUEUE_LEN_MAX: usize = 65_536;
+/// Bytes that writes may own while they wait; what comes beyond it fails with `ENOMEM`. Each write owns at most
+/// [`REQUEST_BYTES_MAX`], and a file has one at a time, so this is two thousand files being written at once.
+pub const WAITING_WRITE_BYTES_MAX: u64 = 2 << 30;
 /// Largest read or write request, in bytes: what the kernel allows without raising `fs.fuse.max_pages_limit`.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// Read-ahead and write-back requests that the kernel may have under way at once (its own default is 12): enough to keep
@@ -38,3 +47,30 @@ pub const SPLIT_LISTINGS_MAX: usize = 1024;
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// When the mount has ended nobody waits for answers any more; requests that are not finished within this time are interrupted.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
+/// Threads that make the kernel drop what it has cached, unless they are blocked in the kernel. Told one thing takes it
+/// microseconds.
+pub const NOTIFIERS: usize = 4;
+/// The same with all that are blocked. A thread blocks when a local change comes in between, and until that is answered.
+pub const NOTIFIERS_MAX: usize = 64;
+/// A thread that makes the kernel drop things ends when it had nothing to do for this long.
+pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
+/// Things that are dropped in one go: bounds the queue.
+pub const DROPS_AT_ONCE_MAX: usize = 16_384;
+/// Only a notification that takes longer than this can be blocked. It is looked for as often.
+pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
+/// The kernel drops a name when nobody holds the directory's lock. If somebody does for longer than this, all names are
+/// outdated instead: which takes no lock, but costs a lookup for each name that is used again.
+pub const NAME_PATIENCE: Duration = Duration::from_millis(50);
+/// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
+/// until a thread takes it, so this is long, unless the machine is overloaded.
+pub const RECENT: Duration = Duration::from_secs(10);
+/// Inodes that are remembered as dropped; with more than these every one is taken for such.
+pub const RECENT_DROPS_MAX: usize = 4096;
+/// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the
+/// kernel takes microseconds, unless the machine is overloaded.
+pub const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
+/// How often it is looked for.
+pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
+/// When the kernel has not dropped anything for this long, although it was told to, it is waited for no longer. It waits for
+/// reads that are under way, so this is longer than a read takes whose brick has died.
+pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);

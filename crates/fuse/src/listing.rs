@@ -10,7 +10,8 @@
 
 use crate::answer::Fail;
 use crate::encode::{file_attr, file_type, generation, node};
-use crate::limits::{KERNEL_CACHE, SPLIT_LISTINGS_MAX};
+use crate::kernel::name_lifetime;
+use crate::limits::SPLIT_LISTINGS_MAX;
 use fuser::{ReplyDirectory, ReplyDirectoryPlus};
 use parking_lot::Mutex;
 use shoal_client::{Client, Entry, Reply, Wait};
@@ -57,7 +58,7 @@ impl Sink for ReplyDirectoryPlus {
         };
         let attr = file_attr(ino, inode);
         let name = OsStr::from_bytes(name);
-        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &KERNEL_CACHE, &attr, generation(inode))
+        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &name_lifetime(), &attr, generation(inode))
     }
 
     fn send(self) {

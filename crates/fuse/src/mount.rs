@@ -10,7 +10,7 @@ use crate::tune;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
-use shoal_client::Client;
+use shoal_client::{Client, KernelCache};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,7 +25,7 @@ pub struct MountOptions {
     pub source: String,
     /// Threads that read requests from the kernel.
     pub readers: usize,
-    /// Threads for requests that have to wait.
+    /// Threads for requests that have to wait: so many for those that read, and as many for those that change something.
     pub slow_threads: usize,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
@@ -127,10 +127,16 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let mountpoint = directory(mountpoint)?;
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
-    let server = Server::start(client, watched, options.slow_threads.max(1)).map_err(MountError::Session)?;
+    let server =
+        Server::start(client.clone(), watched, options.slow_threads.max(1)).map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
-    start(server, device, &mountpoint, &options)
+    shared
+        .stale
+        .begin(&device)
+        .map_err(MountError::Session)
+        .inspect(|()| client.set_kernel(shared.stale.clone()))
+        .and_then(|()| start(server, device, &mountpoint, &options))
         .map(|(device, end, session)| Mounted {
             mountpoint: mountpoint.clone(),
             device,
@@ -217,6 +223,11 @@ impl Mounted {
     /// Where it is mounted.
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
+    }
+
+    /// The kernel's cache of this mount, to be told what others change. The client knows it already.
+    pub fn kernel_cache(&self) -> Arc<dyn KernelCache> {
+        self.shared.stale.clone()
     }
 
     /// What the kernel has asked for so far.

@@ -2,12 +2,13 @@
 
 use crate::answer::Fail;
 use crate::encode::settled;
-use crate::limits;
+use crate::kernel::ENOMEM;
 use crate::listing::{Listing, Sink, Splits};
-use crate::slow::{Gauge, Job, SlowPool};
+use crate::slow::{Gauge, Job, Lane, Lanes};
+use crate::stale::{Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shoal_client::{Client, Failure, Reply, Wait};
+use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
 use shoal_types::{Errno, InodeId};
 use std::borrow::Borrow;
 use std::fs::File;
@@ -19,30 +20,33 @@ use std::sync::Arc;
 pub(crate) struct Shared {
     pub client: Arc<Client>,
     pub counters: Counters,
+    /// Makes the kernel drop what others change.
+    pub stale: Arc<Dropper>,
     splits: Splits,
     waiting: Gauge,
 }
 
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
-        Stats { ops: self.counters.snapshot(), slow_queued: self.waiting.waiting() }
+        let slow_queued = self.waiting.waiting();
+        Stats { ops: self.counters.snapshot(), slow_queued, drops: self.stale.drops() }
     }
 }
 
 /// Answers requests.
 pub(crate) struct Server {
     shared: Arc<Shared>,
-    slow: SlowPool,
+    slow: Lanes,
     /// The conversation with the kernel, to see whether it is over.
     device: File,
 }
 
 impl Server {
     pub(crate) fn start(client: Arc<Client>, device: File, slow_threads: usize) -> io::Result<Server> {
-        let slow = SlowPool::start(slow_threads, limits::SLOW_QUEUE_LEN_MAX)?;
-        let shared =
-            Shared { client, counters: Counters::new(), splits: Splits::default(), waiting: slow.gauge() };
-        Ok(Server { shared: Arc::new(shared), slow, device })
+        let slow = Lanes::start(slow_threads)?;
+        let stale = Dropper::new(&client);
+        let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
+        Ok(Server { shared: Arc::new(Shared { client, counters, stale, splits, waiting }), slow, device })
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
@@ -55,14 +59,15 @@ impl Server {
 
     /// Finishes what waits, or has it fail: the kernel has gone, and nobody waits for an answer.
     pub(crate) fn drain(&mut self) {
-        let client = &self.shared.client;
+        let Shared { client, stale, .. } = &*self.shared;
+        stale.end();
         self.slow.drain(|| client.interrupt());
     }
 
     /// Has a request answered by a thread that may wait. While there is none, requests are not read, and so the end of the
     /// mount would not be noticed: if it has come, what waits is interrupted.
-    fn submit(&self, job: Job) {
-        self.slow.submit(job, || {
+    fn submit(&self, lane: Lane, job: Job) {
+        self.slow.submit(lane, job, || {
             if self.is_over() {
                 self.shared.client.interrupt();
             }
@@ -77,8 +82,8 @@ impl Server {
         polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
     }
 
-    /// Makes a call and answers with its outcome. `arg` is what the request lends to the call; it is copied only if the
-    /// call has to wait.
+    /// Makes a call that changes nothing, and answers with its outcome. `arg` is what the request lends to the call; it is
+    /// copied only if the call has to wait.
     pub(crate) fn serve<A, T, R>(
         &self,
         op: Op,
@@ -91,11 +96,32 @@ impl Server {
         A::Owned: Send + 'static,
         R: Send + 'static,
     {
+        self.change(op, Holds::Nothing, reply, arg, call, answer);
+    }
+
+    /// The same with a call that changes something, while the kernel holds locks.
+    pub(crate) fn change<A, T, R>(
+        &self,
+        op: Op,
+        holds: Holds,
+        reply: R,
+        arg: &A,
+        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) where
+        A: ToOwned + ?Sized,
+        A::Owned: Send + 'static,
+        R: Send + 'static,
+    {
         let timer = Timer::start(op);
         let outcome = call(&self.shared.client, Wait::Never, arg);
         if let Err(Failure::WouldBlock) = outcome {
+            if self.slow.refuses(Lane::of(op)) || self.shared.stale.is_too_much(holds) {
+                return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
+            }
             let arg = arg.to_owned();
-            return self.later(timer, reply, move |client| call(client, Wait::Allowed, arg.borrow()), answer);
+            let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
+            return self.later(timer, holds, reply, call, answer);
         }
         self.shared.finish(timer, reply, outcome, answer);
     }
@@ -104,25 +130,37 @@ impl Server {
     pub(crate) fn serve_slow<T, R: Send + 'static>(
         &self,
         op: Op,
+        holds: Holds,
         reply: R,
         call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        self.later(Timer::start(op), reply, move |client| call(client).map_err(Failure::Errno), answer);
+        let timer = Timer::start(op);
+        if self.slow.refuses(Lane::of(op)) {
+            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
+        }
+        self.later(timer, holds, reply, move |client| call(client).map_err(Failure::Errno), answer);
     }
 
     fn later<T, R: Send + 'static>(
         &self,
         timer: Timer,
+        holds: Holds,
         reply: R,
         call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
         let shared = self.shared.clone();
-        self.submit(Box::new(move || {
+        let under_way = shared.stale.under_way(holds);
+        let job = move || {
             let outcome = call(&shared.client);
+            if let Some(change) = &under_way {
+                change.carried_out();
+            }
             shared.finish(timer.slow(), reply, outcome, answer);
-        }));
+            drop(under_way);
+        };
+        self.submit(Lane::of(timer.op()), Box::new(job));
     }
 
     /// Lists a directory from an offset on.
@@ -132,10 +170,11 @@ impl Server {
         match listing.fill(&self.shared.client, Wait::Never, &self.shared.splits) {
             Err(Failure::WouldBlock) => {
                 let shared = self.shared.clone();
-                self.submit(Box::new(move || {
+                let job = move || {
                     let outcome = listing.fill(&shared.client, Wait::Allowed, &shared.splits);
                     shared.listed(timer.slow(), listing, outcome);
-                }));
+                };
+                self.submit(Lane::Read, Box::new(job));
             }
             outcome => self.shared.listed(timer, listing, outcome),
         }
@@ -154,6 +193,32 @@ impl Server {
 }
 
 impl Shared {
+    /// write(2) with `O_APPEND`. The bytes belong at the end of the file; `offset` is where the kernel takes it to be, and where
+    /// it has put the bytes into its cache.
+    pub(crate) fn append(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: u64,
+        data: &[u8],
+        clear_setid: bool,
+    ) -> Reply<()> {
+        let client = &self.client;
+        if wait == Wait::Never && client.getattr(wait, ino)?.size != offset {
+            // What comes then can wait.
+            return Err(Failure::WouldBlock);
+        }
+        if client.append(wait, ino, data, clear_setid)? != offset {
+            self.stale.forget(&[Stale::Node(ino)]);
+        }
+        Ok(())
+    }
+
+    /// Whether the kernel was made to drop an inode not long ago.
+    pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
+        self.stale.was_dropped(ino)
+    }
+
     fn finish<T, R>(
         &self,
         timer: Timer,

@@ -1,18 +1,97 @@
 //! Threads for requests that have to wait.
 //!
 //! The reading threads answer from memory. What they cannot answer is repeated here, where waiting holds up nobody else.
-//! The queue is bounded: when it is full the reading thread waits, and with it the kernel's callers: that is the
-//! back-pressure. Whoever waits here for long has a look now and then whether there is still a kernel to answer.
+//! Each lane has threads and a queue of its own: a change may wait for another client, which may wait for a read of ours,
+//! so changes must never take the threads or the places that reads need.
+//!
+//! Queues are bounded. When that of the reads is full the reading thread waits, and with it the kernel's callers: that is the
+//! back-pressure. Whoever waits here for long has a look now and then whether there is still a kernel to answer. The other
+//! queues must not hold up the reading threads, so their bounds are so large that whoever meets them is refused.
 
-use crate::limits::{DRAIN_WAIT, LOOK_EVERY};
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use crate::limits::{CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SLOW_QUEUE_LEN_MAX, SYNC_THREADS};
+use crate::stats::Op;
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
 /// A request with everything that is needed to answer it.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-pub(crate) struct SlowPool {
+/// What a request may have to wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lane {
+    /// Servers and bricks, but never for other clients to drop something.
+    Read,
+    /// Other clients, too.
+    Change,
+    /// Everything done before.
+    Sync,
+}
+
+impl Lane {
+    pub(crate) fn of(op: Op) -> Lane {
+        match op {
+            Op::Setattr | Op::Mknod | Op::Mkdir | Op::Create | Op::Symlink | Op::Link | Op::Unlink => {
+                Lane::Change
+            }
+            Op::Rmdir | Op::Rename | Op::Write | Op::Fallocate | Op::CopyFileRange => Lane::Change,
+            Op::Setxattr | Op::Removexattr => Lane::Change,
+            Op::Fsync | Op::Fsyncdir | Op::Statfs => Lane::Sync,
+            _ => Lane::Read,
+        }
+    }
+}
+
+/// The threads of all lanes.
+pub(crate) struct Lanes {
+    reads: SlowPool,
+    changes: SlowPool,
+    syncs: SlowPool,
+}
+
+impl Lanes {
+    /// With so many threads to read, and as many to change something.
+    pub(crate) fn start(threads: usize) -> io::Result<Lanes> {
+        Ok(Lanes {
+            reads: SlowPool::start("read", threads, Some(SLOW_QUEUE_LEN_MAX))?,
+            changes: SlowPool::start("change", threads, None)?,
+            syncs: SlowPool::start("sync", SYNC_THREADS.min(threads), None)?,
+        })
+    }
+
+    fn of(&self, lane: Lane) -> &SlowPool {
+        match lane {
+            Lane::Read => &self.reads,
+            Lane::Change => &self.changes,
+            Lane::Sync => &self.syncs,
+        }
+    }
+
+    /// Whether a request is to be refused.
+    pub(crate) fn refuses(&self, lane: Lane) -> bool {
+        lane != Lane::Read && self.of(lane).jobs.len() >= CHANGE_QUEUE_LEN_MAX
+    }
+
+    /// See [`SlowPool::submit`].
+    pub(crate) fn submit(&self, lane: Lane, job: Job, look: impl Fn()) {
+        self.of(lane).submit(job, look);
+    }
+
+    /// Shows how many jobs wait.
+    pub(crate) fn gauge(&self) -> Gauge {
+        Gauge([&self.reads, &self.changes, &self.syncs].map(|pool| pool.jobs.clone()))
+    }
+
+    /// Finishes all jobs and stops. Calls `hurry` if that takes long.
+    pub(crate) fn drain(&mut self, hurry: impl Fn()) {
+        let pools = [&mut self.reads, &mut self.changes, &mut self.syncs];
+        for pool in pools {
+            pool.drain(&hurry);
+        }
+    }
+}
+
+struct SlowPool {
     /// `None` once drained.
     queue: Option<Sender<Job>>,
     jobs: Receiver<Job>,
@@ -21,18 +100,19 @@ pub(crate) struct SlowPool {
     ended: Receiver<()>,
 }
 
-/// See [`SlowPool::gauge`].
-pub(crate) struct Gauge(Receiver<Job>);
+/// See [`Lanes::gauge`].
+pub(crate) struct Gauge([Receiver<Job>; 3]);
 
 impl Gauge {
     pub(crate) fn waiting(&self) -> usize {
-        self.0.len()
+        self.0.iter().map(Receiver::len).sum()
     }
 }
 
 impl SlowPool {
-    pub(crate) fn start(threads: usize, queue_len_max: usize) -> io::Result<SlowPool> {
-        let (queue, jobs): (Sender<Job>, Receiver<Job>) = bounded(queue_len_max);
+    /// Without `queue_len_max` whoever submits sees to it that the queue is bounded.
+    fn start(lane: &str, threads: usize, queue_len_max: Option<usize>) -> io::Result<SlowPool> {
+        let (queue, jobs): (Sender<Job>, Receiver<Job>) = queue_len_max.map_or_else(unbounded, bounded);
         let (ends, ended) = bounded::<()>(0);
         let mut pool = SlowPool { queue: Some(queue), jobs, threads: Vec::with_capacity(threads), ended };
         for n in 0..threads {
@@ -41,14 +121,14 @@ impl SlowPool {
                 jobs.iter().for_each(|job| job());
                 drop(ends);
             };
-            pool.threads.push(Builder::new().name(format!("fuse-slow-{n}")).spawn(work)?);
+            pool.threads.push(Builder::new().name(format!("fuse-{lane}-{n}")).spawn(work)?);
         }
         Ok(pool)
     }
 
     /// Hands over a job; waits while the queue is full, and calls `look` now and then. Once drained, a job is dropped, and
     /// its request fails.
-    pub(crate) fn submit(&self, mut job: Job, look: impl Fn()) {
+    fn submit(&self, mut job: Job, look: impl Fn()) {
         let Some(queue) = &self.queue else { return };
         // It cannot be disconnected: the threads that receive live until the queue is gone.
         while let Err(SendTimeoutError::Timeout(waits)) = queue.send_timeout(job, LOOK_EVERY) {
@@ -57,13 +137,8 @@ impl SlowPool {
         }
     }
 
-    /// Shows how many jobs wait, for as long as anybody cares.
-    pub(crate) fn gauge(&self) -> Gauge {
-        Gauge(self.jobs.clone())
-    }
-
     /// Finishes all jobs and stops. Calls `hurry` if that takes long.
-    pub(crate) fn drain(&mut self, hurry: impl FnOnce()) {
+    fn drain(&mut self, hurry: impl FnOnce()) {
         self.queue = None;
         if self.ended.recv_timeout(DRAIN_WAIT) == Err(RecvTimeoutError::Timeout) {
             hurry();
@@ -85,7 +160,7 @@ mod tests {
 
     #[test]
     fn draining_finishes_what_was_submitted() {
-        let mut pool = SlowPool::start(2, 4).expect("threads");
+        let mut pool = SlowPool::start("test", 2, Some(4)).expect("threads");
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
             let done = done.clone();
@@ -102,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_holds_up_the_end_is_hurried() {
-        let mut pool = SlowPool::start(1, 4).expect("threads");
+        let mut pool = SlowPool::start("test", 1, Some(4)).expect("threads");
         let (open, gate) = mpsc::channel::<()>();
         pool.submit(Box::new(move || gate.recv().expect("opened")), || ());
         pool.drain(|| open.send(()).expect("received"));
@@ -110,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_full_queue_holds_up_whoever_submits() {
-        let mut pool = SlowPool::start(1, 1).expect("threads");
-        let gauge = pool.gauge();
+        let mut pool = SlowPool::start("test", 1, Some(1)).expect("threads");
+        let jobs = pool.jobs.clone();
         let (open, gate) = mpsc::channel::<()>();
         pool.submit(Box::new(move || gate.recv().expect("opened")), || ());
         let (tell, third) = mpsc::channel();
@@ -123,11 +198,11 @@ mod tests {
                 tell.send(()).expect("heard");
             });
             assert!(third.recv_timeout(Duration::from_millis(100)).is_err());
-            assert_eq!(gauge.waiting(), 1);
+            assert_eq!(jobs.len(), 1);
             open.send(()).expect("received");
             third.recv_timeout(Duration::from_secs(10)).expect("the queue moves on");
         });
         pool.drain(|| ());
-        assert_eq!(gauge.waiting(), 0);
+        assert_eq!(jobs.len(), 0);
     }
 }

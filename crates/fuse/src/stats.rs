@@ -6,6 +6,7 @@
 //! A request is counted just before its reply is sent: whoever sees the effect of a system call sees it counted.
 
 use crate::limits::{COUNTER_SHARDS, LATENCY_BUCKETS};
+use crate::stale::Drops;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -110,6 +111,8 @@ pub struct Stats {
     pub ops: Vec<OpStats>,
     /// Requests waiting for a thread that may wait for disk or server, at this moment.
     pub slow_queued: usize,
+    /// What the kernel was made to drop because others changed it.
+    pub drops: Drops,
 }
 
 impl Stats {
@@ -159,6 +162,11 @@ pub(crate) struct Timer {
 impl Timer {
     pub(crate) fn start(op: Op) -> Timer {
         Timer { op, start: Instant::now(), slow: false }
+    }
+
+    /// What is being done.
+    pub(crate) fn op(self) -> Op {
+        self.op
     }
 
     /// The request goes on on another thread.
@@ -242,7 +250,7 @@ mod tests {
         let ops = counters.snapshot();
         assert_eq!(ops.iter().map(|op| op.name).collect::<Vec<_>>(), ["lookup", "fsync"]);
         assert_eq!((ops[0].count, ops[0].errors, ops[0].slow), (8000, 800, 2000));
-        assert_eq!(Stats { ops, slow_queued: 0 }.requests(), 8001);
+        assert_eq!(Stats { ops, slow_queued: 0, drops: Drops::default() }.requests(), 8001);
     }
 
     #[test]

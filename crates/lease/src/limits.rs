@@ -9,3 +9,6 @@ pub const LOCKS_PER_WAITER: usize = 2;
 /// Requests that may wait for locks of one file; more are refused with `ENOLCK`. Each is a blocked thread of some client,
 /// and each is looked at when a lock of the file is released.
 pub const WAITERS_PER_INODE_MAX: usize = 4096;
+
+/// Answers of one session that may be under way at once: more than any client has requests.
+pub const ANSWERED_MAX: usize = 16_384;

@@ -53,7 +53,7 @@ fn leads_still(shared: &Shared, term: u64) -> bool {
     status.role == crate::lead::Role::Leader && status.term == term
 }
 
-fn adopt(shared: &Shared, term: u64, options: &Options) -> Result<(), MetaError> {
+fn adopt(shared: &Arc<Shared>, term: u64, options: &Options) -> Result<(), MetaError> {
     let core = &shared.replica.core;
     if shared.adopted.load(Ordering::Acquire) == term {
         return Ok(());
@@ -65,7 +65,9 @@ fn adopt(shared: &Shared, term: u64, options: &Options) -> Result<(), MetaError>
     let sessions = shared.tree(query::sessions(&shared.store))?;
     // Those whose end was cut off are ended for good.
     let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.ended);
+    let ids: Vec<_> = living.iter().map(|(id, _)| *id).collect();
     shared.sessions.adopt(living.into_iter().map(|(id, record)| (id, record.client)));
+    shared.leases.adopt(term, ids.into_iter());
     for (session, _) in ended {
         shared.end_session(session)?;
     }

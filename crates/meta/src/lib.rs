@@ -28,9 +28,10 @@
 //! **Failure.** When the log or the store fails, or holds what nobody has written, the replica stops answering; it never limps
 //! on. As long as the others are a majority, they go on without it.
 //!
-//! **Sessions** (`sessions`). One session at a time may hold a volume for now. A new leader takes them over; a server that is
-//! alone ends those of an earlier process, since their client lived in the process that died. A session that still renews is not ended
-//! for another.
+//! **Sessions** (`sessions`). A new leader takes them over; a server that is alone ends those of an earlier process, since their client lived in
+//! the process that died.
+//!
+//! **Rights** (`leases`). What a client is told it may cache, until others want to change it: then it is recalled.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files compacted, paced and
 //! in bounded steps, when a change has made such work. Blocks with too few copies are healed, and moved where an administrator
@@ -42,6 +43,7 @@ mod digest;
 mod driver;
 mod lead;
 mod leadership;
+mod leases;
 pub mod limits;
 mod machine;
 pub mod offline;

@@ -73,8 +73,25 @@ pub const REPLAY_MAX: Duration = Duration::from_secs(600);
 
 /// A session renews at least this often.
 pub const RENEW: Duration = Duration::from_secs(15);
-/// A session that has not been heard of for this long is ended when another wants to mount: two renewals have failed.
-pub const SESSION_DEAD_AFTER: Duration = Duration::from_secs(30);
+/// A session that others wait for and that has been silent for this long is ended.
+pub const SESSION_DEAD_AFTER: Duration = Duration::from_secs(10);
+/// A client may use what it caches for this part of that time after it was last answered: the rest is for the difference of two clocks
+/// and for having its kernel drop everything.
+pub const LEASE_PART: (u32, u32) = (4, 5);
+/// A session that renews but does not give back what it was asked for is ended after this long.
+pub const RECALL_MAX: Duration = Duration::from_secs(60);
+/// A session that nobody waits for and that has been silent for this long is ended.
+pub const SESSION_FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+/// How long a question for recalls is kept if there are none.
+pub const POLL_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often it is looked whether somebody has waited for too long.
+pub const LEASE_TICK: Duration = Duration::from_millis(50);
+/// Threads on which requests go on that have waited for other clients.
+pub const LEASE_THREADS: usize = 4;
+/// A look-up whose answer keeps growing with what it finds begins anew this often.
+pub const ASK_ROUNDS_MAX: u32 = 64;
+/// Wants in one request, and names in one of them: what one operation changes.
+pub const WANTS_MAX: usize = 16;
 /// Inode numbers that a session begins with.
 pub const INODES_AT_START: u64 = 1 << 16;
 

@@ -3,6 +3,7 @@
 use crate::background;
 use crate::background::heal;
 use crate::leadership;
+use crate::leases;
 use crate::limits::*;
 use crate::machine::Peers;
 use crate::replica::{Replica, ReplicaOptions, spawn};
@@ -170,13 +171,21 @@ impl Server {
             store: replica.core.store.clone(),
             background: machine.background.clone(),
             heal: machine.heal.clone(),
+            leases: machine.leases.clone(),
             room: Room::new(dir, bricks.clone(), reserve),
             bricks,
             sessions: Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER)),
             adopted: AtomicU64::new(if replica.core.peers.is_none() { 0 } else { u64::MAX }),
             replica,
         });
-        Arc::new(Server { shared, threads: parking_lot::Mutex::default() })
+        let server = Arc::new(Server { shared: shared.clone(), threads: parking_lot::Mutex::default() });
+        let mut threads = vec![spawn("shoal-lease-time", move || leases::watch(&shared))];
+        for n in 0..LEASE_THREADS {
+            let work = server.shared.leases.work.clone();
+            threads.push(spawn(&format!("shoal-lease-{n}"), move || work.iter().for_each(|job| job())));
+        }
+        server.threads.lock().extend(threads);
+        server
     }
 
     /// From a replayed store to a serving one.
@@ -196,6 +205,7 @@ impl Server {
             };
             leadership::format(shared, volume, options)?;
         }
+        shared.leases.adopt(shared.serving()?, std::iter::empty());
         // Sessions of an earlier process: their client died with it. Also those whose end was cut off.
         for (session, _) in query::sessions(&shared.store)? {
             shared.end_session(session)?;

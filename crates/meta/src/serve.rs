@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
-use shoal_types::{BlockId, BlockInfo, BrickId, Cookie, Errno, InodeId, Name, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Timestamp};
 use shoal_wire::{
-    Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, Lease, LeaseKind,
-    ListReply, LookupReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Prefetch, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
+    GrantReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, SessionRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ impl Server {
     }
 
     fn join(&self) {
+        self.shared.leases.stop();
         self.shared.background.stop();
         self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
@@ -67,6 +68,7 @@ impl Server {
         let mut stats = shared.replica.stats();
         stats.push(("sessions", shared.sessions.count() as u64));
         stats.push(("granted_bytes", shared.sessions.outstanding_bytes()));
+        stats.extend(shared.leases.stats());
         stats.extend(shared.background.stats());
         stats
     }
@@ -163,16 +165,13 @@ impl Drop for Server {
 impl MetaService for Server {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
         let shared = &self.shared;
-        shared.serving()?;
+        let term = shared.serving()?;
         if request.protocol != PROTOCOL_VERSION {
             return Err(MetaError::Version { server: PROTOCOL_VERSION, client: request.protocol });
         }
         let _one = shared.sessions.opening.lock();
-        let dead = shared.sessions.in_the_way(request.instance, &request.client);
-        let dead =
-            dead.map_err(|client| MetaError::Unavailable(format!("the volume is mounted by {client}")))?;
-        for session in dead {
-            tracing::warn!(%session, "ending a session that does not renew any more, or that its client has given up");
+        for session in shared.sessions.in_the_way(request.instance, &request.client) {
+            tracing::warn!(%session, "ending a session that its client has given up");
             shared.end_session(session)?;
         }
         let now = Timestamp::now();
@@ -182,6 +181,7 @@ impl MetaService for Server {
             return Err(MetaError::Failed("a session was not opened".into()));
         };
         shared.sessions.add(session, client, instance);
+        shared.lease_begins(term, session)?;
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
         Ok(OpenReply {
@@ -191,7 +191,8 @@ impl MetaService for Server {
             inline_bytes: volume.options.inline_bytes,
             now: Timestamp::now(),
             grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
-            leases: vec![Lease { cover: InodeId::ROOT, kind: LeaseKind::Exclusive }],
+            term,
+            lease_ms: (shared.sessions.dead_after() * LEASE_PART.0 / LEASE_PART.1).as_millis() as u64,
         })
     }
 
@@ -220,15 +221,27 @@ impl MetaService for Server {
 
     fn submit(&self, commit: Commit, done: CommitDone) {
         let (session, seq) = (commit.session, commit.seq);
-        if let Err(error) = self.shared.serving().and_then(|_| self.shared.sessions.renew(session)) {
-            return done(Err(error));
-        }
+        let shared = &self.shared;
+        let admitted = shared.serving().and_then(|term| {
+            shared.sessions.renew(session)?;
+            shared.lease_born(term, session, &commit.born).map(|()| term)
+        });
+        let term = match admitted {
+            Ok(term) => term,
+            Err(error) => return done(Err(error)),
+        };
+        tracing::trace!(%session, %seq, born = ?commit.born, gone = ?commit.gone, "batch");
+        let (gone, table) = (commit.gone, shared.clone());
         let command = Command::Batch { session, seq, ops: commit.ops };
         self.shared.propose_then(
             &command,
             Box::new(move |outcome| {
                 done(outcome.and_then(|outcome| match outcome {
-                    Outcome::Applied { seq } => Ok(CommitReply { seq }),
+                    Outcome::Applied { seq } => {
+                        // Only now: until then they could be found by their numbers.
+                        table.lease_gone(term, session, &gone);
+                        Ok(CommitReply { seq })
+                    }
                     Outcome::Fenced { session } => Err(MetaError::Fenced(session)),
                     Outcome::Refused { index, errno } => {
                         Err(MetaError::Refused { session, seq, index, errno })
@@ -245,34 +258,20 @@ impl MetaService for Server {
         );
     }
 
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.shared.read_for(session, |state| query::lookup(state, dir, name))
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.shared.ask(ask, done);
     }
 
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.shared.read_for(session, |state| query::list(state, dir, after, prefetch, bytes_max))
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        self.shared.acquire(acquire, done);
     }
 
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.shared.read_for(session, |state| query::inode(state, ino))
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        self.shared.poll(poll, done);
     }
 
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.shared.read_for(session, |state| query::extents(state, ino, start, end, count_max))
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.shared.declare(&declaration)
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

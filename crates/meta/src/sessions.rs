@@ -19,6 +19,8 @@ struct Living {
     /// Chosen by the client; `None` where the session began under an earlier leader.
     instance: Option<u128>,
     renewed: Instant,
+    /// It has said something to this leader.
+    heard: bool,
     /// Bytes that it was granted and that are not committed, as it last said, and what was granted since.
     outstanding_bytes: u64,
 }
@@ -27,7 +29,7 @@ struct Living {
 pub(crate) struct Sessions {
     living: Mutex<HashMap<SessionId, Living>>,
     dead_after: Duration,
-    /// Held while a session begins, so that two cannot both find the volume free.
+    /// Held while a session begins, so that a client that asks twice does not get two.
     pub(crate) opening: Mutex<()>,
 }
 
@@ -40,7 +42,7 @@ impl Sessions {
     /// A session has begun.
     pub(crate) fn add(&self, session: SessionId, client: String, instance: u128) {
         let instance = Some(instance);
-        let living = Living { client, instance, renewed: Instant::now(), outstanding_bytes: 0 };
+        let living = Living { client, instance, renewed: Instant::now(), heard: true, outstanding_bytes: 0 };
         self.living.lock().insert(session, living);
     }
 
@@ -49,7 +51,7 @@ impl Sessions {
         let now = Instant::now();
         let adopted = |(id, client)| {
             let outstanding_bytes = ADOPTED_ROOM_BYTES;
-            (id, Living { client, instance: None, renewed: now, outstanding_bytes })
+            (id, Living { client, instance: None, renewed: now, heard: false, outstanding_bytes })
         };
         *self.living.lock() = sessions.map(adopted).collect();
     }
@@ -84,19 +86,39 @@ impl Sessions {
         self.living.lock().values().map(|living| living.outstanding_bytes).fold(0, u64::saturating_add)
     }
 
-    /// The sessions that are to be ended for another's sake: those that count as dead, and those that the same client has begun and
-    /// never heard of. If others live, the client of one of them.
-    pub(crate) fn in_the_way(&self, instance: u128, client: &str) -> Result<Vec<SessionId>, String> {
+    /// The sessions that the same client has begun and never heard of, or that it left behind when it died: of the same name, and silent for
+    /// longer than any that lives.
+    pub(crate) fn in_the_way(&self, instance: u128, client: &str) -> Vec<SessionId> {
         let living = self.living.lock();
+        let left = |one: &Living| one.client == client && one.renewed.elapsed() > self.dead_after / 2;
         let its_own = |one: &Living| match one.instance {
             Some(begun_by) => instance != 0 && begun_by == instance,
-            None => one.client == client,
+            // It began under an earlier leader, and has not said a word to this one.
+            None => one.client == client && !one.heard,
         };
-        let lives = |one: &Living| !its_own(one) && one.renewed.elapsed() < self.dead_after;
-        match living.values().find(|one| lives(one)) {
-            Some(one) => Err(one.client.clone()),
-            None => Ok(living.keys().copied().collect()),
-        }
+        living.iter().filter(|(_, one)| its_own(one) || left(one)).map(|(session, _)| *session).collect()
+    }
+
+    /// How long a session must be silent before it is ended for another's sake.
+    pub(crate) fn dead_after(&self) -> Duration {
+        self.dead_after
+    }
+
+    /// For how long it has not been heard of a session; for ever of one that is not here.
+    pub(crate) fn silence(&self, session: SessionId) -> Duration {
+        self.living.lock().get(&session).map_or(Duration::MAX, |living| living.renewed.elapsed())
+    }
+
+    /// Sessions that have not been heard of for this long.
+    pub(crate) fn silent_for(&self, long: Duration) -> Vec<(SessionId, Duration)> {
+        let living = self.living.lock();
+        let silence = |(session, one): (&SessionId, &Living)| (*session, one.renewed.elapsed());
+        living.iter().map(silence).filter(|(_, silence)| *silence > long).collect()
+    }
+
+    /// What a session's client calls itself.
+    pub(crate) fn client(&self, session: SessionId) -> String {
+        self.living.lock().get(&session).map(|living| living.client.clone()).unwrap_or_default()
     }
 
     /// How many are alive.
@@ -108,6 +130,7 @@ impl Sessions {
         let mut table = self.living.lock();
         let living = table.get_mut(&session).ok_or(MetaError::Fenced(session))?;
         living.renewed = Instant::now();
+        living.heard = true;
         Ok(change(living))
     }
 }

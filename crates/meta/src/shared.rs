@@ -2,6 +2,7 @@
 
 use crate::background::heal::Heal;
 use crate::background::{Background, Work};
+use crate::leases::Leases;
 use crate::limits::ADOPTION_PATIENCE;
 use crate::machine::Machine;
 use crate::proposals::Waiter;
@@ -22,11 +23,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Namespace {
     pub(crate) background: Arc<Background>,
     pub(crate) heal: Arc<Heal>,
+    pub(crate) leases: Arc<Leases>,
 }
 
 impl Namespace {
     pub(crate) fn new() -> Arc<Namespace> {
-        Arc::new(Namespace { background: Arc::default(), heal: Arc::default() })
+        let leases = Arc::new(Leases::new());
+        Arc::new(Namespace { background: Arc::default(), heal: Arc::default(), leases })
     }
 }
 
@@ -58,6 +61,7 @@ impl Machine for Namespace {
     fn deposed(&self) {
         self.background.stop();
         self.heal.lead(false);
+        self.leases.deposed();
     }
 }
 
@@ -69,6 +73,7 @@ pub(crate) struct Shared {
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) room: Room,
     pub(crate) sessions: Sessions,
+    pub(crate) leases: Arc<Leases>,
     pub(crate) background: Arc<Background>,
     pub(crate) heal: Arc<Heal>,
     /// The term of which the table of sessions is.
@@ -85,6 +90,13 @@ impl Shared {
             return Ok(term);
         }
         core.wait_for(ADOPTION_PATIENCE, |applied| core.lead.holds(applied).and_then(ready))
+    }
+
+    /// The term in which this server serves, if it does at this moment. Never waits.
+    pub(crate) fn leads(&self) -> Result<u64, MetaError> {
+        let core = &self.replica.core;
+        let adopted = self.adopted.load(Ordering::Acquire);
+        core.lead.holds(core.applied()).filter(|term| *term == adopted).ok_or_else(|| core.not_leader())
     }
 
     /// Proposes a command; the waiter hears of its outcome on another thread.
@@ -112,9 +124,11 @@ impl Shared {
     }
 
     /// Ends a session: it is refused from here on, its orphans die, and what it stored without committing is deleted.
-    pub(crate) fn end_session(&self, session: SessionId) -> Result<(), MetaError> {
+    pub(crate) fn end_session(self: &Arc<Self>, session: SessionId) -> Result<(), MetaError> {
         self.sessions.remove(session);
         while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
+        // Only now: nothing that it has under way can be decided any more.
+        self.lease_ends(session);
         self.background.add(Work { sweep: vec![session], ..Work::default() });
         Ok(())
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shoal_fuse::OpStats;
 use shoal_fuse::limits::LATENCY_BUCKETS;
-use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -108,23 +108,27 @@ pub struct MeasuredMeta {
     inner: Arc<dyn MetaService>,
     /// From handing a batch over to hearing that it is durable.
     commit: Arc<Watch>,
-    lookup: Watch,
-    list: Watch,
-    inode: Watch,
-    extents: Watch,
+    /// From asking to being answered, waiting for other clients included.
+    lookup: Arc<Watch>,
+    list: Arc<Watch>,
+    inode: Arc<Watch>,
+    extents: Arc<Watch>,
+    acquire: Arc<Watch>,
     grant: Watch,
 }
 
 impl MeasuredMeta {
     pub fn new(inner: Arc<dyn MetaService>) -> MeasuredMeta {
-        let [lookup, list, inode, extents, grant] =
-            ["lookup", "list", "inode", "extents", "grant"].map(Watch::new);
-        MeasuredMeta { inner, commit: Arc::new(Watch::new("commit")), lookup, list, inode, extents, grant }
+        let [commit, lookup, list, inode, extents, acquire] =
+            ["commit", "lookup", "list", "inode", "extents", "acquire"]
+                .map(|name| Arc::new(Watch::new(name)));
+        MeasuredMeta { inner, commit, lookup, list, inode, extents, acquire, grant: Watch::new("grant") }
     }
 
     /// What was measured, kinds of calls that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
-        occurred([&self.commit, &self.lookup, &self.list, &self.inode, &self.extents, &self.grant])
+        let Self { commit, lookup, list, inode, extents, acquire, grant, .. } = self;
+        occurred([commit, lookup, list, inode, extents, acquire, grant])
     }
 }
 
@@ -146,31 +150,24 @@ impl MetaService for MeasuredMeta {
         };
         self.inner.submit(commit, Box::new(measured));
     }
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.lookup.time(|| self.inner.lookup(session, dir, name))
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        let watch = match ask.question {
+            Question::Lookup { .. } => &self.lookup,
+            Question::List { .. } => &self.list,
+            Question::Inode(_) => &self.inode,
+            Question::Extents { .. } => &self.extents,
+        };
+        self.inner.ask(ask, measured(watch, done));
     }
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.list.time(|| self.inner.list(session, dir, after, prefetch, bytes_max))
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        self.inner.acquire(acquire, measured(&self.acquire, done));
     }
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.inode.time(|| self.inner.inode(session, ino))
+    // Waits most of the time, for nothing.
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        self.inner.recalls(poll, done);
     }
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.extents.time(|| self.inner.extents(session, ino, start, end, count_max))
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.inner.declare(declaration)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.inner.blocks(session, ids)
@@ -178,6 +175,15 @@ impl MetaService for MeasuredMeta {
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         self.inner.statfs(session)
     }
+}
+
+/// Hears of an outcome on its way.
+fn measured<T: 'static>(watch: &Arc<Watch>, done: Done<T>) -> Done<T> {
+    let (watch, started) = (watch.clone(), Instant::now());
+    Box::new(move |outcome| {
+        watch.record(started, outcome.is_err());
+        done(outcome);
+    })
 }
 
 fn occurred<const N: usize>(watches: [&Watch; N]) -> Vec<OpStats> {

@@ -4,12 +4,17 @@
 //! that implements the same traits, so nobody above this crate can tell the difference.
 
 mod block;
+mod lease;
 mod meta;
 
 pub use block::{BlockError, BlockService, BlockStat, VolumeBlocks};
+pub use lease::{
+    Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Item, MOVES, Poll, Question, Recall,
+    Recalls, Right, Token, Want, WantName, wait_for,
+};
 pub use meta::{
-    Commit, CommitDone, CommitReply, Grant, GrantReply, Lease, LeaseKind, MetaError, MetaService, OpenReply,
-    PROTOCOL_VERSION, SessionRequest, Space,
+    Commit, CommitDone, CommitReply, Grant, GrantReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION,
+    SessionRequest, Space,
 };
 // What reads are answered with, and how everything is encoded: the same on the wire as in the namespace.
 pub use shoal_namespace::codec::{CodecError, OPS_VERSION, decode, decode_ops, encode, encode_ops};

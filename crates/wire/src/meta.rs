@@ -1,5 +1,8 @@
 //! The service of a volume's metadata group.
 
+use crate::lease::{
+    Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
+};
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -8,7 +11,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Why a metadata server did not do what it was asked to.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -63,25 +66,6 @@ pub enum MetaError {
     Failed(String),
 }
 
-/// A right to cache, granted with a reply. One right serves everything its cover covers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Lease {
-    /// The inode that the right is counted under: a directory covers itself, its names and its files; a file
-    /// with more than one name covers itself.
-    pub cover: InodeId,
-    /// How much of a right.
-    pub kind: LeaseKind,
-}
-
-/// How much a lease allows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum LeaseKind {
-    /// Answers may be cached until recalled.
-    Watch,
-    /// Changes may be made without asking, too.
-    Exclusive,
-}
-
 /// Opens a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionRequest {
@@ -111,8 +95,10 @@ pub struct OpenReply {
     pub now: Timestamp,
     /// What the session may use from now on.
     pub grant: GrantReply,
-    /// Rights granted: with a single session, an exclusive on the root, which covers all below.
-    pub leases: Vec<Lease>,
+    /// The leader's term, of which the session's rights will be.
+    pub term: u64,
+    /// Without having renewed for this long the session may answer nothing from its caches, in milliseconds.
+    pub lease_ms: u64,
 }
 
 /// Room that a session asks for and reports.
@@ -155,6 +141,11 @@ pub struct Commit {
     pub seq: BatchSeq,
     /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes as they are.
     pub ops: Bytes,
+    /// Inodes made in it that are the session's alone to change from the beginning, and what they are counted under: directories
+    /// (themselves), and files in directories that others watch.
+    pub born: Vec<(InodeId, InodeId)>,
+    /// Inodes that came to their end, of which there may be rights.
+    pub gone: Vec<InodeId>,
 }
 
 /// The batch is durable and applied.
@@ -179,9 +170,27 @@ pub trait MetaService: Send + Sync + 'static {
     /// Takes a batch; `done` hears when it is durable on a majority and applied. Batches must arrive in order; several may be
     /// under way.
     fn submit(&self, commit: Commit, done: CommitDone);
-    /// One name.
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError>;
-    /// A directory, from after a cookie on, until about `bytes_max` of reply.
+    /// Answers a question as soon as nobody else is about to change what it is about.
+    fn ask(&self, ask: Ask, done: Done<AskReply>);
+    /// Gives rights to change as soon as everybody else has dropped what is to be changed.
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>);
+    /// Renews a session, takes its acknowledgements, and answers with recalls, when there are some or when it has waited long enough.
+    fn recalls(&self, poll: Poll, done: Done<Recalls>);
+    /// Takes what a session held under an earlier leader. `Unavailable` if the term is not this one's.
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError>;
+    /// Where blocks are; `None` for one that is not known (any more).
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
+    /// Room in the volume.
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
+
+    /// One name, as it is committed, not to be cached.
+    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
+        match self.ask_once(session, Question::Lookup { dir, name: name.clone() })? {
+            Found::Lookup(reply) => Ok(reply),
+            _ => Err(confused()),
+        }
+    }
+    /// A directory from after a cookie on, until about `bytes_max` of reply, not to be cached.
     fn list(
         &self,
         session: SessionId,
@@ -189,10 +198,21 @@ pub trait MetaService: Send + Sync + 'static {
         after: Cookie,
         prefetch: Prefetch,
         bytes_max: usize,
-    ) -> Result<ListReply, MetaError>;
-    /// One inode, with contents as far as they are inline. `ENOENT` if there is none.
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError>;
-    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them, and the blocks they name. If there are
+    ) -> Result<ListReply, MetaError> {
+        let bytes_max = bytes_max as u64;
+        match self.ask_once(session, Question::List { dir, after, prefetch, bytes_max })? {
+            Found::List(reply) => Ok(reply),
+            _ => Err(confused()),
+        }
+    }
+    /// One inode, with contents as far as they are inline, not to be cached. `ENOENT` if there is none.
+    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
+        match self.ask_once(session, Question::Inode(ino))? {
+            Found::Inode(reply) => Ok(*reply),
+            _ => Err(confused()),
+        }
+    }
+    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them, and the blocks they name, not to be cached. If there are
     /// more, what is returned is complete up to the end of its last extent.
     fn extents(
         &self,
@@ -201,9 +221,20 @@ pub trait MetaService: Send + Sync + 'static {
         start: u64,
         end: u64,
         count_max: usize,
-    ) -> Result<ExtentsReply, MetaError>;
-    /// Where blocks are; `None` for one that is not known (any more).
-    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
-    /// Room in the volume.
-    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
+    ) -> Result<ExtentsReply, MetaError> {
+        let count_max = count_max as u64;
+        match self.ask_once(session, Question::Extents { ino, start, end, count_max })? {
+            Found::Extents(reply) => Ok(reply),
+            _ => Err(confused()),
+        }
+    }
+    /// Asks for an answer that is not going to be cached, and waits for it.
+    fn ask_once(&self, session: SessionId, question: Question) -> Result<Found, MetaError> {
+        let ask = Ask { session, token: Token::NONE, below: Token::NONE, question };
+        wait_for(|done| self.ask(ask, done)).map(|reply| reply.found)
+    }
+}
+
+fn confused() -> MetaError {
+    MetaError::Malformed("the answer is not the one to the question".into())
 }

@@ -23,6 +23,7 @@ impl Core {
     /// Changes attributes. A new mode reaches the access list, where there is one.
     pub(crate) fn setattr(&mut self, ino: InodeId, mut set: SetAttr, now: Timestamp) -> Outcome<Inode> {
         self.admit(OP_ROOM_BYTES)?;
+        self.may_change(ino)?;
         set.ctime = Some(now);
         if set.size.is_some() && set.mtime.is_none() {
             set.mtime = Some(now);
@@ -66,6 +67,7 @@ impl Core {
     ) -> Outcome<()> {
         let room = value.len() as u64 + OP_ROOM_BYTES;
         self.admit(room)?;
+        self.may_change(ino)?;
         if name.as_bytes() != acl::ACCESS.as_bytes() {
             let op = Op::SetXattr { ino, name: name.clone(), value: value.clone(), how, time: now };
             return self.execute(op, &[ino], &[], room);

@@ -65,6 +65,11 @@ impl Blocks {
         }
     }
 
+    /// Whose blocks they are.
+    pub(crate) fn session(&self) -> SessionId {
+        self.session
+    }
+
     /// Bytes that are not durable.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes

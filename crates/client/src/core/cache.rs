@@ -20,6 +20,8 @@ pub(crate) struct Node {
     pub(crate) inode: Inode,
     /// The batch that changed it last.
     pub(crate) modified: BatchSeq,
+    /// Of a directory: somebody else has changed it, and only names that are here still count.
+    pub(crate) stale: bool,
     /// Used since the clock hand last came by.
     recent: bool,
     xattrs: BTreeMap<Name, Bytes>,
@@ -65,6 +67,7 @@ pub(crate) struct Cache {
     /// How often something was evicted, and the newest change among it: see [`super::install`].
     pub(super) evictions: u64,
     pub(super) evicted_modified: BatchSeq,
+    versions: u64,
 }
 
 impl Cache {
@@ -80,6 +83,7 @@ impl Cache {
             dying: VecDeque::new(),
             evictions: 0,
             evicted_modified: BatchSeq(0),
+            versions: 0,
         }
     }
 
@@ -124,9 +128,97 @@ impl Cache {
         Some(node)
     }
 
+    /// What is known of an inode itself: not of a directory of which only names count.
+    pub(crate) fn inode(&mut self, ino: InodeId) -> Option<&Inode> {
+        self.node(ino).filter(|node| !node.stale).map(|node| &node.inode)
+    }
+
+    /// The node, without marking it as used.
+    pub(super) fn peek(&self, ino: InodeId) -> Option<&Node> {
+        self.nodes.get(&ino)
+    }
+
+    /// The open batch.
+    pub(super) fn stamp(&self) -> BatchSeq {
+        self.stamp
+    }
+
+    /// What an inode is counted under, if that is known.
+    pub(super) fn cover(&self, ino: InodeId) -> Option<InodeId> {
+        self.nodes.get(&ino).map(|node| node.inode.cover(ino))
+    }
+
+    /// Whether it is known to be a directory.
+    pub(super) fn is_directory(&self, ino: InodeId) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.inode.is_dir())
+    }
+
+    /// The batch that changed an inode last; 0 if none has or it is not here.
+    pub(super) fn modified(&self, ino: InodeId) -> BatchSeq {
+        self.nodes.get(&ino).map_or(BatchSeq(0), |node| node.modified)
+    }
+
+    /// Somebody else is going to change this: it is forgotten. Of a directory other names than these stay.
+    pub(super) fn drop_node(&mut self, ino: InodeId, names: &[Name]) {
+        let version = self.next_version();
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        if let Body::Directory(directory) = &mut node.body
+            && !directory.is_empty()
+            && node.inode.nlink > 0
+        {
+            node.stale = true;
+            let modified = node.modified;
+            let grown = directory.forget(names, version);
+            self.adjust(grown);
+            self.note_eviction(modified);
+            return;
+        }
+        self.remove(ino);
+    }
+
+    fn remove(&mut self, ino: InodeId) {
+        if let Some(node) = self.nodes.remove(&ino) {
+            self.bytes -= node.bytes();
+            self.note_eviction(node.modified);
+            if let Some(Node { body: Body::Directory(dir), .. }) = self.nodes.get_mut(&node.inode.parent) {
+                dir.thin = true;
+            }
+        }
+    }
+
+    /// Whether something under a cover is not committed.
+    pub(super) fn is_modified_under(&self, cover: InodeId) -> bool {
+        let acked = self.acked;
+        self.nodes.iter().any(|(ino, node)| node.modified > acked && node.inode.cover(*ino) == cover)
+    }
+
+    /// Forgets everything under a cover.
+    pub(super) fn drop_cover(&mut self, cover: InodeId) {
+        let under = |(ino, node): (&InodeId, &Node)| (node.inode.cover(*ino) == cover).then_some(*ino);
+        let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
+        inodes.iter().for_each(|ino| self.remove(*ino));
+    }
+
+    /// A directory of which only names counted is as it should be again. Answers whether it was such a one.
+    pub(super) fn refresh(&mut self, ino: InodeId, inode: &Inode, xattrs: &[(Name, Bytes)]) -> bool {
+        let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.stale) else { return false };
+        let before = node.bytes();
+        (node.inode, node.stale) = (inode.clone(), false);
+        node.xattrs = xattrs.iter().cloned().collect();
+        let after = node.bytes();
+        self.bytes = self.bytes + after - before;
+        true
+    }
+
+    /// A number for what is known of a directory, different from all others.
+    fn next_version(&mut self) -> u64 {
+        self.versions += 1;
+        self.versions
+    }
+
     /// The node, or the need for it.
     pub(crate) fn need(&mut self, ino: InodeId) -> Result<&mut Node, Fault<Need>> {
-        if !self.nodes.contains_key(&ino) {
+        if self.nodes.get(&ino).is_none_or(|node| node.stale) {
             let gone = self.dead.contains(&ino);
             return Err(if gone { Errno::ENOENT.into() } else { Fault::Tree(Need::Inode(ino)) });
         }
@@ -157,7 +249,11 @@ impl Cache {
         body: Body,
         modified: BatchSeq,
     ) {
-        let node = Node { inode, modified, recent: true, xattrs, body };
+        let mut body = body;
+        if let Body::Directory(names) = &mut body {
+            names.version = self.next_version();
+        }
+        let node = Node { inode, modified, stale: false, recent: true, xattrs, body };
         self.bytes += node.bytes();
         if let Some(old) = self.nodes.insert(ino, node) {
             self.bytes -= old.bytes();
@@ -295,6 +391,7 @@ impl Tree for Cache {
             Some(node) => {
                 node.inode = inode;
                 node.modified = stamp;
+                debug_assert!(!node.stale);
             }
             // Operations read an inode before they change it, so one that is not here has just been made.
             None => {

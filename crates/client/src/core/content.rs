@@ -109,6 +109,7 @@ impl Core {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
         self.admit(len + OP_ROOM_BYTES)?;
+        self.may_change(ino)?;
         self.content(ino)?;
         let size = self.cache.need(ino)?.inode.size;
         // A small file may move into a block as a whole. What is known now holds for every step below: none can fail.
@@ -165,6 +166,21 @@ impl Core {
             return self.write_block(ino, offset, vec![data.clone()], clear_setid, now);
         }
         self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)
+    }
+
+    /// Writes at the end of the file. Answers where that was.
+    pub(crate) fn append(
+        &mut self,
+        ino: InodeId,
+        data: &Bytes,
+        clear_setid: bool,
+        now: Timestamp,
+    ) -> Outcome<u64> {
+        self.alive()?;
+        self.may_change(ino)?;
+        let end = self.cache.need(ino)?.inode.size;
+        self.write(ino, end, data, clear_setid, now)?;
+        Ok(end)
     }
 
     /// The bytes before `offset` of a small file, if all of them are here.
@@ -276,6 +292,7 @@ impl Core {
         };
         let room = if fill.is_some() { len + OP_ROOM_BYTES } else { 0 };
         self.admit(room)?;
+        self.may_change(ino)?;
         // Both steps see the same extents: if these are known, neither can fail half-way.
         self.know(ino, offset, end)?;
         let op = |content, size_min| Op::Write {

@@ -24,6 +24,8 @@ pub(crate) struct Directory {
     complete: bool,
     /// Some inodes of these names were evicted: a listing with attributes had better be fetched again.
     pub(crate) thin: bool,
+    /// Changes when something is forgotten: a listing in several pages is whole only if it did not.
+    pub(crate) version: u64,
 }
 
 /// Rough size of a slot in memory, in bytes.
@@ -33,6 +35,18 @@ impl Directory {
     /// A directory that was just made: empty, and known to be.
     pub(crate) fn born() -> Directory {
         Directory { complete: true, ..Directory::default() }
+    }
+
+    /// Whether nothing is known of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Forgets names, and that all are known. Answers by how many bytes this grew.
+    pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
+        (self.complete, self.version) = (false, version);
+        let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
+        -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }
 
     /// Whether every name is known.

@@ -13,7 +13,7 @@ use super::cache::{Body, Content, extent_bytes};
 use super::ranges::Ranges;
 use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
-use shoal_wire::{DirEntry, ExtentsReply, FileRecord};
+use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, MOVES, Right, Want};
 
 /// Taken when a request is made, shown when its answer arrives.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +45,10 @@ impl Core {
             return;
         }
         let FileRecord { ino, inode, xattrs, extents } = record;
+        self.rights.watch(inode.cover(ino));
+        if self.cache.refresh(ino, &inode, &xattrs) {
+            return;
+        }
         let known = if inode.allocated == 0 { Some(Vec::new()) } else { extents };
         if let Some(node) = self.cache.node(ino) {
             // Rule 1; but content that is not here may be added.
@@ -87,6 +91,7 @@ impl Core {
 
     /// Rule 2. Answers whether the server's word counts.
     fn take_name(&mut self, ticket: Ticket, dir: InodeId, name: &Name, dentry: Option<Dentry>) -> bool {
+        self.rights.watch(dir);
         let Some(node) = self.cache.node(dir) else { return false };
         let Body::Directory(names) = &mut node.body else { return false };
         if names.is_complete() {
@@ -97,6 +102,53 @@ impl Core {
         let counts = names.get(name).flatten() == dentry;
         self.cache.adjust(grown);
         counts
+    }
+
+    /// What is known of a directory now: see [`install_end`](Self::install_end).
+    pub(crate) fn version(&self, dir: InodeId) -> Option<u64> {
+        match &self.cache.peek(dir)?.body {
+            Body::Directory(names) => Some(names.version),
+            _ => None,
+        }
+    }
+
+    /// Takes in rights.
+    pub(crate) fn install_rights(&mut self, ticket: Ticket, wants: &[Want], reply: AcquireReply) {
+        // The servers do not know what was made here and is under way; anything else that they do not know is no more.
+        let told = |want: &&Want| reply.records.iter().all(|record| record.ino != want.ino);
+        let unknown = wants.iter().filter(|want| want.ino != MOVES).filter(told);
+        self.rights.missing = unknown.map(|want| want.ino).collect();
+        for right in &reply.rights {
+            let (cover, names): (InodeId, Vec<Name>) = match right {
+                Right::Cover(cover) => (*cover, Vec::new()),
+                Right::Node(ino) => {
+                    let records = reply.records.iter();
+                    let taken = reply.names.iter().filter_map(|(_, _, found)| found.found.as_ref());
+                    let record =
+                        records.chain(taken.map(|(_, record)| record)).find(|record| record.ino == *ino);
+                    // MOVES has no record, and is counted under itself.
+                    let cover = record.map_or(*ino, |record| record.inode.cover(*ino));
+                    let want = wants.iter().find(|want| want.ino == *ino);
+                    let names =
+                        want.map(|want| want.names.iter().map(|wanted| wanted.name.clone()).collect());
+                    (cover, names.unwrap_or_default())
+                }
+            };
+            self.rights.give(*right, cover, names);
+        }
+        for record in reply.records {
+            self.install_inode(ticket, record);
+        }
+        for (dir, name, found) in reply.names {
+            self.install_name(ticket, dir, &name, found.found);
+        }
+    }
+
+    /// Covers that nobody else watches were given along with an answer.
+    pub(crate) fn install_exclusive(&mut self, covers: &[InodeId]) {
+        for cover in covers {
+            self.rights.give(Right::Cover(*cover), *cover, []);
+        }
     }
 
     /// Takes in a page of a listing.
@@ -128,12 +180,13 @@ impl Core {
         {
             self.take_record(record);
         }
-        Some((dentry, self.cache.node(dentry.ino).map(|node| node.inode.clone())))
+        Some((dentry, self.cache.inode(dentry.ino).cloned()))
     }
 
-    /// All pages of a listing were installed under this ticket: what was not among them does not exist.
-    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId) {
-        if self.outdated(ticket) {
+    /// All pages of a listing were installed under this ticket: what was not among them does not exist, unless something was forgotten since
+    /// the directory was of this version.
+    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId, version: Option<u64>) {
+        if self.outdated(ticket) || version.is_none() || self.version(dir) != version {
             return;
         }
         if let Some(node) = self.cache.node(dir)

@@ -13,7 +13,7 @@ use crate::limits::{BATCH_INLINED_BYTES_MAX, OP_OVERHEAD_BYTES};
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Op, SetAttr};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, limits};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A batch to be sent.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub(crate) struct Sealed {
     pub(crate) ops: Vec<Op>,
     /// Blocks that must be durable first.
     pub(crate) blocks: Vec<BlockId>,
+    /// See [`shoal_wire::Commit`].
+    pub(crate) born: Vec<(InodeId, InodeId)>,
+    /// See there.
+    pub(crate) gone: Vec<InodeId>,
 }
 
 /// What the open batch knows of an inode.
@@ -47,6 +51,10 @@ struct Open {
     tracks: FxHashMap<InodeId, Track>,
     /// Directories of files that came and went: their times have moved.
     touched: BTreeSet<InodeId>,
+    /// Inodes that began as this client's alone, and what they are counted under.
+    born: BTreeMap<InodeId, InodeId>,
+    /// Inodes that there was a right to, and that are no more.
+    gone: Vec<InodeId>,
     bytes: usize,
     room: u64,
 }
@@ -142,6 +150,18 @@ impl Journal {
             self.uncommitted_bytes -= first.bytes;
             self.uncommitted_room -= first.room;
             self.uncommitted.pop_front();
+        }
+    }
+
+    /// An inode begins as this client's alone.
+    pub(super) fn born(&mut self, ino: InodeId, cover: InodeId) {
+        self.open.born.insert(ino, cover);
+    }
+
+    /// An inode is no more.
+    pub(super) fn gone(&mut self, ino: InodeId) {
+        if self.open.born.remove(&ino).is_none() {
+            self.open.gone.push(ino);
         }
     }
 
@@ -254,7 +274,7 @@ impl Journal {
         let ops: Vec<Op> = open.ops.into_iter().flatten().collect();
         if ops.is_empty() {
             // Everything cancelled out; whatever was stamped with this number is as the server has it.
-            self.open.room = open.room;
+            (self.open.room, self.open.born, self.open.gone) = (open.room, open.born, open.gone);
             return;
         }
         let seq = self.open_seq;
@@ -263,7 +283,8 @@ impl Journal {
         self.uncommitted.push_back(Uncommitted { seq, bytes: open.bytes as u64, room: open.room });
         self.uncommitted_bytes += open.bytes as u64;
         self.uncommitted_room += open.room;
-        self.sealed.push_back(Sealed { seq, ops, blocks: begun });
+        let born = open.born.into_iter().collect();
+        self.sealed.push_back(Sealed { seq, ops, blocks: begun, born, gone: open.gone });
     }
 }
 

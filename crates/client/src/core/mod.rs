@@ -7,12 +7,15 @@
 mod attrs;
 mod blocks;
 mod cache;
+mod change;
 mod content;
 mod directory;
 mod install;
 mod journal;
 mod names;
 mod ranges;
+mod recall;
+mod rights;
 
 pub(crate) use blocks::{Blocks, Errand};
 pub(crate) use cache::Cache;
@@ -22,9 +25,11 @@ pub(crate) use journal::{Journal, Sealed};
 pub(crate) use names::name;
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
+use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
+use shoal_wire::Want;
 use std::ops::Range;
 
 /// What the core must be given before it can answer.
@@ -49,6 +54,16 @@ pub(crate) enum Need {
     Room(u64),
     /// Fewer uncommitted bytes.
     Window,
+    /// The right to change all of these.
+    Rights(Vec<Want>),
+}
+
+/// References of the kernel to an inode.
+#[derive(Debug)]
+struct Refs {
+    count: u64,
+    /// What the inode was counted under when it was last looked at.
+    cover: InodeId,
 }
 
 /// Outcome of a call into the core.
@@ -65,8 +80,9 @@ pub(crate) struct Core {
     pub(crate) inodes: Range<u64>,
     /// Content up to this size is kept inline.
     pub(crate) inline_bytes: u64,
+    pub(crate) rights: Rights,
     /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
-    refs: FxHashMap<InodeId, u64>,
+    refs: FxHashMap<InodeId, Refs>,
     /// Set for good when something acknowledged to the caller was lost: every later call fails with it.
     dead: Option<Errno>,
 }
@@ -80,6 +96,7 @@ impl Core {
             room: 0,
             inodes: 0..0,
             inline_bytes: u64::from(inline_bytes),
+            rights: Rights::default(),
             refs: FxHashMap::default(),
             dead: None,
         }
@@ -120,7 +137,9 @@ impl Core {
     /// Carries an operation out on the cache and records it. `subjects` are the inodes it is about, `parents` the directories whose
     /// names it changes; `room` must have been admitted.
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
+        self.may_do(&op, subjects)?;
         ops::apply(&mut self.cache, &op)?;
+        self.done(&op, subjects, parents);
         self.room -= room;
         self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
         if self.journal.open_bytes() >= BATCH_BYTES_TARGET
@@ -142,11 +161,15 @@ impl Core {
     pub(crate) fn committed(&mut self, seq: BatchSeq) {
         self.journal.committed(seq);
         self.cache.set_acked(seq);
+        self.rights.committed(seq);
     }
 
     /// A kernel reference more.
     pub(crate) fn refer(&mut self, ino: InodeId) {
-        *self.refs.entry(ino).or_insert(0) += 1;
+        let cover = self.cache.cover(ino).unwrap_or(ino);
+        let refs = self.refs.entry(ino).or_insert(Refs { count: 0, cover });
+        refs.count += 1;
+        refs.cover = cover;
     }
 
     /// Whether the kernel refers to the inode.
@@ -157,10 +180,10 @@ impl Core {
     /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
     pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
         match self.refs.get_mut(&ino) {
-            Some(refs) if *refs > count => *refs -= count,
+            Some(refs) if refs.count > count => refs.count -= count,
             Some(_) => {
                 self.refs.remove(&ino);
-                if self.dead.is_none() && self.cache.is_unlinked(ino) {
+                if self.rights.held.remove(&ino) && self.dead.is_none() {
                     self.bury(ino);
                 }
             }
@@ -168,11 +191,15 @@ impl Core {
         }
     }
 
-    /// An orphan dies: without a trace if its whole life fits the open batch, with a word to the server otherwise.
+    /// The servers hear that an inode is not held here any more. An orphan dies: without a trace if its whole life fits the open batch.
     fn bury(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
-        if ops::apply(&mut self.cache, &op).is_ok() {
-            self.journal.record_forget(op, ino, &mut self.blocks);
+        let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
+        self.journal.record_forget(op, ino, &mut self.blocks);
+        self.rights.let_go.insert(ino, self.cache.stamp());
+        // One that has names is only not held any longer.
+        if dies && self.rights.gone(ino) {
+            self.journal.gone(ino);
         }
     }
 

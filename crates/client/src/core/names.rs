@@ -21,6 +21,12 @@ impl Core {
 
     /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
     fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
+        // A name that is here counts, whatever else somebody has changed in the directory.
+        if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir)
+            && let Some(known) = names.get(name)
+        {
+            return Ok(known);
+        }
         let (inode, names) = self.directory(dir)?;
         match names.get(name) {
             Some(known) => Ok(known),
@@ -194,7 +200,7 @@ impl Core {
             }
             for (name, dentry) in &page {
                 let inode = match inodes {
-                    true => self.cache.node(dentry.ino).map(|node| node.inode.clone()),
+                    true => self.cache.inode(dentry.ino).cloned(),
                     false => None,
                 };
                 if visit(name, *dentry, inode.as_ref()).is_break() {

@@ -22,10 +22,10 @@ use crate::patience::Patience;
 use crate::stats::Stat;
 use outbox::{Outbox, Told, is_transient};
 use parking_lot::{Condvar, Mutex};
-use shoal_types::{BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Commit, CommitDone, ExtentsReply, FileRecord, Grant, GrantReply, ListReply, LookupReply, MetaError,
-    MetaService, OpenReply, Prefetch, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, Grant, GrantReply,
+    MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest, wait_for,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -197,11 +197,12 @@ impl Inner {
     fn call<T>(
         self: &Arc<Self>,
         wait: Option<Duration>,
+        interruptible: bool,
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         let until = wait.map(|wait| Instant::now() + wait);
         loop {
-            let seat = self.leader(until, true)?;
+            let seat = self.leader(until, interruptible)?;
             match call(&*seat.service) {
                 Err(error) if is_transient(&error) => self.lost(&seat, &error),
                 outcome => return outcome,
@@ -213,7 +214,22 @@ impl Inner {
         self: &Arc<Self>,
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        self.call(self.options.fail_after, call)
+        self.call(self.options.fail_after, true, call)
+    }
+
+    /// Makes a call of whoever leads, and of nobody else if that one has ceased to.
+    fn once<T>(
+        self: &Arc<Self>,
+        call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
+    ) -> Result<T, MetaError> {
+        let seat = self.leader(None, false)?;
+        let outcome = call(&*seat.service);
+        if let Err(error) = &outcome
+            && is_transient(error)
+        {
+            self.lost(&seat, error);
+        }
+        outcome
     }
 }
 
@@ -221,7 +237,7 @@ impl MetaService for Failover {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
         let wait = self.inner.options.open_wait;
         let last = Mutex::new(None);
-        let opened = self.inner.call(Some(wait), |meta| {
+        let opened = self.inner.call(Some(wait), true, |meta| {
             meta.open_session(request.clone()).inspect_err(|error| *last.lock() = Some(error.clone()))
         });
         match (opened, last.into_inner()) {
@@ -241,7 +257,7 @@ impl MetaService for Failover {
 
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
         let tries = std::cell::Cell::new(0);
-        self.inner.call(Some(CLOSE_SESSION_WAIT), |meta| {
+        self.inner.call(Some(CLOSE_SESSION_WAIT), true, |meta| {
             tries.set(tries.get() + 1);
             match meta.close_session(session) {
                 // The answer to an earlier try was lost.
@@ -263,34 +279,22 @@ impl MetaService for Failover {
         }
     }
 
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.inner.read(|meta| meta.lookup(session, dir, name))
+    // These wait on the thread that calls, since another leader may have to be asked; nobody calls them who must not be held up.
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        done(self.inner.read(|meta| wait_for(|done| meta.ask(ask.clone(), done))));
     }
 
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.inner.read(|meta| meta.list(session, dir, after, prefetch, bytes_max))
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        done(self.inner.read(|meta| wait_for(|done| meta.acquire(acquire.clone(), done))));
     }
 
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.inner.read(|meta| meta.inode(session, ino))
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        done(self.inner.call(None, false, |meta| wait_for(|done| meta.recalls(poll.clone(), done))));
     }
 
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.inner.read(|meta| meta.extents(session, ino, start, end, count_max))
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.inner.once(|meta| meta.declare(declaration.clone()))
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -168,7 +168,13 @@ mod tests {
     const SESSION: SessionId = SessionId(1);
 
     fn push(outbox: &mut Outbox, seq: u64, len: usize) {
-        let commit = Commit { session: SESSION, seq: BatchSeq(seq), ops: Bytes::from(vec![0; len]) };
+        let commit = Commit {
+            session: SESSION,
+            seq: BatchSeq(seq),
+            ops: Bytes::from(vec![0; len]),
+            born: Vec::new(),
+            gone: Vec::new(),
+        };
         assert!(outbox.push(commit, Box::new(|_| ())).is_none());
     }
 
@@ -209,7 +215,13 @@ mod tests {
         assert_eq!(told(outbox.outcome(0, BatchSeq(2), Ok(CommitReply { seq: BatchSeq(2) }))), 2);
         assert_eq!(sendable(&mut outbox), [3]);
         assert_eq!(told(outbox.outcome(1, BatchSeq(3), Err(MetaError::Fenced(SESSION)))), 1);
-        let commit = Commit { session: SESSION, seq: BatchSeq(4), ops: Bytes::new() };
+        let commit = Commit {
+            session: SESSION,
+            seq: BatchSeq(4),
+            ops: Bytes::new(),
+            born: Vec::new(),
+            gone: Vec::new(),
+        };
         let refused = outbox.push(commit, Box::new(|_| ())).map(|(_, outcome)| outcome.map(|_| ()));
         assert_eq!(refused, Some(Err(MetaError::Fenced(SESSION))));
     }

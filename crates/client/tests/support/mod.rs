@@ -8,13 +8,12 @@ use shoal_client::{Client, Options};
 use shoal_namespace::kv::{KvStore, MemStore};
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
-use shoal_types::{
-    BlockGroup, BlockId, BlockInfo, BrickId, Cookie, InodeId, Name, SessionId, Statfs, Timestamp,
-};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Timestamp};
 use shoal_wire::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// See the module.
 pub struct Group {
@@ -74,6 +73,44 @@ impl Group {
     }
 }
 
+impl Group {
+    pub fn answer(&self, question: &Question) -> Result<Found, MetaError> {
+        let state = self.store.snapshot();
+        self.read(match question {
+            Question::Lookup { dir, name } => query::lookup(&state, *dir, name).map(Found::Lookup),
+            Question::List { dir, after, prefetch, bytes_max } => {
+                query::list(&state, *dir, *after, *prefetch, *bytes_max as usize).map(Found::List)
+            }
+            Question::Inode(ino) => query::inode(&state, *ino).map(|record| Found::Inode(Box::new(record))),
+            Question::Extents { ino, start, end, count_max } => {
+                query::extents(&state, *ino, *start, *end, *count_max as usize).map(Found::Extents)
+            }
+        })
+    }
+
+    pub fn grant_all(&self, wants: &[Want]) -> Result<AcquireReply, MetaError> {
+        let state = self.store.snapshot();
+        let mut reply = AcquireReply::default();
+        for want in wants.iter().filter(|want| want.ino != MOVES) {
+            // What the client has just made is not here yet.
+            let Ok(record) = query::inode(&state, want.ino) else { continue };
+            reply.rights.push(Right::Cover(record.inode.cover(want.ino)));
+            reply.records.push(record);
+            for wanted in &want.names {
+                let found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
+                if let Some((_, record)) = &found.found {
+                    reply.rights.push(Right::Cover(record.inode.cover(record.ino)));
+                }
+                reply.names.push((want.ino, wanted.name.clone(), found));
+            }
+        }
+        if wants.iter().any(|want| want.ino == MOVES) {
+            reply.rights.push(Right::Cover(MOVES));
+        }
+        Ok(reply)
+    }
+}
+
 impl MetaService for Group {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
         let open = Command::OpenSession { client: request.client, time: request.now, inodes: 1000 };
@@ -86,7 +123,8 @@ impl MetaService for Group {
             inline_bytes: options.inline_bytes,
             now: request.now,
             grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
-            leases: Vec::new(),
+            term: 0,
+            lease_ms: 60_000,
         })
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
@@ -119,31 +157,23 @@ impl MetaService for Group {
             other => panic!("{:?} of {:?}: {other:?} of {ops:?}", commit.seq, commit.session),
         });
     }
-    fn lookup(&self, _: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.read(query::lookup(&self.store.snapshot(), dir, name))
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        done(self.answer(&ask.question).map(|found| AskReply { term: 0, found, exclusive: Vec::new() }));
     }
-    fn list(
-        &self,
-        _: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.read(query::list(&self.store.snapshot(), dir, after, prefetch, bytes_max))
+    /// There is one client, which gets whatever it wants.
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        done(self.grant_all(&acquire.wants));
     }
-    fn inode(&self, _: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.read(query::inode(&self.store.snapshot(), ino))
+    /// Nobody ever takes anything back.
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        std::thread::sleep(Duration::from_millis(poll.wait_ms.min(20)));
+        done(match self.fenced.load(Ordering::SeqCst) {
+            true => Err(MetaError::Fenced(poll.session)),
+            false => Ok(Recalls::default()),
+        });
     }
-    fn extents(
-        &self,
-        _: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.read(query::extents(&self.store.snapshot(), ino, start, end, count_max))
+    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+        Ok(())
     }
     fn blocks(&self, _: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.located.fetch_add(1, Ordering::SeqCst);
@@ -196,7 +226,8 @@ impl BlockService for Bricks {
         Ok(self.blocks.lock().keys().map(|id| id.session).collect())
     }
     fn statfs(&self) -> Result<Statfs, BlockError> {
-        Ok(Statfs::default())
+        let room = u64::MAX / 4;
+        Ok(Statfs { total_bytes: room, free_bytes: room, ..Statfs::default() })
     }
 }
 

@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use shoal_client::Replicas;
 use shoal_namespace::{Command, Outcome};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Cookie, InodeId, Name, NodeId, SessionId, Statfs};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, NodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -266,31 +266,19 @@ impl MetaService for Replica {
         assert!(!CALLS_BACK.get(), "submitted from within a callback");
         self.inbox.lock().send((commit, done)).unwrap_or_else(|_| panic!("a replica's thread lives"));
     }
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.shared.run(self.index, || self.shared.group.lookup(session, dir, name))
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        done(self.shared.run(self.index, || wait_for(|done| self.shared.group.ask(ask.clone(), done))));
     }
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.shared.run(self.index, || self.shared.group.list(session, dir, after, prefetch, bytes_max))
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        done(
+            self.shared.run(self.index, || wait_for(|done| self.shared.group.acquire(acquire.clone(), done))),
+        );
     }
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.shared.run(self.index, || self.shared.group.inode(session, ino))
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        done(self.shared.run(self.index, || wait_for(|done| self.shared.group.recalls(poll.clone(), done))));
     }
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.shared.run(self.index, || self.shared.group.extents(session, ino, start, end, count_max))
+    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+        self.shared.run(self.index, || Ok(()))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.shared.run(self.index, || self.shared.group.blocks(session, ids))

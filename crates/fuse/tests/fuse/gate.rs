@@ -3,36 +3,65 @@
 use crate::world::Group;
 use parking_lot::{Condvar, Mutex};
 use shoal_client::Replicas;
-use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, Name, NodeId, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// Longer than this nobody waits.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Gate {
     group: Arc<Group>,
-    shut: Mutex<bool>,
+    shut: Mutex<Shut>,
     opened: Condvar,
+    waiting: AtomicUsize,
+    grant_max: AtomicU64,
     deposed: AtomicBool,
+}
+
+/// What waits.
+#[derive(Clone, Copy, Default)]
+struct Shut {
+    reads: bool,
+    grants: bool,
 }
 
 impl Gate {
     pub fn new(group: Arc<Group>) -> Arc<Gate> {
         Arc::new(Gate {
             group,
-            shut: Mutex::new(false),
+            shut: Mutex::default(),
             opened: Condvar::new(),
+            waiting: AtomicUsize::new(0),
+            grant_max: AtomicU64::new(u64::MAX),
             deposed: AtomicBool::new(false),
         })
     }
 
     /// From now on every read waits.
     pub fn shut(&self) {
-        *self.shut.lock() = true;
+        self.shut.lock().reads = true;
+    }
+
+    /// From now on nobody is granted anything: without room every change waits.
+    pub fn shut_grants(&self) {
+        self.shut.lock().grants = true;
+    }
+
+    /// From now on so many bytes are granted at once.
+    pub fn grant_at_most(&self, bytes: u64) {
+        self.grant_max.store(bytes, Ordering::SeqCst);
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
     }
 
     pub fn open(&self) {
-        *self.shut.lock() = false;
+        *self.shut.lock() = Shut::default();
         self.opened.notify_all();
     }
 
@@ -49,11 +78,17 @@ impl Gate {
     }
 
     fn pass(&self) -> Result<&Group, MetaError> {
+        self.wait_while(|shut| shut.reads);
+        self.leads()
+    }
+
+    fn wait_while(&self, is_shut: impl Fn(&Shut) -> bool) {
         let mut shut = self.shut.lock();
         // Not for ever: a test that goes wrong should fail, not hang.
-        let patience = Instant::now() + Duration::from_secs(10);
-        while *shut && !self.opened.wait_until(&mut shut, patience).timed_out() {}
-        self.leads()
+        let patience = Instant::now() + PATIENCE;
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        while is_shut(&shut) && !self.opened.wait_until(&mut shut, patience).timed_out() {}
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -74,7 +109,9 @@ impl MetaService for Gate {
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
         self.leads()?.close_session(session)
     }
-    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+    fn grant(&self, mut grant: Grant) -> Result<GrantReply, MetaError> {
+        grant.space.want_bytes = grant.space.want_bytes.min(self.grant_max.load(Ordering::SeqCst));
+        self.wait_while(|shut| shut.grants);
         self.leads()?.grant(grant)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
@@ -83,31 +120,26 @@ impl MetaService for Gate {
             Err(error) => done(Err(error)),
         }
     }
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        self.pass()?.lookup(session, dir, name)
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        match self.pass() {
+            Ok(group) => group.ask(ask, done),
+            Err(error) => done(Err(error)),
+        }
     }
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        self.pass()?.list(session, dir, after, prefetch, bytes_max)
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        match self.pass() {
+            Ok(group) => group.acquire(acquire, done),
+            Err(error) => done(Err(error)),
+        }
     }
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        self.pass()?.inode(session, ino)
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        match self.leads() {
+            Ok(group) => group.recalls(poll, done),
+            Err(error) => done(Err(error)),
+        }
     }
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        self.pass()?.extents(session, ino, start, end, count_max)
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.leads()?.declare(declaration)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.leads()?.blocks(session, ids)

@@ -1,4 +1,4 @@
-//! Real mounts of a real client over the real state machine in memory. One module per family of system calls; they take root
+//! Real mounts of a real client over the real state machine in memory, or over a real server where two mount (`pair`). One module per family of system calls; they take root
 //! and `/dev/fuse`.
 
 mod attributes;
@@ -10,7 +10,9 @@ mod lifecycle;
 mod locks;
 mod messages;
 mod names;
+mod pair;
 mod permissions;
+mod stale;
 mod sys;
 mod volume;
 mod waiting;

@@ -24,7 +24,7 @@ fn those_who_wait_hold_up_nobody_else() {
     let client = Client::open(gate.clone(), world.bricks.clone(), Options::default()).expect("a session");
     let options = MountOptions { readers: 2, ..MountOptions::default() };
     let volume = Volume::mount_client(world, client, options);
-    fs::read(volume.path("known")).expect("known from now on");
+    fs::write(volume.path("known"), "changed").expect("known from now on, and ours to change");
     gate.shut();
     std::thread::scope(|scope| {
         for n in 0..WAITING {

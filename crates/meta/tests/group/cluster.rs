@@ -253,7 +253,13 @@ impl Client {
         let create = Op::Create { parent: InodeId::ROOT, name: name(&file_name(number)), ino, new };
         let content = number.to_le_bytes().repeat(1 + self.fill / 8);
         let write = crate::support::inline_op(ino, 0, &content);
-        Commit { session: self.id, seq: BatchSeq(number), ops: encode_ops(&[create, write]).into() }
+        Commit {
+            session: self.id,
+            seq: BatchSeq(number),
+            ops: encode_ops(&[create, write]).into(),
+            born: Vec::new(),
+            gone: Vec::new(),
+        }
     }
 
     pub fn send(&self, server: &Server, number: u64) -> Answer {

@@ -131,7 +131,8 @@ impl Session {
 
     pub fn send_as(&self, seq: BatchSeq, ops: &[Op]) -> Outcome {
         let (tell, outcome) = channel();
-        let commit = Commit { session: self.id, seq, ops: encode_ops(ops).into() };
+        let ops = encode_ops(ops).into();
+        let commit = Commit { session: self.id, seq, ops, born: Vec::new(), gone: Vec::new() };
         self.server.submit(commit, Box::new(move |reply| drop(tell.send(reply))));
         outcome
     }

@@ -8,10 +8,10 @@ use crate::listener::Replier;
 use crate::network::NetError;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Cookie, GroupId, InodeId, Name, SessionId, Statfs};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, GroupId, InodeId, SessionId, Statfs};
 use shoal_wire::{
-    Commit, CommitDone, CommitReply, ExtentsReply, FileRecord, Grant, GrantReply, ListReply, LookupReply,
-    MetaError, MetaService, OpenReply, Prefetch, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
+    GrantReply, MetaError, MetaService, OpenReply, Poll, Question, Recalls, SessionRequest,
 };
 use std::sync::Arc;
 
@@ -24,30 +24,13 @@ pub(super) enum Call {
     Commit {
         session: SessionId,
         seq: BatchSeq,
+        born: Vec<(InodeId, InodeId)>,
+        gone: Vec<InodeId>,
     },
-    Lookup {
-        session: SessionId,
-        dir: InodeId,
-        name: Name,
-    },
-    List {
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: u64,
-    },
-    Inode {
-        session: SessionId,
-        ino: InodeId,
-    },
-    Extents {
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: u64,
-    },
+    Ask(Ask),
+    Acquire(Acquire),
+    Recalls(Poll),
+    Declare(Declaration),
     Blocks {
         session: SessionId,
         ids: Vec<BlockId>,
@@ -61,10 +44,10 @@ pub(super) enum Answer {
     Closed,
     Granted(GrantReply),
     Committed(BatchSeq),
-    Found(LookupReply),
-    Listed(ListReply),
-    Inode(Box<FileRecord>),
-    Extents(ExtentsReply),
+    Found(AskReply),
+    Acquired(AcquireReply),
+    Recalled(Recalls),
+    Declared,
     Blocks(Vec<Option<BlockInfo>>),
     Statfs(Statfs),
 }
@@ -115,6 +98,19 @@ macro_rules! ask {
     };
 }
 
+/// Calls, and hears of the one answer that fits when it comes: whoever waits for other clients waits for as long as the server lives.
+macro_rules! hear {
+    ($self:ident, $call:expr, $answer:pat => $value:expr, $done:ident) => {
+        let hear = move |outcome: Result<Bytes, NetError>| {
+            $done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
+                $answer => Ok($value),
+                _ => Err(confused()),
+            }));
+        };
+        $self.link.call_then(Service::Meta($self.group), false, pack(&$call, []), Box::new(hear));
+    };
+}
+
 impl MetaService for RemoteMeta {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
         ask!(self, Call::OpenSession(request), Answer::Opened(reply) => reply)
@@ -126,8 +122,9 @@ impl MetaService for RemoteMeta {
         ask!(self, Call::Grant(grant), Answer::Granted(reply) => reply)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
-        let call = Call::Commit { session: commit.session, seq: commit.seq };
-        let parts = pack(&call, [commit.ops]);
+        let Commit { session, seq, ops, born, gone } = commit;
+        let call = Call::Commit { session, seq, born, gone };
+        let parts = pack(&call, [ops]);
         let hear = move |outcome: Result<Bytes, NetError>| {
             done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
                 Answer::Committed(seq) => Ok(CommitReply { seq }),
@@ -136,33 +133,17 @@ impl MetaService for RemoteMeta {
         };
         self.link.call_then(Service::Meta(self.group), true, parts, Box::new(hear));
     }
-    fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
-        ask!(self, Call::Lookup { session, dir, name: name.clone() }, Answer::Found(reply) => reply)
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        hear!(self, Call::Ask(ask), Answer::Found(reply) => reply, done);
     }
-    fn list(
-        &self,
-        session: SessionId,
-        dir: InodeId,
-        after: Cookie,
-        prefetch: Prefetch,
-        bytes_max: usize,
-    ) -> Result<ListReply, MetaError> {
-        let bytes_max = bytes_max as u64;
-        ask!(self, Call::List { session, dir, after, prefetch, bytes_max }, Answer::Listed(reply) => reply)
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        hear!(self, Call::Acquire(acquire), Answer::Acquired(reply) => reply, done);
     }
-    fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
-        ask!(self, Call::Inode { session, ino }, Answer::Inode(reply) => *reply)
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        hear!(self, Call::Recalls(poll), Answer::Recalled(reply) => reply, done);
     }
-    fn extents(
-        &self,
-        session: SessionId,
-        ino: InodeId,
-        start: u64,
-        end: u64,
-        count_max: usize,
-    ) -> Result<ExtentsReply, MetaError> {
-        let count_max = count_max as u64;
-        ask!(self, Call::Extents { session, ino, start, end, count_max }, Answer::Extents(reply) => reply)
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        ask!(self, Call::Declare(declaration), Answer::Declared => ())
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let found: Result<_, MetaError> =
@@ -181,25 +162,31 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
         Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
     };
     let answer = match call {
-        Call::Commit { session, seq } => {
+        Call::Commit { session, seq, born, gone } => {
             let done = move |outcome: Result<CommitReply, MetaError>| {
                 respond(reply, outcome.map(|committed| Answer::Committed(committed.seq)));
             };
-            return meta.submit(Commit { session, seq, ops: tail }, Box::new(done));
+            return meta.submit(Commit { session, seq, ops: tail, born, gone }, Box::new(done));
         }
         Call::OpenSession(request) => meta.open_session(request).map(Answer::Opened),
         Call::CloseSession(session) => meta.close_session(session).map(|()| Answer::Closed),
         Call::Grant(grant) => meta.grant(grant).map(Answer::Granted),
-        Call::Lookup { session, dir, name } => meta.lookup(session, dir, &name).map(Answer::Found),
-        Call::List { session, dir, after, prefetch, bytes_max } => {
-            let bytes_max = bytes_max.min(LIST_BYTES_MAX) as usize;
-            meta.list(session, dir, after, prefetch, bytes_max).map(Answer::Listed)
+        Call::Ask(mut ask) => {
+            match &mut ask.question {
+                Question::List { bytes_max, .. } => *bytes_max = (*bytes_max).min(LIST_BYTES_MAX),
+                Question::Extents { count_max, .. } => *count_max = (*count_max).min(EXTENTS_MAX),
+                Question::Lookup { .. } | Question::Inode(_) => {}
+            }
+            return meta.ask(ask, Box::new(move |answer| respond(reply, answer.map(Answer::Found))));
         }
-        Call::Inode { session, ino } => meta.inode(session, ino).map(|reply| Answer::Inode(Box::new(reply))),
-        Call::Extents { session, ino, start, end, count_max } => {
-            let count_max = count_max.min(EXTENTS_MAX) as usize;
-            meta.extents(session, ino, start, end, count_max).map(Answer::Extents)
+        Call::Acquire(acquire) => {
+            let done = move |answer: Result<_, _>| respond(reply, answer.map(Answer::Acquired));
+            return meta.acquire(acquire, Box::new(done));
         }
+        Call::Recalls(poll) => {
+            return meta.recalls(poll, Box::new(move |answer| respond(reply, answer.map(Answer::Recalled))));
+        }
+        Call::Declare(declaration) => meta.declare(declaration).map(|()| Answer::Declared),
         Call::Blocks { session, ids } => meta.blocks(session, &ids).map(Answer::Blocks),
         Call::Statfs(session) => meta.statfs(session).map(Answer::Statfs),
     };

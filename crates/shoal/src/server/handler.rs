@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shoal_cluster::{Outcome, VolumeState};
 use shoal_net::remote::{serve_brick, serve_meta};
 use shoal_net::{Handler, Peer, Replier, Role, Service};
-use shoal_types::{BlockId, BlockInfo, BrickId, Cookie, GroupId, InodeId, Name, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
 
 impl Handler for Core {
@@ -137,23 +137,16 @@ impl MetaService for Closed {
     fn submit(&self, _: Commit, done: CommitDone) {
         done(Err(self.0.clone()));
     }
-    fn lookup(&self, _: SessionId, _: InodeId, _: &Name) -> Result<LookupReply, MetaError> {
-        Err(self.0.clone())
+    fn ask(&self, _: shoal_wire::Ask, done: Done<AskReply>) {
+        done(Err(self.0.clone()));
     }
-    fn list(
-        &self,
-        _: SessionId,
-        _: InodeId,
-        _: Cookie,
-        _: Prefetch,
-        _: usize,
-    ) -> Result<ListReply, MetaError> {
-        Err(self.0.clone())
+    fn acquire(&self, _: Acquire, done: Done<AcquireReply>) {
+        done(Err(self.0.clone()));
     }
-    fn inode(&self, _: SessionId, _: InodeId) -> Result<FileRecord, MetaError> {
-        Err(self.0.clone())
+    fn recalls(&self, _: Poll, done: Done<Recalls>) {
+        done(Err(self.0.clone()));
     }
-    fn extents(&self, _: SessionId, _: InodeId, _: u64, _: u64, _: usize) -> Result<ExtentsReply, MetaError> {
+    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
         Err(self.0.clone())
     }
     fn blocks(&self, _: SessionId, _: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -1,0 +1,145 @@
+//! Which rights an operation needs, and what follows from having done it.
+
+use super::{Core, Need, Outcome};
+use shoal_namespace::{Fault, Op};
+use shoal_types::{Errno, FileKind, InodeId, Name};
+use shoal_wire::{MOVES, Right, Want, WantName};
+
+/// The right to an inode.
+fn node(ino: InodeId, hold: bool) -> Want {
+    Want { ino, names: Vec::new(), hold }
+}
+
+/// The right to a name.
+fn named(dir: InodeId, name: &Name, takes: bool) -> Want {
+    Want { ino: dir, names: vec![WantName { name: name.clone(), takes }], hold: false }
+}
+
+/// What an operation needs. Inodes that names stand for are not among it: they come with the names.
+fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
+    match op {
+        Op::Create { parent, name, .. } => vec![named(*parent, name, false)],
+        Op::Link { ino, parent, name, .. } => vec![node(*ino, true), named(*parent, name, false)],
+        Op::Unlink { parent, name, .. } | Op::Rmdir { parent, name, .. } => vec![named(*parent, name, true)],
+        Op::Rename { from, from_name, to, to_name, .. } => {
+            let mut wants = vec![named(*from, from_name, true)];
+            let target = named(*to, to_name, true);
+            match wants.first_mut() {
+                Some(first) if from == to => first.names.extend(target.names),
+                _ => wants.push(target),
+            }
+            if moves_directory && from != to {
+                wants.push(node(MOVES, false));
+            }
+            wants
+        }
+        Op::SetAttr { ino, .. }
+        | Op::Write { ino, .. }
+        | Op::SetXattr { ino, .. }
+        | Op::RemoveXattr { ino, .. } => vec![node(*ino, false)],
+        // The source must not change before the servers read it.
+        Op::CloneRange { src, dst, .. } if src == dst => vec![node(*dst, false)],
+        Op::CloneRange { src, dst, .. } => vec![node(*dst, false), node(*src, false)],
+        Op::Forget { .. } | Op::Compact { .. } => Vec::new(),
+    }
+}
+
+impl Core {
+    /// Makes sure that an inode may be changed.
+    pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
+        self.may(vec![node(ino, false)], &[])
+    }
+
+    /// Makes sure that an operation may be done.
+    pub(super) fn may_do(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
+        let moves_directory = match op {
+            Op::Rename { .. } => subjects.iter().any(|ino| self.cache.is_directory(*ino)),
+            _ => false,
+        };
+        let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
+        self.may(wants(op, moves_directory), subjects)
+    }
+
+    fn may(&mut self, wants: Vec<Want>, subjects: &[InodeId]) -> Outcome<()> {
+        let missing = std::mem::take(&mut self.rights.missing);
+        let mut allowed = true;
+        for want in &wants {
+            let cover = if want.ino == MOVES { Some(MOVES) } else { self.cache.cover(want.ino) };
+            if !self.rights.allow(want, cover) {
+                // Somebody else has removed it, and it was dropped here before that.
+                if missing.contains(&want.ino) && !self.cache.contains(want.ino) {
+                    return Err(Errno::ENOENT.into());
+                }
+                allowed = false;
+            }
+        }
+        let also = allowed
+            && subjects.iter().all(|ino| self.rights.allow(&node(*ino, false), self.cache.cover(*ino)));
+        if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants))) }
+    }
+
+    /// An operation was carried out.
+    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId]) {
+        let batch = self.cache.stamp();
+        for dir in parents {
+            self.rights.used(*dir, *dir, batch);
+        }
+        match op {
+            Op::Create { ino, parent, new, .. } => self.born(*ino, *parent, new.kind == FileKind::Directory),
+            Op::Rename { from, to, .. } if from != to => {
+                // Counted elsewhere from now on.
+                for ino in subjects {
+                    self.rights.used(*ino, *from, batch);
+                    self.rights.used(*ino, *to, batch);
+                    self.recount(*ino);
+                }
+            }
+            Op::Link { ino, .. } => self.recount(*ino),
+            _ => {}
+        }
+        for ino in subjects {
+            match self.cache.cover(*ino) {
+                Some(cover) => self.rights.used(*ino, cover, batch),
+                None if self.rights.gone(*ino) => self.journal.gone(*ino),
+                None => {}
+            }
+            if self.cache.is_unlinked(*ino) {
+                self.rights.held.insert(*ino);
+            }
+        }
+    }
+
+    /// A new inode is this client's alone.
+    fn born(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
+        let cover = if directory { ino } else { parent };
+        if directory {
+            self.rights.give(Right::Cover(ino), ino, []);
+        } else if !self.rights.has_cover(parent) {
+            self.rights.give(Right::Node(ino), parent, []);
+        } else {
+            return;
+        }
+        self.journal.born(ino, cover);
+    }
+
+    /// An inode is counted elsewhere from now on: the right to change it goes along.
+    fn recount(&mut self, ino: InodeId) {
+        let Some(cover) = self.cache.cover(ino) else { return };
+        if let Some(refs) = self.refs.get_mut(&ino) {
+            refs.cover = cover;
+        }
+        if let Some(right) = self.rights.nodes.get_mut(&ino) {
+            right.cover = cover;
+            self.journal.born(ino, cover);
+            return;
+        }
+        if self.rights.has_cover(cover) {
+            // The servers may believe that it is held as what it was before.
+            self.journal.born(ino, cover);
+            return;
+        }
+        let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
+        self.rights.give(right, cover, []);
+        self.journal.born(ino, cover);
+    }
+}

@@ -1,0 +1,152 @@
+//! Giving rights back.
+//!
+//! First nothing more is changed; then what was changed is committed, which the shell waits for; then it is forgotten, here and by the
+//! kernel. Between the two, reads are answered from here as before: nobody else has changed anything yet.
+
+use super::Core;
+use crate::kernel::Stale;
+use crate::limits::RECALLS_UNUSED_MAX;
+use shoal_types::{BatchSeq, InodeId};
+use shoal_wire::{Ack, Declaration, Item, Recall};
+
+impl Core {
+    /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
+    pub(crate) fn begin_recall(&mut self, recall: &Recall) -> BatchSeq {
+        let mut needed = BatchSeq(0);
+        for item in &recall.items {
+            match item {
+                Item::Downgrade(cover) => {
+                    needed = needed.max(self.end_of(*cover));
+                    if let Some(right) = self.rights.covers.get_mut(cover) {
+                        right.exclusive = false;
+                        needed = needed.max(right.modified);
+                    }
+                }
+                Item::Release(ino) => needed = needed.max(self.release(*ino)).max(self.end_of(*ino)),
+                Item::Drop { ino, .. } => {
+                    let changed = self.release(*ino).max(self.cache.modified(*ino));
+                    let let_go = self.rights.let_go.get(ino).copied().unwrap_or(BatchSeq(0));
+                    needed = needed.max(changed).max(self.end_of(*ino)).max(let_go);
+                }
+            }
+        }
+        if needed > self.journal.last_sealed() {
+            self.seal();
+        }
+        needed.min(self.journal.last_sealed())
+    }
+
+    /// An inode that has died here may be found by others until that is committed.
+    fn end_of(&self, ino: InodeId) -> BatchSeq {
+        if self.cache.is_dead(ino) { self.cache.stamp() } else { BatchSeq(0) }
+    }
+
+    fn release(&mut self, ino: InodeId) -> BatchSeq {
+        self.rights.nodes.remove(&ino).map_or(BatchSeq(0), |right| right.modified)
+    }
+
+    /// What was changed is committed: forgets what is to be forgotten. The kernel is to do the same with `stale` before this is acknowledged.
+    /// `None` if it was changed once more meanwhile, because whoever it was recalled for has gone: begin again.
+    pub(crate) fn finish_recall(&mut self, recall: &Recall, stale: &mut Vec<Stale>) -> Option<Ack> {
+        let dirty = |item: &Item| match item {
+            Item::Drop { ino, .. } => self.cache.modified(*ino) > self.cache.acked(),
+            Item::Downgrade(_) | Item::Release(_) => false,
+        };
+        if self.alive().is_ok() && recall.items.iter().any(dirty) {
+            return None;
+        }
+        self.rights.recalled += 1;
+        let mut ack = Ack { id: recall.id, ..Ack::default() };
+        for item in &recall.items {
+            let Item::Drop { ino, cover, names, hold } = item else { continue };
+            if *hold && self.referred(*ino) {
+                self.rights.held.insert(*ino);
+                ack.refers.push(*ino);
+            }
+            self.cache.drop_node(*ino, names);
+            stale.push(Stale::Node(*ino));
+            stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
+            self.lose_interest(*cover, &mut ack, stale);
+        }
+        Some(ack)
+    }
+
+    /// Something under this cover was taken back once more, and nobody here has looked at it since the last time: it is not watched any longer, so
+    /// that others may work there without asking.
+    fn lose_interest(&mut self, cover: InodeId, ack: &mut Ack, stale: &mut Vec<Stale>) {
+        let Some(right) = self.rights.covers.get_mut(&cover) else {
+            // Nothing of it was ever taken in.
+            if !self.refs.values().any(|refs| refs.cover == cover) {
+                ack.unwatched.push(cover);
+            }
+            return;
+        };
+        right.unused += 1;
+        let holds = self.rights.nodes.values().any(|node| node.cover == cover);
+        if right.unused < RECALLS_UNUSED_MAX || right.exclusive || holds || cover == InodeId::ROOT {
+            return;
+        }
+        right.unused = 0;
+        let counted = |refs: &&super::Refs| refs.cover == cover;
+        let others = self
+            .refs
+            .iter()
+            .any(|(ino, refs)| *ino != cover && counted(&refs) && !self.rights.held.contains(ino));
+        if others {
+            // The kernel lets go of what it does not use; perhaps nothing is left next time.
+            stale.push(Stale::Names(cover));
+            return;
+        }
+        if self.cache.is_modified_under(cover) {
+            return;
+        }
+        if self.referred(cover) {
+            self.rights.held.insert(cover);
+            ack.refers.push(cover);
+        }
+        stale.push(Stale::Names(cover));
+        let known = self.refs.iter().filter(|(_, refs)| refs.cover == cover).map(|(ino, _)| *ino);
+        stale.extend(known.map(Stale::Node));
+        self.cache.drop_cover(cover);
+        self.rights.covers.remove(&cover);
+        ack.unwatched.push(cover);
+    }
+
+    /// What is held, in parts, for a leader of another term. Answers of earlier terms count for nothing from now on.
+    pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
+        self.rights.term = term;
+        let session = self.blocks.session();
+        let covers: Vec<(InodeId, bool)> =
+            self.rights.covers.iter().map(|(ino, right)| (*ino, right.exclusive)).collect();
+        let mut said: Vec<Declaration> = covers
+            .chunks(part)
+            .map(|covers| Declaration {
+                session,
+                term,
+                covers: covers.to_vec(),
+                nodes: Vec::new(),
+                last: false,
+            })
+            .collect();
+        let nodes: Vec<_> = self
+            .rights
+            .nodes
+            .iter()
+            .map(|(ino, right)| (*ino, right.cover, right.names.iter().cloned().collect()))
+            .collect();
+        said.extend(nodes.chunks(part).map(|nodes| Declaration {
+            session,
+            term,
+            covers: Vec::new(),
+            nodes: nodes.to_vec(),
+            last: false,
+        }));
+        said.push(Declaration { session, term, covers: Vec::new(), nodes: Vec::new(), last: true });
+        said
+    }
+
+    /// Inodes that the kernel refers to.
+    pub(crate) fn referred_inodes(&self) -> Vec<InodeId> {
+        self.refs.keys().copied().collect()
+    }
+}

@@ -1,0 +1,235 @@
+//! Fetching what a call needs: from the metadata servers, with the right to keep it.
+//!
+//! An answer is taken in and the call repeated under one hold of the lock: so whoever fetches gets on, even if others take what was fetched
+//! back at once. A recall waits for the answers that were given before it ([`Tokens`]).
+
+use crate::core::{Core, Need, Ticket};
+use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
+use crate::shell::Shell;
+use parking_lot::{Condvar, Mutex};
+use shoal_types::{Cookie, Errno, InodeId, Name};
+use shoal_wire::{
+    Acquire, AcquireReply, Ask, AskReply, Found, ListReply, MetaError, Prefetch, Question, Token, Want,
+    wait_for,
+};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+/// Requests under way.
+#[derive(Default)]
+pub(crate) struct Tokens {
+    state: Mutex<UnderWay>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct UnderWay {
+    last: u64,
+    out: BTreeSet<u64>,
+    /// Waited for too long: what they bring is not taken in.
+    void: BTreeSet<u64>,
+}
+
+impl UnderWay {
+    fn below(&self) -> Token {
+        Token(self.out.first().copied().unwrap_or(self.last + 1))
+    }
+}
+
+/// A request under way: until its answer has been taken in.
+pub(crate) struct Request<'a> {
+    tokens: &'a Tokens,
+    token: Token,
+    below: Token,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        let mut state = self.tokens.state.lock();
+        state.out.remove(&self.token.0);
+        state.void.remove(&self.token.0);
+        drop(state);
+        self.tokens.arrived.notify_all();
+    }
+}
+
+impl Request<'_> {
+    /// Whether its answer may be taken in.
+    pub(crate) fn counts(&self) -> bool {
+        !self.tokens.state.lock().void.contains(&self.token.0)
+    }
+}
+
+impl Tokens {
+    pub(crate) fn begin(&self) -> Request<'_> {
+        let mut state = self.state.lock();
+        state.last += 1;
+        let token = state.last;
+        state.out.insert(token);
+        Request { tokens: self, token: Token(token), below: state.below() }
+    }
+
+    /// All requests before this one have been answered.
+    pub(crate) fn below(&self) -> Token {
+        self.state.lock().below()
+    }
+
+    /// Waits until the answers to these have been taken in, or have got lost. Those that have not come in time will not be taken in; then
+    /// the answer is no.
+    pub(crate) fn wait(&self, tokens: &[Token], due: Instant) -> bool {
+        let mut state = self.state.lock();
+        while tokens.iter().any(|token| state.out.contains(&token.0)) {
+            if self.arrived.wait_until(&mut state, due).timed_out() {
+                let late: Vec<u64> =
+                    tokens.iter().map(|token| token.0).filter(|token| state.out.contains(token)).collect();
+                state.void.extend(late);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// What was fetched: to be taken in.
+pub(crate) struct Fetched<'a> {
+    install: Box<dyn FnOnce(&mut Core) + 'a>,
+    /// Under way until then.
+    request: Option<Request<'a>>,
+}
+
+impl Fetched<'_> {
+    fn nothing() -> Fetched<'static> {
+        Fetched { install: Box::new(|_| ()), request: None }
+    }
+
+    /// Takes it in.
+    pub(crate) fn install(self, core: &mut Core) {
+        if self.request.as_ref().is_none_or(Request::counts) {
+            (self.install)(core);
+        }
+    }
+}
+
+impl Shell {
+    /// Gets what a call needs.
+    pub(crate) fn fetch(&self, need: Need) -> Result<Fetched<'_>, Errno> {
+        let done = |()| Fetched::nothing();
+        match need {
+            Need::Inode(ino) => self.fetch_inode(ino),
+            Need::Name(dir, name) => self.fetch_name(dir, name),
+            Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
+            Need::Extents(ino, start) => self.fetch_extents(ino, start),
+            Need::Rights(wants) => self.fetch_rights(wants),
+            Need::Inodes => self.fetch_grant(0, true).map(done),
+            Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
+            Need::Window => self.wait_for_window().map(done),
+        }
+    }
+
+    fn ticket(&self) -> Ticket {
+        self.state.lock().core.ticket()
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
+        let request = self.tokens.begin();
+        let ask = Ask { session: self.session, token: request.token, below: request.below, question };
+        let reply = wait_for(|done| self.meta.ask(ask, done)).map_err(|error| self.refused(error))?;
+        Ok((reply, request))
+    }
+
+    fn fetch_inode(&self, ino: InodeId) -> Result<Fetched<'_>, Errno> {
+        self.counters.lookups.add(1);
+        let ticket = self.ticket();
+        let (reply, request) = self.ask(Question::Inode(ino))?;
+        let Found::Inode(record) = reply.found else { return Err(self.confused()) };
+        Ok(taken(request, reply.term, reply.exclusive, move |core| core.install_inode(ticket, *record)))
+    }
+
+    fn fetch_name(&self, dir: InodeId, name: Name) -> Result<Fetched<'_>, Errno> {
+        self.counters.lookups.add(1);
+        let ticket = self.ticket();
+        let (reply, request) = self.ask(Question::Lookup { dir, name: name.clone() })?;
+        let Found::Lookup(found) = reply.found else { return Err(self.confused()) };
+        let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
+        Ok(taken(request, reply.term, reply.exclusive, install))
+    }
+
+    fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<Fetched<'_>, Errno> {
+        let (ticket, version) = {
+            let core = &self.state.lock().core;
+            (core.ticket(), core.version(dir))
+        };
+        let mut after = Cookie::START;
+        let mut budget = if contents { DIR_CONTENT_BYTES_MAX } else { 0 };
+        loop {
+            self.counters.listings.add(1);
+            let prefetch = if budget > 0 { Prefetch::Contents } else { Prefetch::Attributes };
+            let bytes_max = LIST_PAGE_BYTES as u64;
+            let (reply, request) = self.ask(Question::List { dir, after, prefetch, bytes_max })?;
+            let Found::List(ListReply { entries, end }) = reply.found else { return Err(self.confused()) };
+            budget = budget.saturating_sub(LIST_PAGE_BYTES);
+            let last = entries.last().map(|entry| entry.name.cookie());
+            let page = taken(request, reply.term, reply.exclusive, move |core| {
+                core.install_page(ticket, dir, entries);
+                if end {
+                    core.install_end(ticket, dir, version);
+                }
+            });
+            if end {
+                return Ok(page);
+            }
+            page.install(&mut self.state.lock().core);
+            after = last.ok_or(Errno::EIO)?;
+        }
+    }
+
+    fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<Fetched<'_>, Errno> {
+        self.counters.lookups.add(1);
+        let ticket = self.ticket();
+        let question = Question::Extents { ino, start, end: u64::MAX, count_max: EXTENTS_PAGE as u64 };
+        let (reply, request) = self.ask(question)?;
+        let Found::Extents(found) = reply.found else { return Err(self.confused()) };
+        self.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
+        let install = move |core: &mut Core| core.install_extents(ticket, ino, start, found);
+        Ok(taken(request, reply.term, reply.exclusive, install))
+    }
+
+    fn fetch_rights(&self, wants: Vec<Want>) -> Result<Fetched<'_>, Errno> {
+        self.counters.acquires.add(1);
+        let ticket = self.ticket();
+        let request = self.tokens.begin();
+        let acquire = Acquire {
+            session: self.session,
+            token: request.token,
+            below: request.below,
+            wants: wants.clone(),
+        };
+        let asked: Result<AcquireReply, MetaError> = wait_for(|done| self.meta.acquire(acquire, done));
+        let reply = asked.map_err(|error| self.refused(error))?;
+        let term = reply.term;
+        let install = move |core: &mut Core| core.install_rights(ticket, &wants, reply);
+        Ok(taken(request, term, Vec::new(), install))
+    }
+
+    /// A server that answers another question than was asked.
+    pub(crate) fn confused(&self) -> Errno {
+        self.refused(MetaError::Malformed("the answer is not the one to the question".into()))
+    }
+}
+
+/// What was answered in a term: of another one, it counts for nothing.
+fn taken<'a>(
+    request: Request<'a>,
+    term: u64,
+    exclusive: Vec<InodeId>,
+    install: impl FnOnce(&mut Core) + 'a,
+) -> Fetched<'a> {
+    let install = move |core: &mut Core| {
+        if core.rights.term == term {
+            core.install_exclusive(&exclusive);
+            install(core);
+        }
+    };
+    Fetched { install: Box::new(install), request: Some(request) }
+}

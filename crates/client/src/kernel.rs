@@ -1,0 +1,53 @@
+//! The cache in front of the client: the kernel's.
+//!
+//! The kernel answers programs from what it was told before, without asking. When the session gives up the right to
+//! something, the client drops it from its own cache and has the front end make the kernel drop it, too, before it
+//! acknowledges.
+
+use crate::Client;
+use shoal_types::{InodeId, Name};
+use std::sync::Arc;
+
+/// Something that is no longer to be answered from a cache.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Stale {
+    /// What a name in a directory stands for, be it a file or nothing. The listing of the directory goes with it.
+    Name {
+        /// The directory.
+        dir: InodeId,
+        /// The name in it.
+        name: Name,
+    },
+    /// What all names in a directory stand for, those included of which nothing is known here.
+    Names(InodeId),
+    /// All that is known of an inode itself: its attributes, ACLs and extended attributes; the content of a file, the
+    /// target of a link, the listing of a directory.
+    Node(InodeId),
+}
+
+/// A cache in front of the client. Set once, with [`Client::set_kernel`].
+///
+/// Both calls come from a thread of the client that holds no lock. They must not wait for requests of this mount that
+/// themselves wait for a server: the server may be waiting for this very call.
+pub trait KernelCache: Send + Sync + 'static {
+    /// Makes the kernel forget. When this returns, nothing of it is answered from the kernel's cache any more.
+    fn forget(&self, stale: &[Stale]);
+
+    /// Makes the kernel forget everything: the right to all of it has run out. `inodes` are all that it refers to.
+    fn forget_all(&self, inodes: &[InodeId]);
+}
+
+impl Client {
+    /// Names the cache in front of this client. The first one stays.
+    pub fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
+        if self.shell.kernel.set(kernel).is_err() {
+            tracing::warn!("the client is mounted twice: only the first mount is told what others change");
+        }
+    }
+
+    /// Whether the kernel refers to an inode: an answer has named it, perhaps one that is still on its way, and it was not
+    /// yet forgotten.
+    pub fn refers(&self, ino: InodeId) -> bool {
+        self.shell.state.lock().core.referred(ino)
+    }
+}

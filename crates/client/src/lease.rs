@@ -1,0 +1,292 @@
+//! The lease: renewed by a question for recalls that is always open, and what is done when it runs out.
+//!
+//! **Recalls** are carried out by threads of their own, several at a time, since each may have to wait for servers or for the kernel: nothing
+//! more is changed, what was changed is committed, then it is forgotten here and in the kernel, and acknowledged.
+//!
+//! **The end of the lease.** A client that was not answered for long answers nothing from its caches any more, and has the kernel drop all of its own,
+//! before the servers let others change what it caches. Calls wait until the servers answer again, or have ended the session.
+
+use crate::kernel::Stale;
+use crate::limits::{
+    ANSWER_WAIT_MAX, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
+};
+use crate::shell::Shell;
+use shoal_types::{BatchSeq, Errno};
+use shoal_wire::{Ack, MetaError, Poll, Recall, wait_for};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Recalls to be carried out, each with its term: both ends.
+pub(crate) type RecallQueue =
+    (crossbeam_channel::Sender<(u64, Recall)>, crossbeam_channel::Receiver<(u64, Recall)>);
+
+/// Threads that carry recalls out.
+#[derive(Default)]
+pub(crate) struct Recallers {
+    threads: usize,
+    idle: usize,
+}
+
+/// Until when what is cached may be used.
+pub(crate) struct Lease {
+    begun: Instant,
+    length: Duration,
+    until_ms: AtomicU64,
+}
+
+impl Lease {
+    /// Of a session that was asked for at this moment.
+    pub(crate) fn new(asked: Instant, length: Duration) -> Lease {
+        let lease = Lease { begun: asked, length, until_ms: AtomicU64::new(0) };
+        lease.renew(asked);
+        lease
+    }
+
+    /// The servers have answered a question that was asked at this moment.
+    fn renew(&self, asked: Instant) {
+        let until = asked.saturating_duration_since(self.begun) + self.length;
+        self.until_ms.fetch_max(until.as_millis() as u64, Ordering::AcqRel);
+    }
+
+    /// Whether what is cached may be used.
+    pub(crate) fn holds(&self) -> bool {
+        self.left() > Duration::ZERO
+    }
+
+    fn left(&self) -> Duration {
+        let until = Duration::from_millis(self.until_ms.load(Ordering::Acquire));
+        until.saturating_sub(self.begun.elapsed())
+    }
+}
+
+/// Starts the thread that asks for recalls, and the one that looks at the clock.
+pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
+    let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
+        Builder::new().name(name.into()).spawn(run).expect("the system has room for a thread")
+    };
+    let (recalls, clock) = (shell.clone(), shell.clone());
+    vec![
+        spawn("shoal-recalls", Box::new(move || recalls.run_recalls())),
+        spawn("shoal-lease", Box::new(move || clock.run_clock())),
+    ]
+}
+
+impl Shell {
+    fn run_recalls(self: Arc<Shell>) {
+        self.hear_recalls();
+        if !self.state.lock().stopping {
+            // Lost for whatever reason: nobody should wait for what it held. They find out by themselves later.
+            let _ = self.meta.close_session(self.session);
+        }
+    }
+
+    fn hear_recalls(self: &Arc<Shell>) {
+        let mut seen = 0;
+        loop {
+            let term = {
+                let state = self.state.lock();
+                if state.stopping || state.core.alive().is_err() {
+                    return;
+                }
+                state.core.rights.term
+            };
+            let asked = Instant::now();
+            let wait_ms = POLL_WAIT.as_millis() as u64;
+            let (session, below) = (self.session, self.tokens.below());
+            let poll = Poll { session, term, seen, acks: Vec::new(), below, wait_ms };
+            match wait_for(|done| self.meta.recalls(poll, done)) {
+                Ok(told) if told.declare => {
+                    seen = 0;
+                    self.declare(told.term);
+                }
+                Ok(told) => {
+                    self.lease.renew(asked);
+                    self.changed.notify_all();
+                    for recall in told.recalls {
+                        if recall.id > seen {
+                            seen = recall.id;
+                            self.dispatch(term, recall);
+                        }
+                    }
+                }
+                Err(error @ (MetaError::Fenced(_) | MetaError::Malformed(_) | MetaError::Version { .. })) => {
+                    self.refused(error);
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "asking for recalls");
+                    // Ends early only if the session does.
+                    let _ = self.pause(POLL_PAUSE);
+                }
+            }
+        }
+    }
+
+    /// Has a recall carried out by a thread that has nothing else to do.
+    fn dispatch(self: &Arc<Shell>, term: u64, recall: Recall) {
+        let (give, take) = &self.recalls;
+        let waiting = take.len();
+        // The receiver lives as long as the client.
+        let _ = give.send((term, recall));
+        let mut pool = self.recallers.lock();
+        if pool.idle > waiting || pool.threads == RECALL_THREADS_MAX {
+            return;
+        }
+        pool.threads += 1;
+        let (shell, take) = (Arc::downgrade(self), take.clone());
+        let run = move || {
+            loop {
+                let next = take.recv_timeout(RECALL_THREAD_IDLE_MAX);
+                let Some(shell) = shell.upgrade() else { return };
+                let mut pool = shell.recallers.lock();
+                let Ok((term, recall)) = next else {
+                    if take.is_empty() {
+                        (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
+                        return;
+                    }
+                    continue;
+                };
+                pool.idle -= 1;
+                drop(pool);
+                shell.carry_out(term, &recall);
+                shell.recallers.lock().idle += 1;
+            }
+        };
+        pool.idle += 1;
+        if let Err(error) = Builder::new().name("shoal-recall".into()).spawn(run) {
+            (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
+            tracing::error!(%error, "no thread to carry out what others wait for");
+        }
+    }
+
+    /// A new leader learns what this client holds.
+    fn declare(&self, term: u64) {
+        let said = self.state.lock().core.declare(term, DECLARE_PART);
+        let parts = said.len();
+        for declaration in said {
+            if let Err(error) = self.meta.declare(declaration) {
+                match error {
+                    MetaError::Fenced(_) => drop(self.refused(error)),
+                    // The next question tells whether it has to be said again, and to whom.
+                    error => tracing::debug!(%error, "declaring rights"),
+                }
+                return;
+            }
+        }
+        tracing::info!(
+            session = self.session.0,
+            term,
+            parts,
+            "declared to a new metadata leader what is cached"
+        );
+    }
+
+    /// Carries a recall of a term out and acknowledges it, unless the session comes to an end.
+    fn carry_out(&self, term: u64, recall: &Recall) {
+        if !self.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
+            tracing::warn!(
+                recall = recall.id,
+                "an answer that came before a recall has not arrived, and will not count"
+            );
+        }
+        let mut stale: Vec<Stale> = Vec::new();
+        let ack = loop {
+            let needed = self.state.lock().core.begin_recall(recall);
+            if self.wait_for_commit(needed).is_err() {
+                return;
+            }
+            if let Some(ack) = self.state.lock().core.finish_recall(recall, &mut stale) {
+                break ack;
+            }
+        };
+        if let Some(kernel) = self.kernel.get()
+            && !stale.is_empty()
+        {
+            kernel.forget(&stale);
+        }
+        self.acknowledge(term, ack);
+    }
+
+    fn acknowledge(&self, term: u64, ack: Ack) {
+        let (session, below) = (self.session, self.tokens.below());
+        loop {
+            let poll = Poll { session, term, seen: 0, acks: vec![ack.clone()], below, wait_ms: 0 };
+            match wait_for(|done| self.meta.recalls(poll, done)) {
+                // Of another term: nobody waits for it any more.
+                Ok(_) => return,
+                Err(MetaError::Fenced(_)) => return,
+                Err(error) => {
+                    tracing::debug!(%error, recall = ack.id, "acknowledging a recall");
+                    if self.pause(POLL_PAUSE).is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Waits until the journal is committed up to here; fails only when the session has come to an end.
+    fn wait_for_commit(&self, seq: BatchSeq) -> Result<(), Errno> {
+        if self.state.lock().core.cache.acked() < seq {
+            self.ship_ready();
+        }
+        let mut state = self.state.lock();
+        while state.core.cache.acked() < seq {
+            state.core.alive()?;
+            self.changed.wait(&mut state);
+        }
+        state.core.alive()
+    }
+
+    fn run_clock(self: Arc<Shell>) {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopping || state.core.alive().is_err() {
+                break;
+            }
+            let left = self.lease.left();
+            if left > Duration::ZERO {
+                self.changed.wait_for(&mut state, left);
+                continue;
+            }
+            tracing::warn!(
+                session = self.session.0,
+                "the servers have not answered for {} seconds: nothing is answered from caches until they do",
+                self.lease.length.as_secs()
+            );
+            let inodes = state.core.referred_inodes();
+            drop(state);
+            if let Some(kernel) = self.kernel.get() {
+                kernel.forget_all(&inodes);
+            }
+            state = self.state.lock();
+            while !self.lease.holds() && !state.stopping && state.core.alive().is_ok() {
+                self.changed.wait(&mut state);
+            }
+            if self.lease.holds() {
+                tracing::info!(session = self.session.0, "the servers answer again");
+            }
+        }
+        let inodes = state.core.referred_inodes();
+        let fenced = !state.stopping;
+        drop(state);
+        if let Some(kernel) = self.kernel.get()
+            && fenced
+        {
+            // The kernel must not go on answering what nobody keeps right any more.
+            kernel.forget_all(&inodes);
+        }
+    }
+
+    /// Waits until what is cached may be used again.
+    pub(crate) fn wait_for_lease(&self) -> Result<(), Errno> {
+        let until = self.until();
+        let mut state = self.state.lock();
+        while !self.lease.holds() {
+            self.wait_for_change(&mut state, until)?;
+        }
+        state.core.alive()
+    }
+}

@@ -1,0 +1,391 @@
+//! Makes the kernel drop what other clients change.
+//!
+//! **Model.** The kernel keeps names, attributes, listings and content without asking, and is told when one of them is no
+//! longer right: [`KernelCache`]. It drops a name under the directory's lock, and a page when nobody reads or writes it. A
+//! local change holds such a lock while its request waits with us, perhaps for a server, which perhaps waits for this
+//! very name to be dropped. So nobody may simply wait for the kernel:
+//! - Changes that wait are known here ([`Dropper::under_way`]), with what they hold.
+//! - *Names* in a directory that is held are dropped by outdating all names there are, which takes no lock. The same if
+//!   a directory turns out to be locked for longer than [`NAME_PATIENCE`](limits::NAME_PATIENCE) by whatever else.
+//! - *Pages* that a waiting write may hold are dropped by themselves, so that they hold up no others, and nobody waits for
+//!   them: they are locked, so nobody reads them, and the kernel fills them anew. Others of the write's pages are dropped
+//!   under it; whoever then reads them before the write is carried out puts them into the cache as they were. Therefore a
+//!   write's pages are dropped once more when it has been carried out and before it is answered.
+//!
+//! Notifications are sent by threads of their own, which may block, and which nothing else depends on: not even the end of a
+//! process that is killed. Whoever wants things dropped waits as long as he must.
+//!
+//! **Assumes.** Linux 6.16 or newer for outdating names. An older kernel is told to keep no names at all (see `kernel`), so
+//! that there is nothing to drop.
+//!
+//! **Promises.** When [`KernelCache::forget`] returns, nothing of it is answered from the kernel's cache, even by an answer of
+//! ours that was on its way. It returns in bounded time: at once when the mount has ended, and with an error in the log
+//! when the kernel has not moved for [`KERNEL_WAIT_MAX`](limits::KERNEL_WAIT_MAX).
+//!
+//! **What remains.** A process in a directory whose name was outdated is not disturbed, but a local mount or bind mount below
+//! such a name is detached when the name is looked up again.
+
+mod notify;
+mod pages;
+mod state;
+
+pub(crate) use pages::Write;
+
+use crate::limits::{
+    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, BLOCKED_AFTER, DROPS_AT_ONCE_MAX, KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX,
+    NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
+};
+use notify::{Dropped, Notifications};
+use pages::Pages;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use shoal_client::{Client, KernelCache, Stale};
+use shoal_types::InodeId;
+use state::{Notice, State, Step};
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// What the kernel was made to drop.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Drops {
+    /// Names, one by one.
+    pub names: u64,
+    /// Inodes, or parts of their content.
+    pub nodes: u64,
+    /// Times that all names were outdated, because a local change was in the way.
+    pub epochs: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    names: AtomicU64,
+    nodes: AtomicU64,
+    epochs: AtomicU64,
+}
+
+/// The kernel locks that a request holds while it is under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holds {
+    /// None that a notification waits for.
+    Nothing,
+    /// A directory (or something that may be one).
+    Dir(InodeId),
+    /// Two of them.
+    Dirs(InodeId, InodeId),
+    /// Pages of a file.
+    Pages(Write),
+}
+
+/// See the module.
+pub(crate) struct Dropper {
+    me: Weak<Dropper>,
+    client: Weak<Client>,
+    /// The way to the kernel, once there is one.
+    kernel: OnceLock<Notifications>,
+    state: Mutex<State>,
+    /// There is something to do for a thread.
+    work: Condvar,
+    /// Something was done, or came in the way.
+    news: Condvar,
+    counts: Counts,
+}
+
+impl Dropper {
+    pub(crate) fn new(client: &Arc<Client>) -> Arc<Dropper> {
+        Arc::new_cyclic(|me| Dropper {
+            me: me.clone(),
+            client: Arc::downgrade(client),
+            kernel: OnceLock::new(),
+            state: Mutex::default(),
+            work: Condvar::new(),
+            news: Condvar::new(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// The mount begins: `conversation` is its device. Before that there is nothing to drop.
+    pub(crate) fn begin(&self, conversation: &File) -> io::Result<()> {
+        let notifications = Notifications::of(conversation)?;
+        self.kernel.get_or_init(|| notifications);
+        Ok(())
+    }
+
+    pub(crate) fn drops(&self) -> Drops {
+        let Counts { names, nodes, epochs } = &self.counts;
+        Drops { names: names.load(Relaxed), nodes: nodes.load(Relaxed), epochs: epochs.load(Relaxed) }
+    }
+
+    /// Whether waiting writes would own too much memory with one more.
+    pub(crate) fn is_too_much(&self, holds: Holds) -> bool {
+        match holds {
+            Holds::Pages(Write { len, .. }) => {
+                self.state.lock().write_bytes().saturating_add(len) > WAITING_WRITE_BYTES_MAX
+            }
+            _ => false,
+        }
+    }
+
+    /// A change begins to wait. It does until the answer is dropped, which must not be before its request was answered.
+    pub(crate) fn under_way(self: &Arc<Dropper>, holds: Holds) -> Option<UnderWay> {
+        if holds == Holds::Nothing {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let mut write = 0;
+        match holds {
+            Holds::Nothing => {}
+            Holds::Dir(dir) => state.lock_dir(dir),
+            Holds::Dirs(one, other) => {
+                state.lock_dir(one);
+                state.lock_dir(other);
+            }
+            Holds::Pages(pages) => write = state.begin_write(pages),
+        }
+        drop(state);
+        self.news.notify_all();
+        Some(UnderWay { stale: self.clone(), holds, write })
+    }
+
+    /// Whether an inode was dropped not long ago, or is about to be.
+    pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
+        self.state.lock().was_dropped(ino)
+    }
+
+    /// The mount has ended: nobody waits for the kernel any more.
+    pub(crate) fn end(&self) {
+        self.state.lock().ended = true;
+        self.news.notify_all();
+        self.work.notify_all();
+    }
+
+    /// Has notices sent, and waits until nothing of it can be answered from the kernel's cache.
+    fn send(&self, notices: &[Notice]) {
+        if self.kernel.get().is_none() {
+            return;
+        }
+        for chunk in notices.chunks(DROPS_AT_ONCE_MAX) {
+            self.send_round(chunk);
+        }
+    }
+
+    fn send_round(&self, notices: &[Notice]) {
+        let mut state = self.state.lock();
+        let round = state.begin(notices.iter().cloned());
+        self.wake(&mut state);
+        while let Some((left, progress)) = state.left(round) {
+            if state.ended {
+                return state.abandon(round);
+            }
+            if progress.elapsed() >= KERNEL_WAIT_MAX {
+                tracing::error!(
+                    left,
+                    "the kernel has not dropped what others have changed, for {} s: programs on this mount may see it as it \
+                     was; if they hang, end the mount with 'umount -f -l'",
+                    KERNEL_WAIT_MAX.as_secs()
+                );
+                return state.abandon(round);
+            }
+            if state.unblock(round) {
+                MutexGuard::unlocked(&mut state, || self.outdate());
+                state.outdated(round);
+                continue;
+            }
+            self.wake(&mut state);
+            if state.left(round).is_some() {
+                self.news.wait_for(&mut state, BLOCKED_AFTER);
+            }
+        }
+    }
+
+    /// Outdates all names. Never waits.
+    fn outdate(&self) {
+        self.counts.epochs.fetch_add(1, Relaxed);
+        if let Some(Err(error)) = self.kernel.get().map(Notifications::epoch) {
+            tracing::error!(%error, "the kernel refuses to outdate names: programs may see names as they were");
+        }
+    }
+
+    // --- threads ---
+
+    /// Sees to it that there are threads for what is queued.
+    fn wake(&self, state: &mut State) {
+        self.work.notify_all();
+        if state.ended || !state.wants_thread() {
+            return;
+        }
+        if state.threads < NOTIFIERS || (state.threads < NOTIFIERS_MAX && state.all_blocked()) {
+            let Some(me) = self.me.upgrade() else { return };
+            state.threads += 1;
+            let name = format!("fuse-notify-{}", state.threads);
+            if let Err(error) = Builder::new().name(name).spawn(move || me.work()) {
+                state.threads -= 1;
+                tracing::error!(%error, "no thread to make the kernel drop what others have changed");
+            }
+        }
+    }
+
+    fn work(&self) {
+        let Some(kernel) = self.kernel.get() else { return };
+        kernel.keep_nothing_else();
+        let tid = nix::unistd::gettid().as_raw();
+        let mut state = self.state.lock();
+        while !state.ended {
+            match state.step(tid) {
+                Step::Tell(id, notice) => {
+                    MutexGuard::unlocked(&mut state, || self.tell(kernel, &notice));
+                    if state.done(id) {
+                        self.news.notify_all();
+                    }
+                }
+                Step::Outdate(round) => {
+                    MutexGuard::unlocked(&mut state, || self.outdate());
+                    state.outdated(round);
+                    self.news.notify_all();
+                }
+                Step::Idle => {
+                    // The last of what was queued may have been passed over.
+                    self.news.notify_all();
+                    state.idle += 1;
+                    let late = self.work.wait_for(&mut state, NOTIFIER_IDLE_MAX).timed_out();
+                    state.idle -= 1;
+                    if late && !state.wants_thread() {
+                        break;
+                    }
+                }
+            }
+        }
+        state.threads -= 1;
+    }
+
+    /// Tells the kernel one thing. May block.
+    fn tell(&self, kernel: &Notifications, notice: &Notice) {
+        match notice {
+            Notice::Entry { dir, name } => {
+                self.counts.names.fetch_add(1, Relaxed);
+                if let Err(error) = kernel.entry(*dir, name) {
+                    tracing::warn!(%error, %dir, "the kernel cannot drop a name: all names are outdated instead");
+                    self.outdate();
+                }
+            }
+            Notice::Node { ino, pages } => {
+                self.counts.nodes.fetch_add(1, Relaxed);
+                self.tell_node(kernel, *ino, *pages);
+            }
+        }
+    }
+
+    fn tell_node(&self, kernel: &Notifications, ino: InodeId, pages: Pages) {
+        let (offset, len) = pages.bytes();
+        let start = Instant::now();
+        loop {
+            match kernel.inode(ino, offset, len) {
+                Ok(Dropped::Yes | Dropped::Ended) => return,
+                // Either the kernel is about to forget it, or a process has an answer in hand that it did not look at yet.
+                Ok(Dropped::Unknown) if self.may_arrive(ino) && start.elapsed() < ARRIVAL_WAIT => {
+                    std::thread::sleep(ARRIVAL_LOOK_EVERY);
+                }
+                Ok(Dropped::Unknown) => return,
+                Err(error) => {
+                    tracing::error!(%error, %ino, "the kernel cannot drop what others have changed");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn may_arrive(&self, ino: InodeId) -> bool {
+        !self.state.lock().ended && self.client.upgrade().is_some_and(|client| client.refers(ino))
+    }
+}
+
+impl KernelCache for Dropper {
+    fn forget(&self, stale: &[Stale]) {
+        let mut seen = HashSet::with_capacity(stale.len());
+        let (mut names, mut nodes, mut all_names) = (Vec::new(), Vec::new(), false);
+        for stale in stale.iter().filter(|stale| seen.insert(*stale)) {
+            match stale {
+                Stale::Name { dir, name } => {
+                    names.push(Notice::Entry { dir: *dir, name: name.clone() });
+                }
+                Stale::Names(dir) => {
+                    all_names = true;
+                    nodes.push(*dir);
+                }
+                Stale::Node(ino) => nodes.push(*ino),
+            }
+        }
+        // The kernel drops a listing with a name only if it knows the name as such.
+        let mut known: HashSet<InodeId> = nodes.iter().copied().collect();
+        for name in &names {
+            if let Notice::Entry { dir, .. } = name
+                && known.insert(*dir)
+            {
+                nodes.push(*dir);
+            }
+        }
+        self.state.lock().note_drops(&nodes);
+        // In this order: it waits for the directory's lock, and so for those who have just read the directory to be done.
+        if crate::kernel::keeps_names() {
+            if all_names {
+                // Nobody knows which names the kernel has of one directory: it looks all up again.
+                self.outdate();
+            }
+            self.send(&names);
+        }
+        self.send(&whole(&nodes));
+    }
+
+    fn forget_all(&self, inodes: &[InodeId]) {
+        if crate::kernel::keeps_names() && !self.state.lock().ended {
+            self.outdate();
+        }
+        self.state.lock().note_drops(inodes);
+        self.send(&whole(inodes));
+    }
+}
+
+fn whole(inodes: &[InodeId]) -> Vec<Notice> {
+    inodes.iter().map(|ino| Notice::Node { ino: *ino, pages: Pages::ALL }).collect()
+}
+
+/// A change that waits.
+pub(crate) struct UnderWay {
+    stale: Arc<Dropper>,
+    holds: Holds,
+    /// Its number, if it is a write.
+    write: u64,
+}
+
+impl UnderWay {
+    /// The change was carried out, and is about to be answered.
+    pub(crate) fn carried_out(&self) {
+        if let Holds::Pages(Write { ino, .. }) = self.holds {
+            let pages = self.stale.state.lock().carried_out(ino, self.write);
+            if let Some(pages) = pages {
+                self.stale.send(&[Notice::Node { ino, pages }]);
+            }
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let mut state = self.stale.state.lock();
+        match self.holds {
+            Holds::Nothing => {}
+            Holds::Dir(dir) => state.unlock_dir(dir),
+            Holds::Dirs(one, other) => {
+                state.unlock_dir(one);
+                state.unlock_dir(other);
+            }
+            Holds::Pages(Write { ino, .. }) => {
+                state.end_write(ino, self.write);
+                self.stale.wake(&mut state);
+            }
+        }
+    }
+}

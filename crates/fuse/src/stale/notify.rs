@@ -1,0 +1,115 @@
+//! The kernel's notifications, in its own words (`linux/fuse.h`).
+//!
+//! | notification | what it drops | what it waits for |
+//! |---|---|---|
+//! | `INVAL_ENTRY` | one name, present or absent, and the directory's attributes | the directory's lock, exclusively |
+//! | `INVAL_INODE` | attributes and ACLs, and the pages of a range: content, listing, link target | pages being read or written |
+//! | `INC_EPOCH` | every name there is: each is looked up again when it is used next | nothing |
+
+use nix::errno::Errno;
+use shoal_types::{InodeId, Name};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+
+const INVAL_INODE: i32 = 2;
+const INVAL_ENTRY: i32 = 3;
+const INC_EPOCH: i32 = 8;
+/// Length, code and an unused number.
+const HEADER_BYTES: usize = 16;
+
+/// `FUSE_DEV_IOC_CLONE`: makes an open `/dev/fuse` another end of a conversation under way.
+const DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
+/// Standard input, output and error.
+const STDIO: libc::c_uint = 3;
+
+/// Whether the kernel had something to drop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dropped {
+    Yes,
+    /// It knew nothing of it.
+    Unknown,
+    /// There is no kernel to tell: the mount has ended.
+    Ended,
+}
+
+/// The way to the kernel.
+pub(crate) struct Notifications {
+    device: File,
+}
+
+impl Notifications {
+    /// Of a mount, by any end of its conversation with the kernel. It gets an end of its own; see
+    /// [`keep_nothing_else`](Self::keep_nothing_else).
+    pub(crate) fn of(conversation: &File) -> io::Result<Notifications> {
+        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
+        let fd = conversation.as_raw_fd() as u32;
+        // SAFETY: the request reads four bytes from where it is pointed to.
+        match unsafe { libc::ioctl(device.as_raw_fd(), DEV_IOC_CLONE, &raw const fd) } {
+            0 => Ok(Notifications { device }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// For a thread that sends notifications: lets go of all files but the way to the kernel, for this thread only.
+    ///
+    /// When the process is killed, a thread that is blocked in the kernel dies last. If it held the files on which requests are
+    /// answered, these would stay open, and whoever waits for an answer would keep the lock that the thread is blocked by:
+    /// neither could ever go on.
+    pub(crate) fn keep_nothing_else(&self) {
+        let own = self.device.as_raw_fd().unsigned_abs();
+        // SAFETY: from the first call on, this thread has file descriptors of its own; nothing is run on it that would use
+        // another one than those that stay.
+        let failed = unsafe {
+            libc::unshare(libc::CLONE_FILES) != 0
+                || (own > STDIO && libc::close_range(STDIO, own - 1, 0) != 0)
+                || libc::close_range(own + 1, libc::c_uint::MAX, 0) != 0
+        };
+        if failed {
+            tracing::debug!(error = %io::Error::last_os_error(), "a thread shares its files");
+        }
+    }
+
+    /// Drops a name.
+    pub(crate) fn entry(&self, dir: InodeId, name: &Name) -> nix::Result<Dropped> {
+        let name = name.as_bytes();
+        let mut body = Vec::with_capacity(16 + name.len() + 1);
+        body.extend_from_slice(&dir.0.to_ne_bytes());
+        body.extend_from_slice(&(name.len() as u32).to_ne_bytes());
+        body.extend_from_slice(&0u32.to_ne_bytes());
+        body.extend_from_slice(name);
+        body.push(0);
+        self.send(INVAL_ENTRY, &body)
+    }
+
+    /// Drops attributes, and content from byte `offset` on; `len` 0 means up to the end.
+    pub(crate) fn inode(&self, ino: InodeId, offset: i64, len: i64) -> nix::Result<Dropped> {
+        let mut body = [0; 24];
+        body[..8].copy_from_slice(&ino.0.to_ne_bytes());
+        body[8..16].copy_from_slice(&offset.to_ne_bytes());
+        body[16..].copy_from_slice(&len.to_ne_bytes());
+        self.send(INVAL_INODE, &body)
+    }
+
+    /// Outdates every name.
+    pub(crate) fn epoch(&self) -> nix::Result<Dropped> {
+        self.send(INC_EPOCH, &[])
+    }
+
+    fn send(&self, code: i32, body: &[u8]) -> nix::Result<Dropped> {
+        let len = HEADER_BYTES + body.len();
+        let mut message = Vec::with_capacity(len);
+        message.extend_from_slice(&(len as u32).to_ne_bytes());
+        message.extend_from_slice(&code.to_ne_bytes());
+        message.extend_from_slice(&0u64.to_ne_bytes());
+        message.extend_from_slice(body);
+        // One write is one message.
+        match nix::unistd::write(&self.device, &message) {
+            Ok(_) => Ok(Dropped::Yes),
+            // The latter: the directory is known, but as something else by now.
+            Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(Dropped::Unknown),
+            Err(Errno::ENODEV | Errno::ENOTCONN | Errno::ECONNABORTED | Errno::EPERM) => Ok(Dropped::Ended),
+            Err(error) => Err(error),
+        }
+    }
+}

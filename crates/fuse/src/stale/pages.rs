@@ -1,0 +1,102 @@
+//! Ranges of a file, in pages, as the kernel's cache counts them.
+
+use shoal_types::InodeId;
+
+/// Bytes of a page. Where the kernel's are larger, a notification merely concerns more than it had to.
+const PAGE_BYTES: u64 = 4096;
+/// The last page that a file could have.
+const LAST: u64 = (i64::MAX as u64) / PAGE_BYTES;
+
+/// Pages from the first to the last, both included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pages {
+    first: u64,
+    last: u64,
+}
+
+impl Pages {
+    pub(crate) const ALL: Pages = Pages { first: 0, last: LAST };
+
+    /// Those that a range of bytes touches.
+    pub(crate) fn of_bytes(offset: u64, len: u64) -> Pages {
+        let end = offset.saturating_add(len.max(1)) - 1;
+        Pages { first: (offset / PAGE_BYTES).min(LAST), last: (end / PAGE_BYTES).min(LAST) }
+    }
+
+    /// Offset and length in bytes; the length 0 means up to the end.
+    pub(crate) fn bytes(self) -> (i64, i64) {
+        let offset = (self.first * PAGE_BYTES) as i64;
+        match self.last {
+            LAST => (offset, 0),
+            last => (offset, ((last - self.first + 1) * PAGE_BYTES) as i64),
+        }
+    }
+
+    pub(crate) fn overlaps(self, other: Pages) -> bool {
+        self.first <= other.last && other.first <= self.last
+    }
+
+    /// Takes the pages apart so that no part waits for more of the writes than it must. The kernel keeps at most the outer
+    /// pages of a write locked, those that it does not fill and did not know.
+    pub(crate) fn apart(self, writes: impl IntoIterator<Item = Pages>) -> Vec<Pages> {
+        let mut cuts: Vec<u64> = writes
+            .into_iter()
+            .flat_map(|write| [write.first, write.first + 1, write.last, write.last + 1])
+            .filter(|cut| (self.first + 1..=self.last).contains(cut))
+            .collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let (mut parts, mut first) = (Vec::with_capacity(cuts.len() + 1), self.first);
+        for cut in cuts {
+            parts.push(Pages { first, last: cut - 1 });
+            first = cut;
+        }
+        parts.push(Pages { first, last: self.last });
+        parts
+    }
+}
+
+/// A write that waits for a server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Write {
+    pub ino: InodeId,
+    pub offset: u64,
+    pub len: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pages(first: u64, last: u64) -> Pages {
+        Pages { first, last }
+    }
+
+    #[test]
+    fn a_range_of_bytes_is_all_pages_that_it_touches() {
+        assert_eq!(Pages::of_bytes(0, 1), pages(0, 0));
+        assert_eq!(Pages::of_bytes(4095, 2), pages(0, 1));
+        assert_eq!(Pages::of_bytes(8192, 8192), pages(2, 3));
+        assert_eq!(Pages::of_bytes(8192, 0), pages(2, 2));
+        assert_eq!(Pages::of_bytes(u64::MAX, u64::MAX), pages(LAST, LAST));
+        assert_eq!(pages(2, 3).bytes(), (8192, 8192));
+        assert_eq!(Pages::ALL.bytes(), (0, 0));
+        assert_eq!(pages(LAST, LAST).bytes(), ((LAST * PAGE_BYTES) as i64, 0));
+    }
+
+    #[test]
+    fn pages_that_a_write_may_hold_are_dropped_by_themselves() {
+        let parts = Pages::ALL.apart([pages(10, 13)]);
+        assert_eq!(parts, [pages(0, 9), pages(10, 10), pages(11, 12), pages(13, 13), pages(14, LAST)]);
+        assert_eq!(Pages::ALL.apart([pages(0, 0)]), [pages(0, 0), pages(1, LAST)]);
+        assert_eq!(Pages::ALL.apart([]), [Pages::ALL]);
+    }
+
+    #[test]
+    fn parts_are_not_taken_apart_again() {
+        let writes = [pages(10, 13), pages(12, 40), pages(100, 101)];
+        for part in Pages::ALL.apart(writes) {
+            assert_eq!(part.apart(writes), [part]);
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! What is to be dropped, what is being dropped, and the local changes that could be in the way.
+
+use super::pages::{Pages, Write};
+use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
+use shoal_types::{InodeId, Name};
+use std::collections::{HashMap, VecDeque};
+use std::time::Instant;
+
+/// Something to drop.
+#[derive(Clone, Debug)]
+pub(super) enum Notice {
+    Entry { dir: InodeId, name: Name },
+    Node { ino: InodeId, pages: Pages },
+}
+
+/// A call that waits for its notices.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct RoundId(u64);
+
+/// A notice, and who waits for it.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub round: Option<RoundId>,
+    pub notice: Notice,
+}
+
+#[derive(Debug)]
+pub(super) struct Round {
+    /// Notices that are not done.
+    left: usize,
+    /// The last time that one of them was.
+    progress: Instant,
+    /// All names were outdated since it began.
+    pub outdated: bool,
+}
+
+/// A task on one of the threads.
+#[derive(Debug)]
+struct Running {
+    id: u64,
+    task: Task,
+    /// The thread's number.
+    tid: i32,
+    since: Instant,
+    /// Nobody waits for it any more.
+    excused: bool,
+}
+
+#[derive(Debug)]
+struct Writing {
+    id: u64,
+    pages: Pages,
+    len: u64,
+    /// Its pages were to be dropped meanwhile, and are to be dropped once more now that it has been carried out.
+    late: bool,
+}
+
+/// Local changes under way that wait for a server, by the locks of the kernel that they hold meanwhile.
+#[derive(Default, Debug)]
+struct UnderWay {
+    /// Directories, and how many changes hold each.
+    dirs: HashMap<InodeId, usize>,
+    writes: HashMap<InodeId, Vec<Writing>>,
+    /// What these writes own, in bytes.
+    write_bytes: u64,
+}
+
+/// Inodes that were dropped a moment ago.
+#[derive(Default, Debug)]
+struct Recent {
+    nodes: HashMap<InodeId, Instant>,
+    /// There were too many.
+    all: Option<Instant>,
+}
+
+impl Recent {
+    fn note(&mut self, ino: InodeId) {
+        let now = Instant::now();
+        if self.nodes.len() >= RECENT_DROPS_MAX {
+            self.nodes.retain(|_, at| now - *at < RECENT);
+        }
+        if self.nodes.len() >= RECENT_DROPS_MAX {
+            self.all = Some(now);
+            self.nodes.clear();
+        } else {
+            self.nodes.insert(ino, now);
+        }
+    }
+
+    fn has(&self, ino: InodeId) -> bool {
+        let times = self.nodes.get(&ino).into_iter().chain(&self.all);
+        times.into_iter().any(|at| at.elapsed() < RECENT)
+    }
+}
+
+#[derive(Default, Debug)]
+pub(super) struct State {
+    under_way: UnderWay,
+    queue: VecDeque<Task>,
+    running: Vec<Running>,
+    rounds: HashMap<RoundId, Round>,
+    recent: Recent,
+    last_id: u64,
+    pub threads: usize,
+    pub idle: usize,
+    pub ended: bool,
+}
+
+/// What a thread is to do.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Tell the kernel, and then call [`State::done`] with the number.
+    Tell(u64, Notice),
+    /// Outdate all names, say so with [`State::outdated`], and ask again.
+    Outdate(RoundId),
+    /// There is nothing.
+    Idle,
+}
+
+impl State {
+    fn id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    // --- local changes ---
+
+    pub fn lock_dir(&mut self, dir: InodeId) {
+        *self.under_way.dirs.entry(dir).or_insert(0) += 1;
+    }
+
+    pub fn unlock_dir(&mut self, dir: InodeId) {
+        if let Some(count) = self.under_way.dirs.get_mut(&dir) {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.dirs.remove(&dir);
+            }
+        }
+    }
+
+    /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told
+    /// to drop a moment ago.
+    pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
+        let (id, late) = (self.id(), self.recent.has(ino));
+        let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late };
+        self.under_way.write_bytes += len;
+        self.under_way.writes.entry(ino).or_default().push(writing);
+        id
+    }
+
+    /// Bytes owned by writes that wait.
+    pub fn write_bytes(&self) -> u64 {
+        self.under_way.write_bytes
+    }
+
+    /// A write was carried out: the pages that are to be dropped once more before it is answered, if any.
+    pub fn carried_out(&mut self, ino: InodeId, id: u64) -> Option<Pages> {
+        let write = self.under_way.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
+        std::mem::take(&mut write.late).then_some(write.pages)
+    }
+
+    /// A write was answered. What was to be dropped meanwhile is dropped once more.
+    pub fn end_write(&mut self, ino: InodeId, id: u64) {
+        let Some(writes) = self.under_way.writes.get_mut(&ino) else { return };
+        let Some(at) = writes.iter().position(|write| write.id == id) else { return };
+        let Writing { pages, len, late, .. } = writes.swap_remove(at);
+        self.under_way.write_bytes -= len;
+        if writes.is_empty() {
+            self.under_way.writes.remove(&ino);
+        }
+        if late {
+            self.queue.push_back(Task { round: None, notice: Notice::Node { ino, pages } });
+        }
+    }
+
+    // --- rounds ---
+
+    /// Whether an inode was dropped not long ago.
+    pub fn was_dropped(&mut self, ino: InodeId) -> bool {
+        self.recent.has(ino)
+    }
+
+    /// Inodes are about to be dropped.
+    pub fn note_drops(&mut self, inodes: &[InodeId]) {
+        inodes.iter().for_each(|ino| self.recent.note(*ino));
+    }
+
+    /// Queues notices to wait for.
+    pub fn begin(&mut self, notices: impl ExactSizeIterator<Item = Notice>) -> RoundId {
+        let round = RoundId(self.id());
+        let (left, progress) = (notices.len(), Instant::now());
+        self.rounds.insert(round, Round { left, progress, outdated: false });
+        self.queue.extend(notices.map(|notice| Task { round: Some(round), notice }));
+        round
+    }
+
+    /// What is left of a round, and since when nothing of it was done; `None`: it is finished.
+    pub fn left(&mut self, round: RoundId) -> Option<(usize, Instant)> {
+        let Round { left, progress, .. } = self.rounds.get(&round)?;
+        if *left == 0 {
+            self.rounds.remove(&round);
+            return None;
+        }
+        Some((*left, *progress))
+    }
+
+    /// Nobody waits for a round any more; what is left of it is done all the same.
+    pub fn abandon(&mut self, round: RoundId) {
+        self.rounds.remove(&round);
+        for task in self.queue.iter_mut().filter(|task| task.round == Some(round)) {
+            task.round = None;
+        }
+    }
+
+    fn count_done(&mut self, round: Option<RoundId>, count: usize) {
+        if let Some(round) = round.and_then(|round| self.rounds.get_mut(&round)) {
+            round.left = round.left.saturating_sub(count);
+            round.progress = Instant::now();
+        }
+    }
+
+    fn is_outdated(&self, round: Option<RoundId>) -> bool {
+        round.and_then(|round| self.rounds.get(&round)).is_some_and(|round| round.outdated)
+    }
+
+    // --- threads ---
+
+    /// Whether something waits that no thread is free for.
+    pub fn wants_thread(&self) -> bool {
+        self.queue.len() > self.idle
+    }
+
+    /// Whether all threads have been at it for so long that they are taken to be blocked.
+    pub fn all_blocked(&self) -> bool {
+        self.running.len() >= self.threads
+            && self.running.iter().all(|running| running.since.elapsed() >= BLOCKED_AFTER)
+    }
+
+    /// The next thing to do for a thread of this number.
+    pub fn step(&mut self, tid: i32) -> Step {
+        while let Some(task) = self.queue.pop_front() {
+            match (&task.notice, task.round) {
+                (Notice::Entry { .. }, round) if self.is_outdated(round) => self.count_done(round, 1),
+                (Notice::Entry { dir, .. }, Some(round)) if self.under_way.dirs.contains_key(dir) => {
+                    self.queue.push_front(task);
+                    return Step::Outdate(round);
+                }
+                (Notice::Entry { .. }, _) => return self.run(task, tid),
+                (Notice::Node { ino, pages }, _) => {
+                    let parts = self.spare_writes(*ino, *pages);
+                    if parts.len() == 1 {
+                        return self.run(task, tid);
+                    }
+                    self.replace(task.round, *ino, parts);
+                }
+            }
+        }
+        Step::Idle
+    }
+
+    fn run(&mut self, task: Task, tid: i32) -> Step {
+        let (id, notice) = (self.id(), task.notice.clone());
+        self.running.push(Running { id, task, tid, since: Instant::now(), excused: false });
+        Step::Tell(id, notice)
+    }
+
+    /// All names were outdated: none of the round is left to be told.
+    pub fn outdated(&mut self, id: RoundId) {
+        let Some(round) = self.rounds.get_mut(&id) else { return };
+        round.outdated = true;
+        let mut excused = 0;
+        for running in self.running.iter_mut().filter(|running| running.task.round == Some(id)) {
+            if matches!(running.task.notice, Notice::Entry { .. }) && !running.excused {
+                running.excused = true;
+                excused += 1;
+            }
+        }
+        self.count_done(Some(id), excused);
+    }
+
+    /// The kernel was told. Answers whether that was the last of a round.
+    pub fn done(&mut self, id: u64) -> bool {
+        let Some(at) = self.running.iter().position(|running| running.id == id) else { return false };
+        let running = self.running.swap_remove(at);
+        if !running.excused {
+            self.count_done(running.task.round, 1);
+        }
+        let round = running.task.round.and_then(|round| self.rounds.get(&round));
+        round.is_some_and(|round| round.left == 0)
+    }
+
+    // --- what is in the way ---
+
+    /// Marks the writes under way in these pages to be followed up, and takes the pages apart around them.
+    fn spare_writes(&mut self, ino: InodeId, pages: Pages) -> Vec<Pages> {
+        let Some(writes) = self.under_way.writes.get_mut(&ino) else { return vec![pages] };
+        let mut touched = Vec::new();
+        for write in writes.iter_mut().filter(|write| write.pages.overlaps(pages)) {
+            write.late = true;
+            touched.push(write.pages);
+        }
+        pages.apart(touched)
+    }
+
+    /// Puts parts into the place of a notice about the whole.
+    fn replace(&mut self, round: Option<RoundId>, ino: InodeId, parts: Vec<Pages>) {
+        if let Some(round) = round.and_then(|round| self.rounds.get_mut(&round)) {
+            round.left += parts.len() - 1;
+        }
+        for pages in parts.into_iter().rev() {
+            self.queue.push_front(Task { round, notice: Notice::Node { ino, pages } });
+        }
+    }
+
+    /// Excuses notices of a round that wait for local writes. Answers whether names of it are blocked: then all names are
+    /// to be outdated.
+    pub fn unblock(&mut self, round: RoundId) -> bool {
+        let (mut names, mut nodes) = (false, Vec::new());
+        for running in &self.running {
+            if running.excused || running.task.round != Some(round) {
+                continue;
+            }
+            let since = running.since.elapsed();
+            match &running.task.notice {
+                Notice::Entry { dir, .. } => {
+                    names |= since >= NAME_PATIENCE || self.under_way.dirs.contains_key(dir);
+                }
+                Notice::Node { ino, pages } if since >= BLOCKED_AFTER => {
+                    let writes = self.under_way.writes.get(ino).into_iter().flatten();
+                    let touched = writes.into_iter().any(|write| write.pages.overlaps(*pages));
+                    if touched && is_blocked(running.tid) {
+                        nodes.push((running.id, *ino, *pages));
+                    }
+                }
+                Notice::Node { .. } => {}
+            }
+        }
+        for (id, ino, pages) in nodes {
+            if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
+                running.excused = true;
+            }
+            match self.spare_writes(ino, pages) {
+                // What waits here is a locked page: nobody reads it, and what it is filled with then is new.
+                parts if parts.len() == 1 => self.count_done(Some(round), 1),
+                parts => self.replace(Some(round), ino, parts),
+            }
+        }
+        names
+    }
+}
+
+/// Whether a thread waits in the kernel for a lock, and not merely for a processor.
+fn is_blocked(tid: i32) -> bool {
+    // What cannot be read is believed: somebody waits.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")) else { return true };
+    // The state stands behind the name, which is in brackets.
+    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('D'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No thread has this number.
+    const NO_THREAD: i32 = -1;
+    const DIR: InodeId = InodeId(7);
+    const FILE: InodeId = InodeId(8);
+
+    fn entry(name: &str) -> Notice {
+        Notice::Entry { dir: DIR, name: Name::try_from(name).expect("a name") }
+    }
+
+    fn node(ino: InodeId) -> Notice {
+        Notice::Node { ino, pages: Pages::ALL }
+    }
+
+    fn told(step: Step) -> u64 {
+        match step {
+            Step::Tell(id, _) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_round_ends_when_the_kernel_was_told_all_of_it() {
+        let mut state = State::default();
+        let round = state.begin([entry("a"), node(FILE)].into_iter());
+        let (a, b) = (told(state.step(NO_THREAD)), told(state.step(NO_THREAD)));
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+        state.done(b);
+        assert_eq!(state.left(round).map(|(left, _)| left), Some(1));
+        assert!(!state.unblock(round));
+        state.done(a);
+        assert!(state.left(round).is_none());
+    }
+
+    #[test]
+    fn names_in_a_locked_directory_are_outdated_together() {
+        let mut state = State::default();
+        let round = state.begin([entry("a"), entry("b"), entry("c")].into_iter());
+        let first = told(state.step(NO_THREAD));
+        state.lock_dir(DIR);
+        assert!(state.unblock(round), "the first is in the kernel, which waits");
+        assert!(matches!(state.step(NO_THREAD), Step::Outdate(_)));
+        state.outdated(round);
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+        assert!(state.left(round).is_none());
+        state.done(first);
+        state.unlock_dir(DIR);
+        let round = state.begin([entry("a")].into_iter());
+        told(state.step(NO_THREAD));
+        assert!(!state.unblock(round));
+    }
+
+    #[test]
+    fn a_write_that_comes_in_between_is_not_waited_for_and_followed_up() {
+        let mut state = State::default();
+        let round = state.begin([node(FILE)].into_iter());
+        let whole = told(state.step(NO_THREAD));
+        let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096 });
+        std::thread::sleep(BLOCKED_AFTER);
+        assert!(!state.unblock(round));
+        let parts = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+        state.done(parts[0]);
+        state.done(parts[2]);
+        assert_eq!(state.left(round).map(|(left, _)| left), Some(1));
+        std::thread::sleep(BLOCKED_AFTER);
+        state.unblock(round);
+        assert!(state.left(round).is_none());
+        assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(4096, 4096)));
+        assert_eq!(state.carried_out(FILE, write), None);
+        let round = state.begin([node(FILE)].into_iter());
+        state.abandon(round);
+        let rest = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
+        state.end_write(FILE, write);
+        for id in rest {
+            state.done(id);
+        }
+        let again = told(state.step(NO_THREAD));
+        for id in [whole, parts[1], again] {
+            state.done(id);
+        }
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+        assert_eq!(state.write_bytes(), 0);
+    }
+
+    #[test]
+    fn a_write_that_was_sent_before_its_file_was_dropped_is_followed_up() {
+        let mut state = State::default();
+        state.note_drops(&[FILE]);
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(0, 1)));
+        let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
+        assert_eq!(state.carried_out(DIR, other), None);
+    }
+
+    #[test]
+    fn a_thread_that_runs_is_not_blocked() {
+        assert!(!is_blocked(nix::unistd::gettid().as_raw()));
+        assert!(is_blocked(NO_THREAD));
+    }
+
+    #[test]
+    fn writes_elsewhere_hold_up_nothing() {
+        let mut state = State::default();
+        state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
+        let round = state.begin([node(FILE)].into_iter());
+        let id = told(state.step(NO_THREAD));
+        std::thread::sleep(BLOCKED_AFTER);
+        state.unblock(round);
+        assert!(state.left(round).is_some());
+        state.done(id);
+        assert!(state.left(round).is_none());
+    }
+
+    #[test]
+    fn what_nobody_waits_for_any_more_is_done_all_the_same() {
+        let mut state = State::default();
+        let round = state.begin([entry("a"), node(FILE)].into_iter());
+        state.lock_dir(DIR);
+        state.abandon(round);
+        assert!(state.left(round).is_none());
+        for _ in 0..2 {
+            let id = told(state.step(NO_THREAD));
+            state.done(id);
+        }
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+    }
+}

@@ -1,0 +1,239 @@
+//! Two mounts of one volume over a real metadata server: what is done on one is seen at once on the other.
+//!
+//! **Bounded.** The body of every test runs on a thread of its own and may take no longer than [`PATIENCE`]: then both mounts are taken
+//! away by force, so that nobody stays in the kernel, and the test fails with the last step that was begun.
+//!
+//! **The end.** After every test both mounts end, the server stops, and what it leaves on disk must fit together: no session, no
+//! file without a name that is not about to be removed, and no block missing on the bricks.
+
+mod cut;
+mod held;
+mod quiet;
+mod races;
+mod random;
+mod seen;
+mod snapshot;
+
+use crate::world::Bricks;
+use parking_lot::Mutex;
+use shoal_client::{Client, Options};
+use shoal_fuse::{MountError, MountOptions, Mounted};
+use shoal_meta::Server;
+use shoal_namespace::check::{Finding, Visitor, check};
+use shoal_namespace::query;
+use shoal_types::{BlockId, BlockInfo};
+use shoal_wire::MetaService;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// No test takes so long unless it hangs, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Whoever has stopped using a mount has let it go after this.
+const LET_GO: Duration = Duration::from_secs(10);
+
+/// One of the mounts.
+pub struct Side {
+    root: PathBuf,
+    mounted: Mounted,
+    client: Arc<Client>,
+    ended: AtomicBool,
+}
+
+impl Side {
+    fn mount(root: PathBuf, client: Arc<Client>) -> Side {
+        fs::create_dir(&root).expect("a mount point");
+        let mounted = shoal_fuse::mount(client.clone(), &root, MountOptions::default()).expect("mounts");
+        Side { root, mounted, client, ended: AtomicBool::new(false) }
+    }
+
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Unmounts, commits everything and ends the session.
+    pub fn end(&self) {
+        self.unmount();
+        self.client.close().expect("everything is committed");
+        self.ended.store(true, SeqCst);
+    }
+
+    /// Unmounts, and does without what cannot be committed: the session may have ended already.
+    pub fn give_up(&self) {
+        self.unmount();
+        let _ = self.client.close();
+        self.ended.store(true, SeqCst);
+    }
+
+    /// Unmounts. Processes that other tests just started may still hold copies of our files for a moment.
+    fn unmount(&self) {
+        let begun = Instant::now();
+        loop {
+            match self.mounted.unmount() {
+                Err(MountError::Busy { .. }) if begun.elapsed() < LET_GO => {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                outcome => return outcome.expect("nobody uses it"),
+            }
+        }
+    }
+
+    /// Requests that the kernel makes of this mount while something is done, by kind.
+    pub fn requests(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
+        let before = self.mounted.stats();
+        action();
+        let after = self.mounted.stats();
+        let grown = |op: &shoal_fuse::OpStats| (op.name, op.count - before.count(op.name));
+        after.ops.iter().map(grown).filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+/// Two mounts.
+pub struct Pair {
+    pub a: Side,
+    pub b: Side,
+    pub bricks: Arc<Bricks>,
+    server: Arc<Server>,
+    step: Mutex<String>,
+    dir: TempDir,
+}
+
+impl Pair {
+    /// Says what is done next, for whoever reads that it never ended.
+    pub fn step(&self, what: impl Into<String>) {
+        *self.step.lock() = what.into();
+    }
+
+    /// Both, with the one that acts first.
+    pub fn both_ways(&self) -> [(&Side, &Side); 2] {
+        [(&self.a, &self.b), (&self.b, &self.a)]
+    }
+
+    fn tear_down(&self) {
+        for side in [&self.a, &self.b] {
+            let _ = Command::new("umount").args(["-f", "-l"]).arg(&side.root).output();
+        }
+    }
+
+    fn end(self) {
+        for side in [&self.a, &self.b] {
+            if !side.ended.load(SeqCst) {
+                side.end();
+            }
+        }
+        drop((self.a, self.b));
+        self.server.shutdown();
+        drop(self.server);
+        assert_left_clean(&self.dir.path().join("meta"), &self.bricks);
+    }
+}
+
+/// What every test begins with.
+fn pair(body: impl FnOnce(&Pair) + Send + 'static) {
+    pair_over(shoal_meta::Options::default(), |server, bricks| client(server.clone(), bricks), body);
+}
+
+fn client(meta: Arc<dyn MetaService>, bricks: &Arc<Bricks>) -> Arc<Client> {
+    Client::open(meta, bricks.clone(), Options::default()).expect("a session")
+}
+
+/// The same with options of the server's, and a client of the second mount that is made to measure.
+fn pair_over(
+    options: shoal_meta::Options,
+    second: impl FnOnce(&Arc<Server>, &Arc<Bricks>) -> Arc<Client>,
+    body: impl FnOnce(&Pair) + Send + 'static,
+) {
+    let dir = tempfile::Builder::new().prefix("shoal-pair-").tempdir().expect("a directory");
+    let meta = dir.path().join("meta");
+    fs::create_dir(&meta).expect("a directory");
+    let bricks = Arc::new(Bricks::default());
+    let options = shoal_meta::Options { create: Some(7), ..options };
+    let server = Server::open(&meta, bricks.clone(), options).expect("a server");
+    let a = Side::mount(dir.path().join("a"), client(server.clone(), &bricks));
+    let b = Side::mount(dir.path().join("b"), second(&server, &bricks));
+    let pair = Arc::new(Pair { a, b, bricks, server, step: Mutex::default(), dir });
+    let pair = within_patience(pair, body);
+    Arc::into_inner(pair).expect("nobody else has it").end();
+}
+
+/// Runs the body of a test; whatever becomes of it, nothing hangs.
+fn within_patience(pair: Arc<Pair>, body: impl FnOnce(&Pair) + Send + 'static) -> Arc<Pair> {
+    let (tell, done) = mpsc::channel();
+    let its = pair.clone();
+    let thread = std::thread::spawn(move || {
+        body(&its);
+        drop(its);
+        let _ = tell.send(());
+    });
+    match done.recv_timeout(PATIENCE) {
+        Ok(()) => {
+            thread.join().expect("it has ended");
+            pair
+        }
+        Err(RecvTimeoutError::Timeout) => {
+            pair.tear_down();
+            let step = pair.step.lock().clone();
+            take_apart(pair);
+            panic!("it does not end: {step}");
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            pair.tear_down();
+            let panic = thread.join().expect_err("it has told nothing");
+            eprintln!("the last step: {}", pair.step.lock());
+            take_apart(pair);
+            std::panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Takes apart what has gone wrong. That may hang: then it is left to the end of the process.
+fn take_apart(pair: Arc<Pair>) {
+    let (tell, done) = mpsc::channel();
+    std::thread::spawn(move || {
+        drop(pair);
+        let _ = tell.send(());
+    });
+    let _ = done.recv_timeout(LET_GO);
+}
+
+/// What is on disk fits together, nobody is left, and the bricks hold what files refer to.
+fn assert_left_clean(meta: &Path, bricks: &Bricks) {
+    #[derive(Default)]
+    struct Found(Vec<String>, BTreeSet<BlockId>);
+    impl Visitor for Found {
+        fn finding(&mut self, finding: Finding) {
+            self.0.push(finding.to_string());
+        }
+        fn block(&mut self, id: BlockId, _: BlockInfo) {
+            self.1.insert(id);
+        }
+    }
+    let state = shoal_meta::offline::open(meta).expect("a state");
+    let mut found = Found::default();
+    check(&state, &mut found).expect("readable");
+    assert!(found.0.is_empty(), "{:#?}", found.0);
+    assert!(query::sessions(&state).expect("readable").is_empty(), "both have ended");
+    let stored = bricks.blocks.lock();
+    let missing: Vec<_> = found.1.iter().filter(|id| !stored.contains_key(id)).collect();
+    assert!(missing.is_empty(), "no brick has {missing:?}");
+}
+
+/// Waits until something is so that comes by itself.
+#[track_caller]
+pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LET_GO * 3, "not so in time: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -1,0 +1,176 @@
+//! Both mounts at the same time.
+
+use super::snapshot::snapshot;
+use super::{Pair, Side, pair};
+use crate::sys::errno;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+
+fn names(side: &Side, dir: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(side.path(dir)).expect("read");
+    entries.map(|entry| entry.expect("read").file_name().into_string().expect("text")).collect()
+}
+
+/// Does the same on each mount on a thread of its own.
+fn on_each(pair: &Pair, work: impl Fn(&str, &Side) + Sync) {
+    std::thread::scope(|scope| {
+        for (name, side) in [("a", &pair.a), ("b", &pair.b)] {
+            let work = &work;
+            scope.spawn(move || work(name, side));
+        }
+    });
+}
+
+#[test]
+fn of_all_who_make_a_name_exclusively_one_wins() {
+    const NAMES: usize = 100;
+    pair(|pair| {
+        let sides = [&pair.a, &pair.b, &pair.a, &pair.b];
+        let won: Vec<Vec<bool>> = std::thread::scope(|scope| {
+            let make = |side: &Side, n: usize| match File::create_new(side.path(&format!("name{n}"))) {
+                Ok(_) => true,
+                outcome => {
+                    assert_eq!(errno(outcome), libc::EEXIST);
+                    false
+                }
+            };
+            let threads: Vec<_> = sides
+                .map(|side| scope.spawn(move || (0..NAMES).map(|n| make(side, n)).collect()))
+                .into_iter()
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("it ends")).collect()
+        });
+        for n in 0..NAMES {
+            assert_eq!(won.iter().filter(|won| won[n]).count(), 1, "name{n}");
+        }
+        assert_eq!(snapshot(pair.a.root()), snapshot(pair.b.root()));
+    });
+}
+
+#[test]
+fn a_file_that_the_other_mount_has_just_made_is_opened_by_whoever_would_make_it() {
+    pair(|pair| {
+        for n in 0..50 {
+            let (one, other) = pair.both_ways()[n % 2];
+            let name = format!("file{n}");
+            pair.step(name.clone());
+            // With and without having looked before.
+            assert!(n % 3 == 0 || !other.path(&name).exists());
+            let mut made = File::create_new(one.path(&name)).expect("new");
+            made.write_all(b"first").expect("written");
+            let mut options = OpenOptions::new();
+            let file = options.create(true).truncate(false).read(true).write(true);
+            let mut file = file.open(other.path(&name)).expect("opens");
+            let mut content = String::new();
+            file.read_to_string(&mut content).expect("read");
+            assert_eq!(content, "first");
+            assert_eq!(errno(File::create_new(other.path(&name))), libc::EEXIST);
+        }
+    });
+}
+
+#[test]
+fn both_open_the_same_new_names_at_the_same_time_and_get_the_same_files() {
+    pair(|pair| {
+        pair.step("open");
+        on_each(pair, |name, side| {
+            for n in 0..100 {
+                let mut options = OpenOptions::new();
+                let mut file =
+                    options.create(true).append(true).open(side.path(&format!("name{n}"))).expect("opens");
+                file.write_all(name.as_bytes()).expect("written");
+            }
+        });
+        pair.step("compare");
+        for n in 0..100 {
+            let mut content = fs::read(pair.a.path(&format!("name{n}"))).expect("there");
+            assert_eq!(fs::read(pair.b.path(&format!("name{n}"))).expect("there"), content);
+            content.sort();
+            assert_eq!(content, b"ab", "name{n}");
+        }
+    });
+}
+
+#[test]
+fn both_unpack_and_remove_trees_in_directories_of_their_own() {
+    pair(|pair| {
+        pair.step("unpack");
+        on_each(pair, |name, side| {
+            for round in 0..3 {
+                let top = format!("{name}{round}");
+                for dir in 0..8 {
+                    let dir = format!("{top}/{dir}");
+                    fs::create_dir_all(side.path(&dir)).expect("new");
+                    for file in 0..20 {
+                        let path = side.path(&format!("{dir}/{file}"));
+                        fs::write(path, format!("{dir}/{file}").repeat(300)).expect("written");
+                    }
+                }
+                if round != 1 {
+                    fs::remove_dir_all(side.path(&top)).expect("removed");
+                }
+            }
+        });
+        pair.step("list");
+        let (a, b) = (snapshot(pair.a.root()), snapshot(pair.b.root()));
+        assert_eq!(a, b);
+        assert_eq!(a.len(), 1 + 2 * (1 + 8 + 8 * 20));
+    });
+}
+
+#[test]
+fn both_make_and_remove_names_in_one_directory() {
+    const NAMES: usize = 200;
+    pair(|pair| {
+        fs::create_dir(pair.a.path("dir")).expect("new");
+        pair.step("make and remove");
+        on_each(pair, |name, side| {
+            for n in 0..NAMES {
+                fs::write(side.path(&format!("dir/{name}{n}")), name).expect("written");
+                if n % 2 == 1 {
+                    fs::remove_file(side.path(&format!("dir/{name}{}", n - 1))).expect("removed");
+                }
+            }
+        });
+        pair.step("list");
+        let expected: BTreeSet<String> = ["a", "b"]
+            .iter()
+            .flat_map(|name| (1..NAMES).step_by(2).map(move |n| format!("{name}{n}")))
+            .collect();
+        assert_eq!(names(&pair.b, "dir"), expected);
+        assert_eq!(names(&pair.a, "dir"), expected);
+        assert_eq!(snapshot(pair.a.root()), snapshot(pair.b.root()));
+        pair.step("remove the other's");
+        on_each(pair, |name, side| {
+            let other = if name == "a" { "b" } else { "a" };
+            for n in (1..NAMES).step_by(2) {
+                fs::remove_file(side.path(&format!("dir/{other}{n}"))).expect("removed");
+            }
+        });
+        fs::remove_dir(pair.b.path("dir")).expect("it is empty");
+        assert!(!pair.a.path("dir").exists());
+    });
+}
+
+#[test]
+fn both_move_directories_about_and_no_ring_comes_of_it() {
+    pair(|pair| {
+        for dir in ["x", "y", "x/a", "y/b"] {
+            fs::create_dir(pair.a.path(dir)).expect("new");
+        }
+        on_each(pair, |name, side| {
+            let (from, to) = if name == "a" { ("x", "y/b/x") } else { ("y", "x/a/y") };
+            for _ in 0..30 {
+                match fs::rename(side.path(from), side.path(to)) {
+                    Ok(()) => fs::rename(side.path(to), side.path(from)).expect("moved back"),
+                    // The other one has moved it away, or has it just there.
+                    outcome => assert!([libc::ENOENT, libc::EINVAL].contains(&errno(outcome))),
+                }
+            }
+        });
+        let (a, b) = (snapshot(pair.a.root()), snapshot(pair.b.root()));
+        assert_eq!(a, b);
+        assert_eq!(a.keys().map(String::as_str).collect::<Vec<_>>(), ["", "x", "x/a", "y", "y/b"]);
+    });
+}

@@ -1,0 +1,227 @@
+//! Changing: everybody else drops what is to be changed first.
+
+use super::{Answer, Change, Item, Node, Refusal, RequestId, Right, Table, Target, Token, Waiting, share};
+use shoal_types::{InodeId, Name, SessionId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl Table {
+    /// A session wants to change these. [`Answer::Ready`]: everybody else has dropped them, and nobody can look at them, until the request is
+    /// [finished](Self::finish) or [given up](Self::give_up).
+    pub fn acquire(
+        &mut self,
+        session: SessionId,
+        token: Token,
+        targets: Vec<Target>,
+    ) -> Result<(RequestId, Answer), Refusal> {
+        self.check(session)?;
+        let id = self.next_request();
+        let blocked = self.recovering()
+            || self.is_being_changed(&targets)
+            || self.waiting.values().any(|waiting| waiting.concerns(&targets));
+        if blocked {
+            self.waiting.insert(id, Waiting::Change { session, token, targets });
+            return Ok((id, Answer::Waits));
+        }
+        Ok((id, self.activate(id, session, token, targets)))
+    }
+
+    /// Whether somebody is about to change one of these.
+    pub(super) fn is_being_changed(&self, targets: &[Target]) -> bool {
+        self.active.values().any(|change| share(&change.targets, targets))
+    }
+
+    /// Nobody is ahead any more.
+    pub(super) fn activate(
+        &mut self,
+        id: RequestId,
+        session: SessionId,
+        token: Token,
+        targets: Vec<Target>,
+    ) -> Answer {
+        let (waits, refers) = (BTreeSet::new(), BTreeSet::new());
+        self.active.insert(id, Change { session, token, targets, asked: 0, waits, refers });
+        self.ask_others(id)
+    }
+
+    /// A request that is ready has found that it is about more. [`Answer::Waits`] also if somebody else is about to change that: then the request has to
+    /// be made anew, and `None` is answered.
+    pub fn extend(&mut self, id: RequestId, more: Vec<Target>) -> Option<Answer> {
+        let session = self.active.get(&id)?.session;
+        let busy = self.active.iter().any(|(other, change)| {
+            *other != id && change.session != session && share(&change.targets, &more)
+        });
+        let own = self.active.iter().any(|(other, change)| {
+            *other != id && change.session == session && share(&change.targets, &more)
+        });
+        if busy || own {
+            return None;
+        }
+        let change = self.active.get_mut(&id)?;
+        for target in more {
+            match change.targets.iter_mut().position(|known| known.ino == target.ino) {
+                // Its cover, its names, or that it is lost, were not known before: everybody is asked once more.
+                Some(at) => {
+                    let mut known = change.targets.remove(at);
+                    if at < change.asked {
+                        change.asked -= 1;
+                    }
+                    known.cover = target.cover;
+                    known.names.extend(target.names);
+                    known.hold |= target.hold;
+                    change.targets.push(known);
+                }
+                None => change.targets.push(target),
+            }
+        }
+        let answer = self.ask_others(id);
+        // Whoever is asked once more may be told of it once more; and may have to be, before it can drop it.
+        self.progress();
+        Some(answer)
+    }
+
+    /// Recalls what others have of the targets that were not asked for yet. Holders are told to go down by a recall of its own, before they are told
+    /// to drop: others may wait for the first while the second waits for them.
+    fn ask_others(&mut self, id: RequestId) -> Answer {
+        let Some(change) = self.active.get_mut(&id) else { return Answer::Waits };
+        let session = change.session;
+        let targets: Vec<Target> = change.targets.iter().skip(change.asked).cloned().collect();
+        change.asked = change.targets.len();
+        let mut down: BTreeMap<SessionId, Vec<Item>> = BTreeMap::new();
+        let mut drops: BTreeMap<SessionId, Vec<Item>> = BTreeMap::new();
+        let mut waits = BTreeSet::new();
+        for target in targets {
+            let mut others = BTreeSet::new();
+            if let Some(cover) = self.covers.get(&target.cover) {
+                others.extend(cover.watchers.keys().copied());
+                if let Some(holder) = cover.exclusive.filter(|holder| *holder != session) {
+                    others.insert(holder);
+                    match cover.recalled {
+                        // It has been told, and has not done it yet.
+                        Some(first) => drop(waits.insert((holder, first))),
+                        None => down.entry(holder).or_default().extend(self.going_down(target.cover)),
+                    }
+                }
+            }
+            if let Some(node) = self.nodes.get(&target.ino).filter(|node| node.holder != session) {
+                others.insert(node.holder);
+                if node.recalled.is_none() {
+                    down.entry(node.holder).or_default().push(Item::Release(target.ino));
+                }
+            }
+            others.remove(&session);
+            for other in others {
+                drops.entry(other).or_default().push(Item::Drop(target.clone()));
+            }
+        }
+        for items in down.values_mut() {
+            let mut said = Vec::new();
+            items.retain(|item| {
+                !said.contains(item) && {
+                    said.push(item.clone());
+                    true
+                }
+            });
+        }
+        for (other, items) in down.into_iter().chain(drops) {
+            waits.extend(self.recall(other, items).map(|recall| (other, recall)));
+        }
+        let Some(change) = self.active.get_mut(&id) else { return Answer::Waits };
+        change.waits.extend(waits);
+        if change.waits.is_empty() { Answer::Ready } else { Answer::Waits }
+    }
+
+    /// Sessions that refer to what is to be changed.
+    pub fn refers(&self, id: RequestId) -> Vec<(SessionId, InodeId)> {
+        self.active.get(&id).map(|change| change.refers.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// The session gets its rights: to a whole cover if nobody else has anything to do with it.
+    pub fn finish(&mut self, id: RequestId) -> Vec<Right> {
+        let Some(change) = self.active.remove(&id) else { return Vec::new() };
+        let Change { session, token, targets, .. } = change;
+        let mut rights = BTreeSet::new();
+        for target in targets {
+            rights.insert(self.give(session, target));
+        }
+        self.answered(session, token);
+        self.progress();
+        rights.into_iter().collect()
+    }
+
+    fn give(&mut self, session: SessionId, target: Target) -> Right {
+        let Target { ino, cover, names, .. } = target;
+        self.watch(session, cover);
+        if self.is_alone(session, cover) {
+            self.hold_cover(session, cover);
+            return Right::Cover(cover);
+        }
+        self.hold_node(session, ino, cover, names);
+        Right::Node(ino)
+    }
+
+    /// A session may change an inode, and these names in it besides those that it may already.
+    pub(super) fn hold_node(
+        &mut self,
+        session: SessionId,
+        ino: InodeId,
+        cover: InodeId,
+        names: BTreeSet<Name>,
+    ) {
+        let old = self.nodes.remove(&ino);
+        if let Some(old) = old.as_ref().filter(|old| old.cover != cover) {
+            self.node_gone(ino, old.cover);
+        }
+        let mut names = names;
+        names.extend(old.filter(|old| old.holder == session).map(|old| old.names).unwrap_or_default());
+        self.covers.entry(cover).or_default().nodes.insert(ino);
+        // Given anew: whoever needs it has to ask for it anew.
+        self.nodes.insert(ino, Node { holder: session, cover, names, recalled: None });
+    }
+
+    /// Whether nobody else watches a cover, holds anything under it, or waits for that.
+    pub(super) fn is_alone(&self, session: SessionId, cover: InodeId) -> bool {
+        let Some(found) = self.covers.get(&cover) else { return false };
+        let held = |ino: &InodeId| {
+            self.nodes.get(ino).is_some_and(|node| node.holder != session || node.recalled.is_some())
+        };
+        found.watchers.len() == 1
+            && found.watchers.contains_key(&session)
+            && found.exclusive.is_none_or(|holder| holder == session)
+            && found.recalled.is_none()
+            && !found.nodes.iter().any(held)
+            && !self.wanted_by_others(session, cover)
+    }
+
+    pub(super) fn hold_cover(&mut self, session: SessionId, cover: InodeId) {
+        let Some(found) = self.covers.get_mut(&cover) else { return };
+        found.exclusive = Some(session);
+    }
+
+    /// Whether anybody else waits for something under a cover.
+    fn wanted_by_others(&self, session: SessionId, cover: InodeId) -> bool {
+        let of_cover = |targets: &[Target]| targets.iter().any(|target| target.cover == cover);
+        self.active.values().any(|change| change.session != session && of_cover(&change.targets))
+            || self.waiting.values().any(|waiting| match waiting {
+                Waiting::Change { session: other, targets, .. } => *other != session && of_cover(targets),
+                Waiting::Read { session: other, items } => {
+                    *other != session && items.iter().any(|item| item.is_under(cover))
+                }
+            })
+    }
+
+    /// A request that waits, or is ready, is not wanted any more.
+    pub fn give_up(&mut self, id: RequestId) {
+        self.waiting.remove(&id);
+        self.active.remove(&id);
+        self.progress();
+    }
+}
+
+impl super::ReadItem {
+    fn is_under(&self, cover: InodeId) -> bool {
+        match self {
+            super::ReadItem::Name(dir, _) | super::ReadItem::Listing(dir) => *dir == cover,
+            super::ReadItem::Node(_, under) => *under == cover,
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Asking rights back, and hearing that they were given.
+
+use super::{Cover, Item, Pending, Recall, Refusal, Table, Target};
+use shoal_types::{InodeId, SessionId};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+impl Table {
+    /// Tells a session to give something back. Answers the number of the recall.
+    pub(super) fn recall(&mut self, session: SessionId, items: Vec<Item>) -> Option<u64> {
+        let state = self.sessions.get_mut(&session)?;
+        state.recalls += 1;
+        self.recalls += 1;
+        let id = state.recalls;
+        for item in &items {
+            let recalled = match item {
+                Item::Downgrade(cover) => self
+                    .covers
+                    .get_mut(cover)
+                    .filter(|cover| cover.exclusive == Some(session))
+                    .map(|cover| &mut cover.recalled),
+                Item::Release(ino) | Item::Drop(Target { ino, .. }) => self
+                    .nodes
+                    .get_mut(ino)
+                    .filter(|node| node.holder == session)
+                    .map(|node| &mut node.recalled),
+            };
+            if let Some(recalled) = recalled {
+                recalled.get_or_insert(id);
+            }
+        }
+        let after = state.answered.iter().copied().collect();
+        state.unacked.insert(id, Pending { items, after, since_ms: self.now_ms, again: Vec::new() });
+        self.news.insert(session);
+        Some(id)
+    }
+
+    /// What the holder of a cover is told when others need something of it.
+    pub(super) fn going_down(&self, cover: InodeId) -> Vec<Item> {
+        let Some(found) = self.covers.get(&cover) else { return Vec::new() };
+        let its_own = |ino: &&InodeId| {
+            let node = self.nodes.get(ino);
+            node.is_some_and(|node| Some(node.holder) == found.exclusive && node.recalled.is_none())
+        };
+        let nodes = found.nodes.iter().filter(its_own).map(|ino| Item::Release(*ino));
+        std::iter::once(Item::Downgrade(cover)).chain(nodes).collect()
+    }
+
+    /// What a session is to be told that has heard of all recalls up to `seen`.
+    pub fn recalls_after(&mut self, session: SessionId, seen: u64) -> Vec<Recall> {
+        self.news.remove(&session);
+        let Some(state) = self.sessions.get(&session) else { return Vec::new() };
+        let tell = |(id, pending): (&u64, &Pending)| {
+            // Some may have arrived meanwhile.
+            let under_way = |token: &&super::Token| state.answered.contains(*token);
+            let after = pending.after.iter().filter(under_way).copied().collect();
+            Recall { id: *id, after, items: pending.items.clone() }
+        };
+        state.unacked.range((Bound::Excluded(seen), Bound::Unbounded)).map(tell).collect()
+    }
+
+    /// A session has carried a recall out. `refers` are inodes that it refers to, `unwatched` are covers of which it has dropped everything.
+    pub fn acknowledge(&mut self, session: SessionId, id: u64, refers: &[InodeId], unwatched: &[InodeId]) {
+        let Some(state) = self.sessions.get_mut(&session) else { return };
+        let Some(pending) = state.unacked.remove(&id) else { return };
+        for item in &pending.items {
+            match item {
+                Item::Downgrade(cover) => self.downgraded(session, id, *cover),
+                Item::Release(ino) | Item::Drop(Target { ino, .. }) => self.released(session, id, *ino),
+            }
+        }
+        for change in self.active.values_mut().filter(|change| change.waits.contains(&(session, id))) {
+            change.refers.extend(refers.iter().map(|ino| (session, *ino)));
+        }
+        if !pending.again.is_empty() {
+            self.recall_again(session, id, pending.again);
+        } else {
+            unwatched.iter().for_each(|cover| self.unwatch(session, id, *cover));
+            let mut ready = Vec::new();
+            for (request, change) in &mut self.active {
+                if change.waits.remove(&(session, id)) && change.waits.is_empty() {
+                    ready.push(*request);
+                }
+            }
+            self.ready.extend(ready);
+        }
+        self.progress();
+    }
+
+    /// What the session was told since the recall may be what it had dropped, or was not to drop then.
+    fn recall_again(&mut self, session: SessionId, id: u64, targets: Vec<Target>) {
+        if !self.active.values().any(|change| change.waits.contains(&(session, id))) {
+            return;
+        }
+        let items = targets.into_iter().map(Item::Drop).collect();
+        let Some(next) = self.recall(session, items) else { return };
+        for change in self.active.values_mut() {
+            if change.waits.remove(&(session, id)) {
+                change.waits.insert((session, next));
+            }
+        }
+    }
+
+    /// A recall was carried out that told a session to go down. If that is what it holds now is another question: it may have been given it anew.
+    fn downgraded(&mut self, session: SessionId, recall: u64, cover: InodeId) {
+        let Some(found) = self.covers.get_mut(&cover) else { return };
+        if found.exclusive == Some(session) && found.recalled.is_some_and(|first| first <= recall) {
+            (found.exclusive, found.recalled) = (None, None);
+        }
+    }
+
+    /// The same for an inode.
+    fn released(&mut self, session: SessionId, recall: u64, ino: InodeId) {
+        if let Some(node) = self.nodes.get(&ino)
+            && node.holder == session
+            && node.recalled.is_some_and(|first| first <= recall)
+        {
+            let cover = node.cover;
+            self.nodes.remove(&ino);
+            self.node_gone(ino, cover);
+        }
+    }
+
+    pub(super) fn node_gone(&mut self, ino: InodeId, cover: InodeId) {
+        if let Some(found) = self.covers.get_mut(&cover) {
+            found.nodes.remove(&ino);
+            self.tidy(cover);
+        }
+    }
+
+    /// Forgets a cover that nobody has any right to.
+    pub(super) fn tidy(&mut self, cover: InodeId) {
+        if let Some(found) = self.covers.get(&cover)
+            && found.watchers.is_empty()
+            && found.exclusive.is_none()
+            && found.nodes.is_empty()
+        {
+            self.covers.remove(&cover);
+        }
+    }
+
+    /// A session had dropped everything under a cover when it carried a recall out. It still watches if it has been told something since then, or may
+    /// change something there.
+    fn unwatch(&mut self, session: SessionId, recall: u64, cover: InodeId) {
+        let Some(found) = self.covers.get_mut(&cover) else { return };
+        let holds = |ino: &InodeId| self.nodes.get(ino).is_some_and(|node| node.holder == session);
+        if found.exclusive == Some(session) || found.nodes.iter().any(holds) {
+            return;
+        }
+        if found.watchers.get(&session).is_some_and(|told| *told < recall) {
+            found.watchers.remove(&session);
+        }
+        self.tidy(cover);
+    }
+
+    /// Sessions that have been asked for something for longer than this, in milliseconds, and for how long.
+    pub fn overdue(&self, longest_ms: u64) -> Vec<(SessionId, u64)> {
+        let mut late = Vec::new();
+        for (session, state) in &self.sessions {
+            let since = state.unacked.values().map(|pending| pending.since_ms).min();
+            let waited = since.map_or(0, |since| self.now_ms.saturating_sub(since));
+            if waited > longest_ms {
+                late.push((*session, waited));
+            }
+        }
+        late
+    }
+
+    /// What a session has been asked for and has not given, for people to read.
+    pub fn unacknowledged(&self, session: SessionId) -> Vec<(u64, Vec<Item>)> {
+        let Some(state) = self.sessions.get(&session) else { return Vec::new() };
+        state.unacked.iter().map(|(id, pending)| (*id, pending.items.clone())).collect()
+    }
+
+    /// Inodes that a session has made, and that it alone may change, and inodes that are counted elsewhere from now on, also if it may change all
+    /// around them: the right to such an inode alone may be on its way. And what each is counted under. Said before anybody else can see it.
+    pub fn born(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
+        if !self.sessions.contains_key(&session) {
+            return;
+        }
+        for (ino, cover) in inodes {
+            let found = self.covers.get(cover);
+            if let Some(node) = self.nodes.get(ino) {
+                // Otherwise it is an old batch that comes once more.
+                if node.holder == session {
+                    self.count_under(*ino, *cover);
+                    self.watch(session, *cover);
+                }
+            } else if ino == cover {
+                let is_seen = |found: &Cover| {
+                    found.exclusive.is_some() || found.watchers.keys().any(|watcher| *watcher != session)
+                };
+                if !found.is_some_and(is_seen) {
+                    self.watch(session, *cover);
+                    self.hold_cover(session, *cover);
+                }
+            } else if found.and_then(|found| found.exclusive).is_none_or(|holder| holder == session) {
+                // Also if it has been given the whole cover, which it may never learn.
+                self.watch(session, *cover);
+                self.hold_node(session, *ino, *cover, BTreeSet::new());
+            }
+        }
+    }
+
+    /// A single inode that somebody may change is counted under another cover.
+    fn count_under(&mut self, ino: InodeId, cover: InodeId) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let before = std::mem::replace(&mut node.cover, cover);
+        if before != cover {
+            self.covers.entry(cover).or_default().nodes.insert(ino);
+            self.node_gone(ino, before);
+        }
+    }
+
+    /// Inodes that are no more.
+    pub fn gone(&mut self, session: SessionId, inodes: &[InodeId]) {
+        for ino in inodes {
+            if let Some(node) = self.nodes.get(ino)
+                && node.holder == session
+                && node.recalled.is_none()
+            {
+                let cover = node.cover;
+                self.nodes.remove(ino);
+                self.node_gone(*ino, cover);
+            }
+            if let Some(cover) = self.covers.get_mut(ino)
+                && cover.exclusive == Some(session)
+                && cover.recalled.is_none()
+                && cover.watchers.keys().all(|watcher| *watcher == session)
+            {
+                cover.exclusive = None;
+                cover.watchers.clear();
+                self.tidy(*ino);
+            }
+        }
+    }
+
+    /// A session may not be known here.
+    pub(super) fn check(&self, session: SessionId) -> Result<(), Refusal> {
+        if self.sessions.contains_key(&session) { Ok(()) } else { Err(Refusal::Unknown) }
+    }
+}

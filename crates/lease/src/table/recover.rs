@@ -1,0 +1,73 @@
+//! A new leader: what the sessions held under the last one.
+
+use super::{Refusal, Session, Table};
+use shoal_types::{InodeId, Name, SessionId};
+
+impl Table {
+    /// Of a leader that takes these sessions over.
+    pub fn recover(sessions: impl IntoIterator<Item = SessionId>) -> Table {
+        let mut table = Table::new();
+        for session in sessions {
+            table.sessions.insert(session, Session { undeclared: true, ..Session::default() });
+        }
+        table
+    }
+
+    /// Whether there are sessions that have not said yet what they hold.
+    pub fn recovering(&self) -> bool {
+        self.sessions.values().any(|session| session.undeclared)
+    }
+
+    /// Whether a session has not said yet what it holds.
+    pub fn is_undeclared(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|session| session.undeclared)
+    }
+
+    /// Sessions that have not said yet what they hold.
+    pub fn undeclared(&self) -> Vec<SessionId> {
+        self.sessions.iter().filter(|(_, state)| state.undeclared).map(|(session, _)| *session).collect()
+    }
+
+    /// Part of what a session says it holds. What contradicts what others said is refused: then one of them is wrong, and must be ended.
+    pub fn declare(
+        &mut self,
+        session: SessionId,
+        covers: &[(InodeId, bool)],
+        nodes: &[(InodeId, InodeId, Vec<Name>)],
+        last: bool,
+    ) -> Result<(), Refusal> {
+        match self.sessions.get(&session) {
+            None => return Err(Refusal::Unknown),
+            // Said twice, because the answer was lost.
+            Some(state) if !state.undeclared => return Ok(()),
+            Some(_) => {}
+        }
+        for (ino, exclusive) in covers {
+            let cover = self.covers.entry(*ino).or_default();
+            let others = cover.watchers.keys().any(|watcher| *watcher != session);
+            if cover.exclusive.is_some_and(|holder| holder != session) || (*exclusive && others) {
+                return Err(Refusal::Contradiction);
+            }
+            self.watch(session, *ino);
+            if *exclusive {
+                self.hold_cover(session, *ino);
+            }
+        }
+        for (ino, under, names) in nodes {
+            let cover = self.covers.entry(*under).or_default();
+            let held = self.nodes.get(ino).is_some_and(|node| node.holder != session);
+            if held || cover.exclusive.is_some_and(|holder| holder != session) {
+                return Err(Refusal::Contradiction);
+            }
+            self.watch(session, *under);
+            self.hold_node(session, *ino, *under, names.iter().cloned().collect());
+        }
+        if last {
+            if let Some(state) = self.sessions.get_mut(&session) {
+                state.undeclared = false;
+            }
+            self.progress();
+        }
+        Ok(())
+    }
+}

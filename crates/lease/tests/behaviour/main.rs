@@ -1,0 +1,11 @@
+//! What the table of rights promises, one sentence at a time.
+
+mod batches;
+mod changing;
+mod common;
+mod covers;
+mod leaders;
+mod names;
+mod order;
+mod reading;
+mod sessions;

@@ -1,0 +1,338 @@
+//! Rights of clients: what the table of `shoal_lease` decides is carried out here.
+//!
+//! **Requests that wait** for other clients hold no thread: they are parked, and go on on a few threads kept for that.
+//!
+//! **Order.** A session is registered for what it looks at before the store is read, so whoever changes it afterwards
+//! waits for it. A change is prepared while nobody can look at it: covers and names are looked up again until they stand still.
+//!
+//! **Ends.** A session that others wait for is ended when it has been silent for [`SESSION_DEAD_AFTER`], or has not given back what it was asked
+//! for within [`RECALL_MAX`]. Silence is measured from the last request of whatever kind.
+
+mod acquire;
+mod ask;
+mod watch;
+
+pub(crate) use watch::run as watch;
+
+use crate::limits::*;
+use crate::shared::Shared;
+use acquire::Acquiring;
+use crossbeam_channel::{Receiver, Sender};
+use parking_lot::{Condvar, Mutex};
+use shoal_lease::{Item, RequestId, Table};
+use shoal_types::{InodeId, SessionId};
+use shoal_wire::{
+    Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// A request that waits for other clients.
+enum Parked {
+    Ask(Ask, Done<AskReply>),
+    Acquire(Box<Acquiring>, Done<AcquireReply>),
+}
+
+/// A question for recalls that is kept until there are some.
+struct Asking {
+    done: Done<Recalls>,
+    seen: u64,
+    due: Instant,
+}
+
+struct Inner {
+    table: Table,
+    /// The term that the table is of.
+    term: Option<u64>,
+    since: Instant,
+    parked: BTreeMap<RequestId, Parked>,
+    polls: BTreeMap<SessionId, Asking>,
+}
+
+/// See the module.
+pub(crate) struct Leases {
+    inner: Mutex<Inner>,
+    begun: Instant,
+    jobs: Mutex<Option<Sender<Job>>>,
+    pub(crate) work: Receiver<Job>,
+    stopping: Mutex<bool>,
+    stopped: Condvar,
+}
+
+impl Leases {
+    pub(crate) fn new() -> Leases {
+        let (jobs, work) = crossbeam_channel::unbounded();
+        let inner = Inner {
+            table: Table::new(),
+            term: None,
+            since: Instant::now(),
+            parked: BTreeMap::new(),
+            polls: BTreeMap::new(),
+        };
+        Leases {
+            inner: Mutex::new(inner),
+            begun: Instant::now(),
+            jobs: Mutex::new(Some(jobs)),
+            work,
+            stopping: Mutex::new(false),
+            stopped: Condvar::new(),
+        }
+    }
+
+    /// This replica leads in a new term, with these sessions, who are to say what they hold.
+    pub(crate) fn adopt(&self, term: u64, sessions: impl Iterator<Item = SessionId>) {
+        self.replace(Table::recover(sessions), Some(term));
+    }
+
+    /// It does not lead any more.
+    pub(crate) fn deposed(&self) {
+        self.replace(Table::new(), None);
+    }
+
+    fn replace(&self, table: Table, term: Option<u64>) {
+        let mut inner = self.inner.lock();
+        let since = Instant::now();
+        let fresh = Inner { table, term, since, parked: BTreeMap::new(), polls: BTreeMap::new() };
+        let old = std::mem::replace(&mut *inner, fresh);
+        drop(inner);
+        let away = || MetaError::NotLeader { leader: None };
+        self.run(Box::new(move || {
+            for parked in old.parked.into_values() {
+                parked.fail(away());
+            }
+            for poll in old.polls.into_values() {
+                (poll.done)(Err(away()));
+            }
+        }));
+    }
+
+    /// Ends the threads; what waits is refused by being dropped.
+    pub(crate) fn stop(&self) {
+        self.deposed();
+        self.jobs.lock().take();
+        *self.stopping.lock() = true;
+        self.stopped.notify_all();
+    }
+
+    fn run(&self, job: Job) {
+        if let Some(jobs) = &*self.jobs.lock() {
+            // The receiver is kept here.
+            let _ = jobs.send(job);
+        }
+    }
+
+    /// Counters, for people and for monitoring.
+    pub(crate) fn stats(&self) -> [(&'static str, u64); 4] {
+        let inner = self.inner.lock();
+        [
+            ("lease_rights", inner.table.len() as u64),
+            ("lease_waiting", inner.table.waiting() as u64),
+            ("lease_recalls_total", inner.table.recalls()),
+            ("lease_undeclared", inner.table.undeclared().len() as u64),
+        ]
+    }
+}
+
+impl Parked {
+    fn session(&self) -> SessionId {
+        match self {
+            Parked::Ask(ask, _) => ask.session,
+            Parked::Acquire(acquiring, _) => acquiring.acquire.session,
+        }
+    }
+
+    fn fail(self, error: MetaError) {
+        match self {
+            Parked::Ask(_, done) => done(Err(error)),
+            Parked::Acquire(_, done) => done(Err(error)),
+        }
+    }
+}
+
+impl Shared {
+    /// Does something to the table of a term, and sees to what follows from it. Refused if the table is another term's by now.
+    fn with_table<T>(
+        self: &Arc<Self>,
+        term: u64,
+        change: impl FnOnce(&mut Inner) -> T,
+    ) -> Result<T, MetaError> {
+        let leases = &self.leases;
+        let mut inner = leases.inner.lock();
+        if inner.term != Some(term) {
+            return Err(self.replica.core.not_leader());
+        }
+        inner.table.set_now(leases.begun.elapsed().as_millis() as u64);
+        let outcome = change(&mut inner);
+        for id in inner.table.ready() {
+            if let Some(parked) = inner.parked.remove(&id) {
+                let shared = self.clone();
+                leases.run(Box::new(move || match parked {
+                    Parked::Ask(ask, done) => shared.go_on_asking(term, Some(id), ask, done),
+                    Parked::Acquire(acquiring, done) => shared.go_on_acquiring(term, acquiring, done),
+                }));
+            }
+        }
+        for session in inner.table.news() {
+            if let Some(poll) = inner.polls.remove(&session) {
+                let recalls = told(&mut inner.table, session, poll.seen);
+                leases.run(Box::new(move || {
+                    (poll.done)(Ok(Recalls { term, declare: false, recalls }));
+                }));
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// A session has begun, here and now.
+    pub(crate) fn lease_begins(self: &Arc<Self>, term: u64, session: SessionId) -> Result<(), MetaError> {
+        self.with_table(term, |inner| inner.table.begin(session))
+    }
+
+    /// A session has ended: what it waits for is refused, what it held is free.
+    pub(crate) fn lease_ends(self: &Arc<Self>, session: SessionId) {
+        let Some(term) = self.leases.inner.lock().term else { return };
+        // A table of another term learns of it when it is made.
+        let _ = self.with_table(term, |inner| {
+            let its_own = |(id, parked): (&RequestId, &Parked)| (parked.session() == session).then_some(*id);
+            let ids: Vec<RequestId> = inner.parked.iter().filter_map(its_own).collect();
+            for parked in ids.into_iter().filter_map(|id| inner.parked.remove(&id)) {
+                self.leases.run(Box::new(move || parked.fail(MetaError::Fenced(session))));
+            }
+            if let Some(poll) = inner.polls.remove(&session) {
+                self.leases.run(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));
+            }
+            inner.table.end(session);
+        });
+    }
+
+    /// A batch is about to be proposed: what is born in it is its session's before anybody can see it.
+    pub(crate) fn lease_born(
+        self: &Arc<Self>,
+        term: u64,
+        session: SessionId,
+        born: &[(InodeId, InodeId)],
+    ) -> Result<(), MetaError> {
+        if born.is_empty() {
+            return Ok(());
+        }
+        self.with_table(term, |inner| inner.table.born(session, born))
+    }
+
+    /// A batch has been applied, and these are no more.
+    pub(crate) fn lease_gone(self: &Arc<Self>, term: u64, session: SessionId, gone: &[InodeId]) {
+        if !gone.is_empty() {
+            // A table of another term has never heard of them.
+            let _ = self.with_table(term, |inner| inner.table.gone(session, gone));
+        }
+    }
+
+    pub(crate) fn ask(self: &Arc<Self>, ask: Ask, done: Done<AskReply>) {
+        let admitted = self.serving().and_then(|term| self.sessions.renew(ask.session).map(|()| term));
+        match admitted {
+            Ok(term) if ask.token.0 == 0 => done(self.answer_plainly(term, &ask)),
+            Ok(term) => self.go_on_asking(term, None, ask, done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    pub(crate) fn acquire(self: &Arc<Self>, acquire: Acquire, done: Done<AcquireReply>) {
+        let admitted = self.serving().and_then(|term| self.sessions.renew(acquire.session).map(|()| term));
+        match admitted {
+            Ok(term) => self.go_on_acquiring(term, Box::new(Acquiring::new(acquire)), done),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    pub(crate) fn poll(self: &Arc<Self>, poll: Poll, done: Done<Recalls>) {
+        let session = poll.session;
+        let term = match self.serving().and_then(|term| self.sessions.renew(session).map(|()| term)) {
+            Ok(term) => term,
+            Err(error) => return done(Err(error)),
+        };
+        let due = Instant::now() + Duration::from_millis(poll.wait_ms).min(POLL_WAIT_MAX);
+        let mut done = Some(done);
+        let answered = self.with_table(term, |inner| {
+            if poll.term != term || inner.table.is_undeclared(session) {
+                return Some(Ok(Recalls { term, declare: true, recalls: Vec::new() }));
+            }
+            if !inner.table.knows(session) {
+                return Some(Err(MetaError::Fenced(session)));
+            }
+            inner.table.arrived(session, poll.below.0);
+            for Ack { id, refers, unwatched } in &poll.acks {
+                tracing::trace!(%session, id, ?refers, ?unwatched, "acknowledged");
+                inner.table.acknowledge(session, *id, refers, unwatched);
+            }
+            if poll.wait_ms == 0 {
+                return Some(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+            }
+            let recalls = told(&mut inner.table, session, poll.seen);
+            if !recalls.is_empty() {
+                return Some(Ok(Recalls { term, declare: false, recalls }));
+            }
+            if let Some(done) = done.take() {
+                let old = inner.polls.insert(session, Asking { done, seen: poll.seen, due });
+                // The client has given up waiting for that one.
+                if let Some(old) = old {
+                    self.leases.run(Box::new(move || {
+                        (old.done)(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+                    }));
+                }
+            }
+            None
+        });
+        let answer = match answered {
+            Ok(None) => return,
+            Ok(Some(answer)) => answer,
+            Err(error) => Err(error),
+        };
+        if let Some(done) = done {
+            done(answer);
+        }
+    }
+
+    pub(crate) fn declare(self: &Arc<Self>, said: &Declaration) -> Result<(), MetaError> {
+        let term = self.serving()?;
+        self.sessions.renew(said.session)?;
+        if said.term != term {
+            return Err(MetaError::Unavailable("somebody else leads by now".into()));
+        }
+        let taken = self.with_table(term, |inner| {
+            inner.table.declare(said.session, &said.covers, &said.nodes, said.last)
+        })?;
+        taken.map_err(|refusal| {
+            // Never silently: one of two clients believes something that is not so.
+            tracing::error!(session = %said.session, ?refusal, "what a session says it holds contradicts what others do");
+            MetaError::Fenced(said.session)
+        })
+    }
+}
+
+/// What a session is told.
+fn told(table: &mut Table, session: SessionId, seen: u64) -> Vec<Recall> {
+    let recalls = table.recalls_after(session, seen);
+    let item = |item: Item| match item {
+        Item::Downgrade(cover) => shoal_wire::Item::Downgrade(cover),
+        Item::Release(ino) => shoal_wire::Item::Release(ino),
+        Item::Drop(target) => shoal_wire::Item::Drop {
+            ino: target.ino,
+            cover: target.cover,
+            names: target.names.into_iter().collect(),
+            hold: target.hold,
+        },
+    };
+    for recall in &recalls {
+        tracing::trace!(%session, ?recall, "recalled");
+    }
+    recalls
+        .into_iter()
+        .map(|recall| Recall {
+            id: recall.id,
+            after: recall.after.into_iter().map(shoal_wire::Token).collect(),
+            items: recall.items.into_iter().map(item).collect(),
+        })
+        .collect()
+}

@@ -1,0 +1,241 @@
+//! Rights to change: prepared while nobody can look, then given.
+
+use super::Parked;
+use crate::limits::WANTS_MAX;
+use crate::shared::Shared;
+use shoal_lease::{Answer, RequestId, Right, Target};
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{Command, Fault, Outcome, TreeError, query};
+use shoal_types::{Errno, InodeId, SessionId};
+use shoal_wire::{Acquire, AcquireReply, Done, MOVES, MetaError, Want};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A request for rights, as far as it has come.
+pub(super) struct Acquiring {
+    pub(super) acquire: Acquire,
+    /// Its number, once it has been taken.
+    id: Option<RequestId>,
+    /// What it is known to be about.
+    targets: Vec<Target>,
+    /// Who has been noted to refer to what.
+    held: BTreeSet<(SessionId, InodeId)>,
+}
+
+impl Acquiring {
+    pub(super) fn new(acquire: Acquire) -> Acquiring {
+        Acquiring { acquire, id: None, targets: Vec::new(), held: BTreeSet::new() }
+    }
+}
+
+/// What comes next.
+enum Step {
+    /// It waits for others.
+    Parked,
+    /// It is ready, and what it is about is to be looked at once more.
+    Look,
+}
+
+impl Shared {
+    /// Goes on with a request as far as it can.
+    pub(super) fn go_on_acquiring(
+        self: &Arc<Self>,
+        term: u64,
+        acquiring: Box<Acquiring>,
+        done: Done<AcquireReply>,
+    ) {
+        let mut kept = Some((acquiring, done));
+        match self.try_to_acquire(term, &mut kept) {
+            Ok(None) => {}
+            Ok(Some(reply)) => {
+                if let Some((_, done)) = kept {
+                    done(Ok(reply));
+                }
+            }
+            Err(error) => {
+                let Some((acquiring, done)) = kept else { return };
+                if let Some(id) = acquiring.id {
+                    // A table of another term knows nothing of it.
+                    let _ = self.with_table(term, |inner| inner.table.give_up(id));
+                }
+                done(Err(error));
+            }
+        }
+    }
+
+    fn try_to_acquire(
+        self: &Arc<Self>,
+        term: u64,
+        kept: &mut Option<(Box<Acquiring>, Done<AcquireReply>)>,
+    ) -> Result<Option<AcquireReply>, MetaError> {
+        loop {
+            let Some((acquiring, _)) = kept.as_mut() else { return Ok(None) };
+            let wants = &acquiring.acquire.wants;
+            if wants.len() > WANTS_MAX || wants.iter().any(|want| want.names.len() > WANTS_MAX) {
+                return Err(MetaError::Malformed("too much is wanted at once".into()));
+            }
+            let targets = self.read(targets(&self.store.snapshot(), wants))?;
+            let lacking: Vec<Target> =
+                targets.iter().filter(|target| !contains(&acquiring.targets, target)).cloned().collect();
+            if acquiring.id.is_none() || !lacking.is_empty() {
+                match self.take(term, targets, lacking, kept)? {
+                    Step::Parked => return Ok(None),
+                    Step::Look => continue,
+                }
+            }
+            let Some(id) = acquiring.id else { continue };
+            let refers = self.with_table(term, |inner| inner.table.refers(id))?;
+            let new: Vec<_> = refers.into_iter().filter(|one| !acquiring.held.contains(one)).collect();
+            self.hold(&new)?;
+            acquiring.held.extend(new);
+            return self.give(term, id, acquiring).map(Some);
+        }
+    }
+
+    /// Takes a request in, or extends it.
+    fn take(
+        self: &Arc<Self>,
+        term: u64,
+        targets: Vec<Target>,
+        lacking: Vec<Target>,
+        kept: &mut Option<(Box<Acquiring>, Done<AcquireReply>)>,
+    ) -> Result<Step, MetaError> {
+        self.with_table(term, |inner| {
+            let Some((acquiring, _)) = kept.as_mut() else { return Ok(Step::Parked) };
+            let (session, token) = (acquiring.acquire.session, acquiring.acquire.token.0);
+            inner.table.arrived(session, acquiring.acquire.below.0);
+            let extended = acquiring.id.map(|id| (id, inner.table.extend(id, lacking)));
+            let (id, answer) = match extended {
+                Some((id, Some(answer))) => (id, answer),
+                other => {
+                    // Somebody else is about to change what was found: behind them, with all that is known by now.
+                    if let Some((id, None)) = other {
+                        inner.table.give_up(id);
+                    }
+                    acquiring.targets.clear();
+                    match inner.table.acquire(session, token, targets.clone()) {
+                        Ok(taken) => taken,
+                        Err(_) => return Err(MetaError::Fenced(session)),
+                    }
+                }
+            };
+            acquiring.id = Some(id);
+            for target in targets {
+                match acquiring.targets.iter_mut().find(|known| known.ino == target.ino) {
+                    Some(known) => *known = target,
+                    None => acquiring.targets.push(target),
+                }
+            }
+            if answer == Answer::Ready {
+                return Ok(Step::Look);
+            }
+            if let Some((acquiring, done)) = kept.take() {
+                inner.parked.insert(id, Parked::Acquire(acquiring, done));
+            }
+            Ok(Step::Parked)
+        })?
+    }
+
+    /// Notes in the log that sessions refer to inodes that are about to lose a name or to be counted elsewhere.
+    fn hold(&self, refers: &[(SessionId, InodeId)]) -> Result<(), MetaError> {
+        let mut by_session: BTreeMap<SessionId, Vec<InodeId>> = BTreeMap::new();
+        for (session, ino) in refers {
+            by_session.entry(*session).or_default().push(*ino);
+        }
+        for (session, inodes) in by_session {
+            match self.propose(&Command::Hold { session, inodes })? {
+                // It has ended, and holds nothing.
+                Outcome::Done | Outcome::Fenced { .. } => {}
+                other => return Err(MetaError::Failed(format!("a hold was answered with {other:?}"))),
+            }
+        }
+        Ok(())
+    }
+
+    fn give(
+        self: &Arc<Self>,
+        term: u64,
+        id: RequestId,
+        acquiring: &Acquiring,
+    ) -> Result<AcquireReply, MetaError> {
+        let state = self.store.snapshot();
+        let mut reply = AcquireReply { term, ..AcquireReply::default() };
+        for want in acquiring.acquire.wants.iter().filter(|want| want.ino != MOVES) {
+            match query::inode(&state, want.ino) {
+                Err(Fault::Errno(Errno::ENOENT)) => continue,
+                found => reply.records.push(self.read(found)?),
+            }
+            for wanted in &want.names {
+                let mut found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
+                if !wanted.takes
+                    && let Some((_, record)) = &found.found
+                    && !acquiring.targets.iter().any(|target| target.ino == record.ino)
+                {
+                    // Nobody has been asked about that inode: all that can be said is that the name is taken.
+                    found.found = None;
+                    continue;
+                }
+                reply.names.push((want.ino, wanted.name.clone(), found));
+            }
+        }
+        drop(state);
+        let session = acquiring.acquire.session;
+        let rights = self.with_table(term, |inner| {
+            let rights = inner.table.finish(id);
+            inner.table.knows(session).then_some(rights)
+        })?;
+        let rights = rights.ok_or(MetaError::Fenced(session))?;
+        tracing::trace!(%session, token = acquiring.acquire.token.0, ?rights, targets = ?acquiring.targets, "rights");
+        self.still_leads(term)?;
+        let right = |right| match right {
+            Right::Cover(ino) => shoal_wire::Right::Cover(ino),
+            Right::Node(ino) => shoal_wire::Right::Node(ino),
+        };
+        reply.rights = rights.into_iter().map(right).collect();
+        Ok(reply)
+    }
+}
+
+/// Whether a target is among those that are known, with all its names.
+fn contains(known: &[Target], target: &Target) -> bool {
+    known.iter().any(|one| {
+        one.ino == target.ino
+            && one.cover == target.cover
+            && target.names.is_subset(&one.names)
+            && (one.hold || !target.hold)
+    })
+}
+
+/// What the wants come to, as things stand: with what wanted names stand for.
+fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>, Fault<TreeError>> {
+    let mut found: BTreeMap<InodeId, Target> = BTreeMap::new();
+    let mut add = |ino: InodeId, names: BTreeSet<_>, hold: bool| -> Result<(), Fault<TreeError>> {
+        let cover = match ino == MOVES {
+            true => MOVES,
+            false => match query::record(state, ino)? {
+                Some(inode) => inode.cover(ino),
+                // Not here yet, and its session's own; or gone, and then the session sees that it is told nothing of it.
+                None => return Ok(()),
+            },
+        };
+        let target = found.entry(ino).or_insert(Target { ino, cover, names: BTreeSet::new(), hold: false });
+        target.names.extend(names);
+        target.hold |= hold;
+        Ok(())
+    };
+    for want in wants {
+        add(want.ino, want.names.iter().map(|wanted| wanted.name.clone()).collect(), want.hold)?;
+        for wanted in want.names.iter().filter(|wanted| wanted.takes) {
+            match query::lookup(state, want.ino, &wanted.name) {
+                Ok(found) => {
+                    if let Some((dentry, _)) = found.found {
+                        add(dentry.ino, BTreeSet::new(), true)?;
+                    }
+                }
+                Err(Fault::Errno(Errno::ENOENT)) => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}

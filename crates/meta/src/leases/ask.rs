@@ -1,0 +1,195 @@
+//! Questions: registered first, answered then.
+
+use super::Parked;
+use crate::limits::ASK_ROUNDS_MAX;
+use crate::shared::Shared;
+use shoal_lease::{Answer, ReadItem, RequestId};
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{Fault, TreeError, query};
+use shoal_types::{Errno, InodeId};
+use shoal_wire::{Ask, AskReply, Done, FileRecord, Found, ListReply, MetaError, Question};
+use std::sync::Arc;
+
+type Answered<T> = Result<T, Fault<TreeError>>;
+
+impl Shared {
+    /// Answers from the store, for somebody who does not cache it.
+    pub(super) fn answer_plainly(&self, term: u64, ask: &Ask) -> Result<AskReply, MetaError> {
+        let found = self.read(answer(&self.store.snapshot(), &ask.question))?;
+        self.still_leads(term)?;
+        Ok(AskReply { term, found, exclusive: Vec::new() })
+    }
+
+    /// Refused if this replica has ceased to lead meanwhile: what was read may be old.
+    pub(super) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
+        let core = &self.replica.core;
+        match core.lead.holds(core.applied()) {
+            Some(now) if now == term => Ok(()),
+            _ => Err(core.not_leader()),
+        }
+    }
+
+    /// One try to answer a question, as a request that has waited or a new one.
+    pub(super) fn go_on_asking(
+        self: &Arc<Self>,
+        term: u64,
+        id: Option<RequestId>,
+        ask: Ask,
+        done: Done<AskReply>,
+    ) {
+        let mut kept = Some((ask, done));
+        let outcome = self.try_to_answer(term, id, &mut kept);
+        if let (Some(outcome), Some((_, done))) = (outcome, kept) {
+            done(outcome);
+        }
+    }
+
+    /// `None`: it is parked.
+    fn try_to_answer(
+        self: &Arc<Self>,
+        term: u64,
+        mut id: Option<RequestId>,
+        kept: &mut Option<(Ask, Done<AskReply>)>,
+    ) -> Option<Result<AskReply, MetaError>> {
+        let (ask, _) = kept.as_ref()?;
+        let ask = ask.clone();
+        let mut items = match self.read(about(&self.store.snapshot(), &ask.question)) {
+            Ok(items) => items,
+            Err(error) => return Some(Err(error)),
+        };
+        for _ in 0..ASK_ROUNDS_MAX {
+            let (mut held, mut exclusive) = (Vec::new(), Vec::new());
+            let registered = self.with_table(term, |inner| {
+                let table = &mut inner.table;
+                table.arrived(ask.session, ask.below.0);
+                let answer = match id {
+                    None => table.read(ask.session, ask.token.0, &items),
+                    Some(id) => {
+                        table.retry_read(id, ask.session, ask.token.0, &items).map(|answer| (id, answer))
+                    }
+                };
+                match answer {
+                    Err(_) => Err(MetaError::Fenced(ask.session)),
+                    Ok((number, Answer::Ready)) => {
+                        id = Some(number);
+                        if let Question::List { dir, .. } = ask.question {
+                            held = table.held_by_others(ask.session, dir);
+                        }
+                        exclusive = table.alone(ask.session, &items);
+                        Ok(true)
+                    }
+                    Ok((number, Answer::Waits)) => {
+                        if let Some((ask, done)) = kept.take() {
+                            inner.parked.insert(number, Parked::Ask(ask, done));
+                        }
+                        Ok(false)
+                    }
+                }
+            });
+            match registered {
+                Err(error) | Ok(Err(error)) => return Some(Err(error)),
+                Ok(Ok(false)) => return None,
+                Ok(Ok(true)) => {}
+            }
+            tracing::trace!(session = %ask.session, token = ask.token.0, ?items, ?exclusive, "watched");
+            let state = self.store.snapshot();
+            let now = match self.read(about(&state, &ask.question)) {
+                Ok(now) => now,
+                Err(error) => return Some(Err(error)),
+            };
+            if now.iter().any(|item| !items.contains(item)) {
+                // What the name stands for, or where it is counted, is not what it was.
+                items = now;
+                continue;
+            }
+            let found = match self.read(answer(&state, &ask.question)) {
+                Ok(Found::List(reply)) => self.list_children(term, &ask, &held, reply).map(Found::List),
+                other => other,
+            };
+            return Some(
+                found.and_then(|found| self.still_leads(term).map(|()| AskReply { term, found, exclusive })),
+            );
+        }
+        Some(Err(MetaError::Unavailable("what was asked for does not stand still".into())))
+    }
+
+    /// Entries that others may be changing come without their records; sub-directories and files of several names, which are counted on their own, are
+    /// registered and read once more.
+    fn list_children(
+        self: &Arc<Self>,
+        term: u64,
+        ask: &Ask,
+        held: &[InodeId],
+        mut reply: ListReply,
+    ) -> Result<ListReply, MetaError> {
+        let Question::List { dir, .. } = ask.question else { return Ok(reply) };
+        let mut again = Vec::new();
+        self.with_table(term, |inner| {
+            for (at, entry) in reply.entries.iter_mut().enumerate() {
+                let Some(record) = &entry.record else { continue };
+                let cover = record.inode.cover(record.ino);
+                if cover == dir {
+                    if held.contains(&record.ino) {
+                        entry.record = None;
+                    }
+                } else if inner.table.read_along(ask.session, ask.token.0, record.ino, cover) {
+                    again.push((at, record.ino, cover));
+                } else {
+                    entry.record = None;
+                }
+            }
+        })?;
+        if again.is_empty() {
+            return Ok(reply);
+        }
+        let state = self.store.snapshot();
+        for (at, ino, cover) in again {
+            let fresh = match query::inode(&state, ino) {
+                Ok(record) => Some(record),
+                Err(Fault::Errno(_)) => None,
+                Err(fault) => return self.read(Err(fault)),
+            };
+            if let Some(entry) = reply.entries.get_mut(at) {
+                entry.record = fresh.filter(|record| record.inode.cover(ino) == cover);
+            }
+        }
+        Ok(reply)
+    }
+}
+
+/// What a question is about, as things stand.
+fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<ReadItem>> {
+    let node = |record: &FileRecord| ReadItem::Node(record.ino, record.inode.cover(record.ino));
+    Ok(match question {
+        Question::Lookup { dir, name } => {
+            let mut items = vec![ReadItem::Name(*dir, name.clone())];
+            if let Some((_, record)) = query::lookup(state, *dir, name)?.found {
+                items.push(node(&record));
+            }
+            items
+        }
+        Question::List { dir, .. } => match query::record(state, *dir)? {
+            Some(_) => vec![ReadItem::Listing(*dir)],
+            // Nobody is given a right to what is not there (yet).
+            None => return Err(Errno::ENOENT.into()),
+        },
+        Question::Inode(ino) | Question::Extents { ino, .. } => match query::record(state, *ino)? {
+            Some(inode) => vec![ReadItem::Node(*ino, inode.cover(*ino))],
+            None => Vec::new(),
+        },
+    })
+}
+
+/// Answers a question from a state.
+fn answer(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Found> {
+    Ok(match question {
+        Question::Lookup { dir, name } => Found::Lookup(query::lookup(state, *dir, name)?),
+        Question::List { dir, after, prefetch, bytes_max } => {
+            Found::List(query::list(state, *dir, *after, *prefetch, *bytes_max as usize)?)
+        }
+        Question::Inode(ino) => Found::Inode(Box::new(query::inode(state, *ino)?)),
+        Question::Extents { ino, start, end, count_max } => {
+            Found::Extents(query::extents(state, *ino, *start, *end, *count_max as usize)?)
+        }
+    })
+}

@@ -1,0 +1,84 @@
+//! Looks at the clock: answers questions for recalls that have waited long enough, and ends sessions that others have waited for too long.
+
+use super::Inner;
+use crate::limits::*;
+use crate::shared::Shared;
+use shoal_types::SessionId;
+use shoal_wire::Recalls;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Runs until the server stops.
+pub(crate) fn run(shared: &Arc<Shared>) {
+    let leases = &shared.leases;
+    let mut stopping = leases.stopping.lock();
+    while !*stopping {
+        leases.stopped.wait_for(&mut stopping, LEASE_TICK);
+        if *stopping {
+            return;
+        }
+        drop(stopping);
+        if let Ok(term) = shared.leads() {
+            tick(shared, term);
+        }
+        stopping = leases.stopping.lock();
+    }
+}
+
+fn tick(shared: &Arc<Shared>, term: u64) {
+    let dead_after = shared.sessions.dead_after();
+    let found = shared.with_table(term, |inner| {
+        expire(shared, inner, term);
+        let late = inner.table.overdue(dead_after.min(RECALL_MAX).as_millis() as u64 / 2);
+        (late, inner.table.undeclared(), inner.since.elapsed())
+    });
+    let Ok((late, undeclared, since)) = found else { return };
+    let mut ended = Vec::new();
+    for (session, waited_ms) in late {
+        let silence = shared.sessions.silence(session);
+        let stuck = waited_ms > RECALL_MAX.as_millis() as u64;
+        if silence > dead_after || stuck {
+            ended.push((session, silence, stuck));
+        }
+    }
+    for session in undeclared {
+        let silence = shared.sessions.silence(session);
+        if since > dead_after && silence > dead_after {
+            ended.push((session, silence, false));
+        }
+    }
+    for (session, silence) in shared.sessions.silent_for(SESSION_FORGOTTEN_AFTER) {
+        ended.push((session, silence, false));
+    }
+    for (session, silence, stuck) in ended {
+        end(shared, session, silence, stuck);
+    }
+}
+
+fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool) {
+    let client = shared.sessions.client(session);
+    if stuck {
+        let owed = shared.leases.inner.lock().table.unacknowledged(session);
+        tracing::warn!(%session, client, ?owed, "ending a session that does not give back what others wait for");
+    } else {
+        let seconds = silence.as_secs();
+        tracing::warn!(%session, client, seconds, "ending a session that others wait for and that is silent");
+    }
+    if let Err(error) = shared.end_session(session) {
+        // It is tried again, by this server or the next.
+        tracing::warn!(%session, %error, "a session could not be ended");
+    }
+}
+
+fn expire(shared: &Arc<Shared>, inner: &mut Inner, term: u64) {
+    let now = Instant::now();
+    let due: Vec<SessionId> =
+        inner.polls.iter().filter(|(_, poll)| poll.due <= now).map(|(session, _)| *session).collect();
+    for session in due {
+        if let Some(poll) = inner.polls.remove(&session) {
+            shared.leases.run(Box::new(move || {
+                (poll.done)(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+            }));
+        }
+    }
+}
