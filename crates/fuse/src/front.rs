@@ -278,12 +278,16 @@ impl fuser::Filesystem for Front {
 
     fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
         let ino = inode_id(ino);
+        let asked = self.server.shared().attributes_asked(ino);
         self.server.serve(
             Op::Getattr,
             reply,
             &(),
             move |client, wait, ()| client.getattr(wait, ino),
-            move |reply, inode| answer::attr(reply, ino, inode),
+            move |reply, inode| {
+                answer::attr(reply, ino, inode);
+                drop(asked);
+            },
         );
     }
 

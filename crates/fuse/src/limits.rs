@@ -64,6 +64,11 @@ pub const NAME_PATIENCE: Duration = Duration::from_millis(50);
 /// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
 /// until a thread takes it, so this is long, unless the machine is overloaded.
 pub const RECENT: Duration = Duration::from_secs(10);
+/// Attributes that the kernel has asked for and that it is told to drop before it has looked at them are not taken in at all, and a read
+/// that wanted to know the size goes on with the one from before. So an inode is dropped this long after the answer at the earliest ...
+pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
+/// ... and so much later at the latest.
+pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(20);
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

@@ -5,7 +5,7 @@ use crate::encode::settled;
 use crate::kernel::ENOMEM;
 use crate::listing::{Listing, Sink, Splits};
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stale::{Dropper, Holds};
+use crate::stale::{AttributesAsked, Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
@@ -212,6 +212,11 @@ impl Shared {
             self.stale.forget(&[Stale::Node(ino)]);
         }
         Ok(())
+    }
+
+    /// See [`Dropper::attributes_asked`].
+    pub(crate) fn attributes_asked(&self, ino: InodeId) -> AttributesAsked {
+        self.stale.attributes_asked(ino)
     }
 
     /// Whether the kernel was made to drop an inode not long ago.

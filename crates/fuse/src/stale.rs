@@ -32,7 +32,7 @@ mod state;
 pub(crate) use pages::Write;
 
 use crate::limits::{
-    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, BLOCKED_AFTER, DROPS_AT_ONCE_MAX, KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX,
+    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_WAIT_MAX, BLOCKED_AFTER, DROPS_AT_ONCE_MAX, KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX,
     NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use notify::{Dropped, Notifications};
@@ -78,6 +78,18 @@ pub(crate) enum Holds {
     Dirs(InodeId, InodeId),
     /// Pages of a file.
     Pages(Write),
+}
+
+/// See [`Dropper::attributes_asked`].
+pub(crate) struct AttributesAsked {
+    stale: Arc<Dropper>,
+    ino: InodeId,
+}
+
+impl Drop for AttributesAsked {
+    fn drop(&mut self) {
+        self.stale.state.lock().attributes_answered(self.ino);
+    }
 }
 
 /// See the module.
@@ -148,6 +160,17 @@ impl Dropper {
         drop(state);
         self.news.notify_all();
         Some(UnderWay { stale: self.clone(), holds, write })
+    }
+
+    fn attributes_under_way(&self, ino: InodeId) -> Option<std::time::Duration> {
+        let mut state = self.state.lock();
+        if state.ended { None } else { state.attributes_under_way(ino) }
+    }
+
+    /// The kernel asks for the attributes of an inode, until the answer is dropped, which must not be before the request was answered.
+    pub(crate) fn attributes_asked(self: &Arc<Dropper>, ino: InodeId) -> AttributesAsked {
+        self.state.lock().attributes_asked(ino);
+        AttributesAsked { stale: self.clone(), ino }
     }
 
     /// Whether an inode was dropped not long ago, or is about to be.
@@ -280,6 +303,12 @@ impl Dropper {
 
     fn tell_node(&self, kernel: &Notifications, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
+        let start = Instant::now();
+        while let Some(left) = self.attributes_under_way(ino)
+            && start.elapsed() < ATTRIBUTES_WAIT_MAX
+        {
+            std::thread::sleep(left);
+        }
         let start = Instant::now();
         loop {
             match kernel.inode(ino, offset, len) {
