@@ -16,7 +16,7 @@ impl Core {
         for item in &recall.items {
             match item {
                 Item::Downgrade(cover) => {
-                    needed = needed.max(self.end_of(*cover));
+                    needed = needed.max(self.end_of(*cover)).max(self.release_under(*cover));
                     if let Some(right) = self.rights.covers.get_mut(cover) {
                         right.exclusive = false;
                         needed = needed.max(right.modified);
@@ -39,6 +39,17 @@ impl Core {
     /// An inode that has died here may be found by others until that is committed.
     fn end_of(&self, ino: InodeId) -> BatchSeq {
         if self.cache.is_dead(ino) { self.cache.stamp() } else { BatchSeq(0) }
+    }
+
+    /// Single inodes that were granted besides the whole cover go with it: the servers take them for given back.
+    fn release_under(&mut self, cover: InodeId) -> BatchSeq {
+        let mut needed = BatchSeq(0);
+        self.rights.nodes.retain(|_, right| {
+            let under = right.cover == cover;
+            needed = if under { needed.max(right.modified) } else { needed };
+            !under
+        });
+        needed
     }
 
     fn release(&mut self, ino: InodeId) -> BatchSeq {
