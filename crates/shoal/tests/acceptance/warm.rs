@@ -34,16 +34,16 @@ fn a_second_tar_of_ten_thousand_files_sends_nothing() {
         || sh(volume.path(), "tar cf - . | cat | wc -c").ok().trim().parse::<usize>().expect("a count");
     let before = kernel_requests(&volume);
     let first = read_all();
-    let cold = kernel_requests(&volume);
+    let cold = kernel_requests(&volume) - before;
     assert!(first >= FILES * FILE_BYTES);
-    assert!(
-        cold - before >= (FILES / FILES_PER_DIR) as u64,
-        "the first run must ask: {} requests",
-        cold - before
-    );
+    assert!(cold >= (FILES / FILES_PER_DIR) as u64, "the first run must ask: {cold} requests");
+    // A read-ahead that ends after a program's last look at a file makes the kernel forget the file's access time
+    // (`fuse_invalidate_atime`) and ask once more. On a busy machine that is so for some of them: let it ask now.
+    sh(volume.path(), "find . -type f -printf '%A@\\n' >/dev/null").ok();
+    let before = kernel_requests(&volume);
     assert_eq!(read_all(), first);
-    let warm = kernel_requests(&volume) - cold;
-    assert!(warm <= REQUESTS_MAX, "the second run caused {warm} requests, the first {}", cold - before);
+    let warm = kernel_requests(&volume) - before;
+    assert!(warm <= REQUESTS_MAX, "the second run caused {warm} requests, the first {cold}");
 
     // Stat calls and listings as well, and names that are not there.
     let look = || {
