@@ -98,8 +98,8 @@ struct Cover {
     exclusive: Option<SessionId>,
     /// The first recall that told the holder to go down. What it says in answer to earlier ones is not about what it holds now.
     recalled: Option<u64>,
-    /// Nodes under it that single sessions may change. They stay when one of them gets the cover: it may have moved an inode
-    /// elsewhere meanwhile, or learn of the smaller right after the greater one.
+    /// Nodes under it that single sessions may change, those included that are just moving elsewhere. They stay when one of
+    /// them gets the cover: it may have moved an inode elsewhere meanwhile, or learn of the smaller right after the greater one.
     nodes: BTreeSet<InodeId>,
 }
 
@@ -108,6 +108,8 @@ struct Cover {
 struct Node {
     holder: SessionId,
     cover: InodeId,
+    /// What it was counted under before, the oldest first, where everybody still finds it: the batches that move it are under way.
+    before: Vec<InodeId>,
     names: BTreeSet<Name>,
     /// As in [`Cover`].
     recalled: Option<u64>,

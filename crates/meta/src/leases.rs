@@ -19,7 +19,9 @@ use crate::shared::Shared;
 use acquire::Acquiring;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::{Condvar, Mutex};
-use shoal_lease::{Item, RequestId, Table};
+use shoal_lease::{Item, Refusal, RequestId, Table};
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::query;
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
@@ -221,11 +223,20 @@ impl Shared {
         self.with_table(term, |inner| inner.table.born(session, born))
     }
 
-    /// A batch has been applied, and these are no more.
-    pub(crate) fn lease_gone(self: &Arc<Self>, term: u64, session: SessionId, gone: &[InodeId]) {
-        if !gone.is_empty() {
+    /// A batch has been applied: these are found where they were born, and those are no more.
+    pub(crate) fn lease_applied(
+        self: &Arc<Self>,
+        term: u64,
+        session: SessionId,
+        born: &[(InodeId, InodeId)],
+        gone: &[InodeId],
+    ) {
+        if !born.is_empty() || !gone.is_empty() {
             // A table of another term has never heard of them.
-            let _ = self.with_table(term, |inner| inner.table.gone(session, gone));
+            let _ = self.with_table(term, |inner| {
+                inner.table.settled(session, born);
+                inner.table.gone(session, gone);
+            });
         }
     }
 
@@ -300,8 +311,22 @@ impl Shared {
         if said.term != term {
             return Err(MetaError::Unavailable("somebody else leads by now".into()));
         }
+        // What was moved by batches that come once more is still found where it was before.
+        let state = self.store.snapshot();
+        let (mut nodes, mut moved) = (said.nodes.clone(), Vec::new());
+        for (ino, cover, _) in &mut nodes {
+            if let Some(inode) = self.tree(query::record(&state, *ino))?
+                && inode.cover(*ino) != *cover
+            {
+                moved.push((*ino, *cover));
+                *cover = inode.cover(*ino);
+            }
+        }
+        drop(state);
         let taken = self.with_table(term, |inner| {
-            inner.table.declare(said.session, &said.covers, &said.nodes, said.last)
+            inner.table.declare(said.session, &said.covers, &nodes, said.last)?;
+            inner.table.born(said.session, &moved);
+            Ok::<(), Refusal>(())
         })?;
         taken.map_err(|refusal| {
             // Never silently: one of two clients believes something that is not so.

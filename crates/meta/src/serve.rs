@@ -231,7 +231,7 @@ impl MetaService for Server {
             Err(error) => return done(Err(error)),
         };
         tracing::trace!(%session, %seq, born = ?commit.born, gone = ?commit.gone, "batch");
-        let (gone, table) = (commit.gone, shared.clone());
+        let (born, gone, table) = (commit.born, commit.gone, shared.clone());
         let command = Command::Batch { session, seq, ops: commit.ops };
         self.shared.propose_then(
             &command,
@@ -239,7 +239,7 @@ impl MetaService for Server {
                 done(outcome.and_then(|outcome| match outcome {
                     Outcome::Applied { seq } => {
                         // Only now: until then they could be found by their numbers.
-                        table.lease_gone(term, session, &gone);
+                        table.lease_applied(term, session, &born, &gone);
                         Ok(CommitReply { seq })
                     }
                     Outcome::Fenced { session } => Err(MetaError::Fenced(session)),

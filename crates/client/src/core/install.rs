@@ -126,8 +126,9 @@ impl Core {
                     let taken = reply.names.iter().filter_map(|(_, _, found)| found.found.as_ref());
                     let record =
                         records.chain(taken.map(|(_, record)| record)).find(|record| record.ino == *ino);
-                    // MOVES has no record, and is counted under itself.
-                    let cover = record.map_or(*ino, |record| record.inode.cover(*ino));
+                    // MOVES has no record, and is counted under itself. What was moved here is not yet where the servers see it.
+                    let theirs = record.map_or(*ino, |record| record.inode.cover(*ino));
+                    let cover = self.cache.cover(*ino).unwrap_or(theirs);
                     let want = wants.iter().find(|want| want.ino == *ino);
                     let names =
                         want.map(|want| want.names.iter().map(|wanted| wanted.name.clone()).collect());

@@ -16,15 +16,16 @@ impl Core {
         for item in &recall.items {
             match item {
                 Item::Downgrade(cover) => {
-                    needed = needed.max(self.end_of(*cover)).max(self.release_under(*cover));
+                    // Single inodes that were granted besides the whole cover go with it: the servers take them for given back.
+                    needed = needed.max(self.end_of(*cover)).max(self.rights.release_under(*cover));
                     if let Some(right) = self.rights.covers.get_mut(cover) {
                         right.exclusive = false;
                         needed = needed.max(right.modified);
                     }
                 }
-                Item::Release(ino) => needed = needed.max(self.release(*ino)).max(self.end_of(*ino)),
+                Item::Release(ino) => needed = needed.max(self.rights.release(*ino)).max(self.end_of(*ino)),
                 Item::Drop { ino, .. } => {
-                    let changed = self.release(*ino).max(self.cache.modified(*ino));
+                    let changed = self.rights.release(*ino).max(self.cache.modified(*ino));
                     let let_go = self.rights.let_go.get(ino).copied().unwrap_or(BatchSeq(0));
                     needed = needed.max(changed).max(self.end_of(*ino)).max(let_go);
                 }
@@ -39,21 +40,6 @@ impl Core {
     /// An inode that has died here may be found by others until that is committed.
     fn end_of(&self, ino: InodeId) -> BatchSeq {
         if self.cache.is_dead(ino) { self.cache.stamp() } else { BatchSeq(0) }
-    }
-
-    /// Single inodes that were granted besides the whole cover go with it: the servers take them for given back.
-    fn release_under(&mut self, cover: InodeId) -> BatchSeq {
-        let mut needed = BatchSeq(0);
-        self.rights.nodes.retain(|_, right| {
-            let under = right.cover == cover;
-            needed = if under { needed.max(right.modified) } else { needed };
-            !under
-        });
-        needed
-    }
-
-    fn release(&mut self, ino: InodeId) -> BatchSeq {
-        self.rights.nodes.remove(&ino).map_or(BatchSeq(0), |right| right.modified)
     }
 
     /// What was changed is committed: forgets what is to be forgotten. The kernel is to do the same with `stale` before this is acknowledged.

@@ -35,6 +35,9 @@ pub(crate) struct Rights {
     pub(crate) term: u64,
     pub(super) covers: FxHashMap<InodeId, CoverRight>,
     pub(super) nodes: FxHashMap<InodeId, NodeRight>,
+    /// Rights to inodes that are given back, and the batches that used them last, until those are committed: several recalls of one inode are
+    /// carried out at the same time, and none of them may be acknowledged before that.
+    given_back: FxHashMap<InodeId, BatchSeq>,
     /// Inodes that the servers know this client to refer to, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
     /// Inodes that the servers were told not to be held any more, and the batch that says so: it is committed before they may be held again.
@@ -104,9 +107,29 @@ impl Rights {
 
     /// A batch and all before it are committed.
     pub(super) fn committed(&mut self, acked: BatchSeq) {
-        if !self.let_go.is_empty() {
-            self.let_go.retain(|_, batch| *batch > acked);
+        for waiting in [&mut self.let_go, &mut self.given_back] {
+            if !waiting.is_empty() {
+                waiting.retain(|_, batch| *batch > acked);
+            }
         }
+    }
+
+    /// Gives the right to an inode back. Answers which batch has to be committed before that counts.
+    pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
+        let now = self.nodes.remove(&ino).map_or(BatchSeq(0), |right| right.modified);
+        let earlier = self.given_back.get(&ino).copied().unwrap_or(BatchSeq(0));
+        let needed = now.max(earlier);
+        if needed > earlier {
+            self.given_back.insert(ino, needed);
+        }
+        needed
+    }
+
+    /// The same for all inodes that are counted under a cover.
+    pub(super) fn release_under(&mut self, cover: InodeId) -> BatchSeq {
+        let under = |(ino, right): (&InodeId, &NodeRight)| (right.cover == cover).then_some(*ino);
+        let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
+        inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
     /// An inode is no more. Answers whether there was a right to it.

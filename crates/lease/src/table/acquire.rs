@@ -135,6 +135,17 @@ impl Table {
         self.active.get(&id).map(|change| change.refers.iter().copied().collect()).unwrap_or_default()
     }
 
+    /// What a request that is ready is about by now: the rest of what it has been about is no longer wanted, nor given.
+    pub fn keep_only(&mut self, id: RequestId, wanted: &BTreeSet<InodeId>) {
+        let Some(change) = self.active.get_mut(&id) else { return };
+        let before = change.targets.len();
+        change.targets.retain(|target| wanted.contains(&target.ino));
+        if change.targets.len() < before {
+            change.asked = change.targets.len();
+            self.progress();
+        }
+    }
+
     /// The session gets its rights: to a whole cover if nobody else has anything to do with it.
     pub fn finish(&mut self, id: RequestId) -> Vec<Right> {
         let Some(change) = self.active.remove(&id) else { return Vec::new() };
@@ -150,6 +161,9 @@ impl Table {
 
     fn give(&mut self, session: SessionId, target: Target) -> Right {
         let Target { ino, cover, names, .. } = target;
+        // It has moved it since then, by a batch that whoever asked for this could not see yet.
+        let moved = self.nodes.get(&ino).filter(|node| node.holder == session).map(|node| node.cover);
+        let cover = moved.unwrap_or(cover);
         self.watch(session, cover);
         if self.is_alone(session, cover) {
             self.hold_cover(session, cover);
@@ -167,15 +181,18 @@ impl Table {
         cover: InodeId,
         names: BTreeSet<Name>,
     ) {
-        let old = self.nodes.remove(&ino);
-        if let Some(old) = old.as_ref().filter(|old| old.cover != cover) {
-            self.node_gone(ino, old.cover);
+        let (mut names, mut before) = (names, Vec::new());
+        match self.nodes.get(&ino) {
+            Some(old) if old.holder == session && old.cover == cover => {
+                names.extend(old.names.iter().cloned());
+                before = old.before.clone();
+            }
+            Some(_) => self.forget_node(ino),
+            None => {}
         }
-        let mut names = names;
-        names.extend(old.filter(|old| old.holder == session).map(|old| old.names).unwrap_or_default());
         self.covers.entry(cover).or_default().nodes.insert(ino);
         // Given anew: whoever needs it has to ask for it anew.
-        self.nodes.insert(ino, Node { holder: session, cover, names, recalled: None });
+        self.nodes.insert(ino, Node { holder: session, cover, before, names, recalled: None });
     }
 
     /// Whether nobody else watches a cover, holds anything under it, or waits for that.

@@ -115,13 +115,19 @@ impl Table {
             && node.holder == session
             && node.recalled.is_some_and(|first| first <= recall)
         {
-            let cover = node.cover;
-            self.nodes.remove(&ino);
-            self.node_gone(ino, cover);
+            self.forget_node(ino);
         }
     }
 
-    pub(super) fn node_gone(&mut self, ino: InodeId, cover: InodeId) {
+    /// Nobody may change an inode on its own any more.
+    pub(super) fn forget_node(&mut self, ino: InodeId) {
+        let Some(node) = self.nodes.remove(&ino) else { return };
+        for cover in node.before.into_iter().chain([node.cover]) {
+            self.not_under(ino, cover);
+        }
+    }
+
+    fn not_under(&mut self, ino: InodeId, cover: InodeId) {
         if let Some(found) = self.covers.get_mut(&cover) {
             found.nodes.remove(&ino);
             self.tidy(cover);
@@ -202,13 +208,27 @@ impl Table {
         }
     }
 
-    /// A single inode that somebody may change is counted under another cover.
+    /// A single inode that somebody may change is counted under another cover. It stays where it was, too, until that is [settled](Self::settled).
     fn count_under(&mut self, ino: InodeId, cover: InodeId) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
-        let before = std::mem::replace(&mut node.cover, cover);
-        if before != cover {
+        if node.cover != cover {
+            node.before.retain(|earlier| *earlier != cover);
+            node.before.push(std::mem::replace(&mut node.cover, cover));
             self.covers.entry(cover).or_default().nodes.insert(ino);
-            self.node_gone(ino, before);
+        }
+    }
+
+    /// A batch has been applied, in which these were [born](Self::born): everybody finds them under these covers.
+    pub fn settled(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
+        for (ino, cover) in inodes {
+            let Some(node) = self.nodes.get_mut(ino).filter(|node| node.holder == session) else { continue };
+            // Later batches may have moved it on.
+            let gone = match node.before.iter().position(|earlier| earlier == cover) {
+                Some(at) => node.before.drain(..at).collect(),
+                None if node.cover == *cover => std::mem::take(&mut node.before),
+                None => Vec::new(),
+            };
+            gone.into_iter().for_each(|earlier| self.not_under(*ino, earlier));
         }
     }
 
@@ -219,9 +239,7 @@ impl Table {
                 && node.holder == session
                 && node.recalled.is_none()
             {
-                let cover = node.cover;
-                self.nodes.remove(ino);
-                self.node_gone(*ino, cover);
+                self.forget_node(*ino);
             }
             if let Some(cover) = self.covers.get_mut(ino)
                 && cover.exclusive == Some(session)

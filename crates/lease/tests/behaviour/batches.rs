@@ -75,9 +75,58 @@ fn an_inode_that_is_held_and_moves_is_held_where_it_is_then() {
     look(&mut table, C, ReadItem::Listing(OTHER));
     table.born(A, &[(FILE, OTHER)]);
     assert_eq!(table.held_by_others(C, OTHER), [FILE]);
+    assert_eq!(table.held_by_others(C, DIR), [FILE], "there it is found until the batch has been applied");
+    table.settled(A, &[(FILE, OTHER)]);
     assert!(table.held_by_others(C, DIR).is_empty() && table.watches(A, OTHER));
     table.born(B, &[(FILE, DIR)]);
     assert_eq!(table.held_by_others(C, OTHER), [FILE], "only its holder can say so");
+}
+
+#[test]
+fn what_its_holder_moves_while_asking_for_it_once_more_is_held_where_it_is_then() {
+    let mut table = held_file();
+    look(&mut table, C, ReadItem::Listing(OTHER));
+    let (id, _) = want(&mut table, A, &[file(FILE)]);
+    table.born(A, &[(FILE, OTHER)]);
+    acknowledge(&mut table, B);
+    assert_eq!(table.ready(), [id]);
+    assert_eq!(table.finish(id), [Right::Node(FILE)]);
+    assert_eq!(table.held_by_others(C, OTHER), [FILE]);
+    table.settled(A, &[(FILE, OTHER)]);
+    assert!(table.held_by_others(C, DIR).is_empty());
+}
+
+#[test]
+fn what_moves_on_and_back_is_held_wherever_it_is_found() {
+    let mut table = held_file();
+    table.born(A, &[(FILE, OTHER)]);
+    table.born(A, &[(FILE, DIR)]);
+    let held = |table: &Table| [DIR, OTHER].map(|dir| table.held_by_others(C, dir).len());
+    assert_eq!(held(&table), [1, 1]);
+    table.settled(A, &[(FILE, OTHER)]);
+    assert_eq!(held(&table), [1, 1]);
+    table.settled(A, &[(FILE, DIR)]);
+    assert_eq!(held(&table), [1, 0]);
+    // Nothing is left of it when it is given back in the middle.
+    table.born(A, &[(FILE, OTHER)]);
+    table.gone(A, &[FILE]);
+    assert_eq!(held(&table), [0, 0]);
+}
+
+#[test]
+fn what_a_request_is_not_about_any_more_is_not_given() {
+    let mut table = held_file();
+    let (id, _) = want(&mut table, B, &[file(FILE2), file(FILE)]);
+    acknowledge(&mut table, A);
+    assert_eq!(table.ready(), [id]);
+    let (later, answer) = want(&mut table, A, &[file(FILE)]);
+    assert_eq!(answer, Answer::Waits);
+    table.keep_only(id, &[FILE2].into());
+    assert_eq!(table.finish(id), [Right::Node(FILE2)]);
+    assert!(!table.may_change(B, FILE, DIR));
+    acknowledge(&mut table, B);
+    assert_eq!(table.ready(), [later]);
+    assert_eq!(table.finish(later), [Right::Node(FILE)]);
 }
 
 #[test]

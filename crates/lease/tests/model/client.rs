@@ -16,6 +16,8 @@ pub struct Batch {
     pub gone: Vec<InodeId>,
     /// Inodes that it removes. They stay held until that is committed: until then others could be told of them.
     pub removed: Vec<InodeId>,
+    /// The server has it, and is about to commit it.
+    pub proposed: bool,
     /// It is committed, which the client has not heard.
     pub applied: bool,
 }

@@ -21,7 +21,8 @@ pub enum Event {
     /// ... and leaves the directory, too.
     FinishAndLeave(usize, u64),
     Acknowledge(usize, u64),
-    /// The oldest batch of a journal is committed.
+    /// The oldest batch of a journal arrives; and is committed.
+    Propose(usize),
     Commit(usize),
     /// A client hears that it is; or has not heard it, and sends it once more.
     Confirm(usize),
@@ -59,7 +60,11 @@ impl World {
             events.extend(client.may_finish(setup.kernel).into_iter().map(|id| Event::Finish(c, id)));
             events.extend(client.acks.iter().map(|ack| Event::Acknowledge(c, ack.id)));
             if let Some(batch) = client.journal.front() {
-                events.push(if batch.applied { Event::Confirm(c) } else { Event::Commit(c) });
+                events.push(match (batch.proposed, batch.applied) {
+                    (false, _) => Event::Propose(c),
+                    (true, false) => Event::Commit(c),
+                    (true, true) => Event::Confirm(c),
+                });
             }
             if !client.lease {
                 events.push(Event::Renew(c));
@@ -138,6 +143,12 @@ impl World {
                     self.table.acknowledge(session, ack.id, &[], &ack.unwatched);
                 }
             }
+            Event::Propose(c) => {
+                let session = self.clients[c].session;
+                let Some(batch) = self.clients[c].journal.front_mut() else { return };
+                batch.proposed = true;
+                self.table.born(session, &batch.born);
+            }
             Event::Commit(c) => self.commit(c),
             Event::Confirm(c) => {
                 let client = &mut self.clients[c];
@@ -150,6 +161,7 @@ impl World {
                 self.resends -= 1;
                 let Some(batch) = self.clients[c].journal.front().cloned() else { return };
                 self.table.born(self.clients[c].session, &batch.born);
+                self.table.settled(self.clients[c].session, &batch.born);
                 self.table.gone(self.clients[c].session, &batch.gone);
             }
             Event::Expire(c) => self.clients[c].lease = false,
@@ -161,7 +173,16 @@ impl World {
                 let Some(said) = self.clients[c].said.take() else { return };
                 if said.term == self.term {
                     let session = self.clients[c].session;
-                    let taken = self.table.declare(session, &said.covers, &said.nodes, true);
+                    // What was moved by a batch that is to come once more is still found where it was.
+                    let (mut nodes, mut moved) = (said.nodes.clone(), Vec::new());
+                    for (ino, cover, _) in &mut nodes {
+                        if self.store.exists(*ino) && self.store.cover(*ino) != *cover {
+                            moved.push((*ino, *cover));
+                            *cover = self.store.cover(*ino);
+                        }
+                    }
+                    let taken = self.table.declare(session, &said.covers, &nodes, true);
+                    self.table.born(session, &moved);
                     if taken.is_err() {
                         self.wrong = Some(format!("what client {c} says contradicts others: {said:?}"));
                     }
@@ -195,6 +216,7 @@ impl World {
         }
         match op {
             Op::Move(ino, from, ..) if client.cover(Thing::Node(ino)) != from => {}
+            Op::Link(ino, to, _) if client.cover(Thing::Node(ino)) == to => {}
             Op::Remove(ino, dir, _) if client.cover(Thing::Node(ino)) != dir => {}
             _ => self.apply(c, op),
         }
@@ -217,7 +239,7 @@ impl World {
             batch.changes.push((thing, version));
         }
         match op {
-            Op::Move(ino, _, to, _) => {
+            Op::Move(ino, _, to, _) | Op::Link(ino, to, _) => {
                 batch.moved.push((ino, to));
                 self.truth.places.insert(ino, to);
                 client.places.insert(ino, to);
@@ -260,8 +282,6 @@ impl World {
         let Some(batch) = self.clients[c].journal.front_mut() else { return };
         batch.applied = true;
         let batch = batch.clone();
-        self.table.born(session, &batch.born);
-        self.table.gone(session, &batch.gone);
         for (thing, version) in &batch.changes {
             let before = self.store.version(*thing);
             if *version > 0 && before >= *version {
@@ -273,11 +293,17 @@ impl World {
             }
         }
         self.store.places.extend(batch.moved.iter().copied());
+        self.table.settled(session, &batch.born);
+        self.table.gone(session, &batch.gone);
     }
 
     /// A session ends: what it has not committed never was.
     pub fn end(&mut self, c: usize, setup: &Setup) {
         self.ends = self.ends.saturating_sub(1);
+        // What has arrived is decided before the end of the session is.
+        if self.clients[c].journal.front().is_some_and(|batch| batch.proposed && !batch.applied) {
+            self.commit(c);
+        }
         let old = &self.clients[c];
         for batch in old.journal.iter().filter(|batch| !batch.applied) {
             for (thing, _) in &batch.changes {
@@ -318,6 +344,8 @@ impl World {
         for client in &mut self.clients {
             client.out.retain(|_, request| matches!(request.stage, Stage::Replied(_)));
             client.inbox.clear();
+            // It is sent once more.
+            client.journal.iter_mut().for_each(|batch| batch.proposed &= batch.applied);
         }
     }
 }

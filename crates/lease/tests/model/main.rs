@@ -51,6 +51,8 @@ const ALL: &[Op] = &[
     Op::List(D3),
     Op::Move(F1, D1, D2, 0),
     Op::Move(F1, D2, D1, 0),
+    Op::Link(F1, D2, 1),
+    Op::Link(F1, D1, 1),
     Op::Create(F3, D1, 1),
     Op::Create(D3, D1, 1),
     Op::Remove(F3, D1, 1),
@@ -83,6 +85,23 @@ fn seeds() -> std::ops::Range<u64> {
 fn long_ways_by_chance_lead_nowhere_wrong() {
     if let Err(broken) = walks(&everything(Fault::None), seeds()) {
         panic!("{broken}");
+    }
+}
+
+#[test]
+fn a_file_that_is_written_while_it_moves_is_never_shown_as_it_was() {
+    let (there, back) = (Op::Move(F1, D1, D2, 0), Op::Move(F1, D2, D1, 0));
+    let (linked, again) = (Op::Link(F1, D2, 1), Op::Link(F1, D1, 1));
+    let steady = setup(
+        3,
+        12,
+        &[Op::Write(F1), there, back, linked, again, Op::List(D1), Op::List(D2), Op::Touch(D1, 0)],
+    );
+    let failing = Setup { leaders: 1, resends: 1, ..steady.clone() };
+    for setup in [steady, failing] {
+        if let Err(broken) = walks(&setup, seeds()) {
+            panic!("{broken}");
+        }
     }
 }
 

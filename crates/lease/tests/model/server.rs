@@ -168,6 +168,7 @@ impl World {
                 }
             };
         }
+        self.table.keep_only(id, &now.iter().map(|target| target.ino).collect());
         let is_target = |thing: &Thing| {
             let (Thing::Node(ino) | Thing::Name(ino, _)) = *thing;
             known.iter().any(|target| target.ino == ino)

@@ -41,6 +41,8 @@ pub enum Op {
     Touch(InodeId, u8),
     /// A file from one directory to another, under the same name.
     Move(InodeId, InodeId, InodeId, u8),
+    /// A file is counted elsewhere from now on, and nothing is changed where it was: it gets another name.
+    Link(InodeId, InodeId, u8),
     /// A new file, or a new directory.
     Create(InodeId, InodeId, u8),
     /// A file that loses its only name.
@@ -78,7 +80,7 @@ impl Op {
             Op::Touch(dir, name) => vec![named(dir, name)],
             Op::Create(_, dir, name) => vec![named(dir, name)],
             Op::Move(ino, from, to, name) => vec![named(from, name), named(to, name), node(ino, true)],
-            Op::Remove(ino, dir, name) => vec![named(dir, name), node(ino, true)],
+            Op::Link(ino, dir, name) | Op::Remove(ino, dir, name) => vec![named(dir, name), node(ino, true)],
         }
     }
 
@@ -91,7 +93,7 @@ impl Op {
             Op::Write(ino) => vec![Thing::Node(ino)],
             Op::Both(one, other) => vec![Thing::Node(one), Thing::Node(other)],
             Op::Touch(dir, name) => vec![Thing::Node(dir), Thing::Name(dir, name)],
-            Op::Create(ino, dir, name) | Op::Remove(ino, dir, name) => {
+            Op::Create(ino, dir, name) | Op::Remove(ino, dir, name) | Op::Link(ino, dir, name) => {
                 vec![Thing::Node(dir), Thing::Name(dir, name), Thing::Node(ino)]
             }
             Op::Move(ino, from, to, name) => vec![

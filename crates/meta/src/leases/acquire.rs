@@ -84,7 +84,12 @@ impl Shared {
                 }
             }
             let Some(id) = acquiring.id else { continue };
-            let refers = self.with_table(term, |inner| inner.table.refers(id))?;
+            let wanted = targets.iter().map(|target| target.ino).collect();
+            acquiring.targets = targets;
+            let refers = self.with_table(term, |inner| {
+                inner.table.keep_only(id, &wanted);
+                inner.table.refers(id)
+            })?;
             let new: Vec<_> = refers.into_iter().filter(|one| !acquiring.held.contains(one)).collect();
             self.hold(&new)?;
             acquiring.held.extend(new);
@@ -166,13 +171,11 @@ impl Shared {
                 found => reply.records.push(self.read(found)?),
             }
             for wanted in &want.names {
-                let mut found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
-                if !wanted.takes
-                    && let Some((_, record)) = &found.found
+                let found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
+                // Of inodes that nobody was asked about nothing is said, also if their names are taken.
+                if let Some((_, record)) = &found.found
                     && !acquiring.targets.iter().any(|target| target.ino == record.ino)
                 {
-                    // Nobody has been asked about that inode: all that can be said is that the name is taken.
-                    found.found = None;
                     continue;
                 }
                 reply.names.push((want.ino, wanted.name.clone(), found));

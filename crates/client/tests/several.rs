@@ -1,0 +1,401 @@
+//! Several clients of one real metadata server, whose threads all work in the same few directories, while answers are late and come in any
+//! order.
+//!
+//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the end all see the same.
+
+mod support;
+
+use parking_lot::{Condvar, Mutex};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
+use shoal_meta::Server;
+use shoal_namespace::RenameFlags;
+use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo};
+use shoal_wire::*;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+/// No run takes so long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Does things later, in the order of their times.
+#[derive(Default)]
+struct Later {
+    jobs: Mutex<BinaryHeap<Job>>,
+    news: Condvar,
+    stopped: AtomicBool,
+}
+
+struct Job(Instant, Box<dyn FnOnce() + Send>);
+
+impl PartialEq for Job {
+    fn eq(&self, other: &Job) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Job {}
+impl PartialOrd for Job {
+    fn partial_cmp(&self, other: &Job) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Job {
+    fn cmp(&self, other: &Job) -> std::cmp::Ordering {
+        other.0.cmp(&self.0)
+    }
+}
+
+impl Later {
+    fn run(&self) {
+        let mut jobs = self.jobs.lock();
+        while !self.stopped.load(Ordering::SeqCst) {
+            match jobs.peek() {
+                None => self.news.wait(&mut jobs),
+                Some(job) if job.0 > Instant::now() => {
+                    let due = job.0;
+                    self.news.wait_until(&mut jobs, due);
+                }
+                Some(_) => {
+                    let job = jobs.pop().expect("looked at");
+                    drop(jobs);
+                    (job.1)();
+                    jobs = self.jobs.lock();
+                }
+            }
+        }
+    }
+
+    fn add(&self, at: Instant, job: Box<dyn FnOnce() + Send>) {
+        self.jobs.lock().push(Job(at, job));
+        self.news.notify_all();
+    }
+}
+
+/// A server behind a slow line: requests arrive in order, answers do not.
+struct Line {
+    server: Arc<Server>,
+    later: Arc<Later>,
+    chance: Mutex<StdRng>,
+    slowest_us: u64,
+}
+
+impl Line {
+    fn late<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
+        if self.slowest_us == 0 {
+            return done;
+        }
+        let wait = {
+            let mut chance = self.chance.lock();
+            if chance.random_bool(0.2) { chance.random_range(0..self.slowest_us) } else { 0 }
+        };
+        if wait == 0 {
+            return done;
+        }
+        let later = self.later.clone();
+        Box::new(move |answer| {
+            let at = Instant::now() + Duration::from_micros(wait);
+            later.add(at, Box::new(move || done(answer)));
+        })
+    }
+}
+
+impl MetaService for Line {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        self.server.open_session(request)
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        self.server.close_session(session)
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        self.server.grant(grant)
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        self.server.submit(commit, self.late(done));
+    }
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.server.ask(ask, self.late(done));
+    }
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        self.server.acquire(acquire, self.late(done));
+    }
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        self.server.recalls(poll, self.late(done));
+    }
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.server.declare(declaration)
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.server.blocks(session, ids)
+    }
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.server.statfs(session)
+    }
+}
+
+/// A kernel that takes its time to forget.
+struct Kernel {
+    chance: Mutex<StdRng>,
+    slowest_us: u64,
+}
+
+impl KernelCache for Kernel {
+    fn forget(&self, _: &[Stale]) {
+        let wait = self.chance.lock().random_range(0..=self.slowest_us);
+        if wait % 3 == 0 {
+            std::thread::sleep(Duration::from_micros(wait));
+        }
+    }
+    fn forget_all(&self, _: &[InodeId]) {}
+}
+
+/// How a run goes.
+#[derive(Clone, Copy, Debug)]
+struct Course {
+    seed: u64,
+    clients: usize,
+    threads: usize,
+    steps: usize,
+    dirs: usize,
+    names: usize,
+    slowest_us: u64,
+}
+
+/// A program: looks everything up by its path, as a kernel without a cache would.
+struct Program {
+    client: Arc<Client>,
+    chance: StdRng,
+    course: Course,
+    refs: Vec<InodeId>,
+    done: u64,
+}
+
+impl Program {
+    fn name(&mut self) -> Vec<u8> {
+        format!("n{}", self.chance.random_range(0..self.course.names)).into_bytes()
+    }
+
+    fn find(&mut self, dir: InodeId, name: &[u8]) -> Result<InodeId, Failure> {
+        let found = self.client.lookup(Wait::Allowed, dir, name)?.ok_or(Errno::ENOENT)?;
+        self.refs.push(found.ino);
+        Ok(found.ino)
+    }
+
+    /// The root, or a directory in it.
+    fn dir(&mut self) -> Result<InodeId, Failure> {
+        let n = self.chance.random_range(0..=self.course.dirs);
+        if n == 0 { Ok(InodeId::ROOT) } else { self.find(InodeId::ROOT, format!("d{n}").as_bytes()) }
+    }
+
+    /// Mostly the name of a file, now and then that of a directory in the root.
+    fn any(&mut self, dir: InodeId) -> Vec<u8> {
+        if dir == InodeId::ROOT && self.chance.random_bool(0.3) {
+            return format!("d{}", self.chance.random_range(1..=self.course.dirs.max(1))).into_bytes();
+        }
+        self.name()
+    }
+
+    fn step(&mut self) -> Result<(), Failure> {
+        let wait = Wait::Allowed;
+        match self.chance.random_range(0..100) {
+            0..8 => {
+                let n = self.chance.random_range(1..=self.course.dirs.max(1));
+                let mode = FileKind::Directory.mode_bits() | 0o755;
+                let name = format!("d{n}").into_bytes();
+                let made = self.client.create(wait, &CALLER, InodeId::ROOT, &name, mode, 0)?;
+                self.refs.push(made.ino);
+            }
+            8..30 => {
+                let dir = self.dir()?;
+                let name = self.name();
+                let made = self.client.create(wait, &CALLER, dir, &name, 0o100644, 0)?;
+                self.refs.push(made.ino);
+            }
+            30..48 => {
+                let dir = self.dir()?;
+                let name = self.any(dir);
+                self.client.unlink(wait, dir, &name)?;
+            }
+            48..56 => {
+                let n = self.chance.random_range(1..=self.course.dirs.max(1));
+                self.client.rmdir(wait, InodeId::ROOT, format!("d{n}").as_bytes())?;
+            }
+            56..62 => {
+                let (from, to) = (self.dir()?, self.dir()?);
+                let (name, new) = (self.name(), self.name());
+                let ino = self.find(from, &name)?;
+                self.client.link(wait, ino, to, &new)?;
+                self.refs.push(ino);
+            }
+            62..76 => {
+                let (from, to) = (self.dir()?, self.dir()?);
+                let (name, new) = (self.any(from), self.any(to));
+                let exchange = self.chance.random_bool(0.1);
+                let flags = RenameFlags { no_replace: false, exchange };
+                self.client.rename(wait, from, &name, to, &new, flags)?;
+            }
+            76..84 => {
+                let dir = self.dir()?;
+                self.client.readdir(wait, dir, Cookie::START, true, &mut |_, _, _| ControlFlow::Break(()))?;
+            }
+            84..92 => {
+                let dir = self.dir()?;
+                let name = self.any(dir);
+                self.find(dir, &name)?;
+            }
+            92..97 => {
+                let dir = self.dir()?;
+                let name = self.name();
+                let ino = self.find(dir, &name)?;
+                let byte = self.chance.random();
+                self.client.write(wait, ino, 0, &[byte; 10], false)?;
+            }
+            _ => {
+                for ino in std::mem::take(&mut self.refs) {
+                    self.client.forget(ino, 1);
+                }
+                if self.chance.random_bool(0.2) {
+                    self.client.fsync(InodeId::ROOT)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(mut self, ended: &AtomicBool) -> u64 {
+        for _ in 0..self.course.steps {
+            if ended.load(Ordering::SeqCst) {
+                break;
+            }
+            match self.step() {
+                Ok(()) => self.done += 1,
+                Err(Failure::Errno(
+                    Errno::ENOENT | Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOTDIR | Errno::EPERM | Errno::EINVAL,
+                )) => {}
+                Err(failure) => {
+                    ended.store(true, Ordering::SeqCst);
+                    panic!("{failure:?}: {:?}", self.course);
+                }
+            }
+        }
+        for ino in std::mem::take(&mut self.refs) {
+            self.client.forget(ino, 1);
+        }
+        self.done
+    }
+}
+
+/// All names below a directory, with what a stat says.
+fn tree(client: &Client, dir: InodeId, path: &str, found: &mut BTreeMap<String, String>) {
+    let mut names = Vec::new();
+    let mut visit = |name: &shoal_types::Name, dentry: shoal_namespace::Dentry, _: Option<&shoal_types::Inode>| {
+        names.push((String::from_utf8_lossy(name.as_bytes()).into_owned(), dentry.ino));
+        ControlFlow::Continue(())
+    };
+    client.readdir(Wait::Allowed, dir, Cookie::START, false, &mut visit).expect("listed");
+    for (name, ino) in names {
+        let inode = client.getattr(Wait::Allowed, ino).expect("there");
+        let path = format!("{path}/{name}");
+        let directory = inode.is_dir();
+        found.insert(path.clone(), format!("{ino:?} {inode:?}"));
+        if directory {
+            tree(client, ino, &path, found);
+        }
+    }
+}
+
+fn run(course: Course) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bricks = Arc::new(support::Bricks::default());
+    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
+    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    let later = Arc::new(Later::default());
+    let timer = std::thread::spawn({
+        let later = later.clone();
+        move || later.run()
+    });
+    let clients: Vec<Arc<Client>> = (0..course.clients)
+        .map(|n| {
+            let seed = StdRng::seed_from_u64(course.seed * 1000 + n as u64);
+            let line = Line {
+                server: server.clone(),
+                later: later.clone(),
+                chance: Mutex::new(seed.clone()),
+                slowest_us: course.slowest_us,
+            };
+            let options = Options { name: format!("client {n}"), ..Options::default() };
+            let client = Client::open(Arc::new(line), bricks.clone(), options).expect("a session");
+            client.set_kernel(Arc::new(Kernel { chance: Mutex::new(seed), slowest_us: course.slowest_us }));
+            client
+        })
+        .collect();
+    let ended = AtomicBool::new(false);
+    let begun = Instant::now();
+    let done: u64 = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (n, client) in clients.iter().enumerate() {
+            for thread in 0..course.threads {
+                let seed = course.seed * 1000 + 100 * (n as u64 + 1) + thread as u64;
+                let program =
+                    Program { client: client.clone(), chance: StdRng::seed_from_u64(seed), course, refs: Vec::new(), done: 0 };
+                let ended = &ended;
+                threads.push(scope.spawn(move || program.run(ended)));
+            }
+        }
+        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+    });
+    println!("seed {}: {done} done in {:?}", course.seed, begun.elapsed());
+    for client in &clients {
+        client.fsync(InodeId::ROOT).expect("committed");
+    }
+    let trees: Vec<_> = clients
+        .iter()
+        .map(|client| {
+            let mut found = BTreeMap::new();
+            tree(client, InodeId::ROOT, "", &mut found);
+            found
+        })
+        .collect();
+    for (n, other) in trees.iter().enumerate().skip(1) {
+        let unlike = |one: &BTreeMap<String, String>, other: &BTreeMap<String, String>| {
+            let unlike = one.iter().filter(|(path, what)| other.get(*path) != Some(what));
+            unlike.map(|(path, what)| format!("{path}: {what}\n")).collect::<String>()
+        };
+        let (here, there) = (unlike(&trees[0], other), unlike(other, &trees[0]));
+        assert!(here == there, "client 0:\n{here}client {n}:\n{there}{course:?}");
+    }
+    for client in clients {
+        client.close().expect("closed");
+    }
+    server.shutdown();
+    later.stopped.store(true, Ordering::SeqCst);
+    later.news.notify_all();
+    timer.join().expect("it ends");
+}
+
+#[test]
+fn several_clients_work_in_the_same_directories() {
+    if let Ok(filter) = std::env::var("LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+    }
+    let first: u64 = std::env::var("SHOAL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let runs: u64 = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(4);
+    for seed in first..first + runs {
+        let mut chance = StdRng::seed_from_u64(seed);
+        run(Course {
+            seed,
+            clients: chance.random_range(2..=4),
+            threads: chance.random_range(1..=3),
+            steps: 300,
+            dirs: chance.random_range(0..=3),
+            names: chance.random_range(1..=6),
+            slowest_us: [0, 500, 3000][chance.random_range(0..3)],
+        });
+    }
+    let _ = PATIENCE;
+}
