@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
 use shoal_meta::Server;
 use shoal_namespace::RenameFlags;
-use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId, Statfs};
 use shoal_types::{BlockId, BlockInfo};
+use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
@@ -275,7 +275,13 @@ impl Program {
             match self.step() {
                 Ok(()) => self.done += 1,
                 Err(Failure::Errno(
-                    Errno::ENOENT | Errno::EEXIST | Errno::ENOTEMPTY | Errno::EISDIR | Errno::ENOTDIR | Errno::EPERM | Errno::EINVAL,
+                    Errno::ENOENT
+                    | Errno::EEXIST
+                    | Errno::ENOTEMPTY
+                    | Errno::EISDIR
+                    | Errno::ENOTDIR
+                    | Errno::EPERM
+                    | Errno::EINVAL,
                 )) => {}
                 Err(failure) => {
                     ended.store(true, Ordering::SeqCst);
@@ -293,10 +299,11 @@ impl Program {
 /// All names below a directory, with what a stat says.
 fn tree(client: &Client, dir: InodeId, path: &str, found: &mut BTreeMap<String, String>) {
     let mut names = Vec::new();
-    let mut visit = |name: &shoal_types::Name, dentry: shoal_namespace::Dentry, _: Option<&shoal_types::Inode>| {
-        names.push((String::from_utf8_lossy(name.as_bytes()).into_owned(), dentry.ino));
-        ControlFlow::Continue(())
-    };
+    let mut visit =
+        |name: &shoal_types::Name, dentry: shoal_namespace::Dentry, _: Option<&shoal_types::Inode>| {
+            names.push((String::from_utf8_lossy(name.as_bytes()).into_owned(), dentry.ino));
+            ControlFlow::Continue(())
+        };
     client.readdir(Wait::Allowed, dir, Cookie::START, false, &mut visit).expect("listed");
     for (name, ino) in names {
         let inode = client.getattr(Wait::Allowed, ino).expect("there");
@@ -341,8 +348,13 @@ fn run(course: Course) {
         for (n, client) in clients.iter().enumerate() {
             for thread in 0..course.threads {
                 let seed = course.seed * 1000 + 100 * (n as u64 + 1) + thread as u64;
-                let program =
-                    Program { client: client.clone(), chance: StdRng::seed_from_u64(seed), course, refs: Vec::new(), done: 0 };
+                let program = Program {
+                    client: client.clone(),
+                    chance: StdRng::seed_from_u64(seed),
+                    course,
+                    refs: Vec::new(),
+                    done: 0,
+                };
                 let ended = &ended;
                 threads.push(scope.spawn(move || program.run(ended)));
             }
@@ -378,16 +390,35 @@ fn run(course: Course) {
     timer.join().expect("it ends");
 }
 
+/// Ends the whole program when a run hangs, and says which.
+fn watch(course: Course, ended: Arc<AtomicBool>) {
+    std::thread::spawn(move || {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+            if ended.load(Ordering::SeqCst) {
+                return;
+            }
+        }
+        eprintln!("it does not end: {course:?}");
+        std::process::exit(101);
+    });
+}
+
+/// `SHOAL_TEST_SEED=n` runs that one alone, `SHOAL_TEST_LONG=1` many; `SHOAL_LOG=info,shoal_meta=trace` tells what becomes of rights.
 #[test]
 fn several_clients_work_in_the_same_directories() {
-    if let Ok(filter) = std::env::var("LOG") {
+    if let Ok(filter) = std::env::var("SHOAL_LOG") {
         tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
     }
-    let first: u64 = std::env::var("SHOAL_TEST_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
-    let runs: u64 = std::env::var("RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(4);
-    for seed in first..first + runs {
+    let seeds = match std::env::var("SHOAL_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok()) {
+        Some(seed) => seed..seed + 1,
+        None if std::env::var_os("SHOAL_TEST_LONG").is_some() => 0..1000,
+        None => 0..40,
+    };
+    for seed in seeds {
         let mut chance = StdRng::seed_from_u64(seed);
-        run(Course {
+        let course = Course {
             seed,
             clients: chance.random_range(2..=4),
             threads: chance.random_range(1..=3),
@@ -395,7 +426,10 @@ fn several_clients_work_in_the_same_directories() {
             dirs: chance.random_range(0..=3),
             names: chance.random_range(1..=6),
             slowest_us: [0, 500, 3000][chance.random_range(0..3)],
-        });
+        };
+        let ended = Arc::new(AtomicBool::new(false));
+        watch(course, ended.clone());
+        run(course);
+        ended.store(true, Ordering::SeqCst);
     }
-    let _ = PATIENCE;
 }

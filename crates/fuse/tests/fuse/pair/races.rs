@@ -23,7 +23,6 @@ fn on_each(pair: &Pair, work: impl Fn(&str, &Side) + Sync) {
 }
 
 #[test]
-#[ignore = "on a busy machine a batch is refused now and then: see docs/SEMANTICS.md, Known to be missing"]
 fn of_all_who_make_a_name_exclusively_one_wins() {
     const NAMES: usize = 100;
     pair(|pair| {
@@ -72,7 +71,6 @@ fn a_file_that_the_other_mount_has_just_made_is_opened_by_whoever_would_make_it(
 }
 
 #[test]
-#[ignore = "on a busy machine a batch is refused now and then: see docs/SEMANTICS.md, Known to be missing"]
 fn both_open_the_same_new_names_at_the_same_time_and_get_the_same_files() {
     pair(|pair| {
         pair.step("open");
@@ -122,7 +120,6 @@ fn both_unpack_and_remove_trees_in_directories_of_their_own() {
 }
 
 #[test]
-#[ignore = "on a busy machine a batch is refused now and then: see docs/SEMANTICS.md, Known to be missing"]
 fn both_make_and_remove_names_in_one_directory() {
     const NAMES: usize = 200;
     pair(|pair| {
@@ -157,7 +154,6 @@ fn both_make_and_remove_names_in_one_directory() {
 }
 
 #[test]
-#[ignore = "on a busy machine a batch is refused now and then: see docs/SEMANTICS.md, Known to be missing"]
 fn both_move_directories_about_and_no_ring_comes_of_it() {
     pair(|pair| {
         for dir in ["x", "y", "x/a", "y/b"] {
