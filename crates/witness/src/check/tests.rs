@@ -405,6 +405,31 @@ fn stale_handles_are_forgiven_only_on_request_and_deaths_only_where_they_are_all
 }
 
 #[test]
+fn what_is_read_while_it_is_changed_is_forgiven_only_on_request() {
+    let one = Word::of(0, 1);
+    let history = |read: std::ops::Range<u64>| History {
+        header: header(),
+        calls: sorted(vec![
+            call(0, 0..1, create("a"), opened(7)),
+            call(
+                1,
+                2..3,
+                Op::Open { path: path("a"), create: false, exclusive: false, append: false, slot: 0 },
+                opened(7),
+            ),
+            call(0, 4..10, Op::Write { slot: 0, at: 0, word: one }, Outcome::Done),
+            call(1, read, Op::Read { slot: 0 }, Outcome::Content { words: vec![Word::of(5, 5)] }),
+        ]),
+    };
+    let explained = |read, tolerated: &[Tolerance]| {
+        matches!(check(&history(read).prepared(tolerated)), Verdict::Explained(_))
+    };
+    assert!(!explained(5..6, &[]));
+    assert!(explained(5..6, &[Tolerance::Contended]));
+    assert!(!explained(12..13, &[Tolerance::Contended]), "nobody changes it any more");
+}
+
+#[test]
 fn a_history_is_written_and_read_back() {
     let mut calls = simulated(3, 4, 200);
     calls.push(endless(2, u64::MAX, unlink("a")));
