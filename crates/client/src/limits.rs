@@ -51,6 +51,9 @@ pub const EXTENTS_PAGE: usize = 1024;
 
 /// Something of a directory was taken back this often and nobody has looked at the directory since: it is not watched any longer.
 pub const RECALLS_UNUSED_MAX: u32 = 4;
+/// Names remembered that others have changed and that the kernel has not asked for since. With more they are all forgotten: what they
+/// protect against is rare, see `Core::unseen`.
+pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
 /// Rights said to a new leader in one message, so that it fits a frame.

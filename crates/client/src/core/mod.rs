@@ -26,7 +26,7 @@ pub(crate) use names::name;
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
 use rights::Rights;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
 use shoal_wire::Want;
@@ -83,6 +83,9 @@ pub(crate) struct Core {
     pub(crate) rights: Rights,
     /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
     refs: FxHashMap<InodeId, Refs>,
+    /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
+    /// be another than the kernel believes, which takes that one for dead from then on, for good.
+    unseen: FxHashSet<(InodeId, Name)>,
     /// Set for good when something acknowledged to the caller was lost: every later call fails with it.
     dead: Option<Errno>,
 }
@@ -98,6 +101,7 @@ impl Core {
             inline_bytes: u64::from(inline_bytes),
             rights: Rights::default(),
             refs: FxHashMap::default(),
+            unseen: FxHashSet::default(),
             dead: None,
         }
     }
@@ -138,6 +142,7 @@ impl Core {
     /// names it changes; `room` must have been admitted.
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
         self.may_do(&op, subjects)?;
+        self.was_seen(&op, subjects)?;
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents);
         self.room -= room;

@@ -5,7 +5,7 @@ use super::directory::Directory;
 use super::{Core, Need, Outcome};
 use crate::acl;
 use crate::api::{Caller, Entry, Visit};
-use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES};
+use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
@@ -40,8 +40,12 @@ impl Core {
     /// lookup, with a kernel reference for what is found.
     pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Entry>> {
         self.alive()?;
-        let Some(dentry) = self.resolve(dir, name)? else { return Ok(None) };
+        let Some(dentry) = self.resolve(dir, name)? else {
+            self.seen(dir, name);
+            return Ok(None);
+        };
         let inode = self.cache.need(dentry.ino)?.inode.clone();
+        self.seen(dir, name);
         self.refer(dentry.ino);
         Ok(Some(Entry { ino: dentry.ino, inode }))
     }
@@ -174,6 +178,37 @@ impl Core {
         self.execute(op, &subjects, parents, 0)
     }
 
+    /// Somebody else has changed a name.
+    pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
+        if self.unseen.len() >= UNSEEN_NAMES_MAX {
+            self.unseen.clear();
+        }
+        self.unseen.insert((dir, name.clone()));
+    }
+
+    /// The kernel is told what a name stands for.
+    fn seen(&mut self, dir: InodeId, name: &Name) {
+        if !self.unseen.is_empty() {
+            self.unseen.remove(&(dir, name.clone()));
+        }
+    }
+
+    /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means: it looks again, and
+    /// comes back.
+    pub(super) fn was_seen(&self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
+        let unseen = |dir: &InodeId, name: &Name| self.unseen.contains(&(*dir, name.clone()));
+        let stale = match op {
+            _ if self.unseen.is_empty() => false,
+            Op::Rmdir { parent, name, .. } => unseen(parent, name),
+            Op::Rename { from, from_name, to, to_name, .. } => {
+                subjects.iter().any(|ino| self.cache.is_directory(*ino))
+                    && (unseen(from, from_name) || unseen(to, to_name))
+            }
+            _ => false,
+        };
+        if stale { Err(Errno::ESTALE.into()) } else { Ok(()) }
+    }
+
     /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes gains a
     /// kernel reference. `fetched`: the directory was fetched for this very call, so what is missing now will not come.
     pub(crate) fn readdir(
@@ -207,6 +242,7 @@ impl Core {
                     return Ok(false);
                 }
                 if inode.is_some() {
+                    self.seen(dir, name);
                     self.refer(dentry.ino);
                 }
                 at = name.cookie();
