@@ -92,21 +92,19 @@ impl Tokens {
 
 /// What was fetched: to be taken in.
 pub(crate) struct Fetched<'a> {
-    install: Box<dyn FnOnce(&mut Core) + 'a>,
+    install: Box<dyn FnOnce(&mut Core) -> bool + 'a>,
     /// Under way until then.
     request: Option<Request<'a>>,
 }
 
 impl Fetched<'_> {
     fn nothing() -> Fetched<'static> {
-        Fetched { install: Box::new(|_| ()), request: None }
+        Fetched { install: Box::new(|_| true), request: None }
     }
 
-    /// Takes it in.
-    pub(crate) fn install(self, core: &mut Core) {
-        if self.request.as_ref().is_none_or(Request::counts) {
-            (self.install)(core);
-        }
+    /// Takes it in. Answers whether it still counts.
+    pub(crate) fn install(self, core: &mut Core) -> bool {
+        self.request.as_ref().is_none_or(Request::counts) && (self.install)(core)
     }
 }
 
@@ -179,7 +177,10 @@ impl Shell {
             if end {
                 return Ok(page);
             }
-            page.install(&mut self.state.lock().core);
+            if !page.install(&mut self.state.lock().core) {
+                // Without this one the others are not the whole directory.
+                return Ok(Fetched::nothing());
+            }
             after = last.ok_or(Errno::EIO)?;
         }
     }
@@ -226,10 +227,12 @@ fn taken<'a>(
     install: impl FnOnce(&mut Core) + 'a,
 ) -> Fetched<'a> {
     let install = move |core: &mut Core| {
-        if core.rights.term == term {
+        let counts = core.rights.term == term;
+        if counts {
             core.install_exclusive(&exclusive);
             install(core);
         }
+        counts
     };
     Fetched { install: Box::new(install), request: Some(request) }
 }

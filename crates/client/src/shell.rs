@@ -120,7 +120,7 @@ impl Shell {
         wait: Wait,
         mut call: impl FnMut(&mut Core, bool) -> Outcome<T>,
     ) -> Reply<T> {
-        let mut fetched = None;
+        let mut fetched: Option<Fetched<'_>> = None;
         let mut again = false;
         loop {
             if !self.lease.holds() {
@@ -131,7 +131,8 @@ impl Shell {
             }
             let mut state = self.state.lock();
             match fetched.take() {
-                Some(fetched) => Fetched::install(fetched, &mut state.core),
+                // What does not count any more is fetched once more.
+                Some(fetched) => _ = fetched.install(&mut state.core),
                 None => state.core.begin(),
             }
             let recorded = state.core.journal.recorded;

@@ -17,7 +17,7 @@ use shoal_wire::*;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -260,7 +260,8 @@ impl Program {
                 let dir = self.dir()?;
                 let name = self.name();
                 let ino = self.find(dir, &name)?;
-                let (byte, at) = (self.chance.random(), self.chance.random_range(0..u64::from(BYTES_MAX - 10)));
+                let (byte, at) =
+                    (self.chance.random(), self.chance.random_range(0..u64::from(BYTES_MAX - 10)));
                 match self.chance.random_range(0..4) {
                     0 => drop(self.client.append(wait, ino, &[byte; 10], false)?),
                     1 => {
@@ -464,6 +465,86 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         assert_eq!(one.unlink(wait, root, b"f"), Ok(()));
     });
+}
+
+/// A server whose answer to one question is of a term that is over when it arrives.
+struct Late {
+    server: Arc<Server>,
+    /// The question, counted from here.
+    which: AtomicI64,
+}
+
+impl Late {
+    fn is_it(&self) -> bool {
+        self.which.fetch_sub(1, Ordering::SeqCst) == 0
+    }
+}
+
+impl MetaService for Late {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        self.server.open_session(request)
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        self.server.close_session(session)
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        self.server.grant(grant)
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        self.server.submit(commit, done);
+    }
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        let late = matches!(ask.question, Question::List { .. }) && self.is_it();
+        let spoil = move |reply: AskReply| AskReply { term: reply.term + u64::from(late), ..reply };
+        self.server.ask(ask, Box::new(move |answer| done(answer.map(spoil))));
+    }
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        self.server.acquire(acquire, done);
+    }
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        self.server.recalls(poll, done);
+    }
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.server.declare(declaration)
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.server.blocks(session, ids)
+    }
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.server.statfs(session)
+    }
+}
+
+#[test]
+fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
+    const FILES: usize = 20_000;
+    let dir = tempfile::tempdir().expect("a directory");
+    let bricks = Arc::new(support::Bricks::default());
+    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
+    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    let client = Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
+    for n in 0..FILES {
+        let name = format!("{n}{}", "x".repeat(240)).into_bytes();
+        client.create(Wait::Allowed, &CALLER, InodeId::ROOT, &name, 0o100644, 0).expect("new");
+    }
+    client.close().expect("closed");
+    for page in 0..2 {
+        let late = Arc::new(Late { server: server.clone(), which: AtomicI64::new(page) });
+        let client = Client::open(late.clone(), bricks.clone(), Options::default()).expect("a session");
+        let mut seen = 0;
+        let mut visit = |_: &shoal_types::Name, _, _: Option<&shoal_types::Inode>| {
+            seen += 1;
+            ControlFlow::Continue(())
+        };
+        let mut after = Cookie::START;
+        while !client.readdir(Wait::Allowed, InodeId::ROOT, after, false, &mut visit).expect("listed") {
+            after = Cookie(after.0 + 1);
+        }
+        assert!(late.which.load(Ordering::SeqCst) < 0, "page {page} was asked for");
+        assert_eq!(seen, FILES, "page {page}");
+        client.close().expect("closed");
+    }
+    server.shutdown();
 }
 
 /// Ends the whole program when a run hangs, and says which.
