@@ -58,6 +58,9 @@ pub const MESSAGES_WAITING_MAX: usize = 1024;
 pub const TRANSFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a state that are fetched at a time.
 pub const STATE_PAGE_BYTES: usize = 2 << 20;
+/// A state that took long to fetch is brought up to date before it is used, so often at most: each time takes as long as the group
+/// has written in the time before. Where writing is half as fast as fetching, it is enough for states of 128 times what is kept of the log.
+pub const FETCH_ROUNDS_MAX: usize = 8;
 /// States that a replica gives to others at the same time.
 pub const CHECKPOINTS_MAX: usize = 2;
 /// A state that is not fetched from for this long is not needed any more.

@@ -107,7 +107,8 @@ impl<M: Machine> Replica<M> {
             return;
         }
         let fetching = spawn("shoal-fetch", move || {
-            match snapshot::fetch(&core.dir, &*peers, from, &|| core.stopped()) {
+            let kept = core.sizes.log_fetched_bytes();
+            match snapshot::fetch(&core.dir, (&*peers, from), kept, &|| core.stopped()) {
                 Ok(()) => core.installed.store(true, Ordering::Release),
                 Err(why) => {
                     tracing::warn!(group = %core.group, why, "fetching the state from another replica")

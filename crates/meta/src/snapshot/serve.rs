@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use raft::prelude::ConfState;
 use shoal_namespace::kv::KvStore;
-use shoal_store::{RocksOptions, RocksStore};
+use shoal_store::RocksStore;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -144,8 +144,8 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     store.flush().map_err(|error| failed(&error))?;
     store.checkpoint(dir).map_err(|error| failed(&error))?;
-    // Only the copy itself knows how far it goes.
-    let copy = RocksStore::open(dir, &RocksOptions::default()).map_err(|error| failed(&error))?;
+    // Only the copy itself knows how far it goes. It stays as it is: what has a name in it has the same name and content in the next.
+    let copy = RocksStore::open_read_only(dir).map_err(|error| failed(&error))?;
     let index = applied_index(&copy).map_err(|error| failed(&error))?;
     let term = applied_term(&copy).map_err(|error| failed(&error))?;
     let members = members(&copy).map_err(|error| failed(&error))?;
@@ -179,6 +179,7 @@ mod tests {
     use shoal_namespace::keys::{Singleton, singleton};
     use shoal_namespace::kv::WriteBatch;
     use shoal_namespace::records;
+    use shoal_store::RocksOptions;
 
     fn store(dir: &Path, applied: u64) -> RocksStore {
         let store = RocksStore::open(dir, &RocksOptions { create: true, ..RocksOptions::default() });
@@ -217,5 +218,19 @@ mod tests {
         let checkpoints = Checkpoints::new(dir.path());
         checkpoints.promise(&store, 1).expect("promised");
         assert_eq!(checkpoints.given_from(), [7]);
+    }
+
+    #[test]
+    fn looking_at_a_copy_leaves_its_files_as_they_are() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = store(&dir.path().join("store"), 7);
+        let checkpoints = Checkpoints::new(dir.path());
+        let begin = || checkpoints.begin(&store, &ConfState::default()).expect("begun").files;
+        let tables = |files: Vec<(String, u64)>| {
+            files.into_iter().filter(|(name, _)| name.ends_with(".sst")).collect::<Vec<_>>()
+        };
+        let (first, second) = (tables(begin()), tables(begin()));
+        assert!(!first.is_empty());
+        assert_eq!(first, second, "a newer checkpoint has the same");
     }
 }
