@@ -16,7 +16,7 @@ use self::core::stopping;
 pub(crate) use self::core::{Core, State};
 pub(crate) use start::spawn;
 
-use crate::applier::{applied_index, applied_term};
+use crate::applier::applied_index;
 use crate::digest;
 use crate::driver::Input;
 use crate::lead::Status;
@@ -179,11 +179,6 @@ impl<M: Machine> Replica<M> {
         let index = applied_index(&snapshot).map_err(failed)?;
         let digest = digest::digest(&snapshot).map_err(|error| failed(error.into()))?;
         Ok((index, digest))
-    }
-
-    /// Term of the last entry that was applied.
-    pub fn applied_term(&self) -> Result<Option<u64>, MetaError> {
-        applied_term(&*self.core.store).map_err(|error| MetaError::Failed(error.to_string()))
     }
 
     /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.
