@@ -3,6 +3,7 @@
 //! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all. Applying is another
 //! thread's work, so that the disk and the store are busy at the same time.
 
+mod keep;
 mod lead;
 mod steer;
 
@@ -16,7 +17,7 @@ use prost::Message as _;
 use raft::StateRole;
 use raft::prelude::*;
 use shoal_types::ReplicaId;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -66,6 +67,8 @@ pub(crate) struct Driver<M: Machine> {
     log_bytes_max: u64,
     /// The store is durable up to here.
     durable: u64,
+    /// When the other members were last heard from.
+    heard: BTreeMap<u64, Instant>,
     /// This is the only replica, and has nobody to hear from.
     alone: bool,
     /// It may have promised its vote to somebody, before it was started.
@@ -123,6 +126,7 @@ impl<M: Machine> Driver<M> {
             log_bytes_max: core.sizes.log_bytes,
             core,
             durable: applied,
+            heard: BTreeMap::new(),
             alone,
             promised_until,
             leads: false,
@@ -210,9 +214,9 @@ impl<M: Machine> Driver<M> {
             }
             Input::Durable(index) => {
                 self.durable = self.durable.max(index);
-                let keep = self.needed_by_others();
+                let needless = self.needless();
                 let log = &mut self.node.mut_store().log;
-                log.drop_through(keep).map_err(|error| error.to_string())?;
+                log.drop_through(needless).map_err(|error| error.to_string())?;
             }
             Input::Stop => self.stop = true,
         }
@@ -235,6 +239,9 @@ impl<M: Machine> Driver<M> {
             return Ok(());
         }
         let (from, commit) = (message.from, message.commit);
+        if self.node.raft.prs().get(from).is_some() {
+            self.heard.insert(from, Instant::now());
+        }
         match self.node.step(message) {
             Ok(()) => {}
             // Somebody who is not, or no longer, in the group.
@@ -264,31 +271,14 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Up to where the log may go: what others still lack is kept for them, within a bound.
-    fn needed_by_others(&self) -> u64 {
-        if !self.leads || self.alone {
-            return self.durable;
-        }
-        let progress = self.node.raft.prs().iter().filter(|(_, one)| one.recent_active);
-        let least = progress.map(|(_, one)| one.matched).min().unwrap_or(u64::MAX).min(self.durable);
-        let log = &self.node.store().log;
-        let fits = |index: &u64, most: u64| log.bytes_since(index + 1) <= most;
-        if fits(&least, LOG_KEPT_FACTOR * self.log_bytes_max) {
-            return least;
-        }
-        // Whoever fetches a state must find in the log what comes after it, or it would fetch for ever.
-        let given = self.core.checkpoints.given_from().map(|index| index.min(self.durable));
-        let room = self.core.sizes.reserve_bytes / LOG_RESERVE_PART;
-        let most = (LOG_FETCHED_FACTOR * self.log_bytes_max).min(room);
-        given.filter(|index| fits(index, most)).unwrap_or(self.durable)
-    }
-
     fn tick(&mut self) {
         self.node.tick();
         self.ticks += 1;
         self.keep_the_lead();
         if let Some(peers) = &self.core.peers {
-            for behind in self.node.store().take_behind() {
+            let behind = self.node.store().take_behind();
+            // By now it may have come back with a state.
+            for behind in behind.into_iter().filter(|id| self.lacks_log(*id)) {
                 peers.send(ReplicaId(behind), crate::snapshot::hint());
             }
         }

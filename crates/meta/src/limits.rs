@@ -27,8 +27,10 @@ pub const MEMTABLE_BYTES_MIN: usize = 4 << 20;
 pub const BLOB_FILE_BYTES_MIN: u64 = 2 << 20;
 /// A segment of the log is one part in this many of the log.
 pub const LOG_SEGMENTS: u64 = 4;
-/// The log is kept for followers that are behind up to so many times its size; beyond it they fetch the state.
+/// The log is kept for followers that are behind up to so many times its size; beyond it they fetch the state ...
 pub const LOG_KEPT_FACTOR: u64 = 2;
+/// ... and for those only that were heard from within this: several heartbeats may get lost, and a process may be started anew.
+pub const FOLLOWER_SILENT_MAX: Duration = Duration::from_secs(5);
 /// The log behind a state that is being fetched is kept up to so many times its size ...
 pub const LOG_FETCHED_FACTOR: u64 = 8;
 /// ... but it takes no more than one part in this many of the room that is never granted.
@@ -56,10 +58,15 @@ pub const MESSAGES_WAITING_MAX: usize = 1024;
 pub const TRANSFER_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of a state that are fetched at a time.
 pub const STATE_PAGE_BYTES: usize = 2 << 20;
+/// A state that took long to fetch is brought up to date before it is used, so often at most: each time takes as long as the group
+/// has written in the time before. Where writing is half as fast as fetching, it is enough for states of 128 times what is kept of the log.
+pub const FETCH_ROUNDS_MAX: usize = 8;
 /// States that a replica gives to others at the same time.
 pub const CHECKPOINTS_MAX: usize = 2;
 /// A state that is not fetched from for this long is not needed any more.
 pub const CHECKPOINT_IDLE_MAX: Duration = Duration::from_secs(60);
+/// ... and after this it makes way for another: whoever began to fetch it has died or been cut off, and is likely to be the one that asks.
+pub const CHECKPOINT_ABANDONED_AFTER: Duration = Duration::from_secs(10);
 /// Room that a session is assumed to hold until it says so to a new leader, in bytes.
 pub const ADOPTED_ROOM_BYTES: u64 = 256 << 20;
 /// How long a request waits for a new leader to learn which sessions there are.

@@ -16,7 +16,7 @@ use self::core::stopping;
 pub(crate) use self::core::{Core, State};
 pub(crate) use start::spawn;
 
-use crate::applier::{applied_index, applied_term};
+use crate::applier::applied_index;
 use crate::digest;
 use crate::driver::Input;
 use crate::lead::Status;
@@ -107,7 +107,8 @@ impl<M: Machine> Replica<M> {
             return;
         }
         let fetching = spawn("shoal-fetch", move || {
-            match snapshot::fetch(&core.dir, &*peers, from, &|| core.stopped()) {
+            let kept = core.sizes.log_fetched_bytes();
+            match snapshot::fetch(&core.dir, (&*peers, from), kept, &|| core.stopped()) {
                 Ok(()) => core.installed.store(true, Ordering::Release),
                 Err(why) => {
                     tracing::warn!(group = %core.group, why, "fetching the state from another replica")
@@ -178,11 +179,6 @@ impl<M: Machine> Replica<M> {
         let index = applied_index(&snapshot).map_err(failed)?;
         let digest = digest::digest(&snapshot).map_err(|error| failed(error.into()))?;
         Ok((index, digest))
-    }
-
-    /// Term of the last entry that was applied.
-    pub fn applied_term(&self) -> Result<Option<u64>, MetaError> {
-        applied_term(&*self.core.store).map_err(|error| MetaError::Failed(error.to_string()))
     }
 
     /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.

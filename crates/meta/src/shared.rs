@@ -143,9 +143,15 @@ impl Shared {
         let term = self.serving()?;
         self.sessions.check(session)?;
         let found = self.read(read(&self.store.snapshot()));
+        self.still_leads(term)?;
+        found
+    }
+
+    /// Refused if this replica has ceased to lead meanwhile: what was read may be old.
+    pub(crate) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
         let core = &self.replica.core;
         match core.lead.holds(core.applied()) {
-            Some(now) if now == term => found,
+            Some(now) if now == term => Ok(()),
             _ => Err(core.not_leader()),
         }
     }

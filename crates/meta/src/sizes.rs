@@ -26,6 +26,11 @@ impl Sizes {
         }
     }
 
+    /// How much of the log a leader keeps behind a state that is being fetched, in bytes.
+    pub(crate) fn log_fetched_bytes(&self) -> u64 {
+        (LOG_FETCHED_FACTOR * self.log_bytes).min(self.reserve_bytes / LOG_RESERVE_PART)
+    }
+
     /// How the log keeps its files.
     pub(crate) fn log_options(&self) -> LogOptions {
         LogOptions {

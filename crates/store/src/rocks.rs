@@ -70,6 +70,14 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
+    /// Opens a store to be read, and changes nothing of its files.
+    pub fn open_read_only(dir: &Path) -> Result<RocksStore, StoreError> {
+        let options = RocksOptions::default();
+        let db = DB::open_for_read_only(&db_options(&options), dir, false)
+            .map_err(|error| failed(&format!("reading {}", dir.display()), error))?;
+        Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
+    }
+
     /// Gives back the room of what was deleted, as far as that needs no more than about `room_bytes` meanwhile: merges all tables,
     /// which drops blob files that hold nothing but garbage, and then moves living values out of the oldest blob files,
     /// again and again, until little garbage is left or it has taken longer than `longest`. May be called while the store is in use.

@@ -20,15 +20,6 @@ impl Shared {
         Ok(AskReply { term, found, exclusive: Vec::new() })
     }
 
-    /// Refused if this replica has ceased to lead meanwhile: what was read may be old.
-    pub(super) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
-        let core = &self.replica.core;
-        match core.lead.holds(core.applied()) {
-            Some(now) if now == term => Ok(()),
-            _ => Err(core.not_leader()),
-        }
-    }
-
     /// One try to answer a question, as a request that has waited or a new one.
     pub(super) fn go_on_asking(
         self: &Arc<Self>,

@@ -26,6 +26,17 @@ pub(crate) struct State {
     pub(crate) stopping: bool,
 }
 
+impl State {
+    /// Refuses what a replica cannot do that has failed or is stopping.
+    fn running(&self) -> Result<(), MetaError> {
+        match &self.failed {
+            Some(why) => Err(MetaError::Failed(why.clone())),
+            None if self.stopping => Err(stopping()),
+            None => Ok(()),
+        }
+    }
+}
+
 /// See the module.
 pub(crate) struct Core<M: Machine> {
     pub(crate) machine: Arc<M>,
@@ -87,14 +98,9 @@ impl<M: Machine> Core<M> {
         self.proposals.give_up(&MetaError::Failed(why.to_owned()));
     }
 
-    /// Refuses what a replica cannot do that has failed or is stopping.
+    /// See [`State::running`].
     pub(crate) fn running(&self) -> Result<(), MetaError> {
-        let state = self.state.lock();
-        match &state.failed {
-            Some(why) => Err(MetaError::Failed(why.clone())),
-            None if state.stopping => Err(stopping()),
-            None => Ok(()),
-        }
+        self.state.lock().running()
     }
 
     /// What is said to those who ask a replica that does not lead.
@@ -115,12 +121,7 @@ impl<M: Machine> Core<M> {
         let due = Instant::now() + longest;
         let mut state = self.state.lock();
         loop {
-            if let Some(why) = &state.failed {
-                return Err(MetaError::Failed(why.clone()));
-            }
-            if state.stopping {
-                return Err(stopping());
-            }
+            state.running()?;
             if let Some(found) = is_so(state.applied) {
                 return Ok(found);
             }

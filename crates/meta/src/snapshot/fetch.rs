@@ -1,9 +1,18 @@
 //! The side that wants the state.
+//!
+//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the leader's log in the end. A
+//! leader keeps that within a bound. So a state of which more was fetched than that bound is brought up to date before it is used:
+//! most files of a newer checkpoint are those of the one before. Each round fetches what was written during the last one, until
+//! a round is as short as the bound is. So, where fetching is faster than writing, fetching ends.
 
 use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
-use crate::limits::STATE_PAGE_BYTES;
+use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
 use crate::machine::Peers;
+use crate::room;
+use crate::sizes::Sizes;
+use bytes::Bytes;
 use shoal_types::ReplicaId;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -11,9 +20,12 @@ use std::path::Path;
 /// Fetches the state of a group for a new replica, from any of the others. The replica can be opened afterwards. `stop` is asked
 /// now and then.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
+    std::fs::create_dir_all(dir).map_err(said(dir))?;
+    let disk = room::disk(dir).map_err(|error| error.to_string())?;
+    let kept = Sizes::for_disk(disk.0).log_fetched_bytes();
     let mut reasons = Vec::new();
     for from in peers.others() {
-        match fetch(dir, peers, from, stop) {
+        match fetch(dir, (peers, from), kept, stop) {
             Ok(()) => return Ok(()),
             Err(why) => reasons.push(format!("{from}: {why}")),
         }
@@ -21,11 +33,11 @@ pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Re
     if reasons.is_empty() { Err("there is nobody to fetch it from".into()) } else { Err(reasons.join("; ")) }
 }
 
-/// Fetches the state from one replica.
+/// Fetches the state from one replica, which keeps so many bytes of its log meanwhile.
 pub(crate) fn fetch(
     dir: &Path,
-    peers: &dyn Peers,
-    from: ReplicaId,
+    (peers, from): (&dyn Peers, ReplicaId),
+    kept: u64,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), String> {
     if install(dir).exists() {
@@ -35,39 +47,107 @@ pub(crate) fn fetch(
     remove(&place)?;
     let store = place.join("store");
     std::fs::create_dir_all(&store).map_err(said(&store))?;
-    let manifest: Manifest = decode(&peers.ask(from, encode(&Ask::Begin))?)?;
+    let fetching = Fetching { peers, from, store: &store, stop };
+    let mut manifest = fetching.begin()?;
     tracing::info!(%from, index = manifest.index, "fetching the state from another replica");
-    for (number, (name, len)) in manifest.files.iter().enumerate() {
-        if name.is_empty() || name.contains('/') || name.starts_with('.') {
-            return Err(format!("{name:?} is no name of a file"));
+    let mut fetched = fetching.files(&manifest, &BTreeSet::new())?;
+    for _ in 1..FETCH_ROUNDS_MAX {
+        if fetched <= kept {
+            break;
         }
-        let path = store.join(name);
-        let mut file = File::create(&path).map_err(said(&path))?;
-        let mut offset = 0;
-        while offset < *len {
-            if stop() {
-                return Err("stopping".into());
-            }
-            let want = (len - offset).min(STATE_PAGE_BYTES as u64) as u32;
-            let ask = Ask::Page { checkpoint: manifest.checkpoint, file: number as u32, offset, len: want };
-            let page = peers.ask(from, encode(&ask))?;
-            if page.len() != want as usize {
-                return Err(format!("{name}: {} bytes instead of {want}", page.len()));
-            }
-            file.write_all(&page).map_err(said(&path))?;
-            offset += u64::from(want);
-        }
-        file.sync_all().map_err(said(&path))?;
+        // Refused when others are fetching, too: then this one has to do.
+        let Ok(newer) = fetching.begin() else { break };
+        // If the earlier one is still there, both were made by the same process from the same store.
+        let known = fetching.immutable_files(&manifest).unwrap_or_default();
+        fetching.end(&manifest);
+        tracing::info!(%from, index = newer.index, fetched, "bringing the state up to date");
+        fetched = fetching.files(&newer, &known)?;
+        manifest = newer;
     }
     sync_dir(&store)?;
     let path = place.join("manifest");
     let mut file = File::create(&path).map_err(said(&path))?;
     file.write_all(&encode(&manifest)).and_then(|()| file.sync_all()).map_err(said(&path))?;
     sync_dir(&place)?;
-    // If this gets lost, the other side forgets it in time.
-    let _ = peers.ask(from, encode(&Ask::End { checkpoint: manifest.checkpoint }));
+    fetching.end(&manifest);
     std::fs::rename(&place, install(dir)).map_err(said(&place))?;
     sync_dir(dir)?;
     tracing::info!(%from, index = manifest.index, "fetched the state");
     Ok(())
+}
+
+/// A state on its way here.
+struct Fetching<'a> {
+    peers: &'a dyn Peers,
+    from: ReplicaId,
+    /// Where its files go.
+    store: &'a Path,
+    stop: &'a dyn Fn() -> bool,
+}
+
+impl Fetching<'_> {
+    fn begin(&self) -> Result<Manifest, String> {
+        let manifest: Manifest = decode(&self.peers.ask(self.from, encode(&Ask::Begin))?)?;
+        match manifest.files.iter().find(|(name, _)| !is_name(name)) {
+            Some((name, _)) => Err(format!("{name:?} is no name of a file")),
+            None => Ok(manifest),
+        }
+    }
+
+    fn end(&self, manifest: &Manifest) {
+        // If this gets lost, the other side forgets it in time.
+        let _ = self.peers.ask(self.from, encode(&Ask::End { checkpoint: manifest.checkpoint }));
+    }
+
+    /// Files that a newer checkpoint of the same store has alike, if it has them.
+    fn immutable_files(&self, manifest: &Manifest) -> Option<BTreeSet<(String, u64)>> {
+        self.page(manifest, 0, 0, 0).ok()?;
+        let immutable = |(name, _): &&(String, u64)| name.ends_with(".sst") || name.ends_with(".blob");
+        Some(manifest.files.iter().filter(immutable).cloned().collect())
+    }
+
+    /// Makes the files those of a checkpoint, of which some may be there. Answers how many bytes were fetched for it.
+    fn files(&self, manifest: &Manifest, known: &BTreeSet<(String, u64)>) -> Result<u64, String> {
+        for entry in std::fs::read_dir(self.store).map_err(said(self.store))? {
+            let path = entry.map_err(said(self.store))?.path();
+            let is_in = |(name, _): &(String, u64)| path.file_name().is_some_and(|file| *file == **name);
+            if !manifest.files.iter().any(is_in) {
+                std::fs::remove_file(&path).map_err(said(&path))?;
+            }
+        }
+        let mut fetched = 0;
+        for (number, one) in manifest.files.iter().enumerate().filter(|(_, one)| !known.contains(*one)) {
+            self.file(manifest, number as u32, one)?;
+            fetched += one.1;
+        }
+        Ok(fetched)
+    }
+
+    fn file(&self, manifest: &Manifest, number: u32, (name, len): &(String, u64)) -> Result<(), String> {
+        let path = self.store.join(name);
+        let mut file = File::create(&path).map_err(said(&path))?;
+        let mut offset = 0;
+        while offset < *len {
+            if (self.stop)() {
+                return Err("stopping".into());
+            }
+            let want = (len - offset).min(STATE_PAGE_BYTES as u64) as u32;
+            let page = self.page(manifest, number, offset, want)?;
+            if page.len() != want as usize {
+                return Err(format!("{name}: {} bytes instead of {want}", page.len()));
+            }
+            file.write_all(&page).map_err(said(&path))?;
+            offset += u64::from(want);
+        }
+        file.sync_all().map_err(said(&path))
+    }
+
+    fn page(&self, manifest: &Manifest, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
+        let ask = Ask::Page { checkpoint: manifest.checkpoint, file, offset, len };
+        self.peers.ask(self.from, encode(&ask))
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    !(name.is_empty() || name.contains('/') || name.starts_with('.'))
 }

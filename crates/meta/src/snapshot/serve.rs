@@ -2,12 +2,12 @@
 
 use super::{Ask, Manifest, decode, encode, remove, said};
 use crate::applier::{applied_index, applied_term, members};
-use crate::limits::{CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
+use crate::limits::{CHECKPOINT_ABANDONED_AFTER, CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use raft::prelude::ConfState;
 use shoal_namespace::kv::KvStore;
-use shoal_store::{RocksOptions, RocksStore};
+use shoal_store::RocksStore;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -55,11 +55,11 @@ impl Checkpoints {
         }
     }
 
-    /// The first log entry that a replica has, or will soon have, as its state.
-    pub(crate) fn given_from(&self) -> Option<u64> {
+    /// The log entries that other replicas have, or will soon have, as their states.
+    pub(crate) fn given_from(&self) -> Vec<u64> {
         let mut given = self.given.lock();
         given.retain(|_, (_, asked)| asked.elapsed() <= CHECKPOINT_IDLE_MAX);
-        given.values().map(|(index, _)| *index).min()
+        given.values().map(|(index, _)| *index).collect()
     }
 
     /// Removes those that nobody fetches any more.
@@ -78,11 +78,15 @@ impl Checkpoints {
         self.prune();
         let mut open = self.open.lock();
         if open.len() >= CHECKPOINTS_MAX {
+            self.drop_abandoned(&mut open)?;
+        }
+        if open.len() >= CHECKPOINTS_MAX {
             return Err("others are fetching the state already; try again later".into());
         }
         std::fs::create_dir_all(&self.dir).map_err(said(&self.dir))?;
         let checkpoint: u64 = rand::random();
         let dir = self.dir.join(format!("{checkpoint:016x}"));
+        self.promise(store, checkpoint)?;
         let made = make(store, founders, checkpoint, &dir);
         match &made {
             Ok(manifest) => {
@@ -90,9 +94,31 @@ impl Checkpoints {
                 self.given.lock().insert(checkpoint, (manifest.index, Instant::now()));
                 open.insert(checkpoint, Checkpoint { dir, files, used: Instant::now() });
             }
-            Err(_) => remove(&dir)?,
+            Err(_) => {
+                self.given.lock().remove(&checkpoint);
+                remove(&dir)?;
+            }
         }
         made
+    }
+
+    /// Has the log kept from what the store holds now, which a copy that is made after this holds, too: making it takes its time, in
+    /// which the log may be cut.
+    fn promise(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
+        // Locked first: if the store goes on after the look, the log cannot be cut for that before this is seen.
+        let mut given = self.given.lock();
+        let index = applied_index(store).map_err(|error| error.to_string())?;
+        given.insert(checkpoint, (index, Instant::now()));
+        Ok(())
+    }
+
+    /// Makes room for another by the one that has been idle for longest, if for long.
+    fn drop_abandoned(&self, open: &mut BTreeMap<u64, Checkpoint>) -> Result<(), String> {
+        let idle = open.iter().min_by_key(|(_, one)| one.used);
+        let idle = idle.filter(|(_, one)| one.used.elapsed() > CHECKPOINT_ABANDONED_AFTER).map(|(id, _)| *id);
+        let Some((id, one)) = idle.and_then(|id| open.remove_entry(&id)) else { return Ok(()) };
+        self.given.lock().remove(&id);
+        remove(&one.dir)
     }
 
     fn page(&self, checkpoint: u64, file: u32, offset: u64, len: u32) -> Result<Bytes, String> {
@@ -118,8 +144,8 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     store.flush().map_err(|error| failed(&error))?;
     store.checkpoint(dir).map_err(|error| failed(&error))?;
-    // Only the copy itself knows how far it goes.
-    let copy = RocksStore::open(dir, &RocksOptions::default()).map_err(|error| failed(&error))?;
+    // Only the copy itself knows how far it goes. It stays as it is: what has a name in it has the same name and content in the next.
+    let copy = RocksStore::open_read_only(dir).map_err(|error| failed(&error))?;
     let index = applied_index(&copy).map_err(|error| failed(&error))?;
     let term = applied_term(&copy).map_err(|error| failed(&error))?;
     let members = members(&copy).map_err(|error| failed(&error))?;
@@ -144,5 +170,67 @@ impl Drop for Checkpoints {
         if let Err(why) = remove(&self.dir) {
             tracing::warn!(why, "removing checkpoints");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_namespace::keys::{Singleton, singleton};
+    use shoal_namespace::kv::WriteBatch;
+    use shoal_namespace::records;
+    use shoal_store::RocksOptions;
+
+    fn store(dir: &Path, applied: u64) -> RocksStore {
+        let store = RocksStore::open(dir, &RocksOptions { create: true, ..RocksOptions::default() });
+        let store = store.expect("store");
+        let mut batch = WriteBatch::default();
+        for (which, value) in [(Singleton::Applied, applied), (Singleton::AppliedTerm, 1)] {
+            batch.changes.insert(singleton(which), Some(records::encode(&value)));
+        }
+        store.write(&batch).expect("write");
+        store
+    }
+
+    #[test]
+    fn whoever_died_while_it_fetched_makes_way_for_another() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = store(&dir.path().join("store"), 7);
+        let checkpoints = Checkpoints::new(dir.path());
+        let begin = || checkpoints.begin(&store, &ConfState::default());
+        let made: Vec<u64> = (0..CHECKPOINTS_MAX).map(|_| begin().expect("begun").checkpoint).collect();
+        assert!(begin().is_err(), "all of them may still be fetched from");
+        let long_ago = Instant::now().checked_sub(CHECKPOINT_ABANDONED_AFTER * 2).expect("a clock that runs");
+        if let Some(one) = checkpoints.open.lock().get_mut(&made[1]) {
+            one.used = long_ago;
+        }
+        begin().expect("begun");
+        assert!(checkpoints.page(made[0], 0, 0, 0).is_ok());
+        assert!(checkpoints.page(made[1], 0, 0, 0).is_err());
+        assert_eq!(checkpoints.given_from(), vec![7; CHECKPOINTS_MAX]);
+        assert!(begin().is_err());
+    }
+
+    #[test]
+    fn the_log_is_kept_for_a_state_before_its_copy_is_made() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = store(&dir.path().join("store"), 7);
+        let checkpoints = Checkpoints::new(dir.path());
+        checkpoints.promise(&store, 1).expect("promised");
+        assert_eq!(checkpoints.given_from(), [7]);
+    }
+
+    #[test]
+    fn looking_at_a_copy_leaves_its_files_as_they_are() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        let store = store(&dir.path().join("store"), 7);
+        let checkpoints = Checkpoints::new(dir.path());
+        let begin = || checkpoints.begin(&store, &ConfState::default()).expect("begun").files;
+        let tables = |files: Vec<(String, u64)>| {
+            files.into_iter().filter(|(name, _)| name.ends_with(".sst")).collect::<Vec<_>>()
+        };
+        let (first, second) = (tables(begin()), tables(begin()));
+        assert!(!first.is_empty());
+        assert_eq!(first, second, "a newer checkpoint has the same");
     }
 }

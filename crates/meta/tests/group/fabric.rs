@@ -19,8 +19,8 @@ pub struct Weather {
     pub loses_one_of: u32,
     /// The longest time that a message takes, in milliseconds.
     pub delay_ms_max: u64,
-    /// How long a question takes, in milliseconds.
-    pub ask_ms: u64,
+    /// Questions are held until they are [let through](Fabric::let_one_through).
+    pub holds_questions: bool,
 }
 
 struct Letter {
@@ -37,6 +37,8 @@ struct State {
     letters: BTreeMap<u64, Letter>,
     sent: u64,
     servers: BTreeMap<u64, Weak<Server>>,
+    /// The next question may pass.
+    lets_through: bool,
     stop: bool,
 }
 
@@ -63,6 +65,7 @@ impl Fabric {
 
     pub fn set(&self, change: impl FnOnce(&mut Weather)) {
         change(&mut self.state.lock().expect("lock").weather);
+        self.posted.notify_all();
     }
 
     /// Nothing passes between these and all others.
@@ -78,6 +81,15 @@ impl Fabric {
 
     pub fn heal(&self) {
         self.set(|weather| *weather = Weather::default());
+    }
+
+    /// Lets a question pass, and waits a while for one to do so.
+    pub fn let_one_through(&self, longest: Duration) {
+        let mut state = self.state.lock().expect("lock");
+        state.lets_through = true;
+        self.posted.notify_all();
+        let held = |state: &mut State| state.lets_through;
+        drop(self.posted.wait_timeout_while(state, longest, held).expect("lock"));
     }
 
     pub fn plug(&self, id: u64, server: &Arc<Server>) {
@@ -143,11 +155,12 @@ impl Peers for End {
             if cut.contains(&(self.me, to.0)) || cut.contains(&(to.0, self.me)) {
                 return Err(format!("{to} is not reached"));
             }
-            let takes = Duration::from_millis(state.weather.ask_ms);
-            let server = state.servers.get(&to.0).and_then(Weak::upgrade);
-            drop(state);
-            std::thread::sleep(takes);
-            server
+            let held =
+                |state: &mut State| state.weather.holds_questions && !state.lets_through && !state.stop;
+            let mut state = self.fabric.posted.wait_while(state, held).expect("lock");
+            state.lets_through = false;
+            self.fabric.posted.notify_all();
+            state.servers.get(&to.0).and_then(Weak::upgrade)
         };
         server.ok_or_else(|| format!("{to} is down"))?.replica().answer(&request)
     }
