@@ -19,6 +19,7 @@ mod links;
 mod mmap;
 mod pjdfstest;
 mod programs;
+mod several;
 mod sparse;
 mod sqlite;
 mod warm;

@@ -3,7 +3,7 @@
 use crate::harness::{Volume, plain, run, tool, volume};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The suite divides paths into parts of this length and trips over a remainder of 0, when it makes one of `PATH_MAX` bytes.
 const PATH_PART: usize = 127;
@@ -17,12 +17,7 @@ fn the_posix_test_suite_passes() {
     // A scratch directory and the volume may be on the same disk when the tests run on a plain directory.
     let second = if plain() { Path::new("/dev/shm") } else { elsewhere.path() };
 
-    let mut place = volume.path().join("posix");
-    while (libc::PATH_MAX as usize - 1 - PATH_ADDED - place.as_os_str().len()).is_multiple_of(PATH_PART) {
-        place = volume.path().join("posix-suite");
-    }
-    fs::create_dir(&place).expect("a directory can be made");
-
+    let place = place(volume.path());
     let suite = Suite { place: &place, second, scratch: elsewhere.path() };
     suite.passes(&[], include_str!("pjdfstest.toml"));
     // The cases about read-only file systems by themselves: others leave files open, and then nothing can become
@@ -33,16 +28,29 @@ fn the_posix_test_suite_passes() {
     }
 }
 
+/// Makes a directory for the suite.
+pub fn place(mount: &Path) -> PathBuf {
+    let mut place = mount.join("posix");
+    while (libc::PATH_MAX as usize - 1 - PATH_ADDED - place.as_os_str().len()).is_multiple_of(PATH_PART) {
+        place = mount.join("posix-suite");
+    }
+    fs::create_dir(&place).expect("a directory can be made");
+    place
+}
+
 /// Where the suite works and keeps things.
-struct Suite<'a> {
-    place: &'a Path,
-    second: &'a Path,
-    scratch: &'a Path,
+pub struct Suite<'a> {
+    /// The directory under test.
+    pub place: &'a Path,
+    /// A directory on another file system.
+    pub second: &'a Path,
+    /// For the suite's own things.
+    pub scratch: &'a Path,
 }
 
 impl Suite<'_> {
     /// Runs the cases whose names contain one of some words.
-    fn passes(&self, words: &[&str], config: &str) {
+    pub fn passes(&self, words: &[&str], config: &str) {
         let config_path = self.scratch.join("pjdfstest.toml");
         fs::write(&config_path, config).expect("a configuration can be written");
         let suite = run(tool("pjdfstest")).env("PATH", self.path_with_mount());

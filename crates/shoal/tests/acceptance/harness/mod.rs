@@ -1,13 +1,17 @@
 //! What the tests share: volumes that clean up after themselves, programs under a time limit, comparison of trees.
 
 pub mod command;
+pub mod meanwhile;
 pub mod random;
+pub mod shared;
 pub mod sys;
 pub mod tree;
 pub mod volume;
 
 pub use command::{Run, run, sh};
+pub use meanwhile::Meanwhile;
 pub use random::{Random, seed};
+pub use shared::Shared;
 pub use volume::Volume;
 
 use std::path::PathBuf;

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Mounting includes recovery; after that long something is wrong.
-const MOUNT_LIMIT: Duration = Duration::from_secs(120);
+pub const MOUNT_LIMIT: Duration = Duration::from_secs(120);
 /// A clean stop writes out what is in the journal.
-const STOP_LIMIT: Duration = Duration::from_secs(120);
+pub const STOP_LIMIT: Duration = Duration::from_secs(120);
 /// A killed server has nothing left to do.
-const KILL_LIMIT: Duration = Duration::from_secs(20);
+pub const KILL_LIMIT: Duration = Duration::from_secs(20);
 /// A test that is not done by then hangs. Its server is killed, so that it fails instead.
 const TEST_LIMIT: Duration = Duration::from_secs(900);
 const TEST_LIMIT_LONG: Duration = Duration::from_secs(3 * 3600);
@@ -47,7 +47,12 @@ impl Volume {
         fs::create_dir_all(&data).expect("the data directory can be made");
         fs::create_dir_all(&mount).expect("the mount point can be made");
         let server = Arc::new(Mutex::new(None));
-        let watchdog = watch(Arc::clone(&server));
+        let watched: Arc<Mutex<Option<Child>>> = Arc::clone(&server);
+        let watchdog = watch(move || {
+            if let Some(child) = watched.lock().as_mut() {
+                let _ = child.kill();
+            }
+        });
         let options = options.iter().map(|option| option.to_string()).collect();
         let mut volume = Volume { server, data, mount, options, _watchdog: watchdog, dir };
         volume.restart();
@@ -100,21 +105,9 @@ impl Volume {
     /// Starts the server without waiting for anything.
     pub fn launch(&mut self) {
         assert!(self.lock().is_none(), "the server runs already");
-        let log =
-            File::options().create(true).append(true).open(self.log_path()).expect("the log can be written");
-        let hand = || Stdio::from(log.try_clone().expect("a file handle can be doubled"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
         command.arg("up").arg("--data").arg(&self.data).arg("--mount").arg(&self.mount).args(&self.options);
-        command.stdin(Stdio::null()).stdout(hand()).stderr(hand()).process_group(0);
-        // SAFETY: prctl(2) is async-signal-safe. It makes the server stop when this test's thread ends without
-        // having done so, as when the test run is interrupted.
-        unsafe {
-            command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
-        let child = command.spawn().expect("shoal starts");
+        let child = spawn(command, &self.log_path());
         *self.lock() = Some(child);
     }
 
@@ -255,16 +248,30 @@ pub fn detach(path: &Path) {
     }
 }
 
-/// Kills the server when a test takes far too long. Ends when the returned sender is dropped.
-fn watch(server: Arc<Mutex<Option<Child>>>) -> Sender<()> {
+/// Starts a process of shoal that stays, with a log.
+pub fn spawn(mut command: Command, log: &Path) -> Child {
+    let log = File::options().create(true).append(true).open(log).expect("the log can be written");
+    let hand = || Stdio::from(log.try_clone().expect("a file handle can be doubled"));
+    command.stdin(Stdio::null()).stdout(hand()).stderr(hand()).process_group(0);
+    // SAFETY: prctl(2) is async-signal-safe. It makes the server stop when this test's thread ends without
+    // having done so, as when the test run is interrupted.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    command.spawn().expect("shoal starts")
+}
+
+/// Kills what a test has started when it takes far too long. Ends when the returned sender is dropped.
+pub fn watch(kill: impl FnOnce() + Send + 'static) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };
     std::thread::spawn(move || {
         if receiver.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             eprintln!("this test takes longer than {limit:?}: killing its server");
-            if let Some(child) = server.lock().as_mut() {
-                let _ = child.kill();
-            }
+            kill();
         }
     });
     sender

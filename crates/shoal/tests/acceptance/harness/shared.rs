@@ -1,0 +1,188 @@
+//! A volume with several mounts on this machine: one server, as a cluster of one node, and a process for each mount. Everything goes
+//! when it is dropped.
+
+use super::command::{tail, wait_until};
+use super::tree::assert_same;
+use super::volume::{KILL_LIMIT, MOUNT_LIMIT, STOP_LIMIT, detach, mounted, scratch, shoal, spawn, watch};
+use parking_lot::Mutex;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// The name of the volume.
+const VOLUME: &str = "v";
+/// The port of every server; each has an address of its own.
+const PORT: u16 = 7470;
+
+static NETWORKS: AtomicU8 = AtomicU8::new(1);
+
+/// See the module.
+pub struct Shared {
+    /// The server first, then the mounts.
+    processes: Arc<Mutex<Vec<Child>>>,
+    address: String,
+    mounts: Vec<PathBuf>,
+    _watchdog: Sender<()>,
+    dir: TempDir,
+}
+
+impl Shared {
+    /// A fresh volume with so many mounts. The topic names its directory.
+    pub fn start(topic: &str, mounts: usize) -> Shared {
+        let dir = scratch(topic);
+        let processes: Arc<Mutex<Vec<Child>>> = Arc::default();
+        let watched = Arc::clone(&processes);
+        let watchdog = watch(move || watched.lock().iter_mut().for_each(|child| drop(child.kill())));
+        let (mounts, address) = ((0..mounts).map(|n| dir.path().join(format!("m{n}"))).collect(), loopback());
+        let shared = Shared { processes, address, mounts, _watchdog: watchdog, dir };
+        if super::plain() {
+            shared.link();
+        } else {
+            shared.serve();
+            shared.mounts.iter().for_each(|mount| shared.mount(mount));
+        }
+        shared
+    }
+
+    /// One plain directory under all names, to test the tests.
+    fn link(&self) {
+        let one = self.dir.path().join("one");
+        fs::create_dir(&one).expect("a directory can be made");
+        for mount in &self.mounts {
+            std::os::unix::fs::symlink(&one, mount).expect("a symlink can be made");
+        }
+    }
+
+    fn serve(&self) {
+        let address = format!("{}:{PORT}", self.address);
+        let init = self.shoal().arg("cluster").arg("init").arg("--no-start").arg("--name").arg("n1");
+        init.arg("--listen").arg(&address).arg("--address").arg(&address).ok();
+        let mut server = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        server.arg("server").arg("--data").arg(self.data());
+        self.begin(server, "server", || UnixStream::connect(self.data().join("control.sock")).is_ok());
+        let brick = format!("n1:{}", self.dir.path().join("brick").display());
+        self.shoal().arg("volume").arg("create").arg(VOLUME).arg(brick).ok();
+        self.shoal().arg("volume").arg("start").arg(VOLUME).ok();
+    }
+
+    fn mount(&self, mount: &Path) {
+        fs::create_dir(mount).expect("the mount point can be made");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        command.arg("mount").arg("--foreground").arg("--credentials").arg(self.data().join("tls"));
+        command.arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
+        self.begin(command, &name(mount), || mounted(mount));
+    }
+
+    /// Starts a process that stays and waits until it is ready.
+    fn begin(&self, command: Command, name: &str, ready: impl Fn() -> bool) {
+        let log = self.dir.path().join(format!("{name}.log"));
+        self.processes.lock().push(spawn(command, &log));
+        let deadline = Instant::now() + MOUNT_LIMIT;
+        while !ready() {
+            let ended = self.processes.lock().last_mut().expect("begun above").try_wait();
+            let ended = ended.expect("our child can be waited for");
+            assert!(
+                ended.is_none(),
+                "{name} ended with {ended:?} instead of getting ready:\n{}",
+                self.logs()
+            );
+            assert!(Instant::now() < deadline, "{name} is not ready in {MOUNT_LIMIT:?}:\n{}", self.logs());
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+
+    fn shoal(&self) -> super::Run {
+        shoal().env("SHOAL_DATA", self.data())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// One of the mounts, from 0.
+    pub fn path(&self, mount: usize) -> &Path {
+        &self.mounts[mount]
+    }
+
+    /// An ordinary local directory on the same disk.
+    pub fn local(&self) -> PathBuf {
+        let local = self.dir.path().join("local");
+        fs::create_dir_all(&local).expect("a local directory can be made");
+        local
+    }
+
+    /// An address of this volume's own on the loopback interface.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// All mounts show the same, every one is unmounted as a user does it, and what is left is a clean volume.
+    pub fn finish(self) {
+        for other in &self.mounts[1..] {
+            assert_same(other, &self.mounts[0], true);
+        }
+        if super::plain() {
+            return;
+        }
+        for mount in &self.mounts {
+            shoal().arg("umount").arg(mount).limit(STOP_LIMIT.as_secs()).ok();
+        }
+        let mut processes = std::mem::take(&mut *self.processes.lock());
+        let server = processes.first().expect("there is a server").id();
+        // SAFETY: kill(2) takes two integers; the process is our child and has not been waited for.
+        assert_eq!(unsafe { libc::kill(server as i32, libc::SIGTERM) }, 0);
+        for child in &mut processes {
+            let ended = wait_until(child, Instant::now() + STOP_LIMIT);
+            if ended.is_none() {
+                let _ = child.kill();
+            }
+            assert!(ended.is_some_and(|status| status.success()), "ended with {ended:?}:\n{}", self.logs());
+        }
+        let fsck = self.shoal().arg("fsck").arg("--data").arg(self.data()).arg("--volume").arg(VOLUME);
+        let outcome = fsck.outcome();
+        let clean = outcome.status.is_some_and(|status| status.success());
+        assert!(clean, "the volume is not clean: {outcome}\n{}", self.logs());
+    }
+
+    fn logs(&self) -> String {
+        let names = ["server".to_owned()].into_iter().chain(self.mounts.iter().map(|mount| name(mount)));
+        let log = |name: String| {
+            let text = fs::read_to_string(self.dir.path().join(format!("{name}.log"))).unwrap_or_default();
+            format!("--- the log of {name} ends:\n{}\n", tail(&text, 40))
+        };
+        names.map(log).collect()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+        }
+        let mut processes = self.processes.lock();
+        processes.iter_mut().for_each(|child| drop(child.kill()));
+        if !super::plain() {
+            self.mounts.iter().for_each(|mount| detach(mount));
+        }
+        for child in processes.iter_mut() {
+            wait_until(child, Instant::now() + KILL_LIMIT);
+        }
+    }
+}
+
+/// What a mount's directory is called.
+fn name(mount: &Path) -> String {
+    mount.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// An address that nobody else listens on: each test process has a network of loopback addresses of its own.
+fn loopback() -> String {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    format!("127.{}.{low}.{}", high | 0x80, NETWORKS.fetch_add(1, Ordering::Relaxed))
+}
