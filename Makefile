@@ -86,12 +86,13 @@ fix: ## Format, and apply the lints that can mend themselves
 
 # The checker knows nothing of Shoal and builds in a minute, so it is not made to wait for the rest.
 .PHONY: check
-check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/b" [SECONDS=10 WORKERS=2 SEED=n HISTORY=file])
+check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/b" [SECONDS=10 WORKERS=2 SEED=n HISTORY=file TOLERATE="estale contended"])
 	@scripts/setup build
 	@test -n "$(DIRS)" || { echo 'Which? Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
 	cargo build --release --package shoal-witness
 	"$(CARGO_TARGET_DIR)/release/shoal-witness" run $(DIRS) $(if $(SECONDS),--seconds $(SECONDS)) \
-		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)")
+		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \
+		$(foreach what,$(TOLERATE),--tolerate $(what))
 
 .PHONY: bench
 bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
