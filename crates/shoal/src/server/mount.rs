@@ -4,7 +4,7 @@
 //! cannot be mounted is refused with what is wrong and what there is instead.
 
 use super::directory::{Directory, VolumeReplicas};
-use super::polling::Poller;
+use super::polling::{Poller, links};
 use crate::address::own_address;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
@@ -126,10 +126,9 @@ fn find_soon(directory: &Directory, servers: &[String], name: &str) -> anyhow::R
             return found;
         }
         std::thread::sleep(AGAIN);
-        let all = directory.map().nodes.values().map(|node| node.address.clone()).collect::<Vec<_>>();
-        for server in all.iter().chain(servers) {
+        for link in links(directory, servers) {
             // Whoever does not answer knows nothing newer.
-            let _ = directory.catch_up(&directory.network().link(server, Lane::Requests));
+            let _ = directory.catch_up(&link);
         }
     }
 }
