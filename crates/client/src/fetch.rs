@@ -215,7 +215,7 @@ impl Shell {
 
     /// A server that answers another question than was asked.
     pub(crate) fn confused(&self) -> Errno {
-        self.refused(MetaError::Malformed("the answer is not the one to the question".into()))
+        self.refused(MetaError::other_answer())
     }
 }
 

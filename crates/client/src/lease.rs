@@ -11,7 +11,7 @@ use crate::limits::{
     ANSWER_WAIT_MAX, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
 };
 use crate::shell::Shell;
-use shoal_types::{BatchSeq, Errno};
+use shoal_types::Errno;
 use shoal_wire::{Ack, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -225,19 +225,6 @@ impl Shell {
                 }
             }
         }
-    }
-
-    /// Waits until the journal is committed up to here; fails only when the session has come to an end.
-    fn wait_for_commit(&self, seq: BatchSeq) -> Result<(), Errno> {
-        if self.state.lock().core.cache.acked() < seq {
-            self.ship_ready();
-        }
-        let mut state = self.state.lock();
-        while state.core.cache.acked() < seq {
-            state.core.alive()?;
-            self.changed.wait(&mut state);
-        }
-        state.core.alive()
     }
 
     fn run_clock(self: Arc<Shell>) {

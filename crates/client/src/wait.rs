@@ -79,11 +79,33 @@ impl Shell {
             return self.state.lock().core.alive();
         }
         self.counters.syncs.add(1);
-        self.ship_ready();
         let until = self.until();
+        self.wait_acked(seq, |state| self.wait_for_change(state, until))
+    }
+
+    /// Waits until the journal is committed up to here, for a server that waits for it: fails only when the session has come to an end.
+    pub(crate) fn wait_for_commit(&self, seq: BatchSeq) -> Result<(), Errno> {
+        self.wait_acked(seq, |state| {
+            state.core.alive()?;
+            self.changed.wait(state);
+            Ok(())
+        })?;
+        self.state.lock().core.alive()
+    }
+
+    fn wait_acked(
+        &self,
+        seq: BatchSeq,
+        mut wait: impl FnMut(&mut MutexGuard<'_, State>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
         let mut state = self.state.lock();
+        if state.core.cache.acked() < seq {
+            drop(state);
+            self.ship_ready();
+            state = self.state.lock();
+        }
         while state.core.cache.acked() < seq {
-            self.wait_for_change(&mut state, until)?;
+            wait(&mut state)?;
         }
         Ok(())
     }

@@ -32,6 +32,13 @@ pub fn own_address(toward: &str) -> Option<IpAddr> {
     })
 }
 
+/// Whether `HOST:PORT` is on this machine.
+pub fn is_own(address: &str) -> bool {
+    let addresses = address.to_socket_addrs().into_iter().flatten();
+    // Only an address of one's own can be sent from. The one that the kernel would choose may be another of several.
+    addresses.into_iter().any(|one| UdpSocket::bind((one.ip(), 0)).is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +50,11 @@ mod tests {
         assert!(
             reachable("0.0.0.0:99", Some("not an address")).unwrap_err().to_string().contains("--address")
         );
+    }
+
+    #[test]
+    fn a_machine_knows_its_own_addresses() {
+        assert!(is_own("127.0.0.1:7470") && is_own("127.0.0.2:7470"));
+        assert!(!is_own(ANYWHERE) && !is_own("not an address"));
     }
 }

@@ -166,21 +166,16 @@ impl DataDir {
 
     /// Writes `shoal.json` so that a crash leaves either the old one or the new one.
     fn write_manifest(&self) -> Result<(), DataError> {
-        let (path, draft) = (self.path.join("shoal.json"), self.path.join("shoal.json.new"));
         let written = || {
             let mut text = serde_json::to_vec_pretty(&self.manifest)?;
             text.push(b'\n');
-            let mut file = File::create(&draft)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            std::fs::rename(&draft, &path)?;
-            File::open(&self.path)?.sync_all()?;
+            replace(&self.path, "shoal.json", &text, 0o666)?;
             match self.path.parent() {
                 Some(parent) => File::open(parent)?.sync_all(),
                 None => Ok(()),
             }
         };
-        written().map_err(|cause| DataError::Io { path, cause })
+        written().map_err(|cause| DataError::Io { path: self.path.join("shoal.json"), cause })
     }
 }
 
@@ -219,6 +214,16 @@ fn canonical(path: &Path) -> Result<PathBuf, DataError> {
         ErrorKind::NotFound => DataError::NotFound(path.to_owned()),
         _ => DataError::Io { path: path.to_owned(), cause },
     })
+}
+
+/// Replaces a file of a directory durably, so that a crash leaves either the old one or the new one. `mode` is for a new one.
+pub fn replace(dir: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+    let draft = dir.join(format!("{name}.new"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, dir.join(name))?;
+    File::open(dir)?.sync_all()
 }
 
 /// Takes a directory for this process, or says who has it.

@@ -36,6 +36,7 @@ mod options;
 mod server;
 mod show;
 mod signals;
+mod standing;
 mod volume;
 mod walk;
 

@@ -4,16 +4,15 @@
 //! client writes everything back and ends its session, the metadata server flushes its store, the data directory is
 //! let go with the process.
 
-use crate::control::{
-    Answer, Control, Handler, Number, OpReport, Request, ScrubReport, Statistics, Status, Synced,
-};
-use crate::data_dir::DataDir;
+use crate::control::{Answer, Control, Handler, Request, ScrubReport, Statistics, Status, Synced};
+use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta};
 use crate::options::Options;
+use crate::standing::{Standing, Volume, number, reports};
 use anyhow::Context;
 use shoal_brick::{Brick, ScrubOptions};
-use shoal_client::{Client, Wait};
-use shoal_fuse::{Mounted, OpStats};
+use shoal_client::Client;
+use shoal_fuse::Mounted;
 use shoal_meta::Server;
 use shoal_types::InodeId;
 use std::io;
@@ -94,37 +93,21 @@ impl Node {
         })
     }
 
+    fn standing(&self) -> Standing<'_> {
+        Standing { started: self.started, client: &self.client, mounted: &self.mounted }
+    }
+
     fn status(&self) -> Result<Status, String> {
-        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
-        Ok(Status {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            volume: self.data.manifest.volume.clone(),
-            id: self.data.manifest.id.clone(),
-            data: self.data.path().to_owned(),
-            source: None,
-            mountpoint: self.mounted.mountpoint().to_owned(),
-            session: self.client.session().0,
-            total_bytes: room.total_bytes,
-            free_bytes: room.free_bytes,
-            inodes: room.inodes,
-        })
+        let Manifest { volume, id, .. } = &self.data.manifest;
+        self.standing().status(Volume { name: volume, id, data: self.data.path(), source: None })
     }
 
     fn statistics(&self) -> Statistics {
-        let kernel = self.mounted.stats();
         Statistics {
-            mountpoint: self.mounted.mountpoint().to_owned(),
-            uptime_s: self.started.elapsed().as_secs(),
-            resident_bytes: resident_bytes(),
-            kernel_requests: kernel.requests(),
-            kernel_waiting: kernel.slow_queued as u64,
-            kernel: reports(&kernel.ops),
-            client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
             meta: reports(&self.meta.stats()),
             server: self.server.stats().iter().map(|(name, value)| number(name, *value)).collect(),
             brick: reports(&self.blocks.stats()),
+            ..self.standing().statistics()
         }
     }
 }
@@ -191,21 +174,4 @@ pub fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Opt
         block_cache_bytes: options.block_cache_bytes.unwrap_or(defaults.block_cache_bytes),
         ..defaults
     }
-}
-
-/// A named number.
-pub fn number(name: &str, value: u64) -> Number {
-    Number { name: name.to_owned(), value }
-}
-
-/// What was measured, for people.
-pub fn reports(ops: &[OpStats]) -> Vec<OpReport> {
-    ops.iter().map(OpReport::from).collect()
-}
-
-/// Memory of this process that is in RAM, see proc(5); 0 if that cannot be told.
-pub fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    pages.unwrap_or(0) * 4096
 }

@@ -66,6 +66,13 @@ pub enum MetaError {
     Failed(String),
 }
 
+impl MetaError {
+    /// What came is the answer to another question.
+    pub fn other_answer() -> MetaError {
+        MetaError::Malformed("the answer is not the one to the question".into())
+    }
+}
+
 /// Opens a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionRequest {
@@ -187,7 +194,7 @@ pub trait MetaService: Send + Sync + 'static {
     fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
         match self.ask_once(session, Question::Lookup { dir, name: name.clone() })? {
             Found::Lookup(reply) => Ok(reply),
-            _ => Err(confused()),
+            _ => Err(MetaError::other_answer()),
         }
     }
     /// A directory from after a cookie on, until about `bytes_max` of reply, not to be cached.
@@ -202,14 +209,14 @@ pub trait MetaService: Send + Sync + 'static {
         let bytes_max = bytes_max as u64;
         match self.ask_once(session, Question::List { dir, after, prefetch, bytes_max })? {
             Found::List(reply) => Ok(reply),
-            _ => Err(confused()),
+            _ => Err(MetaError::other_answer()),
         }
     }
     /// One inode, with contents as far as they are inline, not to be cached. `ENOENT` if there is none.
     fn inode(&self, session: SessionId, ino: InodeId) -> Result<FileRecord, MetaError> {
         match self.ask_once(session, Question::Inode(ino))? {
             Found::Inode(reply) => Ok(*reply),
-            _ => Err(confused()),
+            _ => Err(MetaError::other_answer()),
         }
     }
     /// Extents that overlap `[start, end)`, in order, at most `count_max` of them, and the blocks they name, not to be cached. If there are
@@ -225,7 +232,7 @@ pub trait MetaService: Send + Sync + 'static {
         let count_max = count_max as u64;
         match self.ask_once(session, Question::Extents { ino, start, end, count_max })? {
             Found::Extents(reply) => Ok(reply),
-            _ => Err(confused()),
+            _ => Err(MetaError::other_answer()),
         }
     }
     /// Asks for an answer that is not going to be cached, and waits for it.
@@ -233,8 +240,4 @@ pub trait MetaService: Send + Sync + 'static {
         let ask = Ask { session, token: Token::NONE, below: Token::NONE, question };
         wait_for(|done| self.ask(ask, done)).map(|reply| reply.found)
     }
-}
-
-fn confused() -> MetaError {
-    MetaError::Malformed("the answer is not the one to the question".into())
 }

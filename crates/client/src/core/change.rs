@@ -130,16 +130,11 @@ impl Core {
         }
         if let Some(right) = self.rights.nodes.get_mut(&ino) {
             right.cover = cover;
-            self.journal.born(ino, cover);
-            return;
+        } else if !self.rights.has_cover(cover) {
+            let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
+            self.rights.give(right, cover, []);
         }
-        if self.rights.has_cover(cover) {
-            // The servers may believe that it is held as what it was before.
-            self.journal.born(ino, cover);
-            return;
-        }
-        let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
-        self.rights.give(right, cover, []);
+        // Also where nothing has changed here: the servers may believe that it is held as what it was before.
         self.journal.born(ino, cover);
     }
 }

@@ -67,10 +67,6 @@ fn lost(error: NetError) -> MetaError {
     MetaError::Unavailable(error.to_string())
 }
 
-fn confused() -> MetaError {
-    MetaError::Malformed("the answer is not the one to the question".into())
-}
-
 impl RemoteMeta {
     /// The group's replica behind a link.
     pub fn new(link: Arc<Link>, group: GroupId) -> RemoteMeta {
@@ -93,7 +89,7 @@ macro_rules! ask {
     ($self:ident, $call:expr, $answer:pat => $value:expr) => {
         match $self.call(&$call)? {
             $answer => Ok($value),
-            _ => Err(confused()),
+            _ => Err(MetaError::other_answer()),
         }
     };
 }
@@ -104,7 +100,7 @@ macro_rules! hear {
         let hear = move |outcome: Result<Bytes, NetError>| {
             $done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
                 $answer => Ok($value),
-                _ => Err(confused()),
+                _ => Err(MetaError::other_answer()),
             }));
         };
         $self.link.call_then(Service::Meta($self.group), false, pack(&$call, []), Box::new(hear));
@@ -128,7 +124,7 @@ impl MetaService for RemoteMeta {
         let hear = move |outcome: Result<Bytes, NetError>| {
             done(outcome.map_err(lost).and_then(|body| match understand(&body)? {
                 Answer::Committed(seq) => Ok(CommitReply { seq }),
-                _ => Err(confused()),
+                _ => Err(MetaError::other_answer()),
             }));
         };
         self.link.call_then(Service::Meta(self.group), true, parts, Box::new(hear));
@@ -148,7 +144,9 @@ impl MetaService for RemoteMeta {
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let found: Result<_, MetaError> =
             ask!(self, Call::Blocks { session, ids: ids.to_vec() }, Answer::Blocks(reply) => reply);
-        found.and_then(|found| if found.len() == ids.len() { Ok(found) } else { Err(confused()) })
+        found.and_then(
+            |found| if found.len() == ids.len() { Ok(found) } else { Err(MetaError::other_answer()) },
+        )
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         ask!(self, Call::Statfs(session), Answer::Statfs(reply) => reply)

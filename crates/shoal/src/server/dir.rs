@@ -12,16 +12,17 @@
 //! **Promises.** One process at a time. A replica or brick that was made here once and is gone is never quietly made anew: it
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
+use crate::data_dir::{self, DataError};
 use crate::limits::MANIFEST_BYTES_MAX;
-use anyhow::{Context, bail};
-use nix::fcntl::{Flock, FlockArg};
+use anyhow::{Context, anyhow, bail};
+use nix::fcntl::Flock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File};
+use std::io::Read;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Version of the directory's layout. Its parts have versions of their own.
@@ -229,16 +230,8 @@ impl NodeDir {
     }
 
     fn replace(&self, name: &str, bytes: &[u8]) -> anyhow::Result<()> {
-        let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
-        let write = || {
-            let mut open =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            open.write_all(bytes)?;
-            open.sync_all()?;
-            std::fs::rename(&new, &file)?;
-            File::open(&self.path)?.sync_all()
-        };
-        write().with_context(|| file.display().to_string())
+        data_dir::replace(&self.path, name, bytes, 0o600)
+            .with_context(|| self.path.join(name).display().to_string())
     }
 }
 
@@ -249,21 +242,11 @@ fn parse_replica(name: &str) -> Option<(GroupId, ReplicaId)> {
 }
 
 fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
-    let file = path.join("lock");
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&file);
-    let open = open.with_context(|| file.display().to_string())?;
-    match Flock::lock(open, FlockArg::LockExclusiveNonblock) {
-        Ok(mut lock) => {
-            // For people who wonder who holds it.
-            let _ = lock.set_len(0).and_then(|()| writeln!(&mut *lock, "{}", std::process::id()));
-            Ok(lock)
-        }
-        Err((mut open, _)) => {
-            let mut pid = String::new();
-            let _ = open.read_to_string(&mut pid);
-            bail!("{} is already in use by process {}", path.display(), pid.trim())
-        }
-    }
+    data_dir::lock(path).map_err(|error| match error {
+        // There is nothing to unmount.
+        DataError::InUse { path, pid } => anyhow!("{} is already in use by process {pid}", path.display()),
+        other => other.into(),
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! **Promises.** Looking at the map costs a lock. A map is never replaced by an older one.
 
 use super::calls::{Answer, Ask, pack, unpack};
+use crate::address::is_own;
 use crate::limits::ASK_PATIENCE;
 use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::{Bricks, ClusterMap};
@@ -16,7 +17,6 @@ use shoal_net::{Lane, Link, NetError, Network, Service};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{BlockService, MetaService};
 use std::collections::HashMap;
-use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -65,16 +65,16 @@ impl Directory {
 
     /// Of a client: finds out whether one of the nodes is this machine. Its bricks are read first.
     pub fn find_near(&self) {
-        let is_here = |address: &str| {
-            let addresses = address.to_socket_addrs().into_iter().flatten();
-            // Only an address of one's own can be listened at.
-            addresses.into_iter().any(|one| TcpListener::bind((one.ip(), 0)).is_ok())
-        };
         let map = self.map();
-        if let Some((id, _)) = map.nodes.iter().find(|(_, node)| is_here(&node.address)) {
+        if let Some((id, _)) = map.nodes.iter().find(|(_, node)| is_own(&node.address)) {
             // Whoever looked before has found the same.
             let _ = self.near.set(*id);
         }
+    }
+
+    /// The node that this process is, unless it is a client.
+    pub fn own_node(&self) -> Option<NodeId> {
+        self.here
     }
 
     /// The connections.

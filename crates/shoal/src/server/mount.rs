@@ -4,15 +4,16 @@
 //! cannot be mounted is refused with what is wrong and what there is instead.
 
 use super::directory::{Directory, VolumeReplicas};
-use super::polling::Poller;
+use super::polling::{Poller, links};
 use crate::address::own_address;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
-use crate::node::{client_options, number, reports, resident_bytes};
+use crate::node::client_options;
+use crate::standing::{Standing, Volume, number};
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
-use shoal_client::{Client, Wait};
+use shoal_client::Client;
 use shoal_cluster::options::AllowList;
 use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
 use shoal_fuse::Mounted;
@@ -126,10 +127,9 @@ fn find_soon(directory: &Directory, servers: &[String], name: &str) -> anyhow::R
             return found;
         }
         std::thread::sleep(AGAIN);
-        let all = directory.map().nodes.values().map(|node| node.address.clone()).collect::<Vec<_>>();
-        for server in all.iter().chain(servers) {
+        for link in links(directory, servers) {
             // Whoever does not answer knows nothing newer.
-            let _ = directory.catch_up(&directory.network().link(server, Lane::Requests));
+            let _ = directory.catch_up(&link);
         }
     }
 }
@@ -165,44 +165,25 @@ fn doubt(map: &ClusterMap, volume: GroupId, spec: &MountSpec) -> String {
 }
 
 impl Shared {
+    fn standing(&self) -> Standing<'_> {
+        Standing { started: self.started, client: &self.client, mounted: &self.mounted }
+    }
+
     fn status(&self) -> Result<Status, String> {
-        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
-        Ok(Status {
-            version: env!("CARGO_PKG_VERSION").into(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs(),
-            volume: self.spec.volume.clone(),
-            id: self.volume.to_string(),
-            data: self.spec.run.clone(),
-            source: Some(self.spec.source.clone()),
-            mountpoint: self.mounted.mountpoint().to_owned(),
-            session: self.client.session().0,
-            total_bytes: room.total_bytes,
-            free_bytes: room.free_bytes,
-            inodes: room.inodes,
-        })
+        let MountSpec { volume, run, source, .. } = &self.spec;
+        let id = self.volume.to_string();
+        self.standing().status(Volume { name: volume, id: &id, data: run, source: Some(source) })
     }
 
     fn statistics(&self) -> Statistics {
-        let kernel = self.mounted.stats();
+        let mut statistics = self.standing().statistics();
         let traffic = self.directory.network().traffic();
-        let mut client: Vec<_> =
-            self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect();
-        client.push(number("net_requests_total", traffic.requests));
-        client.push(number("net_sent_bytes_total", traffic.sent_bytes));
-        client.push(number("net_received_bytes_total", traffic.received_bytes));
-        Statistics {
-            mountpoint: self.mounted.mountpoint().to_owned(),
-            uptime_s: self.started.elapsed().as_secs(),
-            resident_bytes: resident_bytes(),
-            kernel_requests: kernel.requests(),
-            kernel_waiting: kernel.slow_queued as u64,
-            kernel: reports(&kernel.ops),
-            client,
-            meta: Vec::new(),
-            server: Vec::new(),
-            brick: Vec::new(),
-        }
+        statistics.client.extend([
+            number("net_requests_total", traffic.requests),
+            number("net_sent_bytes_total", traffic.sent_bytes),
+            number("net_received_bytes_total", traffic.received_bytes),
+        ]);
+        statistics
     }
 }
 

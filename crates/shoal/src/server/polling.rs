@@ -56,11 +56,10 @@ fn round(directory: &Directory, seeds: &[String], turn: &mut usize) {
     }
 }
 
-/// All that can be asked, each once.
-fn links(directory: &Directory, seeds: &[String]) -> Vec<Arc<Link>> {
+/// All that can be asked, each once: the nodes of the map besides this process, and those at these addresses.
+pub fn links(directory: &Directory, seeds: &[String]) -> Vec<Arc<Link>> {
     let map = directory.map();
-    let here = shoal_cluster::Bricks::here(directory);
-    let own = here.and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
+    let own = directory.own_node().and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
     let mut addresses: Vec<&str> = map.nodes.values().map(|node| node.address.as_str()).collect();
     addresses.extend(seeds.iter().map(String::as_str));
     addresses.retain(|address| Some(*address) != own);

@@ -1,0 +1,82 @@
+//! How a mount stands, as it tells those who ask over its socket.
+
+use crate::control::{Number, OpReport, Statistics, Status};
+use shoal_client::{Client, Wait};
+use shoal_fuse::{Mounted, OpStats};
+use std::path::Path;
+use std::time::Instant;
+
+/// A mount, to be told about.
+pub struct Standing<'a> {
+    /// Since when it runs.
+    pub started: Instant,
+    /// Its client.
+    pub client: &'a Client,
+    /// The kernel's side.
+    pub mounted: &'a Mounted,
+}
+
+/// Which volume is mounted.
+pub struct Volume<'a> {
+    /// See [`Status`].
+    pub name: &'a str,
+    /// See there.
+    pub id: &'a str,
+    /// See there.
+    pub data: &'a Path,
+    /// See there.
+    pub source: Option<&'a str>,
+}
+
+impl Standing<'_> {
+    /// In a few words.
+    pub fn status(&self, volume: Volume<'_>) -> Result<Status, String> {
+        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            volume: volume.name.to_owned(),
+            id: volume.id.to_owned(),
+            data: volume.data.to_owned(),
+            source: volume.source.map(str::to_owned),
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            session: self.client.session().0,
+            total_bytes: room.total_bytes,
+            free_bytes: room.free_bytes,
+            inodes: room.inodes,
+        })
+    }
+
+    /// In figures: those of the client and of the kernel.
+    pub fn statistics(&self) -> Statistics {
+        let kernel = self.mounted.stats();
+        Statistics {
+            mountpoint: self.mounted.mountpoint().to_owned(),
+            uptime_s: self.started.elapsed().as_secs(),
+            resident_bytes: resident_bytes(),
+            kernel_requests: kernel.requests(),
+            kernel_waiting: kernel.slow_queued as u64,
+            kernel: reports(&kernel.ops),
+            client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
+            ..Statistics::default()
+        }
+    }
+}
+
+/// A named number.
+pub fn number(name: &str, value: u64) -> Number {
+    Number { name: name.to_owned(), value }
+}
+
+/// What was measured, for people.
+pub fn reports(ops: &[OpStats]) -> Vec<OpReport> {
+    ops.iter().map(OpReport::from).collect()
+}
+
+/// Memory of this process that is in RAM, see proc(5); 0 if that cannot be told.
+fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * 4096
+}
