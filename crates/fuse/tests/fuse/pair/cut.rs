@@ -95,6 +95,12 @@ impl MetaService for Way {
             Err(error) => done(Err(error)),
         }
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        match self.0.way() {
+            Ok(server) => server.lock(request, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.0.back(self.0.way()?.declare(declaration))
     }
