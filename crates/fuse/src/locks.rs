@@ -1,9 +1,12 @@
 //! Locks of programs that exclude between mounts: only with [`LockScope::Cluster`]; otherwise the kernel keeps them, and none of this is asked.
 //!
-//! **Who owns a lock.** To us an owner is a number of the kernel's. A process's POSIX locks end when it closes the file, which is a FLUSH
-//! with its number. The owner of a lock of flock(2), and of an open file description's, is the open file: it ends with RELEASE, which does not name
-//! the owners of the latter. So every open file has a handle of its own, and the owners that are seen through it and have not
-//! closed the file by then end with it.
+//! **Who owns a lock.** Every open file has a handle of its own, which is never used again: that is the owner of its lock of flock(2). The owners of
+//! fcntl(2) are numbers of the kernel's. Those of a process end when it closes the file, which is a FLUSH with its number. Those of an open file
+//! description end with RELEASE, which does not name them: so the owners that were seen through a handle and have not closed the file end with it.
+//!
+//! **Numbers come again.** Nobody waits for RELEASE, and the next open file may have the same number as the one that is gone. So whoever
+//! asks for a lock waits until what his number had before has been given up; and a number belongs to the handle through which it was seen
+//! last: if it should be too long rather than too short, that a lock is held.
 //!
 //! **Waiting** takes a thread for each request, so that it holds up nobody; how many there may be is bounded. An INTERRUPT ends it. It
 //! may overtake the request that it is about, and is remembered then.
@@ -17,7 +20,7 @@ use fuser::{FileHandle, FopenFlags, INodeNo, LockOwner, ReplyEmpty, ReplyLock, R
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait};
 use shoal_types::{Errno, InodeId};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::Builder;
@@ -37,7 +40,7 @@ pub(crate) struct Locks {
     scope: LockScope,
     handles: AtomicU64,
     state: Mutex<State>,
-    /// A request does not wait any more.
+    /// A request does not wait any more, or something has been given up.
     ended: Condvar,
 }
 
@@ -47,6 +50,8 @@ struct State {
     seen: HashMap<u64, (InodeId, BTreeSet<u64>)>,
     /// Requests that wait or may come to.
     waits: HashMap<RequestId, Arc<LockWait>>,
+    /// What is being given up because an open file is gone, by owner.
+    releasing: BTreeMap<(InodeId, u64), usize>,
     /// Interrupts that nobody was found for, the last ones.
     early: VecDeque<RequestId>,
     /// How many threads wait.
@@ -72,8 +77,25 @@ impl Wanted {
     fn lock(&self) -> Result<Lock, Errno> {
         let kind = if self.typ == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
         let space = if self.flock { LockSpace::Flock } else { LockSpace::Posix };
+        let owner = if self.flock { self.fh.0 } else { self.owner.0 };
         let range = LockRange::new(self.start, self.end).map_err(|_| Errno::EINVAL)?;
-        Ok(Lock { ino: inode_id(self.ino), space, owner: self.owner.0, pid: self.pid, range, kind })
+        Ok(Lock { ino: inode_id(self.ino), space, owner, pid: self.pid, range, kind })
+    }
+}
+
+impl State {
+    /// An owner has nothing in a file, or has it through another handle.
+    fn forget_owner(&mut self, ino: InodeId, owner: u64) {
+        self.seen.retain(|_, (of, owners)| *of != ino || !owners.remove(&owner) || !owners.is_empty());
+    }
+
+    /// An open file is no more. Who is left with locks through it: they are being given up.
+    fn closed_for_good(&mut self, ino: InodeId, fh: FileHandle) -> Vec<u64> {
+        let owners = self.seen.remove(&fh.0).map_or_else(BTreeSet::new, |(_, owners)| owners);
+        for owner in &owners {
+            *self.releasing.entry((ino, *owner)).or_default() += 1;
+        }
+        owners.into_iter().collect()
     }
 }
 
@@ -94,18 +116,39 @@ impl Locks {
 
     fn see(&self, fh: FileHandle, lock: &Lock) {
         let mut state = self.state.lock();
+        if state.seen.get(&fh.0).is_some_and(|(_, owners)| owners.contains(&lock.owner)) {
+            return;
+        }
+        state.forget_owner(lock.ino, lock.owner);
         state.seen.entry(fh.0).or_insert_with(|| (lock.ino, BTreeSet::new())).1.insert(lock.owner);
     }
 
     /// An owner has closed a file, through whatever handle.
     fn closed_by(&self, ino: InodeId, owner: u64) {
-        let mut state = self.state.lock();
-        state.seen.retain(|_, (of, owners)| *of != ino || !owners.remove(&owner) || !owners.is_empty());
+        self.state.lock().forget_owner(ino, owner);
     }
 
-    /// An open file is no more. Who is left with locks through it.
-    fn closed_for_good(&self, fh: FileHandle) -> Vec<u64> {
-        self.state.lock().seen.remove(&fh.0).map_or(Vec::new(), |(_, owners)| owners.into_iter().collect())
+    /// They have been given up.
+    fn released(&self, ino: InodeId, owners: &[u64]) {
+        let mut state = self.state.lock();
+        for owner in owners {
+            if let Some(count) = state.releasing.get_mut(&(ino, *owner)) {
+                *count -= 1;
+                if *count == 0 {
+                    state.releasing.remove(&(ino, *owner));
+                }
+            }
+        }
+        drop(state);
+        self.ended.notify_all();
+    }
+
+    /// Waits until nothing is being given up that an owner of this number had. That has begun before, on another thread.
+    fn wait_for_release(&self, lock: &Lock) {
+        let mut state = self.state.lock();
+        while state.releasing.contains_key(&(lock.ino, lock.owner)) {
+            self.ended.wait(&mut state);
+        }
     }
 
     fn may_wait(&self, unique: RequestId) -> Arc<LockWait> {
@@ -189,12 +232,21 @@ impl Server {
     /// The last close(2) of an open file. Nobody waits for it.
     pub(crate) fn release(&self, ino: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
         let (shared, ino) = (self.shared(), inode_id(ino));
-        let owners = shared.locks.closed_for_good(fh);
+        let its = shared.clone();
+        let mut state = shared.locks.state.lock();
+        let owners = state.closed_for_good(ino, fh);
         if owners.is_empty() {
             self.note(Timer::start(Op::Release));
             return reply.ok();
         }
-        self.about_locks(Op::Release, reply, move |client| client.release_locks(ino, &owners), answer::empty);
+        let release = move |client: &Client| {
+            let released = client.release_locks(ino, &owners);
+            its.locks.released(ino, &owners);
+            released
+        };
+        self.about_locks(Op::Release, reply, release, answer::empty);
+        // Only now: whoever waits for it takes a thread, and it has got one or will be the next that does.
+        drop(state);
     }
 
     /// F_GETLK.
@@ -219,14 +271,21 @@ impl Server {
         let shared = self.shared();
         shared.locks.see(wanted.fh, &lock);
         let Some(unique) = wait else {
-            return self.about_locks(Op::Setlk, reply, move |client| client.lock(&lock, None), answer::empty);
+            let set = move |client: &Client| {
+                shared.locks.wait_for_release(&lock);
+                client.lock(&lock, None)
+            };
+            return self.about_locks(Op::Setlk, reply, set, answer::empty);
         };
         let (timer, wait) = (Timer::start(Op::Setlkw), shared.locks.may_wait(unique));
-        self.submit_about_locks(Box::new(move || match shared.client.lock(&lock, None) {
-            Err(Errno::EAGAIN) => wait_for_lock(shared, timer, lock, (unique, wait), reply),
-            outcome => {
-                shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
-                shared.locks.waits_no_more(unique);
+        self.submit_about_locks(Box::new(move || {
+            shared.locks.wait_for_release(&lock);
+            match shared.client.lock(&lock, None) {
+                Err(Errno::EAGAIN) => wait_for_lock(shared, timer, lock, (unique, wait), reply),
+                outcome => {
+                    shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
+                    shared.locks.waits_no_more(unique);
+                }
             }
         }));
     }
