@@ -163,7 +163,8 @@ impl Shell {
 
     /// A new leader learns what this client holds.
     fn declare(&self, term: u64) {
-        let said = self.state.lock().core.declare(term, DECLARE_PART);
+        let mut said = self.locks.declare(self.session, term, DECLARE_PART);
+        said.extend(self.state.lock().core.declare(term, DECLARE_PART));
         let parts = said.len();
         for declaration in said {
             if let Err(error) = self.meta.declare(declaration) {

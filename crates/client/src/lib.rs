@@ -11,6 +11,7 @@
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
 //! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
+//! - [`locks`]: of programs, that exclude between mounts;
 //! - [`wait`]: every wait that servers or bricks can cause.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is durable. Memory is bounded by
@@ -28,6 +29,7 @@ mod kernel;
 mod lease;
 pub mod limits;
 mod locate;
+mod locks;
 mod patience;
 mod reader;
 mod shell;
@@ -38,6 +40,8 @@ mod wait;
 pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
 pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};
+pub use locks::{Lock, LockWait};
+pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 
 use shell::Shell;

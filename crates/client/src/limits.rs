@@ -64,6 +64,8 @@ pub const RECALL_THREADS_MAX: usize = 64;
 pub const RECALL_THREAD_IDLE_MAX: Duration = Duration::from_secs(5);
 /// Before a question for recalls that failed is repeated.
 pub const POLL_PAUSE: Duration = Duration::from_millis(100);
+/// Before a request about a lock that no leader has answered is repeated.
+pub const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// An answer that was sent before a recall is waited for this long at most: by then its connection is dead.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.

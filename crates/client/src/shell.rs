@@ -8,6 +8,7 @@ use crate::grants::take_grant;
 use crate::groups::Groups;
 use crate::kernel::KernelCache;
 use crate::lease::{Lease, RecallQueue, Recallers};
+use crate::locks::Locks;
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
@@ -52,6 +53,8 @@ pub(crate) struct Shell {
     pub(crate) granting: Mutex<()>,
     pub(crate) lease: Lease,
     pub(crate) tokens: Tokens,
+    /// Of programs.
+    pub(crate) locks: Locks,
     /// Recalls to be carried out, each with its term.
     pub(crate) recalls: RecallQueue,
     pub(crate) recallers: Mutex<Recallers>,
@@ -94,6 +97,7 @@ impl Shell {
             granting: Mutex::new(()),
             lease: Lease::new(asked, Duration::from_millis(opened.lease_ms)),
             tokens: Tokens::default(),
+            locks: Locks::new(opened.term),
             // Bounded by what the servers ask for at once.
             recalls: crossbeam_channel::unbounded(),
             recallers: Mutex::default(),
@@ -220,6 +224,7 @@ impl Shell {
             ("cache_inodes", core.cache.len() as u64),
             ("cache_bytes", core.cache.bytes() as u64),
             ("room_granted_bytes", core.room),
+            ("locks_held", self.locks.count() as u64),
         ]
         .map(|(name, value)| Stat { name, value })
         .into_iter()

@@ -129,6 +129,9 @@ impl MetaService for Line {
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         self.server.recalls(poll, self.late(done));
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        self.server.lock(request, self.late(done));
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.server.declare(declaration)
     }

@@ -27,7 +27,7 @@ macro_rules! fail {
 
 fail! {
     ReplyAttr ReplyBmap ReplyCreate ReplyData ReplyDirectory ReplyDirectoryPlus ReplyEmpty ReplyEntry ReplyIoctl
-    ReplyLseek ReplyOpen ReplyPoll ReplyStatfs ReplyWrite ReplyXattr
+    ReplyLock ReplyLseek ReplyOpen ReplyPoll ReplyStatfs ReplyWrite ReplyXattr
 }
 
 pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
@@ -62,13 +62,13 @@ pub(crate) fn found(reply: fuser::ReplyEntry, found: Result<Option<Entry>, Errno
 
 /// A file made by open(2). It is open from now on, and what was written to it stays in the kernel's cache when it is
 /// opened again.
-pub(crate) fn created(reply: fuser::ReplyCreate, made: Result<Entry, Errno>) {
+pub(crate) fn created(reply: fuser::ReplyCreate, handle: FileHandle, made: Result<Entry, Errno>) {
     match made {
         Ok(Entry { ino, inode }) => reply.created(
             &name_lifetime(),
             &file_attr(ino, &inode),
             generation(&inode),
-            FileHandle(0),
+            handle,
             FopenFlags::FOPEN_KEEP_CACHE,
         ),
         Err(why) => reply.fail(why),

@@ -4,6 +4,7 @@ use crate::answer;
 use crate::encode::inode_id;
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
+use crate::locks;
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
@@ -60,7 +61,7 @@ impl Front {
 
 impl fuser::Filesystem for Front {
     fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> io::Result<()> {
-        kernel::negotiate(config)
+        kernel::negotiate(config, self.server.shared().locks.are_ours())
     }
 
     fn destroy(&mut self) {
@@ -130,6 +131,7 @@ impl fuser::Filesystem for Front {
     ) {
         let (caller, parent) = (caller(req, umask), inode_id(parent));
         let exclusive = flags & libc::O_EXCL != 0;
+        let handle = self.server.shared().locks.handle();
         self.server.change(
             Op::Create,
             Holds::Dir(parent),
@@ -144,7 +146,7 @@ impl fuser::Filesystem for Front {
                     made.map_err(|failure| instead(failure, Errno::EEXIST, Errno::ESTALE))
                 }
             },
-            answer::created,
+            move |reply, made| answer::created(reply, handle, made),
         );
     }
 
@@ -593,9 +595,10 @@ impl fuser::Filesystem for Front {
 
     // --- what the kernel does by itself once it is told that nobody else does ---
 
-    /// From the first refusal on the kernel opens files without a message, keeps their cache, and sends no RELEASE.
+    /// From the first refusal on the kernel opens files without a message, keeps their cache, and sends no RELEASE. Not refused where locks
+    /// end with it.
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
-        self.server.refuse(Op::Open, reply, Errno::ENOSYS);
+        self.server.open(reply);
     }
 
     /// The same for directories, whose listings it then keeps too.
@@ -603,31 +606,69 @@ impl fuser::Filesystem for Front {
         self.server.refuse(Op::Opendir, reply, Errno::ENOSYS);
     }
 
-    /// close(2) has nothing to wait for: errors of earlier writes are reported by fsync. Locks are the kernel's own.
+    /// close(2) has nothing to wait for but the end of locks, unless they are the kernel's own: errors of earlier writes are reported by fsync.
     fn flush(
         &self,
         _req: &Request,
-        _ino: INodeNo,
+        ino: INodeNo,
         _fh: FileHandle,
-        _lock_owner: LockOwner,
+        lock_owner: LockOwner,
         reply: fuser::ReplyEmpty,
     ) {
-        self.server.refuse(Op::Flush, reply, Errno::ENOSYS);
+        self.server.flush(ino, lock_owner, reply);
     }
 
-    /// Only of a file created before the first open(2) was refused.
+    /// If open(2) is refused, only of a file created before.
     fn release(
         &self,
         _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
+        ino: INodeNo,
+        fh: FileHandle,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         _flush: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        self.server.note(Timer::start(Op::Release));
-        reply.ok();
+        self.server.release(ino, fh, reply);
+    }
+
+    // --- locks, where they are not the kernel's own ---
+
+    fn getlk(
+        &self,
+        _req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        reply: fuser::ReplyLock,
+    ) {
+        self.server.test_lock(&locks::Wanted { ino, fh, owner, start, end, typ, pid, flock: false }, reply);
+    }
+
+    fn setlk(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        fh: FileHandle,
+        owner: LockOwner,
+        start: u64,
+        end: u64,
+        typ: i32,
+        pid: u32,
+        sleep: bool,
+        flock: bool,
+        reply: fuser::ReplyEmpty,
+    ) {
+        let wanted = locks::Wanted { ino, fh, owner, start, end, typ, pid, flock };
+        self.server.set_lock(&wanted, sleep.then(|| req.unique()), reply);
+    }
+
+    fn interrupt(&self, _req: &Request, unique: fuser::RequestId) {
+        self.server.interrupt(unique);
     }
 
     /// `default_permissions`: the kernel checks them.

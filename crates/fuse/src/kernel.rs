@@ -34,8 +34,11 @@ const WANTED: InitFlags = InitFlags::FUSE_DO_READDIRPLUS
     // Cached content is dropped when we say so, not when the kernel thinks that a size looks new.
     .union(InitFlags::FUSE_EXPLICIT_INVAL_DATA);
 
+/// Locks of programs are asked of us.
+const LOCKS: InitFlags = InitFlags::FUSE_POSIX_LOCKS.union(InitFlags::FUSE_FLOCK_LOCKS);
+
 // Not asked for, on purpose:
-// - FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS: the kernel's own locks cost nothing; they exclude within the mount only.
+// - FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS, unless the mount is to keep locks for the cluster: the kernel's own cost nothing.
 // - FUSE_WRITEBACK_CACHE: the kernel would ignore sizes and times that another client changed.
 // - FUSE_AUTO_INVAL_DATA: the kernel would ask for attributes before reading what it has cached.
 // - FUSE_ATOMIC_O_TRUNC: open(2) sends no message that could truncate.
@@ -62,8 +65,9 @@ pub(crate) fn name_lifetime() -> Duration {
 }
 
 /// Settles the terms of the mount.
-pub(crate) fn negotiate(config: &mut KernelConfig) -> io::Result<()> {
-    let missing = REQUIRED - config.capabilities();
+pub(crate) fn negotiate(config: &mut KernelConfig, locks_are_ours: bool) -> io::Result<()> {
+    let required = if locks_are_ours { REQUIRED | LOCKS } else { REQUIRED };
+    let missing = required - config.capabilities();
     if !missing.is_empty() {
         return Err(io::Error::new(
             io::ErrorKind::Unsupported,
@@ -71,7 +75,7 @@ pub(crate) fn negotiate(config: &mut KernelConfig) -> io::Result<()> {
         ));
     }
     let abi = config.kernel_abi();
-    let mut wanted = (REQUIRED | WANTED) & config.capabilities();
+    let mut wanted = (required | WANTED) & config.capabilities();
     if (abi.0, abi.1) < ABI_WITH_EPOCHS {
         IS_OLD.store(true, Relaxed);
         // What comes with a listing would be asked for again at once.

@@ -8,9 +8,10 @@
 //! **The kernel caches.** The session is told before anybody else changes what it has seen, so the kernel may keep names
 //! (absent ones too), attributes, listings, link targets and content for as long as it likes, and is made to drop what
 //! others change ([`stale`]). `open`, `opendir` and `flush` are refused once with `ENOSYS`; from then on the kernel opens and
-//! closes files without a message. Reading what was read before sends nothing at all.
+//! closes files without a message. Reading what was read before sends nothing at all. (With locks that exclude between mounts
+//! opening and closing take a message each: [`LockScope`].)
 //!
-//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name. Permissions, ACLs and locks are checked by the kernel (`default_permissions`);
+//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name. Permissions and ACLs are checked by the kernel (`default_permissions`);
 //! its own fcntl and flock locks exclude within the mount.
 //!
 //! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the mount has
@@ -28,6 +29,7 @@ mod front;
 mod kernel;
 pub mod limits;
 mod listing;
+mod locks;
 mod mount;
 pub mod mountinfo;
 mod prime;
@@ -39,6 +41,7 @@ mod stats;
 mod tune;
 mod xattr;
 
+pub use locks::LockScope;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use stale::Drops;
 pub use stats::{OpStats, Stats};

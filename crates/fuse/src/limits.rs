@@ -10,6 +10,12 @@ pub const READER_THREADS_MAX: usize = 8;
 pub const SLOW_THREADS: usize = 32;
 /// The same for fsync and what else is about the volume as a whole. As many as there are threads share one group commit.
 pub const SYNC_THREADS: usize = 32;
+/// Threads that ask the servers about locks of programs. They never wait for other programs, but for a new leader to have heard of all locks.
+pub const LOCK_THREADS: usize = 16;
+/// Programs that may wait for locks at the same time, each with a thread; more are refused with `ENOLCK`.
+pub const LOCK_WAITERS_MAX: usize = 4096;
+/// Interrupts that are remembered because their request has not arrived, or is of another kind: more than there are threads that read.
+pub const INTERRUPTS_KEPT_MAX: usize = 256;
 /// Requests that may wait for a thread that reads; beyond it the threads that take requests from the kernel wait too.
 pub const SLOW_QUEUE_LEN_MAX: usize = 128;
 /// Requests that may wait for a thread that changes something, and as many that may wait for one that syncs; what comes

@@ -2,6 +2,7 @@
 
 use crate::front::Front;
 use crate::limits;
+use crate::locks::LockScope;
 use crate::mountinfo;
 use crate::prime::Primer;
 use crate::serve::{Server, Shared};
@@ -39,6 +40,8 @@ pub struct MountOptions {
     pub nosuid: bool,
     /// Programs cannot be run.
     pub noexec: bool,
+    /// Between whom locks exclude.
+    pub locks: LockScope,
 }
 
 impl Default for MountOptions {
@@ -54,6 +57,7 @@ impl Default for MountOptions {
             nodev: false,
             nosuid: false,
             noexec: false,
+            locks: LockScope::Local,
         }
     }
 }
@@ -127,8 +131,8 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let mountpoint = directory(mountpoint)?;
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
-    let server =
-        Server::start(client.clone(), watched, options.slow_threads.max(1)).map_err(MountError::Session)?;
+    let server = Server::start(client.clone(), watched, options.slow_threads.max(1), options.locks)
+        .map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
     shared

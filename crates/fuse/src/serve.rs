@@ -3,7 +3,9 @@
 use crate::answer::Fail;
 use crate::encode::settled;
 use crate::kernel::ENOMEM;
+use crate::limits::LOCK_THREADS;
 use crate::listing::{Listing, Sink, Splits};
+use crate::locks::{LockScope, Locks};
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stale::{AttributesAsked, Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
@@ -22,6 +24,8 @@ pub(crate) struct Shared {
     pub counters: Counters,
     /// Makes the kernel drop what others change.
     pub stale: Arc<Dropper>,
+    /// Of programs.
+    pub locks: Locks,
     splits: Splits,
     waiting: Gauge,
 }
@@ -42,11 +46,18 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(client: Arc<Client>, device: File, slow_threads: usize) -> io::Result<Server> {
-        let slow = Lanes::start(slow_threads)?;
+    pub(crate) fn start(
+        client: Arc<Client>,
+        device: File,
+        slow_threads: usize,
+        locks: LockScope,
+    ) -> io::Result<Server> {
+        let locks = Locks::new(locks);
+        let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
         let stale = Dropper::new(&client);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        Ok(Server { shared: Arc::new(Shared { client, counters, stale, splits, waiting }), slow, device })
+        let shared = Shared { client, counters, stale, locks, splits, waiting };
+        Ok(Server { shared: Arc::new(shared), slow, device })
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
@@ -59,9 +70,14 @@ impl Server {
 
     /// Finishes what waits, or has it fail: the kernel has gone, and nobody waits for an answer.
     pub(crate) fn drain(&mut self) {
-        let Shared { client, stale, .. } = &*self.shared;
+        let Shared { client, stale, locks, .. } = &*self.shared;
         stale.end();
+        locks.end_all(|wait| self.cancel(wait));
         self.slow.drain(|| client.interrupt());
+        if !locks.are_over() {
+            client.interrupt();
+            locks.are_over();
+        }
     }
 
     /// Has a request answered by a thread that may wait. While there is none, requests are not read, and so the end of the
@@ -72,6 +88,11 @@ impl Server {
                 self.shared.client.interrupt();
             }
         });
+    }
+
+    /// The same with what is about locks of programs.
+    pub(crate) fn submit_about_locks(&self, job: Job) {
+        self.submit(Lane::Lock, job);
     }
 
     /// Whether the kernel has ended the conversation.
@@ -224,7 +245,7 @@ impl Shared {
         self.stale.was_dropped(ino)
     }
 
-    fn finish<T, R>(
+    pub(crate) fn finish<T, R>(
         &self,
         timer: Timer,
         reply: R,

@@ -26,6 +26,8 @@ pub(crate) enum Lane {
     Change,
     /// Everything done before.
     Sync,
+    /// Servers, about locks of programs.
+    Lock,
 }
 
 impl Lane {
@@ -37,6 +39,7 @@ impl Lane {
             Op::Rmdir | Op::Rename | Op::Write | Op::Fallocate | Op::CopyFileRange => Lane::Change,
             Op::Setxattr | Op::Removexattr => Lane::Change,
             Op::Fsync | Op::Fsyncdir | Op::Statfs => Lane::Sync,
+            Op::Getlk | Op::Setlk | Op::Setlkw | Op::Flush | Op::Release => Lane::Lock,
             _ => Lane::Read,
         }
     }
@@ -47,15 +50,17 @@ pub(crate) struct Lanes {
     reads: SlowPool,
     changes: SlowPool,
     syncs: SlowPool,
+    locks: SlowPool,
 }
 
 impl Lanes {
-    /// With so many threads to read, and as many to change something.
-    pub(crate) fn start(threads: usize) -> io::Result<Lanes> {
+    /// With so many threads to read, and as many to change something; with so many for locks.
+    pub(crate) fn start(threads: usize, lock_threads: usize) -> io::Result<Lanes> {
         Ok(Lanes {
             reads: SlowPool::start("read", threads, Some(SLOW_QUEUE_LEN_MAX))?,
             changes: SlowPool::start("change", threads, None)?,
             syncs: SlowPool::start("sync", SYNC_THREADS.min(threads), None)?,
+            locks: SlowPool::start("lock", lock_threads, None)?,
         })
     }
 
@@ -64,6 +69,7 @@ impl Lanes {
             Lane::Read => &self.reads,
             Lane::Change => &self.changes,
             Lane::Sync => &self.syncs,
+            Lane::Lock => &self.locks,
         }
     }
 
@@ -79,12 +85,12 @@ impl Lanes {
 
     /// Shows how many jobs wait.
     pub(crate) fn gauge(&self) -> Gauge {
-        Gauge([&self.reads, &self.changes, &self.syncs].map(|pool| pool.jobs.clone()))
+        Gauge([&self.reads, &self.changes, &self.syncs, &self.locks].map(|pool| pool.jobs.clone()))
     }
 
     /// Finishes all jobs and stops. Calls `hurry` if that takes long.
     pub(crate) fn drain(&mut self, hurry: impl Fn()) {
-        let pools = [&mut self.reads, &mut self.changes, &mut self.syncs];
+        let pools = [&mut self.reads, &mut self.changes, &mut self.syncs, &mut self.locks];
         for pool in pools {
             pool.drain(&hurry);
         }
@@ -101,7 +107,7 @@ struct SlowPool {
 }
 
 /// See [`Lanes::gauge`].
-pub(crate) struct Gauge([Receiver<Job>; 3]);
+pub(crate) struct Gauge([Receiver<Job>; 4]);
 
 impl Gauge {
     pub(crate) fn waiting(&self) -> usize {

@@ -213,6 +213,23 @@ impl LockTable {
         declared
     }
 
+    /// All that one owner holds of one family in a file, by range.
+    pub fn held_of(&self, ino: InodeId, space: LockSpace, owner: LockOwner) -> Vec<LockRecord> {
+        let pieces = self.held.get(&(ino, space)).map_or(Pieces::NONE, |holders| holders.of(owner));
+        pieces.iter().map(|piece| record(ino, space, owner, piece)).collect()
+    }
+
+    /// Whether a request waits for what this session holds.
+    pub fn is_waited_for(&self, session: SessionId) -> bool {
+        let its = |lock: LockRecord| self.in_the_way(&lock).any(|(owner, _)| owner.session == session);
+        self.sessions.contains_key(&session) && self.waiters.all().any(its)
+    }
+
+    /// How many locks there are.
+    pub fn len(&self) -> usize {
+        self.sessions.values().map(|tally| tally.locks).sum()
+    }
+
     /// How many locks a session holds.
     pub fn held_count(&self, session: SessionId) -> usize {
         self.sessions.get(&session).map_or(0, |tally| tally.locks)

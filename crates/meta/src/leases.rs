@@ -10,6 +10,7 @@
 
 mod acquire;
 mod ask;
+mod locks;
 mod watch;
 
 pub(crate) use watch::run as watch;
@@ -18,6 +19,7 @@ use crate::limits::*;
 use crate::shared::Shared;
 use acquire::Acquiring;
 use crossbeam_channel::{Receiver, Sender};
+use locks::Locks;
 use parking_lot::{Condvar, Mutex};
 use shoal_lease::{Item, Refusal, RequestId, Table};
 use shoal_namespace::kv::KvStore;
@@ -52,6 +54,8 @@ struct Inner {
     since: Instant,
     parked: BTreeMap<RequestId, Parked>,
     polls: BTreeMap<SessionId, Asking>,
+    /// Of programs.
+    locks: Locks,
 }
 
 /// See the module.
@@ -73,6 +77,7 @@ impl Leases {
             since: Instant::now(),
             parked: BTreeMap::new(),
             polls: BTreeMap::new(),
+            locks: Locks::default(),
         };
         Leases {
             inner: Mutex::new(inner),
@@ -97,7 +102,8 @@ impl Leases {
     fn replace(&self, table: Table, term: Option<u64>) {
         let mut inner = self.inner.lock();
         let since = Instant::now();
-        let fresh = Inner { table, term, since, parked: BTreeMap::new(), polls: BTreeMap::new() };
+        let locks = Locks::of_term(term.unwrap_or_default());
+        let fresh = Inner { table, term, since, parked: BTreeMap::new(), polls: BTreeMap::new(), locks };
         let old = std::mem::replace(&mut *inner, fresh);
         drop(inner);
         let away = || MetaError::NotLeader { leader: None };
@@ -107,6 +113,9 @@ impl Leases {
             }
             for poll in old.polls.into_values() {
                 (poll.done)(Err(away()));
+            }
+            for (done, answer) in old.locks.end(&away()) {
+                done(answer);
             }
         }));
     }
@@ -127,13 +136,15 @@ impl Leases {
     }
 
     /// Counters, for people and for monitoring.
-    pub(crate) fn stats(&self) -> [(&'static str, u64); 4] {
+    pub(crate) fn stats(&self) -> [(&'static str, u64); 6] {
         let inner = self.inner.lock();
         [
             ("lease_rights", inner.table.len() as u64),
             ("lease_waiting", inner.table.waiting() as u64),
             ("lease_recalls_total", inner.table.recalls()),
             ("lease_undeclared", inner.table.undeclared().len() as u64),
+            ("locks", inner.locks.table.len() as u64),
+            ("locks_waiting", inner.locks.table.waiting_count() as u64),
         ]
     }
 }
@@ -185,6 +196,10 @@ impl Shared {
                 }));
             }
         }
+        let answers = inner.locks_go_on();
+        if !answers.is_empty() {
+            leases.run(Box::new(move || answers.into_iter().for_each(|(done, answer)| done(answer))));
+        }
         Ok(outcome)
     }
 
@@ -207,6 +222,8 @@ impl Shared {
                 self.leases.run(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));
             }
             inner.table.end(session);
+            let answers = inner.locks.session_ended(session);
+            self.leases.run(Box::new(move || answers.into_iter().for_each(|(done, answer)| done(answer))));
         });
     }
 
@@ -324,15 +341,21 @@ impl Shared {
         }
         drop(state);
         let taken = self.with_table(term, |inner| {
+            let is_new = inner.table.is_undeclared(said.session);
             inner.table.declare(said.session, &said.covers, &nodes, said.last)?;
             inner.table.born(said.session, &moved);
-            Ok::<(), Refusal>(())
+            // A copy that comes late must not bring back what has been given up since. Nobody waits yet for what is declared.
+            let locks = if is_new { said.locks.clone() } else { Vec::new() };
+            Ok::<_, Refusal>(inner.locks.table.declare(said.session, locks).refused)
         })?;
-        taken.map_err(|refusal| {
-            // Never silently: one of two clients believes something that is not so.
-            tracing::error!(session = %said.session, ?refusal, "what a session says it holds contradicts what others do");
-            MetaError::Fenced(said.session)
-        })
+        // Never silently: one of two clients believes something that is not so.
+        match taken {
+            Ok(refused) if refused.is_empty() => Ok(()),
+            contradiction => {
+                tracing::error!(session = %said.session, ?contradiction, "what a session says it holds contradicts what others do");
+                Err(MetaError::Fenced(said.session))
+            }
+        }
     }
 }
 

@@ -99,6 +99,11 @@ pub const LEASE_THREADS: usize = 4;
 pub const ASK_ROUNDS_MAX: u32 = 64;
 /// Wants in one request, and names in one of them: what one operation changes.
 pub const WANTS_MAX: usize = 16;
+/// Requests for locks that wait for all sessions to have declared what they hold; more are refused, and come again.
+pub const LOCKS_PUT_OFF_MAX: usize = 65_536;
+/// Requests for locks that are remembered as cancelled before they arrived: bounds memory. One that is not remembered goes on waiting, and is
+/// cancelled by the end of its session.
+pub const LOCK_CANCELS_MAX: usize = 65_536;
 /// Inode numbers that a session begins with.
 pub const INODES_AT_START: u64 = 1 << 16;
 

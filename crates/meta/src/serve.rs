@@ -13,7 +13,8 @@ use shoal_namespace::{Command, Outcome, query};
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
-    GrantReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, SessionRequest,
+    GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls,
+    SessionRequest,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -268,6 +269,10 @@ impl MetaService for Server {
 
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         self.shared.poll(poll, done);
+    }
+
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        self.shared.lock(request, done);
     }
 
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {

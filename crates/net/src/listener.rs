@@ -47,13 +47,19 @@ pub struct Replier {
     queue: Option<mpsc::Sender<Outgoing>>,
     id: u64,
     /// Given back when the request is answered.
-    _permit: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Replier {
     /// Whether anybody waits for an answer.
     pub fn is_wanted(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// The answer may take for ever: the request takes no place among those that a server works on.
+    pub fn patient(mut self) -> Replier {
+        self.permit = None;
+        self
     }
 
     /// Answers.
@@ -326,8 +332,7 @@ impl Talk {
             return Err(invalid("a request without a certificate"));
         }
         let permit = self.in_flight.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let reply =
-            Replier { queue: wants.then(|| self.queue.clone()), id: header.id, _permit: Some(permit) };
+        let reply = Replier { queue: wants.then(|| self.queue.clone()), id: header.id, permit: Some(permit) };
         let (handler, peer) = (self.shared.handler.clone(), self.peer.clone());
         let work: Work = Box::new(move || handler.handle(&peer, service, body, reply));
         let urgent = matches!(service, Service::Replica(_)) && !wants;

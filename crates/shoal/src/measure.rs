@@ -166,6 +166,10 @@ impl MetaService for MeasuredMeta {
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         self.inner.recalls(poll, done);
     }
+    // May wait for as long as programs hold their locks.
+    fn lock(&self, request: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
+        self.inner.lock(request, done);
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.inner.declare(declaration)
     }

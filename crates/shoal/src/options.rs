@@ -1,6 +1,6 @@
 //! Mount options, `-o ro,nodev,...`.
 
-use shoal_fuse::MountOptions;
+use shoal_fuse::{LockScope, MountOptions};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -31,6 +31,8 @@ Mount options, separated by commas:
   read-ahead=KIB     how far the kernel reads ahead in a file
   cache=MIB          memory for names, attributes and small files
   block-cache=MIB    memory for large files
+  locks=cluster      fcntl and flock locks exclude between all mounts with this option, not only on this one;
+                     opening and closing a file takes a message each
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
   defaults, rw, async, dev, suid, exec, noatime, relatime: as they are anyway
@@ -68,6 +70,9 @@ impl Options {
             ("backup-volfile-servers" | "backupvolfile-server", _) => {
                 self.servers.extend(text()?.split(':').map(str::to_owned));
             }
+            ("locks", Some("local")) => self.mount.locks = LockScope::Local,
+            ("locks", Some("cluster")) => self.mount.locks = LockScope::Cluster,
+            ("locks", _) => return Err("'locks' is 'locks=local' or 'locks=cluster'".into()),
             ("readers", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
@@ -129,6 +134,9 @@ mod tests {
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
+        assert_eq!(options.mount.locks, LockScope::Local);
+        assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
+        assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
         assert!("".parse::<Options>().is_ok());
     }
 
@@ -157,6 +165,8 @@ mod tests {
             ("readers=0", "readers"),
             ("credentials", "credentials"),
             ("credentials=", "credentials"),
+            ("locks", "locks=cluster"),
+            ("locks=global", "locks=cluster"),
             ("remount,ro", "unmount"),
         ] {
             assert!(bad.parse::<Options>().unwrap_err().contains(name), "{bad}");

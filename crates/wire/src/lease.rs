@@ -12,6 +12,7 @@
 
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch};
 use serde::{Deserialize, Serialize};
+use shoal_lease::locks::LockRecord;
 use shoal_types::{Cookie, InodeId, Name, SessionId};
 
 /// The number of a request among those of its session: each is greater than the ones before.
@@ -236,6 +237,8 @@ pub struct Declaration {
     pub covers: Vec<(InodeId, bool)>,
     /// Single inodes that may be changed, what they are counted under, and names that may be.
     pub nodes: Vec<(InodeId, InodeId, Vec<Name>)>,
+    /// Locks of its programs.
+    pub locks: Vec<LockRecord>,
     /// That was all.
     pub last: bool,
 }

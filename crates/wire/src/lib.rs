@@ -5,6 +5,7 @@
 
 mod block;
 mod lease;
+mod locks;
 mod meta;
 
 pub use block::{BlockError, BlockService, BlockStat, VolumeBlocks};
@@ -12,10 +13,13 @@ pub use lease::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Item, MOVES, Poll, Question, Recall,
     Recalls, Right, Token, Want, WantName, wait_for,
 };
+pub use locks::{LockOp, LockOutcome, LockReply, LockRequest};
 pub use meta::{
     Commit, CommitDone, CommitReply, Grant, GrantReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION,
     SessionRequest, Space,
 };
+// What locks are: the same on the wire as in the table.
+pub use shoal_lease::locks::{LockKind, LockOwner, LockRange, LockRecord, LockSpace};
 // What reads are answered with, and how everything is encoded: the same on the wire as in the namespace.
 pub use shoal_namespace::codec::{CodecError, OPS_VERSION, decode, decode_ops, encode, encode_ops};
 pub use shoal_namespace::query::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};

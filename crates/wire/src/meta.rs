@@ -3,6 +3,7 @@
 use crate::lease::{
     Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
 };
+use crate::locks::{LockReply, LockRequest};
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Why a metadata server did not do what it was asked to.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -183,6 +184,8 @@ pub trait MetaService: Send + Sync + 'static {
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>);
     /// Renews a session, takes its acknowledgements, and answers with recalls, when there are some or when it has waited long enough.
     fn recalls(&self, poll: Poll, done: Done<Recalls>);
+    /// Takes, gives up and tests locks of programs. What has to wait for others is answered when its turn comes.
+    fn lock(&self, request: LockRequest, done: Done<LockReply>);
     /// Takes what a session held under an earlier leader. `Unavailable` if the term is not this one's.
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError>;
     /// Where blocks are; `None` for one that is not known (any more).

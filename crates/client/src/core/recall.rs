@@ -123,6 +123,7 @@ impl Core {
                 term,
                 covers: covers.to_vec(),
                 nodes: Vec::new(),
+                locks: Vec::new(),
                 last: false,
             })
             .collect();
@@ -137,9 +138,11 @@ impl Core {
             term,
             covers: Vec::new(),
             nodes: nodes.to_vec(),
+            locks: Vec::new(),
             last: false,
         }));
-        said.push(Declaration { session, term, covers: Vec::new(), nodes: Vec::new(), last: true });
+        let (covers, nodes, locks) = (Vec::new(), Vec::new(), Vec::new());
+        said.push(Declaration { session, term, covers, nodes, locks, last: true });
         said
     }
 

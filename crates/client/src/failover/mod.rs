@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, Grant, GrantReply,
-    MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest, wait_for,
+    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest, wait_for,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -220,9 +220,11 @@ impl Inner {
     /// Makes a call of whoever leads, and of nobody else if that one has ceased to.
     fn once<T>(
         self: &Arc<Self>,
+        wait: Option<Duration>,
+        interruptible: bool,
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
-        let seat = self.leader(None, false)?;
+        let seat = self.leader(wait.map(|wait| Instant::now() + wait), interruptible)?;
         let outcome = call(&*seat.service);
         if let Err(error) = &outcome
             && is_transient(error)
@@ -293,8 +295,14 @@ impl MetaService for Failover {
         done(self.inner.call(None, false, |meta| wait_for(|done| meta.recalls(poll.clone(), done))));
     }
 
+    /// One attempt: whoever waited may have given up meanwhile, and then asks the next leader for something else.
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        let wait = self.inner.options.fail_after;
+        done(self.inner.once(wait, true, |meta| wait_for(|done| meta.lock(request.clone(), done))));
+    }
+
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.inner.once(|meta| meta.declare(declaration.clone()))
+        self.inner.once(None, false, |meta| meta.declare(declaration.clone()))
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -172,6 +172,10 @@ impl MetaService for Group {
             false => Ok(Recalls::default()),
         });
     }
+    /// It keeps no locks.
+    fn lock(&self, _: LockRequest, done: Done<LockReply>) {
+        done(Err(MetaError::Errno(shoal_types::Errno::ENOLCK)));
+    }
     fn declare(&self, _: Declaration) -> Result<(), MetaError> {
         Ok(())
     }

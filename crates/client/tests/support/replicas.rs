@@ -277,6 +277,9 @@ impl MetaService for Replica {
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         done(self.shared.run(self.index, || wait_for(|done| self.shared.group.recalls(poll.clone(), done))));
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        done(self.shared.run(self.index, || wait_for(|done| self.shared.group.lock(request.clone(), done))));
+    }
     fn declare(&self, _: Declaration) -> Result<(), MetaError> {
         self.shared.run(self.index, || Ok(()))
     }

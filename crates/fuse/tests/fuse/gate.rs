@@ -138,6 +138,12 @@ impl MetaService for Gate {
             Err(error) => done(Err(error)),
         }
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        match self.leads() {
+            Ok(group) => group.lock(request, done),
+            Err(error) => done(Err(error)),
+        }
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.leads()?.declare(declaration)
     }

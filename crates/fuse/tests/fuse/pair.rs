@@ -8,6 +8,7 @@
 
 mod cut;
 mod held;
+mod locks;
 mod quiet;
 mod races;
 mod random;
@@ -47,9 +48,9 @@ pub struct Side {
 }
 
 impl Side {
-    fn mount(root: PathBuf, client: Arc<Client>) -> Side {
+    fn mount(root: PathBuf, client: Arc<Client>, options: MountOptions) -> Side {
         fs::create_dir(&root).expect("a mount point");
-        let mounted = shoal_fuse::mount(client.clone(), &root, MountOptions::default()).expect("mounts");
+        let mounted = shoal_fuse::mount(client.clone(), &root, options).expect("mounts");
         Side { root, mounted, client, ended: AtomicBool::new(false) }
     }
 
@@ -140,7 +141,12 @@ impl Pair {
 
 /// What every test begins with.
 fn pair(body: impl FnOnce(&Pair) + Send + 'static) {
-    pair_over(shoal_meta::Options::default(), |server, bricks| client(server.clone(), bricks), body);
+    pair_mounted(MountOptions::default(), body);
+}
+
+/// The same, mounted in some way.
+fn pair_mounted(mount: MountOptions, body: impl FnOnce(&Pair) + Send + 'static) {
+    pair_over(mount, shoal_meta::Options::default(), |server, bricks| client(server.clone(), bricks), body);
 }
 
 fn client(meta: Arc<dyn MetaService>, bricks: &Arc<Bricks>) -> Arc<Client> {
@@ -149,6 +155,7 @@ fn client(meta: Arc<dyn MetaService>, bricks: &Arc<Bricks>) -> Arc<Client> {
 
 /// The same with options of the server's, and a client of the second mount that is made to measure.
 fn pair_over(
+    mount: MountOptions,
     options: shoal_meta::Options,
     second: impl FnOnce(&Arc<Server>, &Arc<Bricks>) -> Arc<Client>,
     body: impl FnOnce(&Pair) + Send + 'static,
@@ -159,8 +166,8 @@ fn pair_over(
     let bricks = Arc::new(Bricks::default());
     let options = shoal_meta::Options { create: Some(7), ..options };
     let server = Server::open(&meta, bricks.clone(), options).expect("a server");
-    let a = Side::mount(dir.path().join("a"), client(server.clone(), &bricks));
-    let b = Side::mount(dir.path().join("b"), second(&server, &bricks));
+    let a = Side::mount(dir.path().join("a"), client(server.clone(), &bricks), mount.clone());
+    let b = Side::mount(dir.path().join("b"), second(&server, &bricks), mount);
     let pair = Arc::new(Pair { a, b, bricks, server, step: Mutex::default(), dir });
     let pair = within_patience(pair, body);
     Arc::into_inner(pair).expect("nobody else has it").end();

@@ -29,6 +29,11 @@ impl Waiters {
         self.requests.get(&key).map(|waiter| waiter.lock)
     }
 
+    /// What is waited for.
+    pub(super) fn all(&self) -> impl Iterator<Item = LockRecord> {
+        self.requests.values().map(|waiter| waiter.lock)
+    }
+
     /// Appends a request, whose key must not wait already.
     pub(super) fn push(&mut self, key: RequestKey, lock: LockRecord) {
         let arrival = self.arrivals;

@@ -47,6 +47,12 @@ fn tick(shared: &Arc<Shared>, term: u64) {
             ended.push((session, silence, false));
         }
     }
+    for (session, silence) in shared.sessions.silent_for(dead_after) {
+        let is_in_the_way = |inner: &mut Inner| inner.locks.is_in_the_way(session, silence);
+        if shared.with_table(term, is_in_the_way) == Ok(true) {
+            ended.push((session, silence, false));
+        }
+    }
     for (session, silence) in shared.sessions.silent_for(SESSION_FORGOTTEN_AFTER) {
         ended.push((session, silence, false));
     }

@@ -4,6 +4,7 @@ mod cluster;
 mod fabric;
 mod faults;
 mod lead;
+mod locks;
 mod members;
 mod states;
 #[path = "../support/mod.rs"]

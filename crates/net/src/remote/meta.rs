@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, GroupId, InodeId, SessionId, Statfs};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
-    GrantReply, MetaError, MetaService, OpenReply, Poll, Question, Recalls, SessionRequest,
+    GrantReply, LockOp, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls,
+    SessionRequest,
 };
 use std::sync::Arc;
 
@@ -31,6 +32,7 @@ pub(super) enum Call {
     Acquire(Acquire),
     Recalls(Poll),
     Declare(Declaration),
+    Lock(LockRequest),
     Blocks {
         session: SessionId,
         ids: Vec<BlockId>,
@@ -48,6 +50,7 @@ pub(super) enum Answer {
     Acquired(AcquireReply),
     Recalled(Recalls),
     Declared,
+    Locked(LockReply),
     Blocks(Vec<Option<BlockInfo>>),
     Statfs(Statfs),
 }
@@ -138,6 +141,9 @@ impl MetaService for RemoteMeta {
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         hear!(self, Call::Recalls(poll), Answer::Recalled(reply) => reply, done);
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        hear!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         ask!(self, Call::Declare(declaration), Answer::Declared => ())
     }
@@ -183,6 +189,14 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
         }
         Call::Recalls(poll) => {
             return meta.recalls(poll, Box::new(move |answer| respond(reply, answer.map(Answer::Recalled))));
+        }
+        Call::Lock(request) => {
+            let reply = match request.op {
+                // As long as a program keeps its lock: the places are for requests that will be answered.
+                LockOp::Set { wait: true, .. } => reply.patient(),
+                _ => reply,
+            };
+            return meta.lock(request, Box::new(move |answer| respond(reply, answer.map(Answer::Locked))));
         }
         Call::Declare(declaration) => meta.declare(declaration).map(|()| Answer::Declared),
         Call::Blocks { session, ids } => meta.blocks(session, &ids).map(Answer::Blocks),

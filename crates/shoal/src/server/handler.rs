@@ -146,6 +146,9 @@ impl MetaService for Closed {
     fn recalls(&self, _: Poll, done: Done<Recalls>) {
         done(Err(self.0.clone()));
     }
+    fn lock(&self, _: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
+        done(Err(self.0.clone()));
+    }
     fn declare(&self, _: Declaration) -> Result<(), MetaError> {
         Err(self.0.clone())
     }

@@ -7,6 +7,7 @@ mod harness;
 mod admission;
 mod expand;
 mod failures;
+mod locks;
 mod outage;
 mod programs;
 mod wiped;

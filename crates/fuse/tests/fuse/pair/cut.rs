@@ -4,6 +4,7 @@ use super::{Pair, Side, eventually, pair_over};
 use crate::sys::errno;
 use parking_lot::Mutex;
 use shoal_client::{Client, Options, Replicas};
+use shoal_fuse::MountOptions;
 use shoal_meta::Server;
 use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
 use shoal_wire::*;
@@ -20,7 +21,7 @@ const DEAD_AFTER: Duration = Duration::from_secs(4);
 const FAIL_AFTER: Duration = Duration::from_secs(1);
 
 /// The way to a server, which can be cut: then neither requests nor answers get through.
-struct Cut {
+pub(super) struct Cut {
     server: Arc<Server>,
     cut: AtomicBool,
 }
@@ -36,7 +37,7 @@ impl Replicas for Only {
 }
 
 impl Cut {
-    fn set(&self, cut: bool) {
+    pub(super) fn set(&self, cut: bool) {
         self.cut.store(cut, SeqCst);
     }
 
@@ -95,6 +96,12 @@ impl MetaService for Way {
             Err(error) => done(Err(error)),
         }
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        match self.0.way() {
+            Ok(server) => server.lock(request, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.0.back(self.0.way()?.declare(declaration))
     }
@@ -108,11 +115,17 @@ impl MetaService for Way {
 
 /// Two mounts, and the way of the second one.
 fn with_cut(body: impl FnOnce(&Pair, &Cut) + Send + 'static) {
+    with_cut_mounted(MountOptions::default(), body);
+}
+
+/// The same, mounted in some way.
+pub(super) fn with_cut_mounted(mount: MountOptions, body: impl FnOnce(&Pair, &Cut) + Send + 'static) {
     let way: Arc<Mutex<Option<Arc<Cut>>>> = Arc::default();
     let its = way.clone();
     let options =
         shoal_meta::Options { session_dead_after: Some(DEAD_AFTER), ..shoal_meta::Options::default() };
     pair_over(
+        mount,
         options,
         move |server, bricks| {
             let cut = Arc::new(Cut { server: server.clone(), cut: AtomicBool::new(false) });

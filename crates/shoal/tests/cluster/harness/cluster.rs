@@ -298,8 +298,13 @@ impl Cluster {
 
     /// Mounts volume v on the client's host.
     pub fn mount(&self) -> Mount {
-        let path = self.dir.path().join("mnt");
-        self.mount_command(&self.credentials("tester"), &path).ok();
+        self.mount_at("mnt", "")
+    }
+
+    /// The same at a place of one's own, with mount options.
+    pub fn mount_at(&self, place: &str, options: &str) -> Mount {
+        let path = self.dir.path().join(place);
+        self.mount_command(&self.credentials("tester"), &path).arg("--options").arg(options).ok();
         let ended = Arc::new(AtomicBool::new(false));
         let (watched, point) = (ended.clone(), path.clone());
         let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };

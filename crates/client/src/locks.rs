@@ -1,0 +1,267 @@
+//! Locks of programs that exclude between mounts: asked of the servers, and remembered, to be declared to a new leader.
+//!
+//! **Waiting.** A request that waits is answered when its turn comes. [`LockWait`] is the handle to end that earlier: the servers then say which of the
+//! two came first.
+//!
+//! **What is held** is what the servers last said, in the order in which they did it: their answers may overtake each other. An answer of a leader
+//! to whose successor the locks have been declared counts for nothing, and the request is made again.
+
+use crate::limits::LOCK_RETRY_PAUSE;
+use crate::shell::Shell;
+use parking_lot::Mutex;
+use shoal_types::{Errno, InodeId, SessionId};
+use shoal_wire::{
+    Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,
+    LockSpace, MetaError, wait_for,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A lock that a program wants or has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lock {
+    /// The file.
+    pub ino: InodeId,
+    /// The family.
+    pub space: LockSpace,
+    /// The kernel's number for the process or the open file.
+    pub owner: u64,
+    /// The process, for people to read.
+    pub pid: u32,
+    /// The bytes.
+    pub range: LockRange,
+    /// How much it excludes.
+    pub kind: LockKind,
+}
+
+/// The waiting of one request, so that it can be ended.
+#[derive(Default)]
+pub struct LockWait {
+    cancelled: AtomicBool,
+    /// The request under way.
+    request: Mutex<Option<u64>>,
+}
+
+impl LockWait {
+    /// From now on the request does not wait. [`cancel_lock`](crate::Client::cancel_lock) ends a wait that has begun.
+    pub fn give_up(&self) {
+        self.cancelled.store(true, Ordering::SeqCst);
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.cancelled.load(Ordering::SeqCst)
+    }
+}
+
+/// What is held and asked for.
+pub(crate) struct Locks(Mutex<State>);
+
+struct State {
+    /// The term in which all of this was last declared.
+    term: u64,
+    last: u64,
+    out: BTreeSet<u64>,
+    held: BTreeMap<Key, Held>,
+}
+
+type Key = (InodeId, LockSpace, u64);
+
+/// What an owner has, or may have: it has asked for locks and not closed the file since.
+#[derive(Default)]
+struct Held {
+    /// When the servers said so, in their count.
+    at: u64,
+    locks: Vec<LockRecord>,
+}
+
+/// A request under way.
+struct Request<'a> {
+    locks: &'a Locks,
+    id: u64,
+    below: u64,
+}
+
+impl Drop for Request<'_> {
+    fn drop(&mut self) {
+        self.locks.0.lock().out.remove(&self.id);
+    }
+}
+
+impl Locks {
+    pub(crate) fn new(term: u64) -> Locks {
+        Locks(Mutex::new(State { term, last: 0, out: BTreeSet::new(), held: BTreeMap::new() }))
+    }
+
+    fn begin(&self, wants: Option<Key>) -> Request<'_> {
+        let mut state = self.0.lock();
+        state.last += 1;
+        let id = state.last;
+        state.out.insert(id);
+        if let Some(key) = wants {
+            state.held.entry(key).or_default();
+        }
+        let below = state.out.first().copied().unwrap_or(id);
+        Request { locks: self, id, below }
+    }
+
+    /// Takes an answer in. `false`: it does not count.
+    fn take(&self, of: Option<Key>, reply: &LockReply) -> bool {
+        let mut state = self.0.lock();
+        if state.term != reply.term {
+            return false;
+        }
+        if let Some(held) = of.and_then(|key| state.held.get_mut(&key))
+            && held.at <= reply.at
+        {
+            *held = Held { at: reply.at, locks: reply.held.clone() };
+        }
+        true
+    }
+
+    /// All that is held, to be said to a new leader, in parts.
+    pub(crate) fn declare(&self, session: SessionId, term: u64, part: usize) -> Vec<Declaration> {
+        let mut state = self.0.lock();
+        state.term = term;
+        // A leader counts for itself.
+        state.held.values_mut().for_each(|held| held.at = 0);
+        let all: Vec<LockRecord> = state.held.values().flat_map(|held| held.locks.iter().copied()).collect();
+        let said = all.chunks(part).map(|locks| Declaration {
+            session,
+            term,
+            covers: Vec::new(),
+            nodes: Vec::new(),
+            locks: locks.to_vec(),
+            last: false,
+        });
+        said.collect()
+    }
+
+    /// How many locks are held.
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().held.values().map(|held| held.locks.len()).sum()
+    }
+}
+
+impl Shell {
+    fn owner(&self, owner: u64) -> LockOwner {
+        LockOwner { session: self.session, owner }
+    }
+
+    fn record(&self, lock: &Lock) -> LockRecord {
+        let Lock { ino, space, owner, pid, range, kind } = *lock;
+        LockRecord { ino, space, owner: self.owner(owner), pid, range, kind }
+    }
+
+    /// Makes a request until it is answered. `of`: whose locks the answer tells.
+    fn ask_for_lock(
+        &self,
+        of: Option<Key>,
+        wait: Option<&LockWait>,
+        op: impl Fn(bool) -> LockOp,
+    ) -> Result<LockOutcome, Errno> {
+        let request = self.locks.begin(of);
+        if let Some(wait) = wait {
+            *wait.request.lock() = Some(request.id);
+        }
+        let mut until = None;
+        let outcome = loop {
+            let waits = wait.is_some_and(|wait| !wait.is_given_up());
+            let (session, id, below) = (self.session, request.id, request.below);
+            let asked = LockRequest { session, id, below, op: op(waits) };
+            match wait_for(|done| self.meta.lock(asked, done)) {
+                Ok(reply) if self.locks.take(of, &reply) => break Ok(reply.outcome),
+                Ok(_) => tracing::debug!(request = id, "the answer of an earlier leader about a lock"),
+                Err(
+                    error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
+                ) => tracing::debug!(request = id, %error, "asking about a lock"),
+                Err(error) => break Err(self.refused(error)),
+            }
+            until = until.or_else(|| self.until());
+            if let Err(errno) = self.pause_call(LOCK_RETRY_PAUSE, until) {
+                break Err(errno);
+            }
+        };
+        if let Some(wait) = wait {
+            *wait.request.lock() = None;
+        }
+        outcome
+    }
+}
+
+impl crate::Client {
+    /// Takes a lock. If another is in the way it fails with `EAGAIN`; with `wait` it waits, until that is given up, which is `EINTR`.
+    pub fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
+        let shell = &self.shell;
+        let record = shell.record(lock);
+        let key = (lock.ino, lock.space, lock.owner);
+        match shell.ask_for_lock(Some(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+            LockOutcome::Done => Ok(()),
+            LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
+            LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
+            LockOutcome::Deadlock => Err(Errno::EDEADLK),
+            LockOutcome::NoRoom => Err(Errno::ENOLCK),
+            LockOutcome::Cancelled => Err(Errno::EINTR),
+        }
+    }
+
+    /// Ends the waiting of [`lock`](Self::lock), unless it has just been granted.
+    pub fn cancel_lock(&self, wait: &LockWait) {
+        wait.give_up();
+        let shell = &self.shell;
+        loop {
+            let Some(id) = *wait.request.lock() else { return };
+            let request = shell.locks.begin(None);
+            let (session, op) = (shell.session, LockOp::Cancel { id });
+            let asked = LockRequest { session, id: request.id, below: request.below, op };
+            if wait_for(|done| shell.meta.lock(asked, done)).is_ok() {
+                return;
+            }
+            // Not answered: then neither is the request, which does not wait any more when it is made again.
+            if shell.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Gives up a range, held or not. `lock.kind` does not matter.
+    pub fn unlock(&self, lock: &Lock) -> Result<(), Errno> {
+        let Lock { ino, space, owner, range, .. } = *lock;
+        let its = self.shell.owner(owner);
+        let op = |_| LockOp::Unset { ino, space, owner: its, range };
+        match self.shell.ask_for_lock(Some((ino, space, owner)), None, op)? {
+            LockOutcome::Done => Ok(()),
+            // One that takes out the middle of a lock leaves two.
+            _ => Err(Errno::ENOLCK),
+        }
+    }
+
+    /// The lock of another owner that is in the way of this one, if there is one.
+    pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
+        let record = self.shell.record(lock);
+        Ok(match self.shell.ask_for_lock(None, None, |_| LockOp::Test(record))? {
+            LockOutcome::Conflict(other) => Some(other),
+            _ => None,
+        })
+    }
+
+    /// Whether an owner may have locks in a file: it has asked for some and not released them since.
+    pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
+        let state = self.shell.locks.0.lock();
+        [LockSpace::Posix, LockSpace::Flock]
+            .iter()
+            .any(|space| state.held.contains_key(&(ino, *space, owner)))
+    }
+
+    /// Gives up all that some owners have in a file.
+    pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
+        let its: Vec<LockOwner> = owners.iter().map(|owner| self.shell.owner(*owner)).collect();
+        self.shell.ask_for_lock(None, None, |_| LockOp::Release { ino, owners: its.clone() })?;
+        let mut state = self.shell.locks.0.lock();
+        for owner in owners {
+            for space in [LockSpace::Posix, LockSpace::Flock] {
+                state.held.remove(&(ino, space, *owner));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! Locks of programs: requests in, answers out, around the table of `shoal_lease::locks`.
+//!
+//! **A new leader** knows of no locks. What is asked of it is put off until every session has declared its own, or has been ended.
+//!
+//! **Repeated requests.** What a copy of a request has done is not done again: who holds a lock is granted it once more, who waits goes on
+//! waiting. A copy that comes after all requests up to it have been answered is refused.
+
+use super::Inner;
+use crate::limits::{LOCK_CANCELS_MAX, LOCKS_PUT_OFF_MAX};
+use crate::shared::Shared;
+use shoal_lease::locks::{LockTable, Outcome, RequestKey};
+use shoal_types::{InodeId, SessionId};
+use shoal_wire::{
+    Done, LockOp, LockOutcome, LockOwner, LockRecord, LockReply, LockRequest, LockSpace, MetaError,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// An answer, and who hears it.
+pub(super) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
+
+/// What an answer tells about: what this owner holds of a family in a file.
+type Key = (InodeId, LockSpace, LockOwner);
+
+/// The locks of a term.
+#[derive(Default)]
+pub(super) struct Locks {
+    pub(super) table: LockTable,
+    term: u64,
+    /// Counts what was done.
+    at: u64,
+    waiting: BTreeMap<RequestKey, (Key, Done<LockReply>)>,
+    /// Put off until all sessions have declared what they hold.
+    put_off: Vec<(LockRequest, Done<LockReply>)>,
+    /// All earlier requests of a session have been answered.
+    below: BTreeMap<SessionId, u64>,
+    /// Requests that were cancelled before they arrived.
+    cancelled: BTreeSet<RequestKey>,
+    /// When somebody was last refused a lock because of what a session holds.
+    refused_for: BTreeMap<SessionId, Instant>,
+}
+
+impl Locks {
+    pub(super) fn of_term(term: u64) -> Locks {
+        Locks { term, ..Locks::default() }
+    }
+
+    /// Everybody who waits is refused.
+    pub(super) fn end(self, why: &MetaError) -> Vec<Answer> {
+        let waiting = self.waiting.into_values().map(|(_, done)| done);
+        let all = waiting.chain(self.put_off.into_iter().map(|(_, done)| done));
+        all.map(|done| (done, Err(why.clone()))).collect()
+    }
+
+    /// Keeps a request until all sessions have declared.
+    pub(super) fn put_off(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
+        let session = request.session;
+        let LockOp::Cancel { id } = request.op else {
+            if self.put_off.len() >= LOCKS_PUT_OFF_MAX {
+                return vec![(
+                    done,
+                    Err(MetaError::Unavailable("too many requests wait for sessions to declare".into())),
+                )];
+            }
+            self.put_off.push((request, done));
+            return Vec::new();
+        };
+        let is_it = |(other, _): &(LockRequest, _)| other.session == session && other.id == id;
+        let mut answers = vec![(done, Ok(self.reply(LockOutcome::Done)))];
+        match self.put_off.iter().position(is_it) {
+            Some(at) => answers.push((self.put_off.remove(at).1, Ok(self.reply(LockOutcome::Cancelled)))),
+            None => self.remember_cancelled(RequestKey { session, request: id }),
+        }
+        answers
+    }
+
+    /// Goes on with what was put off.
+    pub(super) fn go_on(&mut self) -> Vec<Answer> {
+        let put_off = std::mem::take(&mut self.put_off);
+        put_off.into_iter().flat_map(|(request, done)| self.take(request, done)).collect()
+    }
+
+    pub(super) fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
+    }
+
+    /// Carries a request out.
+    pub(super) fn take(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
+        let LockRequest { session, id, below, op } = request;
+        let answered = self.below.entry(session).or_default();
+        if id < *answered {
+            // Its sender has been answered, or has given up, long ago.
+            return vec![(done, Err(MetaError::Malformed("this request has been answered".into())))];
+        }
+        if below > *answered {
+            *answered = below;
+            let old = RequestKey { session, request: 0 }..RequestKey { session, request: below };
+            let old: Vec<_> = self.cancelled.range(old).copied().collect();
+            for key in old {
+                self.cancelled.remove(&key);
+            }
+        }
+        if op.owners().any(|owner| owner.session != session) {
+            return vec![(done, Err(MetaError::Malformed("a lock of another session".into())))];
+        }
+        self.at += 1;
+        let key = RequestKey { session, request: id };
+        match op {
+            LockOp::Set { lock, wait } => self.set(key, lock, wait, done),
+            LockOp::Unset { ino, space, owner, range } => {
+                let settled = self.table.unlock(ino, space, owner, range);
+                let mut answers = self.granted(&settled.granted);
+                answers.push((done, Ok(self.reply_of((ino, space, owner), outcome(&settled.outcome)))));
+                answers
+            }
+            LockOp::Test(lock) => {
+                let found = self.table.get(&lock).map_or(LockOutcome::Done, LockOutcome::Conflict);
+                vec![(done, Ok(self.reply(found)))]
+            }
+            LockOp::Release { ino, owners } => {
+                let mut granted = Vec::new();
+                for owner in owners {
+                    granted.extend(self.table.release_owner(ino, owner));
+                }
+                let mut answers = self.granted(&granted);
+                answers.push((done, Ok(self.reply(LockOutcome::Done))));
+                answers
+            }
+            LockOp::Cancel { id } => {
+                let key = RequestKey { session, request: id };
+                let mut answers = vec![(done, Ok(self.reply(LockOutcome::Done)))];
+                match self.stop_waiting(key, LockOutcome::Cancelled) {
+                    Some(answer) => answers.push(answer),
+                    None => self.remember_cancelled(key),
+                }
+                answers
+            }
+        }
+    }
+
+    fn set(&mut self, key: RequestKey, lock: LockRecord, wait: bool, done: Done<LockReply>) -> Vec<Answer> {
+        let cancelled = self.cancelled.remove(&key);
+        let waits = wait && !cancelled;
+        let mut answers = Vec::new();
+        // An earlier copy: whoever waited for its answer hears this one's.
+        if waits {
+            answers.extend(self.waiting.remove(&key).map(|(_, done)| (done, Err(superseded()))));
+        } else {
+            answers.extend(self.stop_waiting(key, LockOutcome::Cancelled));
+        }
+        let of = (lock.ino, lock.space, lock.owner);
+        let settled = self.table.set(lock, waits.then_some(key));
+        answers.extend(self.granted(&settled.granted));
+        let outcome = match settled.outcome {
+            Outcome::Waiting => {
+                self.waiting.insert(key, (of, done));
+                return answers;
+            }
+            Outcome::Conflict(_) if cancelled => LockOutcome::Cancelled,
+            Outcome::Conflict(other) => {
+                self.refused_for.insert(other.owner.session, Instant::now());
+                LockOutcome::Conflict(other)
+            }
+            other => outcome(&other),
+        };
+        answers.push((done, Ok(self.reply_of(of, outcome))));
+        answers
+    }
+
+    /// A session has ended.
+    pub(super) fn session_ended(&mut self, session: SessionId) -> Vec<Answer> {
+        let fenced = || Err(MetaError::Fenced(session));
+        let all = RequestKey { session, request: 0 }..=RequestKey { session, request: u64::MAX };
+        let its: Vec<RequestKey> = self.waiting.range(all).map(|(key, _)| *key).collect();
+        let waiting = its.iter().filter_map(|key| self.waiting.remove(key));
+        let mut answers: Vec<Answer> = waiting.map(|(_, done)| (done, fenced())).collect();
+        let (its, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.put_off)
+            .into_iter()
+            .partition(|(request, _)| request.session == session);
+        self.put_off = others;
+        answers.extend(its.into_iter().map(|(_, done)| (done, fenced())));
+        self.below.remove(&session);
+        self.refused_for.remove(&session);
+        self.cancelled.retain(|key| key.session != session);
+        self.at += 1;
+        let granted = self.table.release_session(session);
+        answers.extend(self.granted(&granted));
+        answers
+    }
+
+    /// Whether somebody wants what a session holds that has been silent for this long.
+    pub(super) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
+        let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
+        self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))
+    }
+
+    /// Answers those whose turn has come.
+    fn granted(&mut self, keys: &[RequestKey]) -> Vec<Answer> {
+        let waiting: Vec<_> = keys.iter().filter_map(|key| self.waiting.remove(key)).collect();
+        waiting.into_iter().map(|(of, done)| (done, Ok(self.reply_of(of, LockOutcome::Done)))).collect()
+    }
+
+    fn stop_waiting(&mut self, key: RequestKey, outcome: LockOutcome) -> Option<Answer> {
+        let (of, done) = self.waiting.remove(&key)?;
+        self.table.cancel(key);
+        Some((done, Ok(self.reply_of(of, outcome))))
+    }
+
+    fn remember_cancelled(&mut self, key: RequestKey) {
+        let answered = self.below.get(&key.session).is_some_and(|below| key.request < *below);
+        if !answered && self.cancelled.len() < LOCK_CANCELS_MAX {
+            self.cancelled.insert(key);
+        }
+    }
+
+    fn reply(&self, outcome: LockOutcome) -> LockReply {
+        LockReply { term: self.term, at: self.at, outcome, held: Vec::new() }
+    }
+
+    fn reply_of(&self, (ino, space, owner): Key, outcome: LockOutcome) -> LockReply {
+        LockReply { held: self.table.held_of(ino, space, owner), ..self.reply(outcome) }
+    }
+}
+
+fn outcome(outcome: &Outcome) -> LockOutcome {
+    match outcome {
+        Outcome::Granted | Outcome::Waiting => LockOutcome::Done,
+        Outcome::Conflict(other) => LockOutcome::Conflict(*other),
+        Outcome::Deadlock => LockOutcome::Deadlock,
+        Outcome::NoRoom => LockOutcome::NoRoom,
+    }
+}
+
+fn superseded() -> MetaError {
+    MetaError::Unavailable("the same request has come once more".into())
+}
+
+impl Inner {
+    /// What is to be answered now that a table has changed: nothing is done about locks while sessions have not declared theirs.
+    pub(super) fn locks_go_on(&mut self) -> Vec<Answer> {
+        match self.locks.has_put_off() && self.table.undeclared().is_empty() {
+            true => self.locks.go_on(),
+            false => Vec::new(),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn lock(self: &Arc<Self>, request: LockRequest, done: Done<LockReply>) {
+        let session = request.session;
+        let term = match self.serving().and_then(|term| self.sessions.renew(session).map(|()| term)) {
+            Ok(term) => term,
+            Err(error) => return done(Err(error)),
+        };
+        let mut kept = Some((request, done));
+        let answers = self.with_table(term, |inner| {
+            let Some((request, done)) = kept.take() else { return Vec::new() };
+            if !inner.table.knows(session) {
+                return vec![(done, Err(MetaError::Fenced(session)))];
+            }
+            match inner.table.undeclared().is_empty() {
+                true => inner.locks.take(request, done),
+                false => inner.locks.put_off(request, done),
+            }
+        });
+        match (answers, kept) {
+            (Ok(answers), _) => answers.into_iter().for_each(|(done, answer)| done(answer)),
+            (Err(error), Some((_, done))) => done(Err(error)),
+            (Err(_), None) => {}
+        }
+    }
+}

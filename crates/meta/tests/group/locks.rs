@@ -1,0 +1,88 @@
+//! Locks of programs when the lead changes hands.
+
+use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
+use shoal_meta::Server;
+use shoal_types::{InodeId, SessionId};
+use shoal_wire::{
+    Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,
+    LockSpace, MetaError, MetaService, Poll, Token, wait_for,
+};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+fn record(session: SessionId) -> LockRecord {
+    LockRecord {
+        ino: InodeId(1000),
+        space: LockSpace::Flock,
+        owner: LockOwner { session, owner: 1 },
+        pid: 1,
+        range: LockRange::ALL,
+        kind: LockKind::Write,
+    }
+}
+
+fn begin(server: &Server, session: SessionId, id: u64, wait: bool) -> Receiver<Result<LockReply, MetaError>> {
+    let (tell, told) = channel();
+    let op = LockOp::Set { lock: record(session), wait };
+    let request = LockRequest { session, id, below: id, op };
+    server.lock(request, Box::new(move |answer| drop(tell.send(answer))));
+    told
+}
+
+/// Says what a session holds, and that it is all.
+fn declare(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Result<(), MetaError> {
+    let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
+    let told = wait_for(|done| server.recalls(poll, done))?;
+    assert!(told.declare);
+    let (covers, nodes) = (Vec::new(), Vec::new());
+    server.declare(Declaration { session, term: told.term, covers, nodes, locks, last: true })
+}
+
+#[test]
+fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
+    let mut cluster = Cluster::new(3);
+    let [one, other] = [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session").id);
+    let first = cluster.await_leader();
+    let held = begin(&cluster.up[&first], one, 1, false).recv().expect("told").expect("an answer");
+    assert_eq!(held.outcome, LockOutcome::Done);
+    let waits = begin(&cluster.up[&first], other, 1, true);
+    cluster.crash(first);
+    waits.recv().expect("told").expect_err("its leader is gone");
+    // The next one knows nothing of it yet, and says nothing.
+    let next = cluster.await_leader();
+    let server = cluster.up[&next].clone();
+    eventually("it serves", || server.statfs(other).is_ok());
+    let again = begin(&server, other, 1, false);
+    let waits = begin(&server, other, 2, true);
+    declare(&server, other, Vec::new()).expect("declared");
+    assert_eq!(again.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
+    declare(&server, one, vec![record(one)]).expect("declared");
+    let refused = again.recv_timeout(PATIENCE).expect("in time").expect("an answer");
+    assert_eq!(refused.outcome, LockOutcome::Conflict(record(one)));
+    assert_ne!(refused.term, held.term);
+    let owners = vec![LockOwner { session: one, owner: 1 }];
+    let release =
+        LockRequest { session: one, id: 2, below: 2, op: LockOp::Release { ino: InodeId(1000), owners } };
+    wait_for(|done| server.lock(release, done)).expect("released");
+    let granted = waits.recv_timeout(PATIENCE).expect("in time").expect("an answer");
+    assert_eq!((granted.outcome, granted.held), (LockOutcome::Done, vec![record(other)]));
+    drop(server);
+}
+
+#[test]
+fn a_session_that_ends_instead_of_declaring_holds_nobody_up() {
+    let mut cluster = Cluster::new(3);
+    let [one, other] = [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session").id);
+    let first = cluster.await_leader();
+    begin(&cluster.up[&first], one, 1, false).recv().expect("told").expect("an answer");
+    cluster.crash(first);
+    let next = cluster.await_leader();
+    let server = cluster.up[&next].clone();
+    eventually("it serves", || server.statfs(other).is_ok());
+    let waits = begin(&server, other, 1, true);
+    declare(&server, other, Vec::new()).expect("declared");
+    server.close_session(one).expect("ended");
+    let granted = waits.recv_timeout(PATIENCE).expect("in time").expect("an answer");
+    assert_eq!(granted.outcome, LockOutcome::Done);
+    drop(server);
+}
