@@ -213,10 +213,16 @@ impl<M: Machine> Driver<M> {
                 self.shorten();
             }
             Input::Durable(index) => {
+                let further = index > self.durable;
                 self.durable = self.durable.max(index);
                 let needless = self.needless();
                 let log = &mut self.node.mut_store().log;
                 log.drop_through(needless).map_err(|error| error.to_string())?;
+                self.measure_log();
+                if further {
+                    // It may have grown too long again meanwhile, and perhaps nobody writes any more.
+                    self.shorten();
+                }
             }
             Input::Stop => self.stop = true,
         }
@@ -263,12 +269,16 @@ impl<M: Machine> Driver<M> {
 
     /// Asks for a flush of the store when the log has grown enough.
     fn shorten(&mut self) {
+        self.measure_log();
+        if self.node.store().log.bytes_since(self.durable + 1) > self.log_bytes_max {
+            self.core.upkeep.ask_flush();
+        }
+    }
+
+    fn measure_log(&self) {
         let log = &self.node.store().log;
         self.core.driver.log_bytes.store(log.bytes(), Ordering::Relaxed);
         self.core.driver.log_disk_bytes.store(log.disk_bytes(), Ordering::Relaxed);
-        if log.bytes_since(self.durable + 1) > self.log_bytes_max {
-            self.core.upkeep.ask_flush();
-        }
     }
 
     fn tick(&mut self) {

@@ -113,7 +113,6 @@ pub(crate) fn run<M: Machine>(shared: &Core<M>) {
             shared.upkeep.stop();
             return shared.fail(&error.to_string());
         }
-        shared.upkeep.state.lock().flush = false;
         // Their files take room as long as they are there, whether or not the store still uses them.
         shared.checkpoints.prune();
         let (blobs, garbage) = (shared.store.blob_bytes(), shared.store.blob_garbage_bytes());
@@ -136,6 +135,8 @@ pub(crate) fn flush<M: Machine>(shared: &Core<M>) -> Result<(), StoreError> {
     let applied = shared.applied();
     shared.store.flush()?;
     shared.upkeep.flushes.fetch_add(1, Ordering::Relaxed);
+    // First: whoever hears that it is done may ask for the next.
+    shared.upkeep.state.lock().flush = false;
     shared.flushed(applied);
     Ok(())
 }
