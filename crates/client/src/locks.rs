@@ -48,7 +48,8 @@ impl LockWait {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    fn is_given_up(&self) -> bool {
+    /// Whether it does not wait any more.
+    pub fn is_given_up(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
 }

@@ -373,3 +373,47 @@ fn answer_found(reply: ReplyLock, found: Result<Option<LockRecord>, Errno>) {
         Err(why) => reply.fail(why),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INO: InodeId = InodeId(9);
+
+    fn see(locks: &Locks, fh: u64, owner: u64) {
+        let (space, kind, range) = (LockSpace::Posix, LockKind::Read, LockRange::ALL);
+        locks.see(FileHandle(fh), &Lock { ino: INO, space, owner, pid: 1, range, kind });
+    }
+
+    fn ended(locks: &Locks, fh: u64) -> Vec<u64> {
+        locks.state.lock().closed_for_good(INO, FileHandle(fh))
+    }
+
+    #[test]
+    fn owners_end_with_the_open_file_through_which_they_were_seen_last_unless_they_have_closed_it() {
+        let locks = Locks::new(LockScope::Cluster);
+        see(&locks, 1, 100);
+        see(&locks, 1, 101);
+        see(&locks, 2, 102);
+        // A number that comes again, before it is known that the first one's file is gone.
+        see(&locks, 3, 100);
+        locks.closed_by(INO, 102);
+        assert_eq!(ended(&locks, 1), [101]);
+        assert_eq!(ended(&locks, 2), []);
+        assert_eq!(ended(&locks, 3), [100]);
+        assert!(locks.state.lock().seen.is_empty());
+        locks.released(INO, &[100]);
+        locks.released(INO, &[101]);
+        assert!(locks.state.lock().releasing.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_was_interrupted_before_it_came_does_not_wait() {
+        let locks = Locks::new(LockScope::Cluster);
+        locks.state.lock().early.push_back(RequestId(4));
+        assert!(locks.may_wait(RequestId(4)).is_given_up());
+        assert!(!locks.may_wait(RequestId(4)).is_given_up());
+        locks.end_all(|wait| wait.give_up());
+        assert!(locks.may_wait(RequestId(6)).is_given_up());
+    }
+}
