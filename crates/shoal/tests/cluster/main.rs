@@ -9,4 +9,5 @@ mod expand;
 mod failures;
 mod outage;
 mod programs;
+mod several;
 mod wiped;
