@@ -36,6 +36,15 @@ pub const MILLION_FILES_PER_DIR: usize = 1_000;
 /// Length of each, in bytes: a line of text.
 pub const MILLION_FILE_BYTES: usize = 80;
 
+/// Mounts of one volume at the same time.
+pub const MOUNTS_MAX: usize = 3;
+/// Files made in one directory by two mounts in turn.
+pub const TURNS: usize = 1_000;
+/// One-byte changes made on one mount and read on another.
+pub const VISIBLE_CHANGES: usize = 2_000;
+/// What a second mount is to read of a tree at least, with all its caches empty, in files per second.
+pub const SECOND_MOUNT_FILES_PER_SECOND_GOAL: f64 = 10_000.0;
+
 /// How many times as long as the local directory Shoal may take.
 pub mod goals {
     /// Unpacking many small files.

@@ -17,6 +17,7 @@ mod million;
 mod nodes;
 mod random;
 mod report;
+mod several;
 mod side;
 mod small;
 mod stream;
@@ -63,6 +64,8 @@ enum What {
     Stream,
     /// 4 KiB random writes with an fsync each
     Random,
+    /// Several mounts of one volume: at work in separate directories, in one, and after each other
+    Several,
     /// Memory with one million files
     Million,
 }
@@ -86,6 +89,7 @@ fn main() -> anyhow::Result<()> {
         (What::Small, small::run),
         (What::Stream, stream::run),
         (What::Random, random::run),
+        (What::Several, several::run),
         (What::Million, million::run),
     ] {
         // Memory is that of one process.

@@ -69,7 +69,13 @@ impl Bench {
 
     /// One side, empty.
     pub fn side(&self, which: Which) -> anyhow::Result<Side> {
-        Side::new(which, self.nodes, &self.program, &self.dir)
+        Side::new(which, self.nodes, 1, &self.program, &self.dir)
+    }
+
+    /// Both sides with several ways in: so many mounts of a volume, which takes at least one server for itself.
+    pub fn sides_with_mounts(&self, mounts: usize) -> anyhow::Result<[Side; 2]> {
+        let side = |which| Side::new(which, self.nodes.max(1), mounts, &self.program, &self.dir);
+        Ok([side(Which::Shoal)?, side(Which::Local)?])
     }
 
     /// Does something on both sides as often as asked for, each time beginning with the other one.

@@ -12,7 +12,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let side = bench.side(Which::Shoal)?;
     let mut note = |what: &str, started: Instant| -> anyhow::Result<()> {
         let fact = format!(
-            "{what}: {} MiB resident, {:.0} s",
+            "{what}: {} MiB resident (one process is client and server), {:.0} s",
             resident_mib(&side)?,
             started.elapsed().as_secs_f64()
         );

@@ -5,6 +5,7 @@
 
 use crate::side::quietly;
 use anyhow::{Context, bail};
+use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,15 +31,19 @@ fn shoal(program: &Path, top: &Path, node: usize) -> Command {
     command
 }
 
-/// Starts the servers, after making them if they are not there yet, and mounts the volume.
-pub fn start(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
-    if data(top, 1).exists() {
-        for node in 1..=nodes {
-            quietly(shoal(program, top, node).args(["server", "--background"]))?;
-        }
-    } else {
-        begin(program, top, nodes)?;
+/// Starts the servers, after making them if they are not there yet.
+pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
+    if !data(top, 1).exists() {
+        return begin(program, top, nodes);
     }
+    for node in 1..=nodes {
+        quietly(shoal(program, top, node).args(["server", "--background"]))?;
+    }
+    Ok(())
+}
+
+/// Mounts the volume.
+pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
     command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
@@ -94,11 +99,23 @@ pub fn stop(top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn stats(program: &Path, mount: &Path) -> anyhow::Result<Value> {
+    let out = Command::new(program).arg("stats").arg(mount).arg("--json").output()?;
+    let stats: Value = serde_json::from_slice(&out.stdout).context("shoal stats --json")?;
+    Ok(stats.get(0).cloned().unwrap_or(stats))
+}
+
+/// How many recalls a mount was sent since it was mounted.
+pub fn recalls(program: &Path, mount: &Path) -> anyhow::Result<u64> {
+    let stats = stats(program, mount)?;
+    let numbers = stats["client"].as_array().context("shoal stats --json has no client")?;
+    let recalls = numbers.iter().find(|one| one["name"] == "client_recalls_total");
+    recalls.and_then(|one| one["value"].as_u64()).context("client_recalls_total is not counted")
+}
+
 /// What a mount has counted: `meta` calls and bytes on the wire.
 pub fn counted(program: &Path, mount: &Path) -> anyhow::Result<Counted> {
-    let out = Command::new(program).arg("stats").arg(mount).arg("--json").output()?;
-    let stats: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal stats --json")?;
-    let stats = stats.get(0).unwrap_or(&stats);
+    let stats = stats(program, mount)?;
     let sum = |list: &str, field: &str| -> u64 {
         stats[list].as_array().into_iter().flatten().filter_map(|one| one[field].as_u64()).sum()
     };

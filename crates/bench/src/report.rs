@@ -37,10 +37,7 @@ pub fn page(bench: &Bench, machine: &str) -> String {
         page.push_str(&line(row));
     }
     if !bench.facts.is_empty() {
-        page.push_str(match bench.nodes {
-            0 => "\nMemory (one process is client and server):\n\n",
-            _ => "\nOn the wire:\n\n",
-        });
+        page.push_str("\nBesides:\n\n");
         for fact in &bench.facts {
             // Writing to a string cannot fail.
             let _ = writeln!(page, "- {fact}");
@@ -65,7 +62,12 @@ fn line(row: &Row) -> String {
 }
 
 fn seconds(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+    match seconds {
+        ..0.001 => format!("{:.0} µs", seconds * 1e6),
+        ..0.01 => format!("{:.1} ms", seconds * 1e3),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.2} s"),
+    }
 }
 
 /// Writes the page, keeping what people wrote below the marker.

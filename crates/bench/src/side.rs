@@ -22,20 +22,31 @@ pub struct Side {
     pub which: Which,
     /// Servers of the cluster; 0: one process for everything.
     nodes: usize,
+    /// How often a cluster's volume is mounted.
+    mounts: usize,
     program: PathBuf,
     top: PathBuf,
 }
 
 impl Side {
-    /// Makes a side below a directory, empty and ready.
-    pub fn new(which: Which, nodes: usize, program: &Path, dir: &Path) -> anyhow::Result<Side> {
+    /// Makes a side below a directory, empty and ready. More mounts than one are a cluster's only.
+    pub fn new(
+        which: Which,
+        nodes: usize,
+        mounts: usize,
+        program: &Path,
+        dir: &Path,
+    ) -> anyhow::Result<Side> {
         let top = dir.join(match which {
             Which::Shoal => "shoal",
             Which::Local => "local",
         });
-        let side = Side { which, nodes, program: program.to_owned(), top };
+        ensure!(mounts == 1 || nodes > 0, "`shoal up` mounts once");
+        let side = Side { which, nodes, mounts, program: program.to_owned(), top };
         side.clear()?;
-        fs::create_dir_all(side.path())?;
+        for mount in side.all_mounts() {
+            fs::create_dir_all(mount)?;
+        }
         side.start()?;
         Ok(side)
     }
@@ -45,13 +56,29 @@ impl Side {
         self.top.join("mnt")
     }
 
+    /// The same through one of the mounts, from 0; a plain directory has one way only.
+    pub fn mount(&self, number: usize) -> PathBuf {
+        match (self.which, number) {
+            (Which::Local, _) | (_, 0) => self.path(),
+            _ => self.top.join(format!("mnt{number}")),
+        }
+    }
+
+    fn all_mounts(&self) -> impl Iterator<Item = PathBuf> {
+        (0..self.mounts).map(|number| self.mount(number))
+    }
+
     fn data(&self) -> PathBuf {
         self.top.join("data")
     }
 
     fn start(&self) -> anyhow::Result<()> {
         if self.which == Which::Shoal && self.nodes > 0 {
-            return nodes::start(&self.program, &self.top, self.nodes, &self.path());
+            nodes::start(&self.program, &self.top, self.nodes)?;
+            for mount in self.all_mounts() {
+                nodes::mount(&self.program, &self.top, self.nodes, &mount)?;
+            }
+            return Ok(());
         }
         if self.which == Which::Shoal {
             let mut up = Command::new(&self.program);
@@ -63,15 +90,37 @@ impl Side {
 
     fn stop(&self) -> anyhow::Result<()> {
         if self.which == Which::Shoal {
-            quietly(Command::new(&self.program).arg("umount").arg(self.path()))?;
+            for mount in self.all_mounts() {
+                self.unmount(&mount)?;
+            }
             nodes::stop(&self.top, self.nodes)?;
         }
         Ok(())
     }
 
+    fn unmount(&self, mount: &Path) -> anyhow::Result<()> {
+        let mounted = fs::read_to_string("/proc/mounts")?.contains(&format!(" {} ", mount.display()));
+        if mounted { quietly(Command::new(&self.program).arg("umount").arg(mount)) } else { Ok(()) }
+    }
+
+    /// Mounts anew where nothing is cached, in the kernel neither; the other mounts keep what they have.
+    pub fn make_mount_cold(&self, number: usize) -> anyhow::Result<()> {
+        let mount = self.mount(number);
+        if self.which == Which::Shoal {
+            self.unmount(&mount)?;
+            nodes::mount(&self.program, &self.top, self.nodes, &mount)?;
+        }
+        drop_caches()
+    }
+
     /// Returns once everything written is on disk.
     pub fn sync(&self) -> anyhow::Result<()> {
-        let top = File::open(self.path())?;
+        self.sync_mount(0)
+    }
+
+    /// The same for what was written through one mount.
+    pub fn sync_mount(&self, number: usize) -> anyhow::Result<()> {
+        let top = File::open(self.mount(number))?;
         match self.which {
             // An fsync covers all that was done before it; syncfs(2) does not reach a FUSE server.
             Which::Shoal => top.sync_all()?,
@@ -86,9 +135,15 @@ impl Side {
         self.sync()?;
         self.stop()?;
         self.start()?;
-        // SAFETY: takes nothing, cannot fail.
-        unsafe { libc::sync() };
-        fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")
+        drop_caches()
+    }
+
+    /// How many recalls all mounts together were sent; none on a plain directory.
+    pub fn recalls(&self) -> anyhow::Result<u64> {
+        match self.which {
+            Which::Local => Ok(0),
+            Which::Shoal => self.all_mounts().map(|mount| nodes::recalls(&self.program, &mount)).sum(),
+        }
     }
 
     /// What the client has asked its servers for, since it was mounted; of a cluster only.
@@ -111,12 +166,7 @@ impl Side {
     }
 
     fn clear(&self) -> anyhow::Result<()> {
-        if self.which == Which::Shoal
-            && fs::read_to_string("/proc/mounts")?.contains(&format!(" {} ", self.path().display()))
-        {
-            self.stop()?;
-        }
-        nodes::stop(&self.top, self.nodes)?;
+        self.stop()?;
         match fs::remove_dir_all(&self.top) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).context(self.top.display().to_string())
@@ -132,6 +182,12 @@ impl Drop for Side {
             eprintln!("shoal-bench: cleaning up {}: {error:#}", self.top.display());
         }
     }
+}
+
+fn drop_caches() -> anyhow::Result<()> {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::sync() };
+    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")
 }
 
 /// Runs a program whose output matters only if it fails.

@@ -2,7 +2,7 @@
 
 use crate::acl;
 use crate::core::{self, Core, Piece};
-use crate::limits::{LIST_PAGE_BYTES, READ_AHEAD_BLOCKS, READ_TRIES};
+use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
@@ -97,6 +97,13 @@ impl crate::Client {
             }
             name => {
                 let name = core::name(name)?;
+                // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
+                for _ in 1..LOOKUP_TRIES {
+                    match self.shell.call(wait, |core| core.lookup(parent, &name)) {
+                        Err(Failure::Errno(Errno::ENOENT)) => {}
+                        found => return found,
+                    }
+                }
                 self.shell.call(wait, |core| core.lookup(parent, &name))
             }
         }

@@ -80,6 +80,8 @@ pub const READ_AHEAD_BLOCKS: usize = 6;
 pub const SEQUENTIAL_BYTES_MIN: u64 = 256 << 10;
 /// A read that finds its block collected (its extent was rewritten meanwhile) looks the extents up again this often.
 pub const READ_TRIES: u32 = 8;
+/// A name that stands for what is gone is resolved anew this often: each time somebody may just have replaced it once more.
+pub const LOOKUP_TRIES: u32 = 8;
 
 /// Blocks whose place is remembered; beyond it, those used longest ago are forgotten and asked for again. At about
 /// 80 bytes each these are 5 MiB, for 256 GiB of content in full blocks.

@@ -10,4 +10,5 @@ mod failures;
 mod locks;
 mod outage;
 mod programs;
+mod several;
 mod wiped;

@@ -20,8 +20,10 @@ const TEST_LIMIT_LONG: Duration = Duration::from_secs(3600);
 const COMMAND_SECONDS: u64 = 90;
 const END_LIMIT: Duration = Duration::from_secs(60);
 
-/// The host of the mounts, which is no node.
+/// The first of the hosts of mounts, which are no nodes.
 pub const CLIENT: usize = 100;
+/// How many there are.
+const CLIENTS: usize = 3;
 
 /// See the module.
 pub struct Cluster {
@@ -48,7 +50,9 @@ impl Cluster {
     pub fn new(nodes: usize) -> Cluster {
         let dir = tempfile::Builder::new().prefix("shoal-cluster-").tempdir().expect("a temporary directory");
         let mut cluster = Cluster { network: Network::new(), nodes: Vec::new(), token: String::new(), dir };
-        cluster.network.host(CLIENT);
+        for client in 0..CLIENTS {
+            cluster.network.host(CLIENT + client);
+        }
         for _ in 0..nodes {
             cluster.join();
         }
@@ -124,10 +128,10 @@ impl Cluster {
         local
     }
 
-    /// Checks what a node keeps of volume v. Its server must not run.
-    pub fn fsck(&self, node: usize) {
+    /// Checks what a node keeps of volume v, and answers what was found. Its server must not run.
+    pub fn fsck(&self, node: usize) -> String {
         let data = &self.nodes[node - 1].data;
-        self.shoal(node).arg("fsck").arg("--data").arg(data).arg("--volume").arg("v").ok();
+        self.shoal(node).arg("fsck").arg("--data").arg(data).arg("--volume").arg("v").ok()
     }
 
     /// Starts a server and waits until it answers.
@@ -288,23 +292,47 @@ impl Cluster {
         dir
     }
 
-    /// The command that mounts volume v on the client's host.
+    /// The command that mounts volume v on the first client's host.
     pub fn mount_command(&self, credentials: &Path, path: &Path) -> Run {
+        self.mount_command_on(CLIENT, credentials, path)
+    }
+
+    fn mount_command_on(&self, host: usize, credentials: &Path, path: &Path) -> Run {
         fs::create_dir_all(path).expect("the mount point can be made");
         let servers: Vec<String> = (1..=self.nodes.len()).map(|node| self.network.address(node)).collect();
-        let command = self.shoal(CLIENT).env("SHOAL_LOG", "info").arg("mount").arg("--credentials");
+        let command = self.shoal(host).env("SHOAL_LOG", "info").arg("mount").arg("--credentials");
         command.arg(credentials).arg(format!("{}:/v", servers.join(","))).arg(path)
     }
 
-    /// Mounts volume v on the client's host.
+    /// Mounts volume v on the first client's host.
     pub fn mount(&self) -> Mount {
-        self.mount_at("mnt", "")
+        self.mount_on(0)
     }
 
     /// The same at a place of one's own, with mount options.
     pub fn mount_at(&self, place: &str, options: &str) -> Mount {
         let path = self.dir.path().join(place);
         self.mount_command(&self.credentials("tester"), &path).arg("--options").arg(options).ok();
+        Cluster::mounted(path)
+    }
+
+    /// Mounts volume v on one of the clients' hosts, from 0.
+    pub fn mount_on(&self, client: usize) -> Mount {
+        self.try_mount_on(client).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same where it may not be possible yet.
+    pub fn try_mount_on(&self, client: usize) -> Result<Mount, String> {
+        let path = self.dir.path().join(format!("mnt{client}"));
+        let outcome = self.mount_command_on(CLIENT + client, &self.credentials("tester"), &path).outcome();
+        match outcome.status.is_some_and(|status| status.success()) {
+            true => Ok(Cluster::mounted(path)),
+            false => Err(outcome.to_string()),
+        }
+    }
+
+    /// A mount that is taken away when the test takes too long.
+    fn mounted(path: PathBuf) -> Mount {
         let ended = Arc::new(AtomicBool::new(false));
         let (watched, point) = (ended.clone(), path.clone());
         let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };
@@ -347,6 +375,15 @@ impl Mount {
     /// The directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Ends its process with kill -9. Whoever works on it gets errors from now on.
+    pub fn kill(&self) {
+        let status = run(env!("CARGO_BIN_EXE_shoal")).arg("status").arg(&self.path).arg("--json").ok();
+        let status: Value = serde_json::from_str(&status).expect("status --json prints JSON");
+        let id = one(&status)["pid"].as_u64().expect("a mount has a process");
+        // SAFETY: kill(2) takes two integers; the process serves our mount at this moment.
+        assert_eq!(unsafe { libc::kill(id as i32, libc::SIGKILL) }, 0);
     }
 
     /// Unmounts as a user does.

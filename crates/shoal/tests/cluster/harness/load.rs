@@ -31,7 +31,7 @@ const SMALL_BYTES: u64 = 9000;
 const LARGE_BYTES: u64 = 9 << 20;
 
 /// Bytes that follow from a seed.
-fn pattern(seed: u64, len: u64) -> Vec<u8> {
+pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut out = Vec::with_capacity(len as usize + 8);
     while (out.len() as u64) < len {

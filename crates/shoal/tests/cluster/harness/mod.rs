@@ -6,10 +6,12 @@ pub mod command;
 pub mod cluster;
 pub mod hosts;
 pub mod load;
+pub mod party;
 
 pub use cluster::{Cluster, Mount};
 pub use command::{run, sh};
 pub use load::Load;
+pub use party::Party;
 
 /// Whether the full lengths were asked for.
 pub fn long() -> bool {
