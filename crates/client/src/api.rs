@@ -8,6 +8,7 @@ use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 /// Whether a call may wait for a server, a brick, or for room.
@@ -356,7 +357,16 @@ impl crate::Client {
         if self.shell.call(wait, |core| core.is_huge(dir))? {
             return self.readdir_huge(wait, dir, after, inodes, visit);
         }
-        self.shell.call_again(wait, |core, fetched| core.readdir(dir, after, inodes, fetched, visit))
+        // Looked at again, it goes on behind what was shown.
+        let at = Cell::new(after);
+        let mut show = |name: &Name, dentry: Dentry, inode: Option<&Inode>| {
+            let flow = visit(name, dentry, inode);
+            if flow.is_continue() {
+                at.set(name.cookie());
+            }
+            flow
+        };
+        self.shell.call_again(wait, |core, fetched| core.readdir(dir, at.get(), inodes, fetched, &mut show))
     }
 
     /// A directory that is not kept whole: the server's pages, once it knows all that was done here.

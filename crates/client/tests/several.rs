@@ -510,6 +510,9 @@ impl MetaService for Late {
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
         self.server.declare(declaration)
     }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        self.server.lock(request, done);
+    }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.server.blocks(session, ids)
     }

@@ -33,7 +33,7 @@ pub(crate) use pages::Write;
 
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_WAIT_MAX, BLOCKED_AFTER, DROPS_AT_ONCE_MAX, KERNEL_WAIT_MAX,
-    NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
+    NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX, WRITE_DROPS_MAX,
 };
 use notify::{Dropped, Notifications};
 use pages::Pages;
@@ -390,13 +390,13 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The change was carried out, and is about to be answered.
+    /// The change was carried out, and is about to be answered. What is dropped after the answer makes the kernel pass over the attributes that a read
+    /// right after the write asks for; so as little as possible is left for then.
     pub(crate) fn carried_out(&self) {
-        if let Holds::Pages(Write { ino, .. }) = self.holds {
-            let pages = self.stale.state.lock().carried_out(ino, self.write);
-            if let Some(pages) = pages {
-                self.stale.send(&[Notice::Node { ino, pages }]);
-            }
+        let Holds::Pages(Write { ino, .. }) = self.holds else { return };
+        for _ in 0..WRITE_DROPS_MAX {
+            let Some(pages) = self.stale.state.lock().carried_out(ino, self.write) else { return };
+            self.stale.send(&[Notice::Node { ino, pages }]);
         }
     }
 }
