@@ -9,11 +9,23 @@ const FILES_PER_DIR: usize = 100;
 const FILE_BYTES: usize = 20 << 10;
 /// Requests that a warm run over all files may still cause: statistics and other noise.
 const REQUESTS_MAX: u64 = 100;
+const TRIES: u32 = 5;
 
 fn kernel_requests(volume: &Volume) -> u64 {
     let json = shoal().arg("stats").arg(volume.path()).arg("--json").ok();
     let stats: serde_json::Value = serde_json::from_str(&json).expect("stats --json prints JSON");
     stats["kernel_requests"].as_u64().expect("kernel_requests is a number")
+}
+
+/// The fewest requests that doing something causes, of a few tries. The kernel may reclaim what it keeps at any time, and asks for it anew; and a
+/// read-ahead that ends after a program's last look at a file makes it forget the file's access time (`fuse_invalidate_atime`).
+fn fewest_requests(volume: &Volume, action: impl Fn()) -> u64 {
+    let requests = |_| {
+        let before = kernel_requests(volume);
+        action();
+        kernel_requests(volume) - before
+    };
+    (0..TRIES).map(requests).min().unwrap_or(0)
 }
 
 #[test]
@@ -37,13 +49,9 @@ fn a_second_tar_of_ten_thousand_files_sends_nothing() {
     let cold = kernel_requests(&volume) - before;
     assert!(first >= FILES * FILE_BYTES);
     assert!(cold >= (FILES / FILES_PER_DIR) as u64, "the first run must ask: {cold} requests");
-    // A read-ahead that ends after a program's last look at a file makes the kernel forget the file's access time
-    // (`fuse_invalidate_atime`) and ask once more. On a busy machine that is so for some of them: let it ask now.
-    sh(volume.path(), "find . -type f -printf '%A@\\n' >/dev/null").ok();
-    let before = kernel_requests(&volume);
-    assert_eq!(read_all(), first);
-    let warm = kernel_requests(&volume) - before;
-    assert!(warm <= REQUESTS_MAX, "the second run caused {warm} requests, the first {cold}");
+    let read_again = || assert_eq!(read_all(), first);
+    let warm = fewest_requests(&volume, read_again);
+    assert!(warm <= REQUESTS_MAX, "each further run caused {warm} requests or more, the first {cold}");
 
     // Stat calls and listings as well, and names that are not there.
     let look = || {
@@ -54,8 +62,6 @@ fn a_second_tar_of_ten_thousand_files_sends_nothing() {
         .outcome()
     };
     drop(look());
-    let before = kernel_requests(&volume);
-    drop(look());
-    let warm = kernel_requests(&volume) - before;
-    assert!(warm <= REQUESTS_MAX, "looking again caused {warm} requests");
+    let warm = fewest_requests(&volume, || drop(look()));
+    assert!(warm <= REQUESTS_MAX, "looking again caused {warm} requests or more each time");
 }
