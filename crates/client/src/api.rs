@@ -99,13 +99,13 @@ impl crate::Client {
             name => {
                 let name = core::name(name)?;
                 // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
-                for _ in 1..LOOKUP_TRIES {
+                let mut tries = LOOKUP_TRIES;
+                loop {
                     match self.shell.call(wait, |core| core.lookup(parent, &name)) {
-                        Err(Failure::Errno(Errno::ENOENT)) => {}
+                        Err(Failure::Errno(Errno::ENOENT)) if tries > 1 => tries -= 1,
                         found => return found,
                     }
                 }
-                self.shell.call(wait, |core| core.lookup(parent, &name))
             }
         }
     }

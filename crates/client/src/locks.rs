@@ -126,15 +126,9 @@ impl Locks {
         // A leader counts for itself.
         state.held.values_mut().for_each(|held| held.at = 0);
         let all: Vec<LockRecord> = state.held.values().flat_map(|held| held.locks.iter().copied()).collect();
-        let said = all.chunks(part).map(|locks| Declaration {
-            session,
-            term,
-            covers: Vec::new(),
-            nodes: Vec::new(),
-            locks: locks.to_vec(),
-            last: false,
-        });
-        said.collect()
+        let part_of =
+            |locks: &[LockRecord]| Declaration { locks: locks.to_vec(), ..Declaration::part(session, term) };
+        all.chunks(part).map(part_of).collect()
     }
 
     /// How many locks are held.

@@ -1,12 +1,15 @@
 //! A name that another client replaces while its inode is being asked for: it is there at every moment, so it is always found.
 
+#[path = "support/relay.rs"]
+mod relay;
 mod support;
 
+use relay::{Relay, Way};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_namespace::RenameFlags;
-use shoal_types::{BlockId, BlockInfo, Cookie, InodeId, SessionId, Statfs};
-use shoal_wire::*;
+use shoal_types::{Cookie, InodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -21,19 +24,11 @@ struct Delayed {
     hook: parking_lot::Mutex<Option<Hook>>,
 }
 
-impl MetaService for Delayed {
-    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.server.open_session(request)
+impl Way for Delayed {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
     }
-    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.server.close_session(session)
-    }
-    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.server.grant(grant)
-    }
-    fn submit(&self, commit: Commit, done: CommitDone) {
-        self.server.submit(commit, done);
-    }
+
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let hook = match ask.question {
             Question::Inode(_) => self.hook.lock().take(),
@@ -45,24 +40,6 @@ impl MetaService for Delayed {
             hook();
             server.ask(ask, done);
         });
-    }
-    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        self.server.acquire(acquire, done);
-    }
-    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        self.server.recalls(poll, done);
-    }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.server.declare(declaration)
-    }
-    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        self.server.lock(request, done);
-    }
-    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.server.blocks(session, ids)
-    }
-    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.server.statfs(session)
     }
 }
 
@@ -78,11 +55,8 @@ fn list(client: &Client) -> usize {
 
 /// Does something on one client while another one asks for what the name `x` stands for, and answers what that one finds.
 fn meanwhile(work: impl FnOnce(&Client) + Send + 'static) -> Result<Option<InodeId>, shoal_client::Failure> {
-    let dir = tempfile::tempdir().expect("a directory");
-    let bricks = Arc::new(support::Bricks::default());
-    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
-    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
-    let delayed = Arc::new(Delayed { server: server.clone(), hook: parking_lot::Mutex::new(None) });
+    let (_dir, bricks, server) = relay::server();
+    let delayed = Arc::new(Relay(Delayed { server: server.clone(), hook: parking_lot::Mutex::new(None) }));
     let looks = Client::open(delayed.clone(), bricks.clone(), Options::default()).expect("a session");
     let works = Client::open(server.clone(), bricks, Options::default()).expect("a session");
     let made = works.create(Wait::Allowed, &CALLER, ROOT, b"x", 0o100644, 0).expect("new");
@@ -92,9 +66,9 @@ fn meanwhile(work: impl FnOnce(&Client) + Send + 'static) -> Result<Option<Inode
     works.write(Wait::Allowed, made.ino, 0, b"content", false).expect("written");
     works.forget(made.ino, 1);
     let worker = works.clone();
-    *delayed.hook.lock() = Some(Box::new(move || work(&worker)));
+    *delayed.0.hook.lock() = Some(Box::new(move || work(&worker)));
     let found = looks.lookup(Wait::Allowed, ROOT, b"x");
-    assert!(delayed.hook.lock().is_none(), "the inode was asked for");
+    assert!(delayed.0.hook.lock().is_none(), "the inode was asked for");
     for client in [looks, works] {
         client.close().expect("closed");
     }

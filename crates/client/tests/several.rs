@@ -3,17 +3,19 @@
 //!
 //! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the end all see the same.
 
+#[path = "support/relay.rs"]
+mod relay;
 mod support;
 
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use relay::{Relay, Way};
 use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
 use shoal_meta::Server;
 use shoal_namespace::{RenameFlags, SetAttr};
-use shoal_types::{BlockId, BlockInfo};
-use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId, Statfs};
-use shoal_wire::*;
+use shoal_types::{Cookie, Errno, FileKind, InodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -87,8 +89,12 @@ struct Line {
     slowest_us: u64,
 }
 
-impl Line {
-    fn late<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
+impl Way for Line {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn back<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
         if self.slowest_us == 0 {
             return done;
         }
@@ -104,42 +110,6 @@ impl Line {
             let at = Instant::now() + Duration::from_micros(wait);
             later.add(at, Box::new(move || done(answer)));
         })
-    }
-}
-
-impl MetaService for Line {
-    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.server.open_session(request)
-    }
-    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.server.close_session(session)
-    }
-    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.server.grant(grant)
-    }
-    fn submit(&self, commit: Commit, done: CommitDone) {
-        self.server.submit(commit, self.late(done));
-    }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.server.ask(ask, self.late(done));
-    }
-    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        self.server.acquire(acquire, self.late(done));
-    }
-    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        self.server.recalls(poll, self.late(done));
-    }
-    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        self.server.lock(request, self.late(done));
-    }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.server.declare(declaration)
-    }
-    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.server.blocks(session, ids)
-    }
-    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.server.statfs(session)
     }
 }
 
@@ -342,10 +312,7 @@ fn tree(client: &Client, dir: InodeId, path: &str, found: &mut BTreeMap<String, 
 }
 
 fn run(course: Course) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let bricks = Arc::new(support::Bricks::default());
-    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
-    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    let (_dir, bricks, server) = relay::server();
     let later = Arc::new(Later::default());
     let timer = std::thread::spawn({
         let later = later.clone();
@@ -361,7 +328,7 @@ fn run(course: Course) {
                 slowest_us: course.slowest_us,
             };
             let options = Options { name: format!("client {n}"), ..Options::default() };
-            let client = Client::open(Arc::new(line), bricks.clone(), options).expect("a session");
+            let client = Client::open(Arc::new(Relay(line)), bricks.clone(), options).expect("a session");
             client.set_kernel(Arc::new(Kernel { chance: Mutex::new(seed), slowest_us: course.slowest_us }));
             client
         })
@@ -417,10 +384,7 @@ fn run(course: Course) {
 
 /// A server and two clients without a kernel.
 fn two(body: impl FnOnce(&Client, &Client)) {
-    let dir = tempfile::tempdir().expect("a directory");
-    let bricks = Arc::new(support::Bricks::default());
-    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
-    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    let (_dir, bricks, server) = relay::server();
     let [one, other] = ["one", "other"].map(|name| {
         let options = Options { name: name.into(), ..Options::default() };
         Client::open(server.clone(), bricks.clone(), options).expect("a session")
@@ -483,51 +447,22 @@ impl Late {
     }
 }
 
-impl MetaService for Late {
-    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.server.open_session(request)
+impl Way for Late {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
     }
-    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.server.close_session(session)
-    }
-    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.server.grant(grant)
-    }
-    fn submit(&self, commit: Commit, done: CommitDone) {
-        self.server.submit(commit, done);
-    }
+
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let late = matches!(ask.question, Question::List { .. }) && self.is_it();
         let spoil = move |reply: AskReply| AskReply { term: reply.term + u64::from(late), ..reply };
         self.server.ask(ask, Box::new(move |answer| done(answer.map(spoil))));
-    }
-    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        self.server.acquire(acquire, done);
-    }
-    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        self.server.recalls(poll, done);
-    }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.server.declare(declaration)
-    }
-    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        self.server.lock(request, done);
-    }
-    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.server.blocks(session, ids)
-    }
-    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.server.statfs(session)
     }
 }
 
 #[test]
 fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
     const FILES: usize = 20_000;
-    let dir = tempfile::tempdir().expect("a directory");
-    let bricks = Arc::new(support::Bricks::default());
-    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
-    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    let (_dir, bricks, server) = relay::server();
     let client = Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
     for n in 0..FILES {
         let name = format!("{n}{}", "x".repeat(240)).into_bytes();
@@ -535,7 +470,7 @@ fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
     }
     client.close().expect("closed");
     for page in 0..2 {
-        let late = Arc::new(Late { server: server.clone(), which: AtomicI64::new(page) });
+        let late = Arc::new(Relay(Late { server: server.clone(), which: AtomicI64::new(page) }));
         let client = Client::open(late.clone(), bricks.clone(), Options::default()).expect("a session");
         let mut seen = 0;
         let mut visit = |_: &shoal_types::Name, _, _: Option<&shoal_types::Inode>| {
@@ -546,7 +481,7 @@ fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
         while !client.readdir(Wait::Allowed, InodeId::ROOT, after, false, &mut visit).expect("listed") {
             after = Cookie(after.0 + 1);
         }
-        assert!(late.which.load(Ordering::SeqCst) < 0, "page {page} was asked for");
+        assert!(late.0.which.load(Ordering::SeqCst) < 0, "page {page} was asked for");
         assert_eq!(seen, FILES, "page {page}");
         client.close().expect("closed");
     }

@@ -258,8 +258,7 @@ impl Shared {
     }
 
     pub(crate) fn ask(self: &Arc<Self>, ask: Ask, done: Done<AskReply>) {
-        let admitted = self.serving().and_then(|term| self.sessions.renew(ask.session).map(|()| term));
-        match admitted {
+        match self.admit(ask.session) {
             Ok(term) if ask.token.0 == 0 => done(self.answer_plainly(term, &ask)),
             Ok(term) => self.go_on_asking(term, None, ask, done),
             Err(error) => done(Err(error)),
@@ -267,8 +266,7 @@ impl Shared {
     }
 
     pub(crate) fn acquire(self: &Arc<Self>, acquire: Acquire, done: Done<AcquireReply>) {
-        let admitted = self.serving().and_then(|term| self.sessions.renew(acquire.session).map(|()| term));
-        match admitted {
+        match self.admit(acquire.session) {
             Ok(term) => self.go_on_acquiring(term, Box::new(Acquiring::new(acquire)), done),
             Err(error) => done(Err(error)),
         }
@@ -276,7 +274,7 @@ impl Shared {
 
     pub(crate) fn poll(self: &Arc<Self>, poll: Poll, done: Done<Recalls>) {
         let session = poll.session;
-        let term = match self.serving().and_then(|term| self.sessions.renew(session).map(|()| term)) {
+        let term = match self.admit(session) {
             Ok(term) => term,
             Err(error) => return done(Err(error)),
         };
@@ -323,8 +321,7 @@ impl Shared {
     }
 
     pub(crate) fn declare(self: &Arc<Self>, said: &Declaration) -> Result<(), MetaError> {
-        let term = self.serving()?;
-        self.sessions.renew(said.session)?;
+        let term = self.admit(said.session)?;
         if said.term != term {
             return Err(MetaError::Unavailable("somebody else leads by now".into()));
         }

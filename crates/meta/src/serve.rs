@@ -223,10 +223,9 @@ impl MetaService for Server {
     fn submit(&self, commit: Commit, done: CommitDone) {
         let (session, seq) = (commit.session, commit.seq);
         let shared = &self.shared;
-        let admitted = shared.serving().and_then(|term| {
-            shared.sessions.renew(session)?;
-            shared.lease_born(term, session, &commit.born).map(|()| term)
-        });
+        let admitted = shared
+            .admit(session)
+            .and_then(|term| shared.lease_born(term, session, &commit.born).map(|()| term));
         let term = match admitted {
             Ok(term) => term,
             Err(error) => return done(Err(error)),

@@ -92,6 +92,13 @@ impl Shared {
         core.wait_for(ADOPTION_PATIENCE, |applied| core.lead.holds(applied).and_then(ready))
     }
 
+    /// Lets a session's request in: it has been heard of. Answers the term in which this server serves.
+    pub(crate) fn admit(&self, session: SessionId) -> Result<u64, MetaError> {
+        let term = self.serving()?;
+        self.sessions.renew(session)?;
+        Ok(term)
+    }
+
     /// The term in which this server serves, if it does at this moment. Never waits.
     pub(crate) fn leads(&self) -> Result<u64, MetaError> {
         let core = &self.replica.core;

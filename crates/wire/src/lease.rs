@@ -243,6 +243,14 @@ pub struct Declaration {
     pub last: bool,
 }
 
+impl Declaration {
+    /// A part that says nothing yet, and is not the last one.
+    pub fn part(session: SessionId, term: u64) -> Declaration {
+        let (covers, nodes, locks) = (Vec::new(), Vec::new(), Vec::new());
+        Declaration { session, term, covers, nodes, locks, last: false }
+    }
+}
+
 /// Takes an answer; called once, on a thread that must not be held up.
 pub type Done<T> = Box<dyn FnOnce(Result<T, MetaError>) + Send>;
 

@@ -40,14 +40,15 @@ impl Core {
     /// lookup, with a kernel reference for what is found.
     pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Entry>> {
         self.alive()?;
-        let Some(dentry) = self.resolve(dir, name)? else {
-            self.seen(dir, name);
-            return Ok(None);
+        let found = match self.resolve(dir, name)? {
+            Some(dentry) => Some(self.entry(dentry.ino)?),
+            None => None,
         };
-        let inode = self.cache.need(dentry.ino)?.inode.clone();
         self.seen(dir, name);
-        self.refer(dentry.ino);
-        Ok(Some(Entry { ino: dentry.ino, inode }))
+        if let Some(Entry { ino, .. }) = &found {
+            self.refer(*ino);
+        }
+        Ok(found)
     }
 
     /// A file by its number, with a kernel reference.

@@ -116,33 +116,17 @@ impl Core {
         let session = self.blocks.session();
         let covers: Vec<(InodeId, bool)> =
             self.rights.covers.iter().map(|(ino, right)| (*ino, right.exclusive)).collect();
-        let mut said: Vec<Declaration> = covers
-            .chunks(part)
-            .map(|covers| Declaration {
-                session,
-                term,
-                covers: covers.to_vec(),
-                nodes: Vec::new(),
-                locks: Vec::new(),
-                last: false,
-            })
-            .collect();
+        let empty = || Declaration::part(session, term);
+        let covers = covers.chunks(part).map(|covers| Declaration { covers: covers.to_vec(), ..empty() });
+        let mut said: Vec<Declaration> = covers.collect();
         let nodes: Vec<_> = self
             .rights
             .nodes
             .iter()
             .map(|(ino, right)| (*ino, right.cover, right.names.iter().cloned().collect()))
             .collect();
-        said.extend(nodes.chunks(part).map(|nodes| Declaration {
-            session,
-            term,
-            covers: Vec::new(),
-            nodes: nodes.to_vec(),
-            locks: Vec::new(),
-            last: false,
-        }));
-        let (covers, nodes, locks) = (Vec::new(), Vec::new(), Vec::new());
-        said.push(Declaration { session, term, covers, nodes, locks, last: true });
+        said.extend(nodes.chunks(part).map(|nodes| Declaration { nodes: nodes.to_vec(), ..empty() }));
+        said.push(Declaration { last: true, ..empty() });
         said
     }
 

@@ -249,7 +249,7 @@ impl Inner {
 impl Shared {
     pub(crate) fn lock(self: &Arc<Self>, request: LockRequest, done: Done<LockReply>) {
         let session = request.session;
-        let term = match self.serving().and_then(|term| self.sessions.renew(session).map(|()| term)) {
+        let term = match self.admit(session) {
             Ok(term) => term,
             Err(error) => return done(Err(error)),
         };

@@ -1,7 +1,8 @@
 //! `fsx`: random operations on one file, every read compared with what should be there.
 
-use crate::harness::{Volume, long, plain, run, seed, tool};
+use crate::harness::{Run, Volume, long, plain, run, seed, tool};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// Operations per mix in a normal run and in a long one. Together over 100,000 in either.
 const OPERATIONS: u64 = 9_000;
@@ -11,11 +12,10 @@ const SEEDS: u64 = 3;
 const SEEDS_LONG: u64 = 8;
 
 /// Everything at once, in a file that stays small enough to be kept inline in part.
-const SMALL: &str = "flen = 262144
+pub const SMALL: &str = "flen = 262144
 [opsize]
 max = 65536
 [weights]
-close_open = 1
 read = 10
 write = 10
 mapread = 10
@@ -32,11 +32,10 @@ copy_file_range = 4
 ";
 
 /// A file of many blocks, with large records.
-const LARGE: &str = "flen = 20971520
+pub const LARGE: &str = "flen = 20971520
 [opsize]
 max = 3000000
 [weights]
-close_open = 1
 read = 10
 write = 10
 mapread = 4
@@ -54,7 +53,6 @@ const PLAIN: &str = "flen = 1048576
 [opsize]
 max = 5000
 [weights]
-close_open = 1
 read = 10
 write = 20
 mapread = 0
@@ -73,7 +71,6 @@ max = 65536
 min = 4096
 align = 4096
 [weights]
-close_open = 1
 read = 10
 write = 20
 mapread = 5
@@ -85,18 +82,30 @@ punch_hole = 3
 copy_file_range = 3
 ";
 
+/// Writes the configuration of a mix, in which the file is opened anew with this weight.
+pub fn configure(local: &Path, mix: &str, reopens: u32) -> PathBuf {
+    let config = local.join("fsx.toml");
+    fs::write(&config, format!("{mix}close_open = {reopens}\n")).expect("a configuration can be written");
+    config
+}
+
+/// `fsx` with so many operations; which file is still to be said.
+pub fn fsx(config: &Path, local: &Path, seed: u64, operations: u64) -> Run {
+    let fsx = run(tool("fsx")).arg("-q").arg("-f").arg(config).arg("-P").arg(local);
+    let fsx = fsx.arg("-S").arg(seed.to_string()).arg("-N").arg(operations.to_string());
+    fsx.limit(if long() { 7200 } else { 600 })
+}
+
 fn exercise(topic: &str, mix: &str, share: u64) {
     let mut volume = Volume::start(&format!("fsx-{topic}"));
     let local = volume.local();
-    let config = local.join("fsx.toml");
-    fs::write(&config, mix).expect("a configuration can be written");
+    let config = configure(&local, mix, 1);
     let (seeds, operations) = if long() { (SEEDS_LONG, OPERATIONS_LONG) } else { (SEEDS, OPERATIONS) };
     let first = seed();
     let runs: Vec<_> = (first..first + seeds)
         .map(|seed| {
-            let fsx = run(tool("fsx")).arg("-q").arg("-f").arg(&config).arg("-P").arg(&local);
-            let fsx = fsx.arg("-S").arg(seed.to_string()).arg("-N").arg((operations / share).to_string());
-            fsx.arg(volume.path().join(format!("file-{seed}"))).limit(if long() { 7200 } else { 600 }).start()
+            let file = volume.path().join(format!("file-{seed}"));
+            fsx(&config, &local, seed, operations / share).arg(file).start()
         })
         .collect();
     for run in runs {

@@ -1,0 +1,70 @@
+//! A real metadata server, and something between it and a client.
+
+use crate::support::Bricks;
+use shoal_meta::Server;
+use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
+use shoal_wire::*;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// A server of a new volume, its bricks, and the directory that it lives in.
+pub fn server() -> (TempDir, Arc<Bricks>, Arc<Server>) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let bricks = Arc::new(Bricks::default());
+    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
+    let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
+    (dir, bricks, server)
+}
+
+/// What happens on the way: nothing, unless said otherwise.
+pub trait Way: Send + Sync + 'static {
+    /// Where it leads.
+    fn server(&self) -> &Arc<Server>;
+    /// On the way back, to any answer that is not waited for.
+    fn back<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
+        done
+    }
+    /// To a question.
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.server().ask(ask, self.back(done));
+    }
+}
+
+/// The server at the end of a way.
+pub struct Relay<W>(pub W);
+
+impl<W: Way> MetaService for Relay<W> {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        self.0.server().open_session(request)
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        self.0.server().close_session(session)
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        self.0.server().grant(grant)
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        self.0.server().submit(commit, self.0.back(done));
+    }
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.0.ask(ask, done);
+    }
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        self.0.server().acquire(acquire, self.0.back(done));
+    }
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        self.0.server().recalls(poll, self.0.back(done));
+    }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        self.0.server().lock(request, self.0.back(done));
+    }
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.0.server().declare(declaration)
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.0.server().blocks(session, ids)
+    }
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.0.server().statfs(session)
+    }
+}
