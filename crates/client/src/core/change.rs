@@ -47,7 +47,7 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
 impl Core {
     /// Makes sure that an inode may be changed.
     pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
-        self.may(vec![node(ino, false)], &[])
+        self.may(&[node(ino, false)], &[])
     }
 
     /// Makes sure that an operation may be done.
@@ -57,13 +57,13 @@ impl Core {
             _ => false,
         };
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
-        self.may(wants(op, moves_directory), subjects)
+        self.may(&wants(op, moves_directory), subjects)
     }
 
-    fn may(&mut self, wants: Vec<Want>, subjects: &[InodeId]) -> Outcome<()> {
+    fn may(&mut self, wants: &[Want], subjects: &[InodeId]) -> Outcome<()> {
         let missing = std::mem::take(&mut self.rights.missing);
         let mut allowed = true;
-        for want in &wants {
+        for want in wants {
             let cover = if want.ino == MOVES { Some(MOVES) } else { self.cache.cover(want.ino) };
             if !self.rights.allow(want, cover) {
                 // Somebody else has removed it, and it was dropped here before that.
@@ -75,7 +75,7 @@ impl Core {
         }
         let also = allowed
             && subjects.iter().all(|ino| self.rights.allow(&node(*ino, false), self.cache.cover(*ino)));
-        if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants))) }
+        if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
     /// An operation was carried out.
