@@ -101,7 +101,7 @@ impl crate::Client {
                 // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
                 let mut tries = LOOKUP_TRIES;
                 loop {
-                    match self.shell.call(wait, |core| core.lookup(parent, &name)) {
+                    match self.shell.call_again(wait, |core, fetched| core.lookup(parent, &name, fetched)) {
                         Err(Failure::Errno(Errno::ENOENT)) if tries > 1 => tries -= 1,
                         found => return found,
                     }
@@ -255,13 +255,18 @@ impl crate::Client {
         Err(Errno::EIO.into())
     }
 
-    /// The whole extents around and behind a read, if the file is read in sequence.
+    /// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
     fn runs(&self, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-        if !self.shell.reader.note(ino, offset, u64::from(len)) {
+        let in_sequence = self.shell.reader.note(ino, offset, u64::from(len));
+        let (runs, is_short) = {
+            let core = &mut self.shell.state.lock().core;
+            (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
+        };
+        if in_sequence {
+            self.shell.read_ahead(&runs);
+        } else if !is_short && !runs.first().is_some_and(|run| self.shell.reader.has(*run)) {
             return Vec::new();
         }
-        let runs = self.shell.state.lock().core.blocks_after(ino, offset, READ_AHEAD_BLOCKS);
-        self.shell.read_ahead(&runs);
         runs
     }
 

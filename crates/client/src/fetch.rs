@@ -9,8 +9,8 @@ use crate::shell::Shell;
 use parking_lot::{Condvar, Mutex};
 use shoal_types::{Cookie, Errno, InodeId, Name};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Found, ListReply, MetaError, Prefetch, Question, Token, Want,
-    wait_for,
+    Acquire, AcquireReply, Ask, AskReply, FileRecord, Found, ListReply, MetaError, Prefetch, Question, Token,
+    Want, wait_for,
 };
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -39,8 +39,8 @@ impl UnderWay {
 /// A request under way: until its answer has been taken in.
 pub(crate) struct Request<'a> {
     tokens: &'a Tokens,
-    token: Token,
-    below: Token,
+    pub(crate) token: Token,
+    pub(crate) below: Token,
 }
 
 impl Drop for Request<'_> {
@@ -115,6 +115,7 @@ impl Shell {
         match need {
             Need::Inode(ino) => self.fetch_inode(ino),
             Need::Name(dir, name) => self.fetch_name(dir, name),
+            Need::Directory { dir, .. } if self.await_walk(dir) => Ok(Fetched::nothing()),
             Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
             Need::Extents(ino, start) => self.fetch_extents(ino, start),
             Need::Rights(wants) => self.fetch_rights(wants),
@@ -141,6 +142,7 @@ impl Shell {
         let ticket = self.ticket();
         let (reply, request) = self.ask(Question::Inode(ino))?;
         let Found::Inode(record) = reply.found else { return Err(self.confused()) };
+        self.learn([&*record]);
         Ok(taken(request, reply.term, reply.exclusive, move |core| core.install_inode(ticket, *record)))
     }
 
@@ -149,6 +151,7 @@ impl Shell {
         let ticket = self.ticket();
         let (reply, request) = self.ask(Question::Lookup { dir, name: name.clone() })?;
         let Found::Lookup(found) = reply.found else { return Err(self.confused()) };
+        self.learn(found.found.iter().map(|(_, record)| record));
         let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
         Ok(taken(request, reply.term, reply.exclusive, install))
     }
@@ -166,12 +169,13 @@ impl Shell {
             let bytes_max = LIST_PAGE_BYTES as u64;
             let (reply, request) = self.ask(Question::List { dir, after, prefetch, bytes_max })?;
             let Found::List(ListReply { entries, end }) = reply.found else { return Err(self.confused()) };
+            self.learn(entries.iter().filter_map(|entry| entry.record.as_ref()));
             budget = budget.saturating_sub(LIST_PAGE_BYTES);
             let last = entries.last().map(|entry| entry.name.cookie());
             let page = taken(request, reply.term, reply.exclusive, move |core| {
                 core.install_page(ticket, dir, entries);
                 if end {
-                    core.install_end(ticket, dir, version);
+                    core.install_end(ticket, dir, version, contents);
                 }
             });
             if end {
@@ -208,9 +212,17 @@ impl Shell {
         };
         let asked: Result<AcquireReply, MetaError> = wait_for(|done| self.meta.acquire(acquire, done));
         let reply = asked.map_err(|error| self.refused(error))?;
+        self.learn(reply.records.iter());
+        self.learn(reply.names.iter().filter_map(|(_, _, found)| Some(&found.found.as_ref()?.1)));
         let term = reply.term;
         let install = move |core: &mut Core| core.install_rights(ticket, &wants, reply);
         Ok(taken(request, term, Vec::new(), install))
+    }
+
+    /// Takes in where the blocks of files are.
+    pub(crate) fn learn<'r>(&self, records: impl IntoIterator<Item = &'r FileRecord>) {
+        let blocks = records.into_iter().flat_map(|record| &record.blocks);
+        self.groups.learn(blocks.map(|(id, info)| (*id, info.group)));
     }
 
     /// A server that answers another question than was asked.

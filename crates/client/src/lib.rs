@@ -11,6 +11,7 @@
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
 //! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
+//! - [`walk`]: asks ahead of programs that walk through trees;
 //! - [`locks`]: of programs, that exclude between mounts;
 //! - [`wait`]: every wait that servers or bricks can cause.
 //!
@@ -36,6 +37,7 @@ mod shell;
 mod ship;
 mod stats;
 mod wait;
+mod walk;
 
 pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
 pub use failover::{Failover, FailoverOptions, Replicas};

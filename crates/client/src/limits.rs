@@ -46,6 +46,42 @@ pub const DIR_CACHE_ENTRIES_MAX: u64 = 65_536;
 pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes asked for in one page of a listing.
 pub const LIST_PAGE_BYTES: usize = 4 << 20;
+/// Programs that walk through trees at the same time; who went on longest ago is forgotten.
+pub const WALKS_MAX: usize = 8;
+/// Directories that were expected and are looked into before that is taken for a walk: one may be chance.
+pub const WALK_STEPS_MIN: u32 = 2;
+/// Directories that a walk may be expected in; more are asked for when they are looked into.
+pub const WALK_EXPECTED_MAX: usize = 4096;
+/// Directories that are here, or on their way, and that a walk has not reached.
+pub const WALK_AHEAD_DIRS_MAX: usize = 192;
+/// Bytes of the cache that is taken up by what walks have not reached.
+pub const WALK_AHEAD_BYTES_MAX: usize = 24 << 20;
+/// Directories asked for at once ...
+pub const WALK_ASK_DIRS_MAX: usize = 48;
+/// ... and the fewest, as long as others are on their way.
+pub const WALK_ASK_DIRS_MIN: usize = 16;
+/// About how long an answer with several directories is, in bytes: long enough that its fixed cost disappears, short enough that it soon comes.
+pub const WALK_REPLY_BYTES_TARGET: usize = 1 << 20;
+/// Threads that ask for what walks will look at next.
+pub const WALK_THREADS: usize = 3;
+/// Whoever needs a directory that is on its way waits this long at most, then asks for it alone.
+pub const WALK_WAIT_MAX: Duration = Duration::from_millis(200);
+/// After so many directories with files without a file being read it is doubtful whether contents are wanted ...
+pub const WALK_UNREAD_DOUBTFUL: u32 = 2;
+/// ... and no more directories than these come ahead.
+pub const WALK_AHEAD_DIRS_DOUBTFUL: usize = 24;
+/// Directories with files that are looked into without a file being read, before contents do not come along any more.
+pub const WALK_UNREAD_MAX: u32 = 8;
+/// Directories that were looked into last, so that reads of their files are known to be the walk's.
+pub const WALK_ENTERED_MAX: usize = 64;
+/// Runs of content in blocks that are read ahead of a walk ...
+pub const WALK_RUNS_AHEAD_MAX: usize = 16;
+/// ... and their bytes.
+pub const WALK_RUNS_AHEAD_BYTES_MAX: u64 = 8 << 20;
+/// Runs of content that are remembered to be read on a walk's way.
+pub const WALK_RUNS_MAX: usize = 1024;
+/// Files of a directory of which the contents did not come along are asked for one by one so often, then all at once.
+pub const BARE_READS_MAX: u32 = 3;
 /// Extents asked for at once.
 pub const EXTENTS_PAGE: usize = 1024;
 
@@ -78,6 +114,8 @@ pub const READ_AHEAD_THREADS: usize = 4;
 pub const READ_AHEAD_BLOCKS: usize = 6;
 /// A sequential reader reads at least this much before whole blocks are fetched for it, in bytes.
 pub const SEQUENTIAL_BYTES_MIN: u64 = 256 << 10;
+/// A file up to this size is read as a whole, in bytes: the kernel asks for it in pieces, and each would be a request.
+pub const READ_WHOLE_BYTES_MAX: u64 = 1 << 20;
 /// A read that finds its block collected (its extent was rewritten meanwhile) looks the extents up again this often.
 pub const READ_TRIES: u32 = 8;
 /// A name that stands for what is gone is resolved anew this often: each time somebody may just have replaced it once more.

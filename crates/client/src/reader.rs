@@ -51,6 +51,8 @@ const PROGRESS_FILES_MAX: usize = 4096;
 /// A read this near to where the last one ended continues it: the kernel's own read-ahead arrives on several
 /// threads and not quite in order.
 const NEAR_BYTES: u64 = 4 << 20;
+/// What the kernel has in its cache it does not ask for: a sequence may have gaps of this length.
+const GAP_BYTES_MAX: u64 = 64 << 10;
 /// Runs that may wait to be read ahead; more are not asked for.
 const AHEAD_QUEUE_MAX: usize = 64;
 
@@ -87,13 +89,21 @@ impl Reader {
             files.clear();
         }
         let progress = files.entry(ino).or_default();
-        if offset.abs_diff(progress.next) <= NEAR_BYTES {
+        let gap = offset.saturating_sub(progress.next);
+        if gap <= GAP_BYTES_MAX && offset >= progress.next {
+            progress.run += gap + len;
+        } else if offset.abs_diff(progress.next) <= NEAR_BYTES {
             progress.run += len;
         } else {
             progress.run = len;
         }
         progress.next = offset + len;
         progress.run >= SEQUENTIAL_BYTES_MIN
+    }
+
+    /// Whether a run is here, or on its way.
+    pub(crate) fn has(&self, run: BlockRef) -> bool {
+        self.cached.lock().slots.contains_key(&(run.id, run.offset))
     }
 
     /// Part of a run, if it is here.
@@ -174,13 +184,13 @@ impl Shell {
         }
     }
 
-    /// Has the runs behind a sequential reader fetched.
+    /// Has the runs fetched that will be read next.
     pub(crate) fn read_ahead(&self, runs: &[BlockRef]) {
         let ahead = self.reader.ahead.lock();
         let Some(ahead) = &*ahead else { return };
         let near: Arc<[BlockRef]> = runs.into();
         let mut bytes = 0u64;
-        for run in runs.iter().take(READ_AHEAD_BLOCKS) {
+        for run in runs {
             bytes += u64::from(run.len);
             if bytes > READ_AHEAD_BLOCKS as u64 * u64::from(BLOCK_BYTES_MAX)
                 || self.reader.cached.lock().slots.contains_key(&(run.id, run.offset))

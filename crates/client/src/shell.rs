@@ -47,6 +47,10 @@ pub(crate) struct Shell {
     pub(crate) changed: Condvar,
     /// There is something to ship.
     pub(crate) work: Condvar,
+    /// There may be something to ask for ahead.
+    pub(crate) walking: Condvar,
+    /// Something that was asked for ahead has come, or will not.
+    pub(crate) walked: Condvar,
     /// Held by whoever sends batches, so that they leave in order.
     pub(crate) shipping: Mutex<()>,
     /// Held by whoever asks for grants, so that a burst of needs asks once.
@@ -93,6 +97,8 @@ impl Shell {
             state: Mutex::new(State { core, shipper_idle: false, stopping: false, interrupted: false }),
             changed: Condvar::new(),
             work: Condvar::new(),
+            walking: Condvar::new(),
+            walked: Condvar::new(),
             shipping: Mutex::new(()),
             granting: Mutex::new(()),
             lease: Lease::new(asked, Duration::from_millis(opened.lease_ms)),
@@ -110,6 +116,7 @@ impl Shell {
         let mut threads = ship::start(&shell, todo);
         threads.extend(crate::reader::start(&shell, ahead));
         threads.extend(crate::lease::start(&shell));
+        threads.extend(crate::walk::start(&shell));
         (shell, threads)
     }
 
@@ -150,7 +157,14 @@ impl Shell {
             if sealed || (state.shipper_idle && state.core.journal.has_open()) {
                 self.work.notify_one();
             }
+            if state.core.walks.take_news() {
+                self.walking.notify_one();
+            }
+            let runs = state.core.walks.take_runs();
             drop(state);
+            if !runs.is_empty() {
+                self.read_ahead(&runs);
+            }
             self.run_errands(errands);
             match outcome {
                 // The process may have been stopped for a while: looked at again, now that the answer is there.
@@ -204,6 +218,10 @@ impl Shell {
             ("client_listings_total", c.listings.get()),
             ("client_lookups_total", c.lookups.get()),
             ("client_acquires_total", c.acquires.get()),
+            ("walk_requests_total", c.walks.get()),
+            ("walk_directories_total", core.walks.came),
+            ("walk_directories_used_total", core.walks.used),
+            ("walk_ahead_bytes", core.walks.bytes() as u64),
             ("client_recalls_total", core.rights.recalled),
             ("journal_operations_total", core.journal.recorded),
             ("journal_merged_total", core.journal.merged),

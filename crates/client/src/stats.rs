@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub(crate) lookups: Counter,
     /// Times that rights were asked for.
     pub(crate) acquires: Counter,
+    /// Requests for what walks will look at next.
+    pub(crate) walks: Counter,
     /// Batches sent, and their bytes.
     pub(crate) batches: Counter,
     pub(crate) batch_bytes: Counter,

@@ -180,6 +180,7 @@ impl Shell {
         self.errands.lock().take();
         self.reader.stop();
         self.work.notify_all();
+        self.walking.notify_all();
         self.changed.notify_all();
     }
 }

@@ -11,6 +11,7 @@
 mod acquire;
 mod ask;
 mod locks;
+mod walk;
 mod watch;
 
 pub(crate) use watch::run as watch;

@@ -97,6 +97,13 @@ pub const LEASE_TICK: Duration = Duration::from_millis(50);
 pub const LEASE_THREADS: usize = 4;
 /// A look-up whose answer keeps growing with what it finds begins anew this often.
 pub const ASK_ROUNDS_MAX: u32 = 64;
+/// Directories in one request of somebody who walks through a tree.
+pub const WALK_DIRS_MAX: usize = 256;
+/// Sub-directories of what is listed that others are asked for at once: the recall must fit a message.
+pub const WALK_RECALLS_MAX: usize = 4096;
+/// A directory that was changed within this time is in use: nobody is asked for it who has it, before somebody really looks at it. Clocks of machines
+/// that differ by more make that guess a worse one, and nothing else.
+pub const LEFT_ALONE_AFTER: Duration = Duration::from_secs(1);
 /// Wants in one request, and names in one of them: what one operation changes.
 pub const WANTS_MAX: usize = 16;
 /// Requests for locks that wait for all sessions to have declared what they hold; more are refused, and come again.

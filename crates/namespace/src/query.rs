@@ -9,9 +9,9 @@ mod reply;
 mod work;
 
 pub use content::extents;
-pub use file::{holders, inode, lookup, record};
-pub use list::list;
-pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
+pub use file::{holders, inode, lookup, record, resolve};
+pub use list::{list, subdirectories, walk};
+pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply};
 pub use work::{
     block, blocks, compaction_candidates, degraded, garbage, holds, is_block_referenced, reap_queue, session,
     sessions,

@@ -111,6 +111,7 @@ pub struct MeasuredMeta {
     /// From asking to being answered, waiting for other clients included.
     lookup: Arc<Watch>,
     list: Arc<Watch>,
+    walk: Arc<Watch>,
     inode: Arc<Watch>,
     extents: Arc<Watch>,
     acquire: Arc<Watch>,
@@ -119,16 +120,26 @@ pub struct MeasuredMeta {
 
 impl MeasuredMeta {
     pub fn new(inner: Arc<dyn MetaService>) -> MeasuredMeta {
-        let [commit, lookup, list, inode, extents, acquire] =
-            ["commit", "lookup", "list", "inode", "extents", "acquire"]
+        let [commit, lookup, list, walk, inode, extents, acquire] =
+            ["commit", "lookup", "list", "walk", "inode", "extents", "acquire"]
                 .map(|name| Arc::new(Watch::new(name)));
-        MeasuredMeta { inner, commit, lookup, list, inode, extents, acquire, grant: Watch::new("grant") }
+        MeasuredMeta {
+            inner,
+            commit,
+            lookup,
+            list,
+            walk,
+            inode,
+            extents,
+            acquire,
+            grant: Watch::new("grant"),
+        }
     }
 
     /// What was measured, kinds of calls that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
-        let Self { commit, lookup, list, inode, extents, acquire, grant, .. } = self;
-        occurred([commit, lookup, list, inode, extents, acquire, grant])
+        let Self { commit, lookup, list, walk, inode, extents, acquire, grant, .. } = self;
+        occurred([commit, lookup, list, walk, inode, extents, acquire, grant])
     }
 }
 
@@ -154,6 +165,7 @@ impl MetaService for MeasuredMeta {
         let watch = match ask.question {
             Question::Lookup { .. } => &self.lookup,
             Question::List { .. } => &self.list,
+            Question::Walk { .. } => &self.walk,
             Question::Inode(_) => &self.inode,
             Question::Extents { .. } => &self.extents,
         };

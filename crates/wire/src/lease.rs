@@ -10,7 +10,7 @@
 //! **Leaders.** All of this is in the memory of the leader that granted it. Its successor begins with nothing, and with another
 //! [`term`](AskReply::term): each session [declares](Declaration) what it holds, and answers of other terms count for nothing.
 
-use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch};
+use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch, WalkReply};
 use serde::{Deserialize, Serialize};
 use shoal_lease::locks::LockRecord;
 use shoal_types::{Cookie, InodeId, Name, SessionId};
@@ -48,6 +48,18 @@ pub enum Question {
         /// About how long the answer may be, in bytes.
         bytes_max: u64,
     },
+    /// Directories that will probably be looked at soon, in this order, each whole. Nobody who works in one of them is disturbed: it does not come
+    /// along.
+    Walk {
+        /// The directories.
+        dirs: Vec<InodeId>,
+        /// What should come along.
+        prefetch: Prefetch,
+        /// None is begun when the answer is this long, in bytes.
+        bytes_target: u64,
+        /// About how long the answer may be, in bytes.
+        bytes_max: u64,
+    },
     /// One inode, with contents as far as they are inline.
     Inode(InodeId),
     /// Extents that overlap `[start, end)`, in order, and the blocks they name.
@@ -80,9 +92,11 @@ pub struct Ask {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Found {
     /// See there.
-    Lookup(LookupReply),
+    Lookup(Box<LookupReply>),
     /// See there.
     List(ListReply),
+    /// See there.
+    Walk(WalkReply),
     /// See there.
     Inode(Box<FileRecord>),
     /// See there.

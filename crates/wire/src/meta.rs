@@ -12,7 +12,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 
 /// Why a metadata server did not do what it was asked to.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -196,7 +196,7 @@ pub trait MetaService: Send + Sync + 'static {
     /// One name, as it is committed, not to be cached.
     fn lookup(&self, session: SessionId, dir: InodeId, name: &Name) -> Result<LookupReply, MetaError> {
         match self.ask_once(session, Question::Lookup { dir, name: name.clone() })? {
-            Found::Lookup(reply) => Ok(reply),
+            Found::Lookup(reply) => Ok(*reply),
             _ => Err(MetaError::other_answer()),
         }
     }

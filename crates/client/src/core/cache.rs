@@ -11,7 +11,7 @@ use crate::limits::{EVICT_BURST_STEPS, EVICT_STEPS};
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, FileKind, Inode, InodeId, Name};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, FileKind, Inode, InodeId, Name};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A cached inode.
@@ -116,6 +116,11 @@ impl Cache {
         self.bytes
     }
 
+    /// Whether there is more than there should be.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes > self.bytes_max
+    }
+
     /// Number of inodes.
     pub(crate) fn len(&self) -> usize {
         self.nodes.len()
@@ -208,6 +213,30 @@ impl Cache {
         let after = node.bytes();
         self.bytes = self.bytes + after - before;
         true
+    }
+
+    /// Forgets the names of a directory in which nothing is uncommitted, and the files that they stand for.
+    pub(super) fn give_up(&mut self, dir: InodeId) {
+        let version = self.next_version();
+        let acked = self.acked;
+        let Some(Node { body: Body::Directory(names), modified, .. }) = self.nodes.get_mut(&dir) else {
+            return;
+        };
+        if *modified > acked {
+            return;
+        }
+        let modified = *modified;
+        let files = names.after(Cookie::START).filter(|(_, dentry)| dentry.kind != FileKind::Directory);
+        let files: Vec<InodeId> = files.map(|(_, dentry)| dentry.ino).collect();
+        let grown = names.forget_all(version);
+        self.adjust(grown);
+        self.note_eviction(modified);
+        for ino in files {
+            let idle = |node: &Node| node.modified <= acked && node.inode.nlink > 0;
+            if self.nodes.get(&ino).is_some_and(idle) {
+                self.remove(ino);
+            }
+        }
     }
 
     /// A number for what is known of a directory, different from all others.

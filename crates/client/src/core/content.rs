@@ -1,9 +1,9 @@
 //! Reading and writing content: where bytes go (inline or into a block), and where they are.
 
-use super::cache::{Body, Content};
+use super::cache::{Body, Content, Node};
 use super::{Core, Need, Outcome};
 use crate::api::{Fallocate, Seek};
-use crate::limits::OP_ROOM_BYTES;
+use crate::limits::{BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX};
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree};
 use shoal_types::{
@@ -50,10 +50,12 @@ impl Core {
         if at >= end {
             return Ok(pieces);
         }
-        let content = self.content(ino)?;
-        if let Some(gap) = content.known.first_gap(offset, end) {
-            return Err(Fault::Tree(Need::Extents(ino, gap)));
+        if let Some(gap) = self.content(ino)?.known.first_gap(offset, end) {
+            return Err(Fault::Tree(self.lacks_content(ino, gap)));
         }
+        let parent = self.cache.need(ino)?.inode.parent;
+        self.walks.read(parent);
+        let content = self.content(ino)?;
         let found: Vec<(u64, Extent)> =
             content.overlapping(offset, end).map(|(start, extent)| (start, extent.clone())).collect();
         for (start, extent) in found {
@@ -70,6 +72,7 @@ impl Core {
                     if self.blocks.read(block.id, block.offset, block.len, &mut parts) {
                         pieces.extend(parts.into_iter().map(Piece::Bytes));
                     } else {
+                        self.walks.read_block(block.id);
                         pieces.push(Piece::Block(block));
                     }
                 }
@@ -80,6 +83,29 @@ impl Core {
             pieces.push(Piece::Zeros(end - at));
         }
         Ok(pieces)
+    }
+
+    /// Whether a file is read as a whole, whatever of it is wanted.
+    pub(crate) fn is_short(&self, ino: InodeId) -> bool {
+        self.cache.peek(ino).is_some_and(|node| node.inode.size <= READ_WHOLE_BYTES_MAX)
+    }
+
+    /// What is asked for when content is not here: when files of a directory are read one after the other, those of all.
+    fn lacks_content(&mut self, ino: InodeId, gap: u64) -> Need {
+        if let Some(node) = self.cache.peek(ino)
+            && node.inode.size <= self.inline_bytes
+            && let dir = node.inode.parent
+            && let Some(Node { body: Body::Directory(names), inode, stale: false, .. }) = self.cache.node(dir)
+            && names.is_complete()
+            && names.bare
+            && inode.entries <= DIR_FETCH_ENTRIES_MAX
+        {
+            names.singly += 1;
+            if names.singly > BARE_READS_MAX {
+                return Need::Directory { dir, contents: true };
+            }
+        }
+        Need::Extents(ino, gap)
     }
 
     /// The blocks that hold what follows an offset, as far as that is known: what a sequential reader will want.

@@ -24,6 +24,10 @@ pub(crate) struct Directory {
     complete: bool,
     /// Some inodes of these names were evicted: a listing with attributes had better be fetched again.
     pub(crate) thin: bool,
+    /// Contents of files did not come along.
+    pub(crate) bare: bool,
+    /// Files of which the content was asked for one by one since.
+    pub(super) singly: u32,
     /// Changes when something is forgotten: a listing in several pages is whole only if it did not.
     pub(crate) version: u64,
 }
@@ -47,6 +51,13 @@ impl Directory {
         (self.complete, self.version) = (false, version);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
+    }
+
+    /// Forgets all names. Answers by how many bytes this grew.
+    pub(crate) fn forget_all(&mut self, version: u64) -> isize {
+        let bytes = self.bytes() as isize;
+        *self = Directory { version, ..Directory::default() };
+        -bytes
     }
 
     /// Whether every name is known.

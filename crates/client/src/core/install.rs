@@ -44,7 +44,7 @@ impl Core {
         if self.cache.is_dead(record.ino) {
             return;
         }
-        let FileRecord { ino, inode, xattrs, extents } = record;
+        let FileRecord { ino, inode, xattrs, extents, blocks: _ } = record;
         self.rights.watch(inode.cover(ino));
         if self.cache.refresh(ino, &inode, &xattrs) {
             return;
@@ -186,7 +186,7 @@ impl Core {
 
     /// All pages of a listing were installed under this ticket: what was not among them does not exist, unless something was forgotten since
     /// the directory was of this version.
-    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId, version: Option<u64>) {
+    pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId, version: Option<u64>, contents: bool) {
         if self.outdated(ticket) || version.is_none() || self.version(dir) != version {
             return;
         }
@@ -194,6 +194,7 @@ impl Core {
             && let Body::Directory(names) = &mut node.body
         {
             names.thin = false;
+            (names.bare, names.singly) = (!contents, 0);
             let grown = if names.is_complete() { 0 } else { names.set_complete() };
             self.cache.adjust(grown);
         }

@@ -16,6 +16,7 @@ mod names;
 mod ranges;
 mod recall;
 mod rights;
+mod walks;
 
 pub(crate) use blocks::{Blocks, Errand};
 pub(crate) use cache::Cache;
@@ -23,6 +24,7 @@ pub(crate) use content::Piece;
 pub(crate) use install::Ticket;
 pub(crate) use journal::{Journal, Sealed};
 pub(crate) use names::name;
+pub(crate) use walks::{Ahead, Walks};
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
 use rights::Rights;
@@ -81,6 +83,8 @@ pub(crate) struct Core {
     /// Content up to this size is kept inline.
     pub(crate) inline_bytes: u64,
     pub(crate) rights: Rights,
+    /// Of programs through trees.
+    pub(crate) walks: Walks,
     /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
     refs: FxHashMap<InodeId, Refs>,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
@@ -100,6 +104,7 @@ impl Core {
             inodes: 0..0,
             inline_bytes: u64::from(inline_bytes),
             rights: Rights::default(),
+            walks: Walks::default(),
             refs: FxHashMap::default(),
             unseen: FxHashSet::default(),
             dead: None,
@@ -108,6 +113,9 @@ impl Core {
 
     /// What every call begins with.
     pub(crate) fn begin(&mut self) {
+        if self.cache.is_full() {
+            self.make_room_of_walks();
+        }
         self.cache.evict();
     }
 

@@ -37,13 +37,14 @@ impl Core {
         }
     }
 
-    /// lookup, with a kernel reference for what is found.
-    pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Entry>> {
+    /// lookup, with a kernel reference for what is found. `fetched`: something was fetched for this very call.
+    pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name, fetched: bool) -> Outcome<Option<Entry>> {
         self.alive()?;
         let found = match self.resolve(dir, name)? {
             Some(dentry) => Some(self.entry(dentry.ino)?),
             None => None,
         };
+        self.walks_into(dir, fetched);
         self.seen(dir, name);
         if let Some(Entry { ino, .. }) = &found {
             self.refer(*ino);
@@ -223,7 +224,11 @@ impl Core {
         self.alive()?;
         let (_, names) = self.directory(dir)?;
         if !names.is_complete() || (inodes && names.thin && !fetched) {
-            return Err(Fault::Tree(Need::Directory { dir, contents: inodes }));
+            let contents = inodes && self.walks.wants_contents(dir);
+            return Err(Fault::Tree(Need::Directory { dir, contents }));
+        }
+        if after == Cookie::START {
+            self.walks_into(dir, true);
         }
         let mut at = after;
         loop {

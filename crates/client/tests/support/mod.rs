@@ -77,9 +77,15 @@ impl Group {
     pub fn answer(&self, question: &Question) -> Result<Found, MetaError> {
         let state = self.store.snapshot();
         self.read(match question {
-            Question::Lookup { dir, name } => query::lookup(&state, *dir, name).map(Found::Lookup),
+            Question::Lookup { dir, name } => {
+                query::lookup(&state, *dir, name).map(|reply| Found::Lookup(Box::new(reply)))
+            }
             Question::List { dir, after, prefetch, bytes_max } => {
                 query::list(&state, *dir, *after, *prefetch, *bytes_max as usize).map(Found::List)
+            }
+            Question::Walk { dirs, prefetch, bytes_target, bytes_max } => {
+                let (target, max) = (*bytes_target as usize, *bytes_max as usize);
+                query::walk(&state, dirs, *prefetch, target, max).map(Found::Walk).map_err(Fault::Tree)
             }
             Question::Inode(ino) => query::inode(&state, *ino).map(|record| Found::Inode(Box::new(record))),
             Question::Extents { ino, start, end, count_max } => {

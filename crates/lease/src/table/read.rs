@@ -159,6 +159,27 @@ impl Table {
         true
     }
 
+    /// Whether another session may change all that is counted under a cover: it goes down to watching when it is asked to.
+    pub fn is_held_by_another(&self, session: SessionId, cover: InodeId) -> bool {
+        let exclusive = self.covers.get(&cover).and_then(|cover| cover.exclusive);
+        exclusive.is_some_and(|holder| holder != session)
+    }
+
+    /// Whether another session may change this very inode, or is about to: more than a look that comes early is worth.
+    pub fn is_busy(&self, session: SessionId, ino: InodeId) -> bool {
+        let changes = |change: &Change| {
+            change.session != session && change.targets.iter().any(|target| target.ino == ino)
+        };
+        self.nodes.get(&ino).is_some_and(|node| node.holder != session)
+            || self.active.values().any(changes)
+            || self.recovering()
+    }
+
+    /// Whether there is anybody else.
+    pub fn is_only(&self, session: SessionId) -> bool {
+        self.sessions.keys().all(|other| *other == session)
+    }
+
     /// Nodes under a cover that others may be changing.
     pub fn held_by_others(&self, session: SessionId, cover: InodeId) -> Vec<InodeId> {
         let Some(found) = self.covers.get(&cover) else { return Vec::new() };

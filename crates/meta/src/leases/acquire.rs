@@ -229,13 +229,9 @@ fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>
     for want in wants {
         add(want.ino, want.names.iter().map(|wanted| wanted.name.clone()).collect(), want.hold)?;
         for wanted in want.names.iter().filter(|wanted| wanted.takes) {
-            match query::lookup(state, want.ino, &wanted.name) {
-                Ok(found) => {
-                    if let Some((dentry, _)) = found.found {
-                        add(dentry.ino, BTreeSet::new(), true)?;
-                    }
-                }
-                Err(Fault::Errno(Errno::ENOENT)) => {}
+            match query::resolve(state, want.ino, &wanted.name) {
+                Ok(Some((ino, _))) => add(ino, BTreeSet::new(), true)?,
+                Ok(None) | Err(Fault::Errno(Errno::ENOENT)) => {}
                 Err(fault) => return Err(fault),
             }
         }

@@ -1,13 +1,14 @@
 //! Questions: registered first, answered then.
 
-use super::Parked;
+use super::{Parked, walk};
 use crate::limits::ASK_ROUNDS_MAX;
 use crate::shared::Shared;
 use shoal_lease::{Answer, ReadItem, RequestId};
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Fault, TreeError, query};
 use shoal_types::{Errno, InodeId};
-use shoal_wire::{Ask, AskReply, Done, FileRecord, Found, ListReply, MetaError, Question};
+use shoal_wire::{Ask, AskReply, DirEntry, Done, Found, MetaError, Question};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 type Answered<T> = Result<T, Fault<TreeError>>;
@@ -42,14 +43,17 @@ impl Shared {
         mut id: Option<RequestId>,
         kept: &mut Option<(Ask, Done<AskReply>)>,
     ) -> Option<Result<AskReply, MetaError>> {
-        let (ask, _) = kept.as_ref()?;
+        let (ask, _) = kept.as_mut()?;
+        // What waits has been looked at before.
+        let along = if id.is_none() { self.along(term, ask) } else { Ok(Vec::new()) };
         let ask = ask.clone();
-        let mut items = match self.read(about(&self.store.snapshot(), &ask.question)) {
-            Ok(items) => items,
-            Err(error) => return Some(Err(error)),
+        let asked = self.read(about(&self.store.snapshot(), &ask.question));
+        let mut items = match (asked, along) {
+            (Ok(items), Ok(along)) => [items, along].concat(),
+            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
         };
         for _ in 0..ASK_ROUNDS_MAX {
-            let (mut held, mut exclusive) = (Vec::new(), Vec::new());
+            let (mut held, mut exclusive) = (BTreeSet::new(), Vec::new());
             let registered = self.with_table(term, |inner| {
                 let table = &mut inner.table;
                 table.arrived(ask.session, ask.below.0);
@@ -63,9 +67,10 @@ impl Shared {
                     Err(_) => Err(MetaError::Fenced(ask.session)),
                     Ok((number, Answer::Ready)) => {
                         id = Some(number);
-                        if let Question::List { dir, .. } = ask.question {
-                            held = table.held_by_others(ask.session, dir);
-                        }
+                        held = listed(&ask.question)
+                            .iter()
+                            .flat_map(|dir| table.held_by_others(ask.session, *dir))
+                            .collect();
                         exclusive = table.alone(ask.session, &items);
                         Ok(true)
                     }
@@ -94,7 +99,16 @@ impl Shared {
                 continue;
             }
             let found = match self.read(answer(&state, &ask.question)) {
-                Ok(Found::List(reply)) => self.list_children(term, &ask, &held, reply).map(Found::List),
+                Ok(Found::List(mut reply)) => {
+                    let dir = listed(&ask.question).iter().copied();
+                    let mut dirs = dir.zip(std::iter::once(&mut reply.entries));
+                    self.list_children(term, &ask, &held, &mut dirs).map(|()| Found::List(reply))
+                }
+                Ok(Found::Walk(mut reply)) => {
+                    let mut dirs =
+                        reply.dirs.iter_mut().filter_map(|(dir, entries)| Some((*dir, entries.as_mut()?)));
+                    self.list_children(term, &ask, &held, &mut dirs).map(|()| Found::Walk(reply))
+                }
                 other => other,
             };
             return Some(
@@ -110,55 +124,63 @@ impl Shared {
         self: &Arc<Self>,
         term: u64,
         ask: &Ask,
-        held: &[InodeId],
-        mut reply: ListReply,
-    ) -> Result<ListReply, MetaError> {
-        let Question::List { dir, .. } = ask.question else { return Ok(reply) };
+        held: &BTreeSet<InodeId>,
+        dirs: &mut dyn Iterator<Item = (InodeId, &mut Vec<DirEntry>)>,
+    ) -> Result<(), MetaError> {
         let mut again = Vec::new();
         self.with_table(term, |inner| {
-            for (at, entry) in reply.entries.iter_mut().enumerate() {
-                let Some(record) = &entry.record else { continue };
-                let cover = record.inode.cover(record.ino);
-                if cover == dir {
-                    if held.contains(&record.ino) {
+            for (dir, entries) in dirs {
+                for entry in entries {
+                    let Some(record) = &entry.record else { continue };
+                    let cover = record.inode.cover(record.ino);
+                    if cover == dir {
+                        if held.contains(&record.ino) {
+                            entry.record = None;
+                        }
+                    } else if inner.table.read_along(ask.session, ask.token.0, record.ino, cover) {
+                        again.push((record.ino, cover, &mut entry.record));
+                    } else {
                         entry.record = None;
                     }
-                } else if inner.table.read_along(ask.session, ask.token.0, record.ino, cover) {
-                    again.push((at, record.ino, cover));
-                } else {
-                    entry.record = None;
                 }
             }
         })?;
         if again.is_empty() {
-            return Ok(reply);
+            return Ok(());
         }
         let state = self.store.snapshot();
-        for (at, ino, cover) in again {
+        for (ino, cover, record) in again {
             let fresh = match query::inode(&state, ino) {
                 Ok(record) => Some(record),
                 Err(Fault::Errno(_)) => None,
                 Err(fault) => return self.read(Err(fault)),
             };
-            if let Some(entry) = reply.entries.get_mut(at) {
-                entry.record = fresh.filter(|record| record.inode.cover(ino) == cover);
-            }
+            *record = fresh.filter(|record| record.inode.cover(ino) == cover);
         }
-        Ok(reply)
+        Ok(())
+    }
+}
+
+/// The directories that a question is about as wholes.
+fn listed(question: &Question) -> &[InodeId] {
+    match question {
+        Question::List { dir, .. } => std::slice::from_ref(dir),
+        Question::Walk { dirs, .. } => dirs,
+        _ => &[],
     }
 }
 
 /// What a question is about, as things stand.
 fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<ReadItem>> {
-    let node = |record: &FileRecord| ReadItem::Node(record.ino, record.inode.cover(record.ino));
     Ok(match question {
         Question::Lookup { dir, name } => {
             let mut items = vec![ReadItem::Name(*dir, name.clone())];
-            if let Some((_, record)) = query::lookup(state, *dir, name)?.found {
-                items.push(node(&record));
+            if let Some((ino, inode)) = query::resolve(state, *dir, name)? {
+                items.push(ReadItem::Node(ino, inode.cover(ino)));
             }
             items
         }
+        Question::Walk { dirs, .. } => walk::about(state, dirs)?,
         Question::List { dir, .. } => match query::record(state, *dir)? {
             Some(_) => vec![ReadItem::Listing(*dir)],
             // Nobody is given a right to what is not there (yet).
@@ -174,9 +196,12 @@ fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<Re
 /// Answers a question from a state.
 fn answer(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Found> {
     Ok(match question {
-        Question::Lookup { dir, name } => Found::Lookup(query::lookup(state, *dir, name)?),
+        Question::Lookup { dir, name } => Found::Lookup(Box::new(query::lookup(state, *dir, name)?)),
         Question::List { dir, after, prefetch, bytes_max } => {
             Found::List(query::list(state, *dir, *after, *prefetch, *bytes_max as usize)?)
+        }
+        Question::Walk { dirs, prefetch, bytes_target, bytes_max } => {
+            Found::Walk(query::walk(state, dirs, *prefetch, *bytes_target as usize, *bytes_max as usize)?)
         }
         Question::Inode(ino) => Found::Inode(Box::new(query::inode(state, *ino)?)),
         Question::Extents { ino, start, end, count_max } => {

@@ -7,7 +7,7 @@ use crate::kv_tree::{TreeError, decode_extent};
 use crate::kv_tree::{read, scan};
 use crate::records::BlockRecord;
 use crate::{Fault, keys};
-use shoal_types::{BlockId, Errno, Extent, InodeId};
+use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId};
 use std::collections::BTreeSet;
 
 /// The extents that overlap `[start, end)`, whole and in order, at most `count_max` of them, and the blocks they name.
@@ -41,12 +41,21 @@ pub fn extents(
             Ok(Flow::Continue(()))
         })?;
     }
-    for id in ids {
-        let key = keys::block(id);
-        let Some(record) = read::<BlockRecord>(store, &key)? else {
-            return Err(TreeError::damaged(&key, "content refers to it, but it is not there").into());
-        };
-        reply.blocks.push((id, record.info));
-    }
+    reply.blocks = blocks(store, ids)?;
     Ok(reply)
+}
+
+/// Blocks that some content names.
+pub(super) fn blocks(
+    store: &(impl KvRead + ?Sized),
+    ids: BTreeSet<BlockId>,
+) -> Result<Vec<(BlockId, BlockInfo)>, TreeError> {
+    let find = |id| {
+        let key = keys::block(id);
+        match read::<BlockRecord>(store, &key)? {
+            Some(record) => Ok((id, record.info)),
+            None => Err(TreeError::damaged(&key, "content refers to it, but it is not there")),
+        }
+    };
+    ids.into_iter().map(find).collect()
 }

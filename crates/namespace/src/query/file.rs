@@ -1,5 +1,6 @@
 //! Inodes, with what belongs to them.
 
+use super::content::blocks;
 use super::{FileRecord, LookupReply};
 use crate::kv::{Flow, KvRead};
 use crate::kv_tree::{TreeError, decode_extent, read, scan, split_xattr};
@@ -8,23 +9,43 @@ use crate::records::InodeRecord;
 use crate::{Dentry, Fault, keys};
 use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId};
 
-/// What a name stands for, with contents as far as they are inline. `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
+/// What a name stands for, with contents as far as they are short. `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
 pub fn lookup(
     store: &(impl KvRead + ?Sized),
     dir: InodeId,
     name: &Name,
 ) -> Result<LookupReply, Fault<TreeError>> {
+    Ok(match find(store, dir, name)? {
+        Some((dentry, record)) => {
+            LookupReply { found: Some((dentry, complete(store, dentry.ino, record, true)?)) }
+        }
+        None => LookupReply { found: None },
+    })
+}
+
+/// The same without attributes and contents.
+pub fn resolve(
+    store: &(impl KvRead + ?Sized),
+    dir: InodeId,
+    name: &Name,
+) -> Result<Option<(InodeId, Inode)>, Fault<TreeError>> {
+    Ok(find(store, dir, name)?.map(|(dentry, record)| (dentry.ino, record.inode)))
+}
+
+fn find(
+    store: &(impl KvRead + ?Sized),
+    dir: InodeId,
+    name: &Name,
+) -> Result<Option<(Dentry, InodeRecord)>, Fault<TreeError>> {
     let Some(dentry) = read::<Dentry>(store, &keys::dentry(dir, name))? else {
         return match living(store, dir)? {
             None => Err(Errno::ENOENT.into()),
             Some(record) if !record.inode.is_dir() => Err(Errno::ENOTDIR.into()),
-            Some(_) => Ok(LookupReply { found: None }),
+            Some(_) => Ok(None),
         };
     };
-    let Some(record) = living(store, dentry.ino)? else {
-        return Err(missing(dentry.ino).into());
-    };
-    Ok(LookupReply { found: Some((dentry, complete(store, dentry.ino, record, true)?)) })
+    let record = living(store, dentry.ino)?.ok_or_else(|| missing(dentry.ino))?;
+    Ok(Some((dentry, record)))
 }
 
 /// An inode, with contents as far as they are inline. `ENOENT` if there is none.
@@ -55,11 +76,6 @@ pub(super) fn missing(ino: InodeId) -> TreeError {
     TreeError::damaged(&keys::inode(ino), "a name refers to it, but it is not there")
 }
 
-/// Whether the content may be short enough to come along.
-pub(super) fn may_come_along(record: &InodeRecord) -> bool {
-    record.inode.allocated <= RECORD_CONTENT_BYTES_MAX && record.extents <= RECORD_EXTENTS_MAX
-}
-
 /// Adds extended attributes and, if wanted and short, contents to a record.
 pub(super) fn complete(
     store: &(impl KvRead + ?Sized),
@@ -77,30 +93,33 @@ pub(super) fn complete(
     }
     let extents = match contents {
         true if record.inode.kind != FileKind::Regular || record.extents == 0 => Some(Vec::new()),
-        true if may_come_along(&record) => inline_extents(store, ino)?,
+        true if record.extents <= RECORD_EXTENTS_MAX => short_extents(store, ino)?,
         _ => None,
     };
-    Ok(FileRecord { ino, inode: record.inode, xattrs, extents })
+    let named = extents.iter().flatten().filter_map(|(_, extent)| match extent {
+        Extent::Block(block) => Some(block.id),
+        _ => None,
+    });
+    let blocks = blocks(store, named.collect())?;
+    Ok(FileRecord { ino, inode: record.inode, xattrs, extents, blocks })
 }
 
-/// All extents of a file, unless one of them is in a block.
-fn inline_extents(
+/// All extents of a file, unless more of it is inline than comes along.
+fn short_extents(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
 ) -> Result<Option<Vec<(u64, Extent)>>, TreeError> {
-    let mut extents = Some(Vec::new());
+    let (mut found, mut inline) = (Vec::new(), 0);
     scan(store, &keys::extents_range(ino, 0), |key, value| {
         let (offset, extent) = decode_extent(key, value)?;
-        match (&mut extents, extent) {
-            (_, Extent::Block(_)) | (None, _) => {
-                extents = None;
-                Ok(Flow::Break(()))
-            }
-            (Some(found), extent) => {
-                found.push((offset, extent));
-                Ok(Flow::Continue(()))
-            }
-        }
+        inline += inline_bytes(&extent);
+        found.push((offset, extent));
+        Ok(if inline > RECORD_CONTENT_BYTES_MAX { Flow::Break(()) } else { Flow::Continue(()) })
     })?;
-    Ok(extents)
+    Ok((inline <= RECORD_CONTENT_BYTES_MAX).then_some(found))
+}
+
+/// What of an extent is in itself, in bytes.
+pub(super) fn inline_bytes(extent: &Extent) -> u64 {
+    if let Extent::Inline(bytes) = extent { bytes.len() as u64 } else { 0 }
 }

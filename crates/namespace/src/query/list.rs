@@ -2,21 +2,26 @@
 //!
 //! Names are read in the order of their cookies, inodes in the order of their numbers: what was created together
 //! lies together, however the hashes of the names have scattered it.
+//!
+//! Whoever walks through a tree asks for several directories at once, each of which comes whole.
 
-use super::file::{complete, living, may_come_along, missing};
-use super::{DirEntry, ListReply, Prefetch};
+use super::file::{complete, inline_bytes, living, missing};
+use super::{DirEntry, ListReply, Prefetch, WalkReply};
 use crate::kv::{Flow, KvRead};
 use crate::kv_tree::{TreeError, scan};
 use crate::limits::LIST_CHUNK_NAMES;
 use crate::records::{self, InodeRecord};
 use crate::{Dentry, Fault, keys};
-use shoal_types::{Cookie, Errno, InodeId, Name};
+use shoal_types::limits::INLINE_BYTES_DEFAULT;
+use shoal_types::{Cookie, Errno, FileKind, InodeId, Name};
 use std::collections::BTreeMap;
 
 /// What an entry takes of a reply beside names, attributes and contents, in bytes: about what it is encoded as.
 const ENTRY_BYTES: usize = 32;
 /// What an inode's record takes, in bytes.
 const INODE_BYTES: usize = 96;
+/// What an extent takes beside what is inline of it, in bytes.
+const EXTENT_BYTES: usize = 40;
 
 /// The names of a directory behind a cookie, until about `bytes_max` of reply; at least those of one cookie. `ENOENT` if there is
 /// no such directory, `ENOTDIR` if it is none.
@@ -27,13 +32,24 @@ pub fn list(
     prefetch: Prefetch,
     bytes_max: usize,
 ) -> Result<ListReply, Fault<TreeError>> {
+    list_into(store, dir, after, prefetch, &mut { bytes_max })
+}
+
+/// The same, with what room is left.
+fn list_into(
+    store: &(impl KvRead + ?Sized),
+    dir: InodeId,
+    after: Cookie,
+    prefetch: Prefetch,
+    room: &mut usize,
+) -> Result<ListReply, Fault<TreeError>> {
     match living(store, dir)? {
         None => return Err(Errno::ENOENT.into()),
         Some(record) if !record.inode.is_dir() => return Err(Errno::ENOTDIR.into()),
         Some(_) => {}
     }
     let mut reply = ListReply::default();
-    let (mut after, mut room) = (after, bytes_max);
+    let mut after = after;
     loop {
         let (names, end) = names(store, dir, after, LIST_CHUNK_NAMES)?;
         let Some((last, _)) = names.last() else {
@@ -41,8 +57,8 @@ pub fn list(
             return Ok(reply);
         };
         after = last.cookie();
-        let complete = fill(store, names, prefetch, &mut room, &mut reply)?;
-        if !complete || room == 0 {
+        let complete = fill(store, names, prefetch, room, &mut reply)?;
+        if !complete || *room == 0 {
             reply.end = complete && end;
             return Ok(reply);
         }
@@ -51,6 +67,58 @@ pub fn list(
             return Ok(reply);
         }
     }
+}
+
+/// Directories in this order, each whole, until about `bytes_target` of reply; one that is begun before that may take up to `bytes_max`
+/// altogether, or does not come along.
+pub fn walk(
+    store: &(impl KvRead + ?Sized),
+    dirs: &[InodeId],
+    prefetch: Prefetch,
+    bytes_target: usize,
+    bytes_max: usize,
+) -> Result<WalkReply, TreeError> {
+    let mut reply = WalkReply::default();
+    let mut room = bytes_max;
+    for dir in dirs {
+        let used = bytes_max - room;
+        if used > 0 && used >= bytes_target {
+            break;
+        }
+        let entries = match list_into(store, *dir, Cookie::START, prefetch, &mut room) {
+            Ok(listed) if listed.end => Some(listed.entries),
+            // There is more room when it is asked for again.
+            Ok(_) if used > 0 => break,
+            Ok(_) | Err(Fault::Errno(_)) => None,
+            Err(Fault::Tree(error)) => return Err(error),
+        };
+        if entries.is_none() {
+            room = bytes_max - used;
+        }
+        reply.dirs.push((*dir, entries));
+    }
+    Ok(reply)
+}
+
+/// Directories in a directory behind a cookie, at most `count_max` of them.
+pub fn subdirectories(
+    store: &(impl KvRead + ?Sized),
+    dir: InodeId,
+    after: Cookie,
+    count_max: usize,
+) -> Result<Vec<InodeId>, TreeError> {
+    let mut found = Vec::new();
+    scan(store, &keys::dentries_range(dir, after), |key, value| {
+        if found.len() >= count_max {
+            return Ok(Flow::Break(()));
+        }
+        let dentry: Dentry = records::decode(value).map_err(|error| TreeError::damaged(key, error))?;
+        if dentry.kind == FileKind::Directory {
+            found.push(dentry.ino);
+        }
+        Ok(Flow::Continue(()))
+    })?;
+    Ok(found)
 }
 
 type Names = Vec<(Name, Dentry)>;
@@ -106,7 +174,7 @@ fn fill(
                 None => return Err(missing(dentry.ino)),
             };
             bytes += INODE_BYTES + record.inode.target.len();
-            if contents && may_come_along(record) {
+            if contents && record.inode.allocated <= INLINE_BYTES_DEFAULT.into() {
                 bytes += record.inode.allocated as usize;
             }
             chosen.push(dentry.ino);
@@ -119,10 +187,15 @@ fn fill(
     let mut files = BTreeMap::new();
     for ino in chosen {
         if let Some(record) = inodes.remove(&ino) {
-            let file = complete(store, ino, record, contents)?;
-            // How long these are is known only now: too late for this chunk, in time for the next.
-            let bytes: usize =
+            let counted = record.inode.allocated <= INLINE_BYTES_DEFAULT.into();
+            // How long the rest is is known only now: too late for this chunk, in time for the next. But content must not pile up.
+            let fits = counted || *room > 0 || (first == 0 && files.is_empty());
+            let file = complete(store, ino, record, contents && fits)?;
+            let mut bytes: usize =
                 file.xattrs.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum();
+            for (_, extent) in file.extents.iter().flatten() {
+                bytes += EXTENT_BYTES + if counted { 0 } else { inline_bytes(extent) as usize };
+            }
             *room = room.saturating_sub(bytes);
             files.insert(ino, file);
         }

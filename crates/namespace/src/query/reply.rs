@@ -12,7 +12,7 @@ pub enum Prefetch {
     Names,
     /// Inode and extended attributes too.
     Attributes,
-    /// And the content of files that are wholly inline.
+    /// And extents, where they are few and what is inline of them is short.
     Contents,
 }
 
@@ -25,8 +25,10 @@ pub struct FileRecord {
     pub inode: Inode,
     /// All its extended attributes.
     pub xattrs: Vec<(Name, Bytes)>,
-    /// All its extents, if it is wholly inline (or empty) and contents were asked for.
+    /// All its extents, if they are few, what is inline of them is short, and contents were asked for.
     pub extents: Option<Vec<(u64, Extent)>>,
+    /// Every block that these name, once.
+    pub blocks: Vec<(BlockId, BlockInfo)>,
 }
 
 /// One name of a directory.
@@ -47,6 +49,17 @@ pub struct ListReply {
     pub entries: Vec<DirEntry>,
     /// Whether the directory ends here.
     pub end: bool,
+}
+
+/// A directory on the way of a walk, whole; `None` if it is no more, or too long.
+pub type WalkEntry = (InodeId, Option<Vec<DirEntry>>);
+
+/// Directories in the order in which they were asked for, until the answer is long enough. Some may be passed over because somebody else works
+/// there.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct WalkReply {
+    /// The directories.
+    pub dirs: Vec<WalkEntry>,
 }
 
 /// What a name stands for.

@@ -178,6 +178,10 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
         Call::Ask(mut ask) => {
             match &mut ask.question {
                 Question::List { bytes_max, .. } => *bytes_max = (*bytes_max).min(LIST_BYTES_MAX),
+                Question::Walk { bytes_target, bytes_max, .. } => {
+                    (*bytes_target, *bytes_max) =
+                        ((*bytes_target).min(LIST_BYTES_MAX), (*bytes_max).min(LIST_BYTES_MAX));
+                }
                 Question::Extents { count_max, .. } => *count_max = (*count_max).min(EXTENTS_MAX),
                 Question::Lookup { .. } | Question::Inode(_) => {}
             }

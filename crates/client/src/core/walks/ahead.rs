@@ -1,0 +1,213 @@
+//! Following walks in the cache: where programs are, what is asked for ahead, what has come.
+
+use super::{Ahead, Stage};
+use crate::core::Core;
+use crate::core::cache::{Body, Node};
+use crate::limits::*;
+use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId};
+use shoal_wire::{DirEntry, WalkReply};
+
+impl Core {
+    /// A program looks into a directory. `begins`: it may be the first of many.
+    pub(in crate::core) fn walks_into(&mut self, dir: InodeId, begins: bool) {
+        let walks = &self.walks;
+        let known = walks.position_of(dir).is_some();
+        if !known && (!begins || walks.walks.iter().any(|walk| walk.entered.contains(&dir))) {
+            return;
+        }
+        let Some((children, has_files)) = self.subdirectories(dir) else { return };
+        for unneeded in self.walks.enter(dir, &children, has_files) {
+            self.cache.give_up(unneeded);
+        }
+        let runs = self.runs_in(dir);
+        if let Some(walk) = self.walks.walks.last_mut()
+            && walk.steps >= WALK_STEPS_MIN
+            && walk.reads()
+            && !runs.is_empty()
+        {
+            walk.runs.truncate(WALK_RUNS_MAX.saturating_sub(runs.len()));
+            runs.into_iter().rev().for_each(|run| walk.runs.push_front(run));
+            self.walks.runs = walk.runs_ahead();
+        }
+    }
+
+    /// Content in blocks of the files of a directory, in the order in which they are listed.
+    fn runs_in(&self, dir: InodeId) -> Vec<BlockRef> {
+        let Some(Node { body: Body::Directory(names), .. }) = self.cache.peek(dir) else { return Vec::new() };
+        let files = names.after(Cookie::START).filter(|(_, dentry)| dentry.kind == FileKind::Regular);
+        let content = files.filter_map(|(_, dentry)| match &self.cache.peek(dentry.ino)?.body {
+            Body::File(content) => Some(content),
+            _ => None,
+        });
+        let blocks = content.flat_map(|content| content.extents.values()).filter_map(|extent| match extent {
+            Extent::Block(block) if self.blocks.is_stored(block.id) => Some(*block),
+            _ => None,
+        });
+        blocks.take(WALK_RUNS_MAX).collect()
+    }
+
+    /// Sub-directories in the order in which they are listed, and whether there are files, too; `None` if not all names are known.
+    fn subdirectories(&self, dir: InodeId) -> Option<(Vec<InodeId>, bool)> {
+        let Some(Node { body: Body::Directory(names), .. }) = self.cache.peek(dir) else { return None };
+        if !names.is_complete() {
+            return None;
+        }
+        let (mut children, mut has_files) = (Vec::new(), false);
+        for (_, dentry) in names.after(Cookie::START) {
+            match dentry.kind {
+                FileKind::Directory => children.push(dentry.ino),
+                kind => has_files |= kind == FileKind::Regular,
+            }
+        }
+        Some((children, has_files))
+    }
+
+    /// What is to be asked for ahead, if anything.
+    pub(crate) fn walk_ahead(&mut self) -> Option<Ahead> {
+        if let Some(ahead) = self.walks.urgent.pop_front() {
+            return Some(ahead);
+        }
+        for number in (0..self.walks.walks.len()).rev() {
+            if let Some(ahead) = self.ahead_of(number) {
+                self.walks.requests += 1;
+                return Some(ahead);
+            }
+        }
+        None
+    }
+
+    /// A program needs a directory. Answers whether it is on its way, with those behind it, if that is a walk.
+    pub(crate) fn walk_needs(&mut self, dir: InodeId) -> bool {
+        let Some(number) = self.walks.position_of(dir) else { return false };
+        let Some(walk) = self.walks.walks.get_mut(number) else { return false };
+        match walk.stage(dir) {
+            Some(Stage::Asked) => return true,
+            Some(Stage::Expected) => {}
+            _ => return false,
+        }
+        if let Some(place) = walk.places.get(&dir) {
+            walk.at.clone_from(place);
+        }
+        if let Some(ahead) = self.ahead_of(number) {
+            self.walks.requests += 1;
+            self.walks.urgent.push_back(ahead);
+        }
+        self.walks.is_asked(dir)
+    }
+
+    fn ahead_of(&mut self, number: usize) -> Option<Ahead> {
+        if self.walks.walks.get(number)?.steps < WALK_STEPS_MIN {
+            return None;
+        }
+        loop {
+            let walk = self.walks.walks.get(number)?;
+            if !self.walks.is_full() && walk.free() >= walk.fewest() {
+                break;
+            }
+            let passed = walk.least_needed(false)?;
+            self.give_up_ahead(passed);
+        }
+        let mut dirs: Vec<InodeId> = Vec::new();
+        loop {
+            let walk = self.walks.walks.get(number)?;
+            if dirs.len() >= walk.fit || walk.free() == 0 {
+                break;
+            }
+            let Some((place, dir)) = walk.next_expected() else { break };
+            let here = self.subdirectories(dir);
+            let askable = matches!(self.cache.peek(dir), Some(node) if is_askable(node));
+            let walk = self.walks.walks.get_mut(number)?;
+            match here {
+                // It is here for another reason.
+                Some((children, _)) => {
+                    walk.set(&place, Stage::Here(0));
+                    walk.expect(&place, &children);
+                }
+                None if askable => {
+                    walk.set(&place, Stage::Asked);
+                    dirs.push(dir);
+                }
+                None => drop(walk.take(dir)),
+            }
+        }
+        let walk = self.walks.walks.get_mut(number)?;
+        // A few are not worth a request as long as more are on their way.
+        if dirs.is_empty() || (dirs.len() < walk.fewest() && walk.asked > dirs.len()) {
+            for dir in dirs {
+                if let Some(place) = walk.places.get(&dir).cloned() {
+                    walk.set(&place, Stage::Expected);
+                }
+            }
+            return None;
+        }
+        let contents = walk.reads();
+        let versions = dirs.iter().map(|dir| self.version(*dir)).collect();
+        Some(Ahead { dirs, versions, contents, ticket: self.ticket() })
+    }
+
+    /// A request was answered, or not: what has not come is not on its way any more.
+    pub(crate) fn walk_answered(&mut self, ahead: &Ahead, reply: Option<&WalkReply>) {
+        self.walks.requests = self.walks.requests.saturating_sub(1);
+        self.walks.news = true;
+        let last = reply.and_then(|reply| reply.dirs.last()).map(|(dir, _)| *dir);
+        let begun = last.and_then(|last| ahead.dirs.iter().position(|dir| *dir == last));
+        if let Some(begun) = begun
+            && let Some(walk) = ahead.dirs.iter().find_map(|dir| self.walks.position_of(*dir))
+            && let Some(walk) = self.walks.walks.get_mut(walk)
+        {
+            let all = begun + 1 == ahead.dirs.len();
+            walk.fit = if all { (2 * walk.fit).min(WALK_ASK_DIRS_MAX) } else { begun + 1 };
+        }
+        for (number, dir) in ahead.dirs.iter().enumerate() {
+            let Some(walk) = self.walks.of(*dir) else { continue };
+            if walk.stage(*dir) != Some(Stage::Asked) {
+                continue;
+            }
+            match walk.places.get(dir).cloned() {
+                // There was no room for it in the answer.
+                Some(place) if begun.is_some_and(|begun| number > begun) => walk.set(&place, Stage::Expected),
+                _ => self.walks.unexpect(*dir),
+            }
+        }
+    }
+
+    /// Takes in a directory that has come.
+    pub(crate) fn walk_came(&mut self, ahead: &Ahead, dir: InodeId, entries: Vec<DirEntry>) {
+        let before = self.cache.bytes();
+        let version = ahead.dirs.iter().position(|one| *one == dir).and_then(|at| *ahead.versions.get(at)?);
+        self.install_page(ahead.ticket, dir, entries);
+        self.install_end(ahead.ticket, dir, version, ahead.contents);
+        let bytes = self.cache.bytes().saturating_sub(before);
+        self.walks.came += 1;
+        let Some((children, _)) = self.subdirectories(dir) else { return self.walks.unexpect(dir) };
+        let Some(walk) = self.walks.of(dir) else { return };
+        let Some(place) = walk.places.get(&dir).cloned() else { return };
+        if walk.stage(dir) == Some(Stage::Asked) {
+            walk.set(&place, Stage::Here(bytes));
+            walk.expect(&place, &children);
+            self.walks.bytes += bytes;
+        }
+    }
+
+    /// Room is needed: what came ahead and was not looked at goes first.
+    pub(in crate::core) fn make_room_of_walks(&mut self) {
+        for _ in 0..EVICT_STEPS {
+            let mut walks = self.walks.walks.iter();
+            let Some(dir) = walks.find_map(|walk| walk.least_needed(true)) else { return };
+            self.give_up_ahead(dir);
+            if !self.cache.is_full() {
+                return;
+            }
+        }
+    }
+
+    fn give_up_ahead(&mut self, dir: InodeId) {
+        self.walks.unexpect(dir);
+        self.cache.give_up(dir);
+    }
+}
+
+/// Whether a directory can come as a whole.
+fn is_askable(node: &Node) -> bool {
+    matches!(node.body, Body::Directory(_)) && !node.stale && node.inode.entries <= DIR_FETCH_ENTRIES_MAX
+}

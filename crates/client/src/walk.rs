@@ -1,0 +1,106 @@
+//! Asks ahead for what programs that walk through trees will look at next.
+//!
+//! What comes is watched, and taken back, like anything else. Whoever needs something that is on its way waits for it, but not for long: the servers may be
+//! waiting for somebody else's sake.
+
+use crate::core::Ahead;
+use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
+use crate::shell::Shell;
+use shoal_types::InodeId;
+use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+/// Starts the threads that ask.
+pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
+    (0..WALK_THREADS)
+        .map(|n| {
+            let shell = Arc::clone(shell);
+            Builder::new()
+                .name(format!("shoal-walk-{n}"))
+                .spawn(move || shell.run_walks())
+                .expect("the system has room for a thread")
+        })
+        .collect()
+}
+
+impl Shell {
+    fn run_walks(&self) {
+        let mut state = self.state.lock();
+        while !state.stopping && state.core.alive().is_ok() {
+            match state.core.walk_ahead() {
+                None => self.walking.wait(&mut state),
+                Some(ahead) => {
+                    drop(state);
+                    // Several may find something to do at the beginning of a walk.
+                    self.walking.notify_one();
+                    self.fetch_ahead(&ahead);
+                    state = self.state.lock();
+                }
+            }
+        }
+    }
+
+    /// Asks for some directories and takes in what comes. A failure is left to whoever needs them.
+    fn fetch_ahead(&self, ahead: &Ahead) {
+        self.counters.walks.add(1);
+        let request = self.tokens.begin();
+        let question = Question::Walk {
+            dirs: ahead.dirs.clone(),
+            prefetch: if ahead.contents { Prefetch::Contents } else { Prefetch::Attributes },
+            bytes_target: WALK_REPLY_BYTES_TARGET as u64,
+            bytes_max: LIST_PAGE_BYTES as u64,
+        };
+        let ask = Ask { session: self.session, token: request.token, below: request.below, question };
+        let reply = match wait_for(|done| self.meta.ask(ask, done)) {
+            Ok(reply) => reply,
+            Err(error) => {
+                tracing::debug!(%error, "asking ahead");
+                return self.answered_ahead(ahead, None);
+            }
+        };
+        let Found::Walk(mut found) = reply.found else { return self.answered_ahead(ahead, None) };
+        let entries = found.dirs.iter().flat_map(|(_, entries)| entries.iter().flatten());
+        self.learn(entries.filter_map(|entry| entry.record.as_ref()));
+        for (dir, entries) in &mut found.dirs {
+            // Each under a lock of its own: programs are waiting for it.
+            let core = &mut self.state.lock().core;
+            if core.rights.term != reply.term || !request.counts() {
+                drop(request);
+                return self.answered_ahead(ahead, None);
+            }
+            core.install_exclusive(if reply.exclusive.contains(dir) {
+                std::slice::from_ref(dir)
+            } else {
+                &[]
+            });
+            if let Some(entries) = entries.take() {
+                core.walk_came(ahead, *dir, entries);
+            }
+        }
+        drop(request);
+        self.answered_ahead(ahead, Some(&found));
+    }
+
+    fn answered_ahead(&self, ahead: &Ahead, reply: Option<&WalkReply>) {
+        self.state.lock().core.walk_answered(ahead, reply);
+        self.walked.notify_all();
+    }
+
+    /// If a directory is asked for ahead, waits until it has come. Answers whether it was.
+    pub(crate) fn await_walk(&self, dir: InodeId) -> bool {
+        let mut state = self.state.lock();
+        if !state.core.walk_needs(dir) {
+            return false;
+        }
+        self.walking.notify_one();
+        let due = Instant::now() + WALK_WAIT_MAX;
+        while state.core.walks.is_asked(dir) {
+            if self.walked.wait_until(&mut state, due).timed_out() {
+                state.core.walks.unexpect(dir);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,280 @@
+//! Programs that walk through trees: what comes ahead, how much of it, and whom that disturbs.
+
+#[path = "support/relay.rs"]
+mod relay;
+mod support;
+
+use parking_lot::Mutex;
+use relay::{Relay, Way};
+use shoal_client::{Caller, Client, Options, Wait};
+use shoal_meta::Server;
+use shoal_types::{Cookie, FileKind, InodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const WAIT: Wait = Wait::Allowed;
+const ROOT: InodeId = InodeId::ROOT;
+/// Longer than a directory is left alone after it was changed.
+const QUIET: Duration = Duration::from_millis(1200);
+
+/// A server that remembers what it was asked.
+struct Listener {
+    server: Arc<Server>,
+    asked: Mutex<Vec<Question>>,
+}
+
+impl Way for Listener {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.asked.lock().push(ask.question.clone());
+        self.server.ask(ask, done);
+    }
+}
+
+impl Listener {
+    /// Directories that were asked for ahead.
+    fn ahead(&self) -> BTreeSet<InodeId> {
+        let asked = self.asked.lock();
+        let dirs = asked.iter().filter_map(|question| match question {
+            Question::Walk { dirs, .. } => Some(dirs.clone()),
+            _ => None,
+        });
+        dirs.flatten().collect()
+    }
+
+    fn count(&self) -> usize {
+        self.asked.lock().len()
+    }
+}
+
+/// A server and two clients: one makes trees, the other one walks through them.
+struct Two {
+    _dir: TempDir,
+    server: Arc<Server>,
+    way: Arc<Relay<Listener>>,
+    maker: Arc<Client>,
+    walker: Arc<Client>,
+}
+
+impl Two {
+    fn new() -> Two {
+        let (_dir, bricks, server) = relay::server();
+        let way = Arc::new(Relay(Listener { server: server.clone(), asked: Mutex::default() }));
+        let options = |name: &str| Options { name: name.into(), ..Options::default() };
+        let maker = Client::open(server.clone(), bricks.clone(), options("maker")).expect("a session");
+        let walker = Client::open(way.clone(), bricks, options("walker")).expect("a session");
+        Two { _dir, server, way, maker, walker }
+    }
+
+    fn end(self) {
+        for client in [self.maker, self.walker] {
+            client.close().expect("closed");
+        }
+        self.server.shutdown();
+    }
+}
+
+fn mkdir(client: &Client, parent: InodeId, name: &str) -> InodeId {
+    let mode = FileKind::Directory.mode_bits() | 0o755;
+    client.create(WAIT, &CALLER, parent, name.as_bytes(), mode, 0).expect("new").ino
+}
+
+fn file(client: &Client, parent: InodeId, name: &str, content: &[u8]) -> InodeId {
+    let ino = client.create(WAIT, &CALLER, parent, name.as_bytes(), 0o100644, 0).expect("new").ino;
+    client.write(WAIT, ino, 0, content, false).expect("written");
+    ino
+}
+
+/// A directory with so many others, each with a file of its own; they are left alone for a while.
+fn forest(client: &Client, dirs: usize, content: &[u8]) -> (InodeId, Vec<InodeId>) {
+    let top = mkdir(client, ROOT, "top");
+    let made = (0..dirs)
+        .map(|n| {
+            let dir = mkdir(client, top, &format!("d{n}"));
+            file(client, dir, "file", content);
+            dir
+        })
+        .collect();
+    client.fsync(ROOT).expect("durable");
+    std::thread::sleep(QUIET);
+    (top, made)
+}
+
+/// Names in a directory, as a listing with inodes shows them.
+fn list(client: &Client, dir: InodeId) -> Vec<(String, InodeId)> {
+    let mut found = Vec::new();
+    let mut visit = |name: &shoal_types::Name, dentry: shoal_namespace::Dentry, _: Option<&_>| {
+        found.push((String::from_utf8_lossy(name.as_bytes()).into_owned(), dentry.ino));
+        ControlFlow::Continue(())
+    };
+    while !client.readdir(WAIT, dir, Cookie::START, true, &mut visit).expect("listed") {}
+    found
+}
+
+fn read(client: &Client, ino: InodeId) -> Vec<u8> {
+    client.read(WAIT, ino, 0, 1 << 20).expect("read").concat()
+}
+
+/// Looks into the first directories of a forest as tar(1) does. How many files were found.
+fn walk(client: &Client, top: InodeId, dirs: usize, reads: bool, content: &[u8]) -> usize {
+    let mut files = 0;
+    for (_, dir) in list(client, top).into_iter().take(dirs) {
+        for (_, ino) in list(client, dir) {
+            files += 1;
+            assert!(!reads || read(client, ino) == content);
+        }
+    }
+    files
+}
+
+fn stat(client: &Client, name: &str) -> u64 {
+    client.stats().iter().find(|stat| stat.name == name).expect("counted").value
+}
+
+#[test]
+fn a_tree_is_read_with_few_requests() {
+    const DIRS: usize = 400;
+    let two = Two::new();
+    let (top, _) = forest(&two.maker, DIRS, b"content");
+    let recalls = stat(&two.maker, "client_recalls_total");
+    assert_eq!(walk(&two.walker, top, DIRS, true, b"content"), DIRS);
+    let (asked, recalled) = (two.way.0.count(), stat(&two.maker, "client_recalls_total") - recalls);
+    assert!(asked <= DIRS / 8, "{asked} requests for {DIRS} directories");
+    assert!(recalled <= DIRS as u64 / 8, "{recalled} recalls for {DIRS} directories");
+    two.end();
+}
+
+#[test]
+fn whoever_reads_no_content_is_not_sent_any_in_the_end() {
+    const DIRS: usize = 400;
+    let two = Two::new();
+    let content = vec![b'x'; 10_000];
+    let (top, _) = forest(&two.maker, DIRS, &content);
+    assert_eq!(walk(&two.walker, top, DIRS, false, &content), DIRS);
+    let cached = stat(&two.walker, "cache_bytes");
+    assert!(cached < (DIRS * content.len() / 2) as u64, "{cached} bytes are cached");
+    // And it is there when it is wanted after all.
+    assert_eq!(walk(&two.walker, top, DIRS, true, &content), DIRS);
+    two.end();
+}
+
+#[test]
+fn what_comes_ahead_is_bounded_and_a_walk_that_stops_stops_it() {
+    const DIRS: usize = 500;
+    const BYTES: usize = 200_000;
+    let two = Two::new();
+    // Inline in a few pieces, so that all of it comes along.
+    let top = mkdir(&two.maker, ROOT, "top");
+    for n in 0..DIRS {
+        let dir = mkdir(&two.maker, top, &format!("d{n}"));
+        for part in 0..4 {
+            file(&two.maker, dir, &part.to_string(), &vec![7; BYTES / 4]);
+        }
+    }
+    two.maker.fsync(ROOT).expect("durable");
+    std::thread::sleep(QUIET);
+    walk(&two.walker, top, 5, true, &vec![7; BYTES / 4]);
+    // What is under way has come when nothing more is asked for.
+    let mut asked = two.way.0.count();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = two.way.0.count();
+        if now == asked {
+            break;
+        }
+        asked = now;
+    }
+    let (ahead, bound) = (stat(&two.walker, "walk_ahead_bytes"), (32 << 20) as u64);
+    assert!(ahead > 0, "nothing came ahead");
+    assert!(ahead <= bound, "{ahead} bytes are here ahead");
+    assert!(stat(&two.walker, "cache_bytes") <= bound + (8 << 20));
+    assert!(two.way.0.ahead().len() < DIRS / 2, "everything was asked for");
+    two.end();
+}
+
+#[test]
+fn what_came_ahead_is_the_first_to_go_when_room_is_needed() {
+    let (_dir, bricks, server) = relay::server();
+    let maker = Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
+    let content = vec![9; 30_000];
+    let (top, _) = forest(&maker, 300, &content);
+    let options = Options { cache_bytes: 2 << 20, ..Options::default() };
+    let walker = Client::open(server.clone(), bricks, options).expect("a session");
+    assert_eq!(walk(&walker, top, 300, true, &content), 300);
+    let cached = stat(&walker, "cache_bytes");
+    assert!(cached <= 4 << 20, "{cached} bytes are cached");
+    for client in [maker, walker] {
+        client.close().expect("closed");
+    }
+    server.shutdown();
+}
+
+#[test]
+fn a_directory_that_came_ahead_is_seen_as_others_have_changed_it_since() {
+    let two = Two::new();
+    let (top, dirs) = forest(&two.maker, 100, b"before");
+    walk(&two.walker, top, 10, true, b"before");
+    while two.way.0.ahead().len() < 90 || stat(&two.walker, "walk_directories_total") < 80 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for (n, dir) in dirs.iter().enumerate() {
+        let found = two.maker.lookup(WAIT, *dir, b"file").expect("answered").expect("there").ino;
+        match n % 3 {
+            0 => two.maker.write(WAIT, found, 0, b"after!", false).expect("written"),
+            1 => two.maker.unlink(WAIT, *dir, b"file").expect("removed"),
+            _ => drop(file(&two.maker, *dir, "more", b"more")),
+        }
+    }
+    for (n, dir) in dirs.iter().enumerate() {
+        let found = list(&two.walker, *dir);
+        let content: Vec<Vec<u8>> = found.iter().map(|(_, ino)| read(&two.walker, *ino)).collect();
+        match n % 3 {
+            0 => assert_eq!(content, [b"after!"]),
+            1 => assert!(found.is_empty()),
+            _ => assert_eq!(content.len(), 2),
+        }
+    }
+    two.end();
+}
+
+#[test]
+fn a_walk_takes_no_rights_from_whoever_works_ahead_of_it() {
+    let two = Two::new();
+    let (top, dirs) = forest(&two.maker, 60, b"content");
+    // The listing tells in which order they come.
+    let order = list(&two.maker, top);
+    let (_, busy) = order[50];
+    assert!(dirs.contains(&busy));
+    let (recalls, acquires) = ("client_recalls_total", "client_acquires_total");
+    file(&two.maker, busy, "new", b"new");
+    two.maker.fsync(ROOT).expect("durable");
+    walk(&two.walker, top, 20, true, b"content");
+    while two.way.0.ahead().len() < 55 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let before = (stat(&two.maker, recalls), stat(&two.maker, acquires));
+    file(&two.maker, busy, "newer", b"newer");
+    assert_eq!((stat(&two.maker, recalls), stat(&two.maker, acquires)), before, "it was disturbed");
+    // Who looks gets to see it.
+    assert_eq!(list(&two.walker, busy).len(), 3);
+    two.end();
+}
+
+#[test]
+fn single_looks_are_no_walk() {
+    let two = Two::new();
+    let (top, dirs) = forest(&two.maker, 50, b"content");
+    list(&two.walker, top);
+    list(&two.walker, dirs[7]);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(two.way.0.ahead(), BTreeSet::new());
+    two.end();
+}

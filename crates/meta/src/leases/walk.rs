@@ -1,0 +1,103 @@
+//! What is looked at next: sub-directories of what is listed, and directories that somebody walks towards.
+//!
+//! A session that has made a tree holds each of its directories. Whoever walks through it would have it called upon once per directory. So it is
+//! asked for all sub-directories of what is listed at once, in one recall. That is not done to who works there: a directory that was changed a moment
+//! ago is left to its holder until somebody really looks at it.
+
+use super::Inner;
+use crate::limits::{LEFT_ALONE_AFTER, WALK_DIRS_MAX, WALK_RECALLS_MAX};
+use crate::shared::Shared;
+use shoal_lease::ReadItem;
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{Fault, TreeError, query};
+use shoal_types::{Cookie, InodeId, SessionId, Timestamp};
+use shoal_wire::{Ask, MetaError, Prefetch, Question};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+impl Shared {
+    /// What else somebody is to give back before a listing or a walk is answered. From a walk, directories that are not to be had without
+    /// disturbing somebody are struck out.
+    pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
+        let (session, mut items) = (ask.session, Vec::new());
+        let (parents, after) = match &mut ask.question {
+            Question::List { dir, after, prefetch, .. } if *prefetch != Prefetch::Names => {
+                (vec![*dir], *after)
+            }
+            Question::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
+                return Err(MetaError::Malformed("too many directories are asked for at once".into()));
+            }
+            Question::Walk { dirs, .. } => {
+                let quiet = self.not_in_use(term, session, dirs)?;
+                dirs.retain(|dir| quiet.contains(dir));
+                (dirs.clone(), Cookie::START)
+            }
+            _ => return Ok(items),
+        };
+        if self.with_table(term, |inner| inner.table.is_only(session))? {
+            return Ok(items);
+        }
+        let state = self.store.snapshot();
+        let mut children = Vec::new();
+        for dir in parents {
+            let room = WALK_RECALLS_MAX.saturating_sub(children.len());
+            children.extend(self.tree(query::subdirectories(&state, dir, after, room))?);
+        }
+        drop(state);
+        let held = |inner: &mut Inner| {
+            children.retain(|child| {
+                inner.table.is_held_by_another(session, *child) && !inner.table.is_busy(session, *child)
+            });
+        };
+        self.with_table(term, held)?;
+        let state = self.store.snapshot();
+        for child in children {
+            if self.tree(is_left_alone(&state, child))? {
+                items.push(ReadItem::Node(child, child));
+            }
+        }
+        Ok(items)
+    }
+
+    /// Those among some directories that can be looked at without disturbing anybody.
+    fn not_in_use(
+        self: &Arc<Self>,
+        term: u64,
+        session: SessionId,
+        dirs: &[InodeId],
+    ) -> Result<Vec<InodeId>, MetaError> {
+        let found = self.with_table(term, |inner| {
+            let free = dirs.iter().filter(|dir| !inner.table.is_busy(session, **dir));
+            free.map(|dir| (*dir, inner.table.is_held_by_another(session, *dir))).collect::<Vec<_>>()
+        })?;
+        let state = self.store.snapshot();
+        let mut quiet = Vec::new();
+        for (dir, held) in found {
+            if !held || self.tree(is_left_alone(&state, dir))? {
+                quiet.push(dir);
+            }
+        }
+        Ok(quiet)
+    }
+}
+
+/// Whether a directory was last changed a while ago.
+fn is_left_alone(state: &(impl KvRead + ?Sized), dir: InodeId) -> Result<bool, TreeError> {
+    let Some(inode) = query::record(state, dir)? else { return Ok(false) };
+    let recently: Timestamp = (SystemTime::from(Timestamp::now()) - LEFT_ALONE_AFTER).into();
+    Ok(inode.ctime < recently)
+}
+
+/// What is walked through, as far as it is there.
+pub(super) fn about(
+    state: &(impl KvRead + ?Sized),
+    dirs: &[InodeId],
+) -> Result<Vec<ReadItem>, Fault<TreeError>> {
+    let mut items = Vec::new();
+    for dir in dirs {
+        if query::record(state, *dir)?.is_some() {
+            items.push(ReadItem::Listing(*dir));
+        }
+    }
+    Ok(items)
+}
