@@ -85,6 +85,8 @@ pub const BARE_READS_MAX: u32 = 3;
 /// Extents asked for at once.
 pub const EXTENTS_PAGE: usize = 1024;
 
+/// Names of a directory in which others work that are asked for one by one; after that all of it is listed.
+pub const CONTENDED_LOOKUPS_MAX: u32 = 4;
 /// Something of a directory was taken back this often and nobody has looked at the directory since: it is not watched any longer.
 pub const RECALLS_UNUSED_MAX: u32 = 4;
 /// Names remembered that others have changed and that the kernel has not asked for since. With more they are all forgotten: what they

@@ -153,6 +153,11 @@ impl Cache {
         self.nodes.get(&ino).map(|node| node.inode.cover(ino))
     }
 
+    /// Whether it is a directory that others have changed, and of which only names are known.
+    pub(super) fn is_stale(&self, ino: InodeId) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.stale)
+    }
+
     /// Whether it is known to be a directory.
     pub(super) fn is_directory(&self, ino: InodeId) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.inode.is_dir())

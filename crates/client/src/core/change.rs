@@ -50,6 +50,11 @@ impl Core {
         self.may(&[node(ino, false)], &[])
     }
 
+    /// Makes sure that a name may be made in a directory.
+    pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
+        self.may(&[named(dir, name, false)], &[])
+    }
+
     /// Makes sure that an operation may be done.
     pub(super) fn may_do(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let moves_directory = match op {
@@ -125,12 +130,8 @@ impl Core {
     /// An inode is counted elsewhere from now on: the right to change it goes along.
     fn recount(&mut self, ino: InodeId) {
         let Some(cover) = self.cache.cover(ino) else { return };
-        if let Some(refs) = self.refs.get_mut(&ino) {
-            refs.cover = cover;
-        }
-        if let Some(right) = self.rights.nodes.get_mut(&ino) {
-            right.cover = cover;
-        } else if !self.rights.has_cover(cover) {
+        self.refs.count_under(ino, cover);
+        if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
             self.rights.give(right, cover, []);
         }

@@ -28,6 +28,8 @@ pub(crate) struct Directory {
     pub(crate) bare: bool,
     /// Files of which the content was asked for one by one since.
     pub(super) singly: u32,
+    /// Names that were asked for one by one since others have changed something.
+    pub(super) asked: u32,
     /// Changes when something is forgotten: a listing in several pages is whole only if it did not.
     pub(crate) version: u64,
 }
@@ -48,7 +50,7 @@ impl Directory {
 
     /// Forgets names, and that all are known. Answers by how many bytes this grew.
     pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
-        (self.complete, self.version) = (false, version);
+        (self.complete, self.version, self.asked) = (false, version, 0);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }

@@ -15,6 +15,7 @@ mod journal;
 mod names;
 mod ranges;
 mod recall;
+mod references;
 mod rights;
 mod walks;
 
@@ -27,8 +28,9 @@ pub(crate) use names::name;
 pub(crate) use walks::{Ahead, Walks};
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
+use references::References;
 use rights::Rights;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use shoal_namespace::{Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
 use shoal_wire::Want;
@@ -60,14 +62,6 @@ pub(crate) enum Need {
     Rights(Vec<Want>),
 }
 
-/// References of the kernel to an inode.
-#[derive(Debug)]
-struct Refs {
-    count: u64,
-    /// What the inode was counted under when it was last looked at.
-    cover: InodeId,
-}
-
 /// Outcome of a call into the core.
 pub(crate) type Outcome<T> = Result<T, Fault<Need>>;
 
@@ -85,8 +79,7 @@ pub(crate) struct Core {
     pub(crate) rights: Rights,
     /// Of programs through trees.
     pub(crate) walks: Walks,
-    /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
-    refs: FxHashMap<InodeId, Refs>,
+    refs: References,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
     /// be another than the kernel believes, which takes that one for dead from then on, for good.
     unseen: FxHashSet<(InodeId, Name)>,
@@ -105,7 +98,7 @@ impl Core {
             inline_bytes: u64::from(inline_bytes),
             rights: Rights::default(),
             walks: Walks::default(),
-            refs: FxHashMap::default(),
+            refs: References::default(),
             unseen: FxHashSet::default(),
             dead: None,
         }
@@ -180,27 +173,18 @@ impl Core {
     /// A kernel reference more.
     pub(crate) fn refer(&mut self, ino: InodeId) {
         let cover = self.cache.cover(ino).unwrap_or(ino);
-        let refs = self.refs.entry(ino).or_insert(Refs { count: 0, cover });
-        refs.count += 1;
-        refs.cover = cover;
+        self.refs.add(ino, cover);
     }
 
     /// Whether the kernel refers to the inode.
     pub(crate) fn referred(&self, ino: InodeId) -> bool {
-        self.refs.contains_key(&ino)
+        self.refs.contains(ino)
     }
 
     /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
     pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
-        match self.refs.get_mut(&ino) {
-            Some(refs) if refs.count > count => refs.count -= count,
-            Some(_) => {
-                self.refs.remove(&ino);
-                if self.rights.held.remove(&ino) && self.dead.is_none() {
-                    self.bury(ino);
-                }
-            }
-            None => {}
+        if self.refs.remove(ino, count) && self.rights.held.remove(&ino) && self.dead.is_none() {
+            self.bury(ino);
         }
     }
 

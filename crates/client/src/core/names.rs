@@ -5,7 +5,9 @@ use super::directory::Directory;
 use super::{Core, Need, Outcome};
 use crate::acl;
 use crate::api::{Caller, Entry, Visit};
-use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX};
+use crate::limits::{
+    CONTENDED_LOOKUPS_MAX, DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX,
+};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
@@ -22,10 +24,15 @@ impl Core {
     /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
     fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
         // A name that is here counts, whatever else somebody has changed in the directory.
-        if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir)
-            && let Some(known) = names.get(name)
-        {
-            return Ok(known);
+        if let Some(Node { body: Body::Directory(names), stale, .. }) = self.cache.node(dir) {
+            if let Some(known) = names.get(name) {
+                return Ok(known);
+            }
+            // Others work here: they are not disturbed for a name that they have nothing to do with.
+            if *stale && names.asked < CONTENDED_LOOKUPS_MAX {
+                names.asked += 1;
+                return Err(Fault::Tree(Need::Name(dir, name.clone())));
+            }
         }
         let (inode, names) = self.directory(dir)?;
         match names.get(name) {
@@ -78,6 +85,10 @@ impl Core {
             return Err(Errno::EEXIST.into());
         }
         let ino = self.next_inode()?;
+        if self.cache.is_stale(parent) {
+            // How the directory looks comes with the right to change it.
+            self.may_name(parent, name)?;
+        }
         let (dir, _) = self.directory(parent)?;
         let inherits_group = dir.perm & mode::SETGID != 0;
         let gid = if inherits_group { dir.gid } else { caller.gid };

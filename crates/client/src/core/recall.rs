@@ -72,30 +72,28 @@ impl Core {
 
     /// The servers have noted what an acknowledgement said.
     pub(crate) fn acknowledged(&mut self, ack: &Ack) {
-        ack.refers.iter().for_each(|ino| drop(self.rights.said_to_refer.remove(ino)));
+        for ino in &ack.refers {
+            self.rights.said_to_refer.remove(ino);
+        }
     }
 
     /// Something under this cover was taken back once more, and nobody here has looked at it since the last time: it is not watched any longer, so
     /// that others may work there without asking.
     fn lose_interest(&mut self, cover: InodeId, ack: &mut Ack, stale: &mut Vec<Stale>) {
+        let holds = self.rights.holds_under(cover);
         let Some(right) = self.rights.covers.get_mut(&cover) else {
             // Nothing of it was ever taken in.
-            if !self.refs.values().any(|refs| refs.cover == cover) {
+            if self.refs.under(cover).next().is_none() {
                 ack.unwatched.push(cover);
             }
             return;
         };
         right.unused += 1;
-        let holds = self.rights.nodes.values().any(|node| node.cover == cover);
         if right.unused < RECALLS_UNUSED_MAX || right.exclusive || holds || cover == InodeId::ROOT {
             return;
         }
         right.unused = 0;
-        let counted = |refs: &&super::Refs| refs.cover == cover;
-        let others = self
-            .refs
-            .iter()
-            .any(|(ino, refs)| *ino != cover && counted(&refs) && !self.rights.held.contains(ino));
+        let others = self.refs.under(cover).any(|ino| ino != cover && !self.rights.held.contains(&ino));
         if others {
             // The kernel lets go of what it does not use; perhaps nothing is left next time.
             stale.push(Stale::Names(cover));
@@ -109,7 +107,7 @@ impl Core {
             ack.refers.push(cover);
         }
         stale.push(Stale::Names(cover));
-        let known = self.refs.iter().filter(|(_, refs)| refs.cover == cover).map(|(ino, _)| *ino);
+        let known = self.refs.under(cover);
         stale.extend(known.map(Stale::Node));
         self.cache.drop_cover(cover);
         self.rights.covers.remove(&cover);
@@ -140,6 +138,6 @@ impl Core {
 
     /// Inodes that the kernel refers to.
     pub(crate) fn referred_inodes(&self) -> Vec<InodeId> {
-        self.refs.keys().copied().collect()
+        self.refs.inodes().collect()
     }
 }

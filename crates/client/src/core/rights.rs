@@ -5,6 +5,7 @@
 //!
 //! Each right knows the batch that used it last: before it is given back, that batch is committed.
 
+use super::references::ByCover;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::{BatchSeq, InodeId, Name};
 use shoal_wire::{Right, Want};
@@ -35,6 +36,8 @@ pub(crate) struct Rights {
     pub(crate) term: u64,
     pub(super) covers: FxHashMap<InodeId, CoverRight>,
     pub(super) nodes: FxHashMap<InodeId, NodeRight>,
+    /// The same by what they are counted under.
+    under: ByCover,
     /// Rights to inodes that are given back, and the batches that used them last, until those are committed: several recalls of one inode are
     /// carried out at the same time, and none of them may be acknowledged before that.
     given_back: FxHashMap<InodeId, BatchSeq>,
@@ -60,27 +63,44 @@ impl Rights {
     pub(super) fn give(&mut self, right: Right, cover: InodeId, names: impl IntoIterator<Item = Name>) {
         match right {
             Right::Cover(cover) => {
+                // Held through the cover from now on.
+                let nodes: Vec<InodeId> = self.under.of(cover).collect();
+                let modified = nodes.into_iter().filter_map(|ino| Some(self.take(ino)?.modified)).max();
                 let right = self.covers.entry(cover).or_default();
                 right.exclusive = true;
-                // Held through the cover from now on.
-                let mut modified = right.modified;
-                self.nodes.retain(|_, node| {
-                    let under = node.cover == cover;
-                    modified = if under { modified.max(node.modified) } else { modified };
-                    !under
-                });
-                if let Some(right) = self.covers.get_mut(&cover) {
-                    right.modified = modified;
-                }
+                right.modified = right.modified.max(modified.unwrap_or(BatchSeq(0)));
             }
             Right::Node(ino) => {
                 self.covers.entry(cover).or_default();
                 let fresh = NodeRight { cover, names: BTreeSet::new(), modified: BatchSeq(0) };
                 let right = self.nodes.entry(ino).or_insert(fresh);
-                right.cover = cover;
                 right.names.extend(names);
+                self.under.insert(right.cover, ino);
+                self.count_under(ino, cover);
             }
         }
+    }
+
+    /// A right to a single inode is no more.
+    fn take(&mut self, ino: InodeId) -> Option<NodeRight> {
+        let right = self.nodes.remove(&ino)?;
+        self.under.remove(right.cover, ino);
+        Some(right)
+    }
+
+    /// An inode is counted under this cover from now on. Answers whether there is a right to it alone.
+    pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) -> bool {
+        let Some(right) = self.nodes.get_mut(&ino) else { return false };
+        if right.cover != cover {
+            self.under.remove(std::mem::replace(&mut right.cover, cover), ino);
+            self.under.insert(cover, ino);
+        }
+        true
+    }
+
+    /// Whether single inodes that are counted under a cover may be changed.
+    pub(super) fn holds_under(&self, cover: InodeId) -> bool {
+        self.under.of(cover).next().is_some()
     }
 
     /// Whether everything under a cover may be changed.
@@ -118,7 +138,7 @@ impl Rights {
 
     /// Gives the right to an inode back. Answers which batch has to be committed before that counts.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
-        let now = self.nodes.remove(&ino).map_or(BatchSeq(0), |right| right.modified);
+        let now = self.take(ino).map_or(BatchSeq(0), |right| right.modified);
         let earlier = self.given_back.get(&ino).copied().unwrap_or(BatchSeq(0));
         let needed = now.max(earlier);
         if needed > earlier {
@@ -129,14 +149,13 @@ impl Rights {
 
     /// The same for all inodes that are counted under a cover.
     pub(super) fn release_under(&mut self, cover: InodeId) -> BatchSeq {
-        let under = |(ino, right): (&InodeId, &NodeRight)| (right.cover == cover).then_some(*ino);
-        let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
+        let inodes: Vec<InodeId> = self.under.of(cover).collect();
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
     /// An inode is no more. Answers whether there was a right to it.
     pub(super) fn gone(&mut self, ino: InodeId) -> bool {
-        let node = self.nodes.remove(&ino).is_some();
+        let node = self.take(ino).is_some();
         self.covers.remove(&ino).is_some() || node
     }
 }

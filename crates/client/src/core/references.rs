@@ -1,0 +1,109 @@
+//! References of the kernel to inodes, and which inodes are counted under a cover. Kept apart from the cache, which may forget.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use shoal_types::InodeId;
+
+/// Inodes by what they are counted under.
+#[derive(Debug, Default)]
+pub(super) struct ByCover(FxHashMap<InodeId, FxHashSet<InodeId>>);
+
+impl ByCover {
+    pub(super) fn insert(&mut self, cover: InodeId, ino: InodeId) {
+        self.0.entry(cover).or_default().insert(ino);
+    }
+
+    pub(super) fn remove(&mut self, cover: InodeId, ino: InodeId) {
+        if let Some(inodes) = self.0.get_mut(&cover) {
+            inodes.remove(&ino);
+            if inodes.is_empty() {
+                self.0.remove(&cover);
+            }
+        }
+    }
+
+    pub(super) fn of(&self, cover: InodeId) -> impl Iterator<Item = InodeId> {
+        self.0.get(&cover).into_iter().flatten().copied()
+    }
+}
+
+#[derive(Debug)]
+struct Refs {
+    count: u64,
+    /// What the inode was counted under when it was last looked at.
+    cover: InodeId,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct References {
+    known: FxHashMap<InodeId, Refs>,
+    under: ByCover,
+}
+
+impl References {
+    /// One more.
+    pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
+        self.known.entry(ino).or_insert_with(|| Refs { count: 0, cover }).count += 1;
+        self.count_under(ino, cover);
+        self.under.insert(cover, ino);
+    }
+
+    /// So many fewer. Answers whether those were the last.
+    pub(super) fn remove(&mut self, ino: InodeId, count: u64) -> bool {
+        match self.known.get_mut(&ino) {
+            Some(refs) if refs.count > count => {
+                refs.count -= count;
+                false
+            }
+            Some(refs) => {
+                self.under.remove(refs.cover, ino);
+                self.known.remove(&ino);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// An inode is counted under this cover from now on.
+    pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) {
+        if let Some(refs) = self.known.get_mut(&ino)
+            && refs.cover != cover
+        {
+            self.under.remove(std::mem::replace(&mut refs.cover, cover), ino);
+            self.under.insert(cover, ino);
+        }
+    }
+
+    pub(super) fn contains(&self, ino: InodeId) -> bool {
+        self.known.contains_key(&ino)
+    }
+
+    /// Inodes that are referred to and counted under a cover.
+    pub(super) fn under(&self, cover: InodeId) -> impl Iterator<Item = InodeId> {
+        self.under.of(cover)
+    }
+
+    pub(super) fn inodes(&self) -> impl Iterator<Item = InodeId> {
+        self.known.keys().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inodes_are_found_under_what_they_are_counted_under_now() {
+        let mut refs = References::default();
+        let [one, other, file] = [InodeId(10), InodeId(11), InodeId(12)];
+        refs.add(file, one);
+        refs.add(file, other);
+        assert_eq!(refs.under(one).count(), 0);
+        assert_eq!(refs.under(other).collect::<Vec<_>>(), [file]);
+        refs.count_under(file, one);
+        assert!(!refs.remove(file, 1));
+        assert_eq!(refs.under(one).collect::<Vec<_>>(), [file]);
+        assert!(refs.remove(file, 1) && !refs.contains(file));
+        assert_eq!(refs.under(one).count(), 0);
+    }
+}

@@ -1,0 +1,67 @@
+//! Two clients that work in one directory in turn: what a hand-over costs.
+
+#[path = "support/relay.rs"]
+mod relay;
+mod support;
+
+use parking_lot::Mutex;
+use relay::{Relay, Way};
+use shoal_client::{Caller, Client, Options, Wait};
+use shoal_meta::Server;
+use shoal_types::{FileKind, InodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
+use std::sync::Arc;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const WAIT: Wait = Wait::Allowed;
+const ROOT: InodeId = InodeId::ROOT;
+
+/// A server that remembers what it was asked.
+struct Listener {
+    server: Arc<Server>,
+    asked: Mutex<Vec<Question>>,
+}
+
+impl Way for Listener {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.asked.lock().push(ask.question.clone());
+        self.server.ask(ask, done);
+    }
+}
+
+#[test]
+fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
+    const TURNS: usize = 40;
+    let (_dir, bricks, server) = relay::server();
+    let way = Arc::new(Relay(Listener { server: server.clone(), asked: Mutex::default() }));
+    let clients =
+        [0, 1].map(|_| Client::open(way.clone(), bricks.clone(), Options::default()).expect("a session"));
+    let mode = FileKind::Directory.mode_bits() | 0o755;
+    let dir = clients[0].create(WAIT, &CALLER, ROOT, b"dir", mode, 0).expect("new").ino;
+    let turn = |number: usize| {
+        let (client, name) = (&clients[number % 2], format!("file {number}").into_bytes());
+        assert_eq!(client.lookup(WAIT, dir, &name).expect("answered"), None);
+        let ino = client.create(WAIT, &CALLER, dir, &name, 0o100644, 0).expect("new").ino;
+        client.write(WAIT, ino, 0, b"turn", false).expect("written");
+    };
+    assert!(clients[1].lookup(WAIT, ROOT, b"dir").expect("answered").is_some());
+    (0..4).for_each(turn);
+    way.0.asked.lock().clear();
+    (4..TURNS).for_each(turn);
+    let asked = std::mem::take(&mut *way.0.asked.lock());
+    let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
+    assert_eq!(names, asked.len(), "{asked:?}");
+    assert!(names <= TURNS, "{names} questions for {TURNS} names");
+    for client in &clients {
+        for number in 0..TURNS {
+            let name = format!("file {number}").into_bytes();
+            assert!(client.lookup(WAIT, dir, &name).expect("answered").is_some(), "{number}");
+        }
+        client.close().expect("closed");
+    }
+    server.shutdown();
+}
