@@ -21,9 +21,8 @@ impl Shared {
     pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
         let (session, mut items) = (ask.session, Vec::new());
         let (parents, after) = match &mut ask.question {
-            Question::List { dir, after, prefetch, .. } if *prefetch != Prefetch::Names => {
-                (vec![*dir], *after)
-            }
+            // Who looks a single name up is not made to wait for what goes on elsewhere.
+            Question::List { dir, after, prefetch: Prefetch::Contents, .. } => (vec![*dir], *after),
             Question::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
                 return Err(MetaError::Malformed("too many directories are asked for at once".into()));
             }
