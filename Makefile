@@ -94,6 +94,12 @@ check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \
 		$(foreach what,$(TOLERATE),--tolerate $(what))
 
+.PHONY: sim
+sim: ## Whole clusters in one process, each from a seed, with faults and checks (SEEDS=100 [SEED=1 first]): docs/SIMULATOR.md
+	@scripts/setup build
+	$(CARGO_BUILD)
+	"$(CARGO_TARGET_DIR)/release/shoal-sim" --seed $(or $(SEED),1) --seeds $(or $(SEEDS),100) --jobs 2 --quiet
+
 .PHONY: bench
 bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
 	@scripts/setup bench
