@@ -17,9 +17,7 @@ fn what_a_rename_replaces_lives_on_while_it_is_open_also_if_what_was_moved_is_cl
     let (_dir, bricks, server) = relay::server();
     let open = || Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
     let (ours, theirs) = (open(), open());
-    let make = |name: &[u8]| {
-        ours.create(Wait::Allowed, &CALLER, ROOT, name, 0o100644, 0).expect("made").ino
-    };
+    let make = |name: &[u8]| ours.create(Wait::Allowed, &CALLER, ROOT, name, 0o100644, 0).expect("made").ino;
     let (moved, replaced) = (make(b"moved"), make(b"replaced"));
     ours.write(Wait::Allowed, replaced, 0, b"old", false).expect("written");
     // The others learn that it is open here.
