@@ -143,6 +143,37 @@ fn the_namespace_reads_no_clock_no_chance_no_file_and_starts_no_thread() {
 }
 
 #[test]
+fn what_is_simulated_takes_locks_channels_threads_clocks_and_chance_from_the_runtime() {
+    let simulated = ["crates/wire/src", "crates/meta/src", "crates/client/src"];
+    // No world heals blocks: it has one brick.
+    let apart = "crates/meta/src/background/heal/round.rs";
+    let forbidden = [
+        "parking_lot::",
+        "crossbeam_channel::",
+        "std::thread",
+        "mpsc",
+        "std::time::Instant",
+        "SystemTime",
+        " rand::",
+    ];
+    let mut faults = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with(root().join(apart))
+            || !simulated.iter().any(|dir| path.starts_with(root().join(dir)))
+        {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in forbidden.iter().filter(|word| code.contains(**word)) {
+                faults.push(format!("{}:{}: {word}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "a simulation would not be in their place:\n{}", faults.join("\n"));
+}
+
+#[test]
 fn every_crate_begins_with_what_it_is() {
     for (path, text) in sources() {
         if path.ends_with("src/lib.rs") || path.ends_with("src/main.rs") {

@@ -73,7 +73,7 @@ fn tasks_exclude_each_other_wake_each_other_and_pass_things_on() {
 fn a_deadlock_is_seen() {
     let (end, _) = run(1, |_| {
         let (give, take) = channel::unbounded::<()>();
-        let waiting = spawn("waits", move || drop(take.recv()));
+        let waiting = spawn("waits", move || _ = take.recv());
         let _ = waiting.join();
         drop(give);
     });

@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_right_that_was_used_is_told_to_a_new_leader_until_that_is_committed_also_when_it_was_given_back() {
         let mut rights = Rights::default();
-        let name = Name::new(b"a").expect("a name");
+        let name = Name::new("a").expect("a name");
         rights.give(Right::Node(DIR), DIR, [name.clone()]);
         rights.used(DIR, DIR, BatchSeq(3));
         assert_eq!(rights.release(DIR), BatchSeq(3));
