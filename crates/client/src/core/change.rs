@@ -57,10 +57,13 @@ impl Core {
             _ => false,
         };
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
-        self.may(&wants(op, moves_directory), subjects)
+        // Others may refer to what loses a name. Whoever may change the inode need not know of them.
+        let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
+        let subjects: Vec<Want> = subjects.iter().map(|ino| node(*ino, hold)).collect();
+        self.may(&wants(op, moves_directory), &subjects)
     }
 
-    fn may(&mut self, wants: &[Want], subjects: &[InodeId]) -> Outcome<()> {
+    fn may(&mut self, wants: &[Want], subjects: &[Want]) -> Outcome<()> {
         let missing = std::mem::take(&mut self.rights.missing);
         let mut allowed = true;
         for want in wants {
@@ -73,8 +76,7 @@ impl Core {
                 allowed = false;
             }
         }
-        let also = allowed
-            && subjects.iter().all(|ino| self.rights.allow(&node(*ino, false), self.cache.cover(*ino)));
+        let also = allowed && subjects.iter().all(|want| self.rights.allow(want, self.cache.cover(want.ino)));
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
@@ -113,9 +115,9 @@ impl Core {
     fn born(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
         let cover = if directory { ino } else { parent };
         if directory {
-            self.rights.give(Right::Cover(ino), ino, []);
+            self.rights.give(Right::Cover(ino), ino, [], true);
         } else if !self.rights.has_cover(parent) {
-            self.rights.give(Right::Node(ino), parent, []);
+            self.rights.give(Right::Node(ino), parent, [], true);
         } else {
             return;
         }
@@ -132,7 +134,7 @@ impl Core {
             right.cover = cover;
         } else if !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
-            self.rights.give(right, cover, []);
+            self.rights.give(right, cover, [], true);
         }
         // Also where nothing has changed here: the servers may believe that it is held as what it was before.
         self.journal.born(ino, cover);

@@ -13,7 +13,7 @@ use super::cache::{Body, Content, extent_bytes};
 use super::ranges::Ranges;
 use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
-use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, MOVES, Right, Want};
+use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, LookupReply, MOVES, Right, Want};
 
 /// Taken when a request is made, shown when its answer arrives.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,16 @@ impl Core {
                     (cover, wanted.map(|wanted| wanted.name.clone()).collect())
                 }
             };
-            self.rights.give(*right, cover, names);
+            let asked = match right {
+                Right::Cover(_) => true,
+                Right::Node(ino) => {
+                    let taken = |(_, _, found): &(InodeId, Name, LookupReply)| {
+                        found.found.as_ref().is_some_and(|(dentry, _)| dentry.ino == *ino)
+                    };
+                    wants.iter().any(|want| want.ino == *ino && want.hold) || reply.names.iter().any(taken)
+                }
+            };
+            self.rights.give(*right, cover, names, asked);
         }
         for record in reply.records {
             self.install_inode(ticket, record);
@@ -146,7 +155,7 @@ impl Core {
     /// Covers that nobody else watches were given along with an answer.
     pub(crate) fn install_exclusive(&mut self, covers: &[InodeId]) {
         for cover in covers {
-            self.rights.give(Right::Cover(*cover), *cover, []);
+            self.rights.give(Right::Cover(*cover), *cover, [], true);
         }
     }
 

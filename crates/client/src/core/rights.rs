@@ -26,6 +26,8 @@ pub(super) struct NodeRight {
     pub(super) cover: InodeId,
     pub(super) names: BTreeSet<Name>,
     pub(super) modified: BatchSeq,
+    /// Everybody else who refers to it has been asked to say so. Whoever looks at it anew has it taken back here before.
+    pub(super) asked: bool,
 }
 
 /// See the module.
@@ -60,7 +62,13 @@ impl Rights {
     }
 
     /// The right to change was given.
-    pub(super) fn give(&mut self, right: Right, cover: InodeId, names: impl IntoIterator<Item = Name>) {
+    pub(super) fn give(
+        &mut self,
+        right: Right,
+        cover: InodeId,
+        names: impl IntoIterator<Item = Name>,
+        asked: bool,
+    ) {
         match right {
             Right::Cover(cover) => {
                 let right = self.covers.entry(cover).or_default();
@@ -78,9 +86,10 @@ impl Rights {
             }
             Right::Node(ino) => {
                 self.covers.entry(cover).or_default();
-                let fresh = NodeRight { cover, names: BTreeSet::new(), modified: BatchSeq(0) };
+                let fresh = NodeRight { cover, names: BTreeSet::new(), modified: BatchSeq(0), asked };
                 let right = self.nodes.entry(ino).or_insert(fresh);
                 right.cover = cover;
+                right.asked |= asked;
                 right.names.extend(names);
             }
         }
@@ -97,7 +106,7 @@ impl Rights {
             return true;
         }
         let of_names = |right: &NodeRight| want.names.iter().all(|wanted| right.names.contains(&wanted.name));
-        self.nodes.get(&want.ino).is_some_and(of_names)
+        self.nodes.get(&want.ino).is_some_and(|right| (right.asked || !want.hold) && of_names(right))
     }
 
     /// An inode was changed in a batch.
