@@ -102,7 +102,7 @@ impl Core {
         for ino in subjects {
             match self.cache.cover(*ino) {
                 Some(cover) => self.rights.used(*ino, cover, batch),
-                None if self.rights.gone(*ino) => self.journal.gone(*ino),
+                None if self.rights.gone(*ino, batch) => self.journal.gone(*ino),
                 None => {}
             }
             if self.cache.is_unlinked(*ino) {

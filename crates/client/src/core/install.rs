@@ -129,10 +129,8 @@ impl Core {
                     // MOVES has no record, and is counted under itself. What was moved here is not yet where the servers see it.
                     let theirs = record.map_or(*ino, |record| record.inode.cover(*ino));
                     let cover = self.cache.cover(*ino).unwrap_or(theirs);
-                    let want = wants.iter().find(|want| want.ino == *ino);
-                    let names =
-                        want.map(|want| want.names.iter().map(|wanted| wanted.name.clone()).collect());
-                    (cover, names.unwrap_or_default())
+                    let wanted = wants.iter().filter(|want| want.ino == *ino).flat_map(|want| &want.names);
+                    (cover, wanted.map(|wanted| wanted.name.clone()).collect())
                 }
             };
             let asked = match right {
