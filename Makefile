@@ -94,6 +94,20 @@ check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \
 		$(foreach what,$(TOLERATE),--tolerate $(what))
 
+.PHONY: check-planted
+check-planted: build ## Does the checker find a defect? (Builds one that now and then does not tell the kernel what has changed)
+	@scripts/setup test
+	cargo build --release --package shoal --features planted
+	cp "$(SHOAL)" "$(SHOAL)-planted"
+	$(CARGO_BUILD)
+	SHOAL_TEST_PLANTED="$(SHOAL)-planted" scripts/test --package shoal --test acceptance several::checker::a_kernel -- --ignored --nocapture
+
+.PHONY: sim
+sim: ## Whole clusters in one process, each from a seed, with faults and checks (SEEDS=100 [SEED=1 first]): docs/SIMULATOR.md
+	@scripts/setup build
+	$(CARGO_BUILD)
+	"$(CARGO_TARGET_DIR)/release/shoal-sim" --seed $(or $(SEED),1) --seeds $(or $(SEEDS),100) --jobs 2 --quiet
+
 .PHONY: bench
 bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
 	@scripts/setup bench

@@ -6,14 +6,15 @@
 use crate::core::{Core, Need, Ticket};
 use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
 use crate::shell::Shell;
-use parking_lot::{Condvar, Mutex};
+use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::Instant;
 use shoal_types::{Cookie, Errno, InodeId, Name};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, FileRecord, Found, ListReply, MetaError, Prefetch, Question, Token,
     Want, wait_for,
 };
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 /// Requests under way.
 #[derive(Default)]
@@ -239,7 +240,7 @@ fn taken<'a>(
     install: impl FnOnce(&mut Core) + 'a,
 ) -> Fetched<'a> {
     let install = move |core: &mut Core| {
-        let counts = core.rights.term == term;
+        let counts = core.rights.term == term || mistake("count answers of an earlier leader");
         if counts {
             core.install_exclusive(&exclusive);
             install(core);

@@ -8,8 +8,8 @@
 //! nothing is remembered and nobody is ever asked.
 
 use crate::limits::GROUPS_KNOWN_MAX;
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use shoal_runtime::sync::Mutex;
 use shoal_types::{BatchSeq, BlockGroup, BlockId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

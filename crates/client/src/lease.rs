@@ -11,16 +11,17 @@ use crate::limits::{
     ANSWER_WAIT_MAX, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
 };
 use crate::shell::Shell;
+use shoal_runtime::planted::mistake;
+use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::Errno;
-use shoal_wire::{Ack, MetaError, Poll, Recall, wait_for};
+use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
 
 /// Recalls to be carried out, each with its term: both ends.
 pub(crate) type RecallQueue =
-    (crossbeam_channel::Sender<(u64, Recall)>, crossbeam_channel::Receiver<(u64, Recall)>);
+    (shoal_runtime::channel::Sender<(u64, Recall)>, shoal_runtime::channel::Receiver<(u64, Recall)>);
 
 /// Threads that carry recalls out.
 #[derive(Default)]
@@ -165,6 +166,9 @@ impl Shell {
     fn declare(&self, term: u64) {
         let mut said = self.locks.declare(self.session, term, DECLARE_PART);
         said.extend(self.state.lock().core.declare(term, DECLARE_PART));
+        if mistake("tell a new leader nothing") {
+            said.drain(..said.len() - 1);
+        }
         let parts = said.len();
         for declaration in said {
             if let Err(error) = self.meta.declare(declaration) {
@@ -186,16 +190,22 @@ impl Shell {
 
     /// Carries a recall of a term out and acknowledges it, unless the session comes to an end.
     fn carry_out(&self, term: u64, recall: &Recall) {
-        if !self.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
+        let overtakes = mistake("let a recall overtake the answer that it takes back");
+        if !overtakes && !self.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
             tracing::warn!(
                 recall = recall.id,
                 "an answer that came before a recall has not arrived, and will not count"
             );
         }
+        if mistake("acknowledge a recall without carrying it out") {
+            return self.acknowledge(term, Ack { id: recall.id, ..Ack::default() });
+        }
         let mut stale: Vec<Stale> = Vec::new();
-        let ack = loop {
+        let mut ack = loop {
             let needed = self.state.lock().core.begin_recall(recall);
-            if self.wait_for_commit(needed).is_err() {
+            let drops = recall.items.iter().any(|item| matches!(item, Item::Drop { .. }));
+            let hasty = !drops && mistake("give back what is not committed");
+            if !hasty && self.wait_for_commit(needed).is_err() {
                 return;
             }
             if let Some(ack) = self.state.lock().core.finish_recall(recall, &mut stale) {
@@ -206,6 +216,9 @@ impl Shell {
             && !stale.is_empty()
         {
             kernel.forget(&stale);
+        }
+        if mistake("do not say what is open") {
+            ack.refers.clear();
         }
         self.acknowledge(term, ack);
     }

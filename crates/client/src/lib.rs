@@ -47,16 +47,16 @@ pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 
 use shell::Shell;
+use shoal_runtime::thread::JoinHandle;
 use shoal_types::{Errno, SessionId, Timestamp};
 use shoal_wire::{MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A session with a volume. Calls may be made from many threads at once.
 pub struct Client {
     shell: Arc<Shell>,
-    threads: parking_lot::Mutex<Vec<JoinHandle<()>>>,
+    threads: shoal_runtime::sync::Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// How a client behaves.
@@ -116,15 +116,15 @@ impl Client {
         blocks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
-        let asked = std::time::Instant::now();
+        let asked = shoal_runtime::time::Instant::now();
         let opened = meta.open_session(SessionRequest {
             protocol: PROTOCOL_VERSION,
             client: options.name.clone(),
-            instance: rand::random(),
+            instance: shoal_runtime::random::wide(),
             now: Timestamp::now(),
         })?;
         let (shell, threads) = Shell::start(meta, failover, blocks, (opened, asked), &options);
-        Ok(Arc::new(Client { shell, threads: parking_lot::Mutex::new(threads) }))
+        Ok(Arc::new(Client { shell, threads: shoal_runtime::sync::Mutex::new(threads) }))
     }
 
     /// The session's number.

@@ -8,7 +8,7 @@
 
 use crate::limits::LOCK_RETRY_PAUSE;
 use crate::shell::Shell;
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
 use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{
     Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,

@@ -1,7 +1,7 @@
 //! Trying again: pauses that grow, and a word to the administrator now and then, not at every try.
 
 use crate::limits::{COMPLAIN_AFTER, COMPLAIN_EVERY, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
-use std::time::{Duration, Instant};
+use shoal_runtime::time::{Duration, Instant};
 
 /// See the module.
 #[derive(Debug)]

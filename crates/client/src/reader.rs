@@ -8,14 +8,14 @@ use crate::limits::{READ_AHEAD_BLOCKS, READ_AHEAD_THREADS, SEQUENTIAL_BYTES_MIN}
 use crate::locate::Persistence;
 use crate::shell::Shell;
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender};
-use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
+use shoal_runtime::channel::{Receiver, Sender};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_types::{BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
 use shoal_wire::BlockError;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
 
 /// A cached run of a block: the block, and where the run begins.
 type Key = (BlockId, u32);
@@ -67,7 +67,7 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<Ahead>) {
-        let (ahead, requests) = crossbeam_channel::bounded(AHEAD_QUEUE_MAX);
+        let (ahead, requests) = shoal_runtime::channel::bounded(AHEAD_QUEUE_MAX);
         let reader = Reader {
             bytes_max,
             cached: Mutex::default(),

@@ -12,13 +12,13 @@ use crate::locks::Locks;
 use crate::reader::Reader;
 use crate::stats::{Counters, Stat};
 use crate::{Options, ship};
-use parking_lot::{Condvar, Mutex};
 use shoal_namespace::Fault;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::JoinHandle;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{Errno, SessionId};
 use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// What the one lock protects.
 pub(crate) struct State {
@@ -66,7 +66,7 @@ pub(crate) struct Shell {
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) reader: Reader,
     pub(crate) groups: Groups,
-    pub(crate) errands: Mutex<Option<crossbeam_channel::Sender<Errand>>>,
+    pub(crate) errands: Mutex<Option<shoal_runtime::channel::Sender<Errand>>>,
     pub(crate) counters: Counters,
 }
 
@@ -83,7 +83,7 @@ impl Shell {
         take_grant(&mut core, opened.grant);
         core.rights.term = opened.term;
         // Bounded by the window of uncommitted bytes, not by the channel.
-        let (errands, todo) = crossbeam_channel::unbounded();
+        let (errands, todo) = shoal_runtime::channel::unbounded();
         let (reader, ahead) = Reader::new(options.block_cache_bytes);
         let shell = Arc::new_cyclic(|me| Shell {
             me: me.clone(),
@@ -105,7 +105,7 @@ impl Shell {
             tokens: Tokens::default(),
             locks: Locks::new(opened.term),
             // Bounded by what the servers ask for at once.
-            recalls: crossbeam_channel::unbounded(),
+            recalls: shoal_runtime::channel::unbounded(),
             recallers: Mutex::default(),
             kernel: OnceLock::new(),
             reader,

@@ -5,13 +5,13 @@ use crate::limits::{JOURNAL_AGE_MAX, PUT_THREADS, PUT_TRIES};
 use crate::patience::Patience;
 use crate::shell::Shell;
 use bytes::Bytes;
-use crossbeam_channel::Receiver;
 use shoal_namespace::Op;
+use shoal_runtime::channel::Receiver;
+use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, Errno};
 use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
 
 /// Starts the thread that ships, the thread that renews, and those that store blocks.
 pub(crate) fn start(shell: &Arc<Shell>, errands: Receiver<Errand>) -> Vec<JoinHandle<()>> {
@@ -123,6 +123,7 @@ impl Shell {
         self.counters.batches.add(1);
         self.counters.batch_bytes.add(ops.len() as u64);
         let Sealed { seq, born, gone, ops: sent, .. } = sealed;
+        tracing::trace!(session = %self.session, %seq, ops = ?sent, "sends");
         let commit = Commit { session: self.session, seq, ops, born, gone };
         let shell = self.me.clone();
         let done = move |outcome| {

@@ -5,9 +5,9 @@
 
 use crate::limits::UNCOMMITTED_BYTES_MAX;
 use crate::shell::{Shell, State};
-use parking_lot::MutexGuard;
+use shoal_runtime::sync::MutexGuard;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, Errno};
-use std::time::{Duration, Instant};
 
 impl Shell {
     /// Waits until enough is committed for writers to go on.

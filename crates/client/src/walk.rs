@@ -6,11 +6,11 @@
 use crate::core::Ahead;
 use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
 use crate::shell::Shell;
+use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
 
 /// Starts the threads that ask.
 pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {

@@ -175,6 +175,34 @@ impl Program {
         self.name()
     }
 
+    /// Works on something that it has found before, as a program does with an open file: it is there, whatever has become of its names.
+    fn use_open(&mut self) -> Result<(), Failure> {
+        let wait = Wait::Allowed;
+        let ino = self.refs[self.chance.random_range(0..self.refs.len())];
+        let there = |outcome: Result<(), Failure>| {
+            assert_ne!(
+                outcome,
+                Err(Failure::Errno(Errno::ENOENT)),
+                "{ino:?} is gone though it is referred to"
+            );
+            outcome
+        };
+        let mut inode = None;
+        there(self.client.getattr(wait, ino).map(|found| inode = Some(found)))?;
+        if inode.is_none_or(|inode| inode.kind != FileKind::Regular) {
+            return Ok(());
+        }
+        let at = self.chance.random_range(0..u64::from(BYTES_MAX - 10));
+        match self.chance.random_range(0..3) {
+            0 => there(self.client.read(wait, ino, 0, BYTES_MAX).map(drop)),
+            1 => there(self.client.write(wait, ino, at, &[1; 10], false)),
+            _ => {
+                let set = SetAttr { size: Some(at), ..SetAttr::default() };
+                there(self.client.setattr(wait, ino, set).map(drop))
+            }
+        }
+    }
+
     fn step(&mut self) -> Result<(), Failure> {
         let wait = Wait::Allowed;
         match self.chance.random_range(0..100) {
@@ -229,7 +257,7 @@ impl Program {
                 let name = self.any(dir);
                 self.find(dir, &name)?;
             }
-            89..97 => {
+            89..94 => {
                 let dir = self.dir()?;
                 let name = self.name();
                 let ino = self.find(dir, &name)?;
@@ -244,6 +272,7 @@ impl Program {
                     _ => self.client.write(wait, ino, at, &[byte; 10], false)?,
                 }
             }
+            94..99 if !self.refs.is_empty() => self.use_open()?,
             _ => {
                 for ino in std::mem::take(&mut self.refs) {
                     self.client.forget(ino, 1);

@@ -278,15 +278,16 @@ impl fuser::Filesystem for Front {
 
     // --- attributes ---
 
-    fn getattr(&self, _req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
         let ino = inode_id(ino);
-        let asked = self.server.shared().attributes_asked(ino);
+        let mut asked = self.server.shared().attributes_asked(ino, req.pid());
         self.server.serve(
             Op::Getattr,
             reply,
             &(),
             move |client, wait, ()| client.getattr(wait, ino),
             move |reply, inode| {
+                asked.ready();
                 answer::attr(reply, ino, inode);
                 drop(asked);
             },

@@ -72,11 +72,15 @@ pub const WRITE_DROPS_MAX: u32 = 4;
 /// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
 /// until a thread takes it, so this is long, unless the machine is overloaded.
 pub const RECENT: Duration = Duration::from_secs(10);
-/// Attributes that the kernel has asked for and that it is told to drop before it has looked at them are not taken in at all, and a read
-/// that wanted to know the size goes on with the one from before. So an inode is dropped this long after the answer at the earliest ...
+/// An inode whose attributes the kernel has asked for is not dropped before it has looked at the answer, if that does not take longer than
+/// this: the thread that asked is given a processor sooner, unless the machine is overloaded.
+pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(250);
+/// How often it is looked whether it was given one; and so long after that it has looked at the answer, which takes it microseconds.
+pub const ATTRIBUTES_LOOK_EVERY: Duration = Duration::from_micros(200);
+/// For how long an answer is taken to be on its way if nothing is known of the thread that asked.
 pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
-/// ... and so much later at the latest.
-pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(20);
+/// Answers on their way that are remembered of each inode.
+pub const ASKED_ANSWERS_MAX: usize = 64;
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

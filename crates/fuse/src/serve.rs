@@ -236,8 +236,8 @@ impl Shared {
     }
 
     /// See [`Dropper::attributes_asked`].
-    pub(crate) fn attributes_asked(&self, ino: InodeId) -> AttributesAsked {
-        self.stale.attributes_asked(ino)
+    pub(crate) fn attributes_asked(&self, ino: InodeId, tid: u32) -> AttributesAsked {
+        self.stale.attributes_asked(ino, tid)
     }
 
     /// Whether the kernel was made to drop an inode not long ago.

@@ -12,15 +12,17 @@ use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Core;
 use crate::storage::LogStorage;
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use prost::Message as _;
 use raft::StateRole;
 use raft::prelude::*;
+use shoal_runtime::channel::{Receiver, RecvTimeoutError, Sender};
+use shoal_runtime::planted::mistake;
+use shoal_runtime::random;
+use shoal_runtime::time::Instant;
 use shoal_types::ReplicaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 /// What the driver is told.
 pub(crate) enum Input {
@@ -80,6 +82,8 @@ pub(crate) struct Driver<M: Machine> {
     asked: VecDeque<(u64, Instant)>,
     questions: u64,
     ticks: u64,
+    /// After how many silent ticks it asks for votes, and the term and state of which that is.
+    patience: (usize, u64, StateRole),
     stop: bool,
 }
 
@@ -118,7 +122,8 @@ impl<M: Machine> Driver<M> {
         if single {
             node.campaign().map_err(|error| error.to_string())?;
         }
-        let promised_until = (!single && !fresh).then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
+        let promises = !single && !fresh && !mistake("vote at once after a restart");
+        let promised_until = promises.then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
         Ok(Driver {
             node,
             inputs,
@@ -134,6 +139,7 @@ impl<M: Machine> Driver<M> {
             asked: VecDeque::new(),
             questions: 0,
             ticks: 0,
+            patience: (ELECTION_TICKS, u64::MAX, StateRole::Follower),
             stop: false,
         })
     }
@@ -282,6 +288,7 @@ impl<M: Machine> Driver<M> {
     }
 
     fn tick(&mut self) {
+        self.draw_patience();
         self.node.tick();
         self.ticks += 1;
         self.keep_the_lead();
@@ -293,6 +300,16 @@ impl<M: Machine> Driver<M> {
             }
         }
         self.publish();
+    }
+
+    /// Raft draws this by itself, too, but not by the means that a simulation has in its hands.
+    fn draw_patience(&mut self) {
+        let (term, state) = (self.node.raft.term, self.node.raft.state);
+        if (self.patience.1, self.patience.2) != (term, state) {
+            let drawn = ELECTION_TICKS + (random::number() % ELECTION_TICKS as u64) as usize;
+            self.patience = (drawn, term, state);
+        }
+        self.node.raft.set_randomized_election_timeout(self.patience.0);
     }
 
     /// One round of Raft: send what may go at once, persist, send the rest, apply.
@@ -307,7 +324,7 @@ impl<M: Machine> Driver<M> {
             self.confirmed(&state);
         }
         self.hand_over(ready.take_committed_entries())?;
-        let sync = ready.must_sync();
+        let sync = ready.must_sync() && !mistake("answer before the log is flushed");
         let (entries, hard) = (ready.take_entries(), ready.hs().cloned());
         if !entries.is_empty() || hard.is_some() {
             let storage = self.node.mut_store();

@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
                 return;
             }
             tracing::warn!(group = %core.group, %error, "taking over the lead");
-            std::thread::sleep(LOOK_EVERY / 10);
+            shoal_runtime::thread::sleep(LOOK_EVERY / 10);
             continue;
         }
         tracing::info!(group = %core.group, term, "leads");

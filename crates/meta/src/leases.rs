@@ -19,19 +19,20 @@ pub(crate) use watch::run as watch;
 use crate::limits::*;
 use crate::shared::Shared;
 use acquire::Acquiring;
-use crossbeam_channel::{Receiver, Sender};
 use locks::Locks;
-use parking_lot::{Condvar, Mutex};
 use shoal_lease::{Item, Refusal, RequestId, Table};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
+use shoal_runtime::channel::{Receiver, Sender};
+use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -71,7 +72,7 @@ pub(crate) struct Leases {
 
 impl Leases {
     pub(crate) fn new() -> Leases {
-        let (jobs, work) = crossbeam_channel::unbounded();
+        let (jobs, work) = shoal_runtime::channel::unbounded();
         let inner = Inner {
             table: Table::new(),
             term: None,
@@ -92,7 +93,14 @@ impl Leases {
 
     /// This replica leads in a new term, with these sessions, who are to say what they hold.
     pub(crate) fn adopt(&self, term: u64, sessions: impl Iterator<Item = SessionId>) {
-        self.replace(Table::recover(sessions), Some(term));
+        let table = match mistake("do not wait for what sessions held") {
+            true => sessions.fold(Table::new(), |mut table, session| {
+                table.begin(session);
+                table
+            }),
+            false => Table::recover(sessions),
+        };
+        self.replace(table, Some(term));
     }
 
     /// It does not lead any more.
@@ -235,7 +243,7 @@ impl Shared {
         session: SessionId,
         born: &[(InodeId, InodeId)],
     ) -> Result<(), MetaError> {
-        if born.is_empty() {
+        if born.is_empty() || mistake("do not say what is born") {
             return Ok(());
         }
         self.with_table(term, |inner| inner.table.born(session, born))
@@ -364,6 +372,7 @@ impl Shared {
             }
         }
         drop(state);
+        tracing::trace!(session = %said.session, covers = ?said.covers, ?nodes, last = said.last, "declared");
         let taken = self.with_table(term, |inner| {
             let is_new = inner.table.is_undeclared(said.session);
             inner.table.declare(said.session, &said.covers, &nodes, said.last)?;

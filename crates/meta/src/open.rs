@@ -178,7 +178,8 @@ impl Server {
             adopted: AtomicU64::new(if replica.core.peers.is_none() { 0 } else { u64::MAX }),
             replica,
         });
-        let server = Arc::new(Server { shared: shared.clone(), threads: parking_lot::Mutex::default() });
+        let server =
+            Arc::new(Server { shared: shared.clone(), threads: shoal_runtime::sync::Mutex::default() });
         let mut threads = vec![spawn("shoal-lease-time", move || leases::watch(&shared))];
         for n in 0..LEASE_THREADS {
             let work = server.shared.leases.work.clone();

@@ -5,9 +5,9 @@
 //! bounded; whoever proposes beyond it waits, which therefore nobody may do on the thread that applies.
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
-use parking_lot::{Condvar, Mutex};
+use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_wire::MetaError;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Hears of a command's outcome.
@@ -22,13 +22,13 @@ struct Proposal<O> {
 }
 
 struct UnderWay<O> {
-    proposals: HashMap<u64, Proposal<O>>,
+    proposals: BTreeMap<u64, Proposal<O>>,
     bytes: usize,
 }
 
 impl<O> Default for UnderWay<O> {
     fn default() -> UnderWay<O> {
-        UnderWay { proposals: HashMap::new(), bytes: 0 }
+        UnderWay { proposals: BTreeMap::new(), bytes: 0 }
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Proposals<O> {
 impl<O> Proposals<O> {
     pub(crate) fn new() -> Proposals<O> {
         Proposals {
-            incarnation: rand::random(),
+            incarnation: shoal_runtime::random::number(),
             next: AtomicU64::new(0),
             under_way: Mutex::default(),
             completed: Condvar::new(),

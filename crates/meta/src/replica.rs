@@ -26,16 +26,16 @@ use crate::open::OpenError;
 use crate::snapshot::{self, Said};
 use crate::upkeep::{self};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::KvStore;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::thread::JoinHandle;
 use shoal_store::RocksStore;
 use shoal_types::{GroupId, ReplicaId};
 use shoal_wire::MetaError;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 /// Which replica of which group, and how it begins.
 #[derive(Clone, Debug)]
@@ -232,8 +232,7 @@ impl<M: Machine> Replica<M> {
         let _ = self.core.inputs.send(Input::Stop);
         let threads = std::mem::take(&mut *self.threads.lock());
         // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
-        let me = std::thread::current().id();
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+        for thread in threads.into_iter().filter(|thread| !thread.is_current()) {
             // A thread that panicked has said so.
             let _ = thread.join();
         }

@@ -9,13 +9,13 @@
 use crate::limits::*;
 use crate::shared::Shared;
 use nix::sys::statvfs::statvfs;
-use parking_lot::{Mutex, MutexGuard};
+use shoal_runtime::sync::{Mutex, MutexGuard};
+use shoal_runtime::time::Instant;
 use shoal_types::{SessionId, Statfs};
 use shoal_wire::{BlockError, MetaError, Space, VolumeBlocks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 /// See the module.
 pub(crate) struct Room {

@@ -6,10 +6,12 @@ use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
+use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::thread::JoinHandle;
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Timestamp};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
@@ -18,7 +20,6 @@ use shoal_wire::{
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// What is on a brick, as far as the namespace says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -51,8 +52,7 @@ impl Server {
         self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
-        let me = std::thread::current().id();
-        for thread in threads.into_iter().filter(|thread| thread.thread().id() != me) {
+        for thread in threads.into_iter().filter(|thread| !thread.is_current()) {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
@@ -185,13 +185,14 @@ impl MetaService for Server {
         shared.lease_begins(term, session)?;
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
+        let first_inode = if mistake("give inode numbers twice") { 16 } else { first.0 };
         Ok(OpenReply {
             session,
             volume: volume.id,
             renew_ms: RENEW.as_millis() as u64,
             inline_bytes: volume.options.inline_bytes,
             now: Timestamp::now(),
-            grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
+            grant: GrantReply { first_inode, inodes, bytes: 0 },
             term,
             lease_ms: (shared.sessions.dead_after() * LEASE_PART.0 / LEASE_PART.1).as_millis() as u64,
         })

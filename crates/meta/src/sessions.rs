@@ -8,11 +8,11 @@
 //! refused by the log, where its end comes before them.
 
 use crate::limits::ADOPTED_ROOM_BYTES;
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
 use shoal_wire::MetaError;
-use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
 
 struct Living {
     client: String,
@@ -27,7 +27,7 @@ struct Living {
 
 /// The table.
 pub(crate) struct Sessions {
-    living: Mutex<HashMap<SessionId, Living>>,
+    living: Mutex<BTreeMap<SessionId, Living>>,
     dead_after: Duration,
     /// Held while a session begins, so that a client that asks twice does not get two.
     pub(crate) opening: Mutex<()>,

@@ -12,6 +12,8 @@ use crate::sessions::Sessions;
 use shoal_namespace::keys::{self, KeyRange};
 use shoal_namespace::kv::{KvStore, WriteBatch};
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
+use shoal_runtime::planted::mistake;
+use shoal_runtime::random;
 use shoal_store::{RocksSnapshot, RocksStore};
 use shoal_types::{BlockGroup, BlockId, SessionId};
 use shoal_wire::{BlockError, MetaError, VolumeBlocks};
@@ -38,7 +40,11 @@ impl Machine for Namespace {
 
     fn apply(&self, store: &RocksStore, data: &[u8]) -> Result<(WriteBatch, Outcome), String> {
         let command = Command::decode(data).map_err(|error| error.to_string())?;
-        apply_command(store, &command).map_err(|error| error.to_string())
+        let mut applied = apply_command(store, &command).map_err(|error| error.to_string())?;
+        if mistake("leave out a change on one replica") && random::number().is_multiple_of(100) {
+            applied.0.changes.pop_last();
+        }
+        Ok(applied)
     }
 
     /// Wakes the background work that a change has made.

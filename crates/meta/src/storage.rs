@@ -5,10 +5,10 @@
 
 use crate::limits::LOG_CACHE_BYTES;
 use bytes::Bytes;
-use parking_lot::Mutex;
 use prost::Message;
 use raft::prelude::*;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use shoal_runtime::sync::Mutex;
 use shoal_store::{LogEntry, LogError, RaftLog};
 use std::collections::{BTreeSet, VecDeque};
 

@@ -4,10 +4,10 @@
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Core;
-use parking_lot::{Condvar, Mutex};
 use shoal_namespace::kv::{KvStore, StoreError};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::{Duration, Instant};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct State {

@@ -9,20 +9,21 @@ use std::process::Command;
 
 /// The house, inside out. A crate may depend on those of lower rank only.
 const RANKS: &[(&str, u32)] = &[
-    ("shoal-types", 0),
-    ("shoal-namespace", 1),
-    ("shoal-lease", 1),
-    ("shoal-wire", 2),
-    ("shoal-store", 3),
-    ("shoal-net", 3),
-    ("shoal-brick", 4),
-    ("shoal-meta", 4),
-    ("shoal-cluster", 5),
-    ("shoal-client", 6),
-    ("shoal-fuse", 7),
-    ("shoal", 8),
-    ("shoal-sim", 9),
-    ("shoal-bench", 9),
+    ("shoal-runtime", 0),
+    ("shoal-types", 1),
+    ("shoal-namespace", 2),
+    ("shoal-lease", 2),
+    ("shoal-wire", 3),
+    ("shoal-store", 4),
+    ("shoal-net", 4),
+    ("shoal-brick", 5),
+    ("shoal-meta", 5),
+    ("shoal-cluster", 6),
+    ("shoal-client", 7),
+    ("shoal-fuse", 8),
+    ("shoal", 9),
+    ("shoal-sim", 10),
+    ("shoal-bench", 10),
     ("shoal-witness", 9),
 ];
 
@@ -139,6 +140,37 @@ fn the_namespace_reads_no_clock_no_chance_no_file_and_starts_no_thread() {
         }
     }
     assert!(faults.is_empty(), "equal input must give equal state, byte for byte:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn what_is_simulated_takes_locks_channels_threads_clocks_and_chance_from_the_runtime() {
+    let simulated = ["crates/wire/src", "crates/meta/src", "crates/client/src"];
+    // No world heals blocks: it has one brick.
+    let apart = "crates/meta/src/background/heal/round.rs";
+    let forbidden = [
+        "parking_lot::",
+        "crossbeam_channel::",
+        "std::thread",
+        "mpsc",
+        "std::time::Instant",
+        "SystemTime",
+        " rand::",
+    ];
+    let mut faults = Vec::new();
+    for (path, text) in sources() {
+        if path.starts_with(root().join(apart))
+            || !simulated.iter().any(|dir| path.starts_with(root().join(dir)))
+        {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            for word in forbidden.iter().filter(|word| code.contains(**word)) {
+                faults.push(format!("{}:{}: {word}", path.display(), number + 1));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "a simulation would not be in their place:\n{}", faults.join("\n"));
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub struct Timestamp {
 impl Timestamp {
     /// The wall clock now. Pure code takes times as arguments instead.
     pub fn now() -> Timestamp {
-        SystemTime::now().into()
+        shoal_runtime::time::wall().into()
     }
 }
 

@@ -272,7 +272,7 @@ pub type Done<T> = Box<dyn FnOnce(Result<T, MetaError>) + Send>;
 
 /// Makes a call that answers later, and waits for the answer.
 pub fn wait_for<T: Send + 'static>(call: impl FnOnce(Done<T>)) -> Result<T, MetaError> {
-    let (tell, told) = std::sync::mpsc::sync_channel(1);
+    let (tell, told) = shoal_runtime::channel::bounded(1);
     call(Box::new(move |answer| {
         // Whoever asked is waiting below.
         let _ = tell.send(answer);

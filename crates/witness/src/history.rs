@@ -51,6 +51,13 @@ pub struct Call {
     pub outcome: Option<Outcome>,
 }
 
+impl Call {
+    /// Whether it returned an error.
+    fn failed(&self) -> bool {
+        matches!(self.outcome, Some(Outcome::Failed { .. }))
+    }
+}
+
 /// All of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct History {
@@ -71,17 +78,66 @@ pub enum Tolerance {
     Contended,
 }
 
+/// Up to where the calls of mounts that died count: by mount, in nanoseconds of the machine's clock.
+pub type Cuts = BTreeMap<u32, u64>;
+
 impl History {
-    /// What the checker is to see: calls of mounts that died are open-ended, what is tolerated is left out.
-    pub fn prepared(&self, tolerated: &[Tolerance]) -> Vec<Call> {
+    /// Where a mount that died may have been with what it had written back, the latest first: a file system may lose what was not synced,
+    /// from some moment on, and the last few calls that had returned with it. What has lasted longer than
+    /// [`limits::UNSYNCED_MAX`] or was synced counts in any case.
+    pub fn cuts(&self) -> Vec<Cuts> {
+        let mut ages = BTreeSet::from([0]);
+        let mut deaths = BTreeMap::new();
+        for mount in &self.header.may_die {
+            let calls = || self.calls.iter().filter(|call| self.header.mount_of(call.worker) == *mount);
+            if !calls().any(|call| self.is_of_the_dead(call)) {
+                continue;
+            }
+            let living = || calls().filter(|call| call.end.is_some() && !self.is_of_the_dead(call));
+            let Some(death) = living().filter_map(|call| call.end).max() else { continue };
+            let synced = living().filter(|call| matches!(call.op, Op::Fsync { .. }) && !call.failed());
+            let unsynced = death.saturating_sub(limits::UNSYNCED_MAX.as_nanos() as u64);
+            let kept = synced.map(|call| call.start).max().unwrap_or(0).max(unsynced);
+            ages.extend(
+                living().filter_map(|call| call.end).filter(|end| *end >= kept).map(|end| death - end),
+            );
+            ages.insert(death - kept.min(death));
+            deaths.insert(*mount, (death, kept));
+        }
+        let cut = |age: u64| {
+            deaths.iter().map(|(mount, (death, kept))| (*mount, (death - age).max(*kept))).collect()
+        };
+        ages.into_iter().map(cut).collect()
+    }
+
+    /// Whether a call ended with the file system that it was made on.
+    fn is_of_the_dead(&self, call: &Call) -> bool {
+        let mortal = self.header.may_die.contains(&self.header.mount_of(call.worker));
+        mortal
+            && match call.outcome {
+                None => true,
+                Some(Outcome::Failed { errno }) => limits::DEATH_ERRNOS.contains(&errno),
+                Some(_) => false,
+            }
+    }
+
+    /// What the checker is to see: calls of mounts that died are open-ended, and do not count where they began after its cut; what is
+    /// tolerated is left out.
+    pub fn prepared(&self, tolerated: &[Tolerance], cuts: &Cuts) -> Vec<Call> {
         let mut calls = self.calls.clone();
+        calls.retain_mut(|call| {
+            let cut = cuts.get(&self.header.mount_of(call.worker)).copied().unwrap_or(u64::MAX);
+            if call.end.is_none_or(|end| end > cut) && cut < u64::MAX {
+                (call.end, call.outcome) = (None, None);
+            }
+            call.start <= cut
+        });
         if tolerated.contains(&Tolerance::Contended) {
             calls = without_contended_reads(calls);
         }
         calls.retain_mut(|call| {
             let Some(Outcome::Failed { errno }) = call.outcome else { return true };
-            let mortal = self.header.may_die.contains(&self.header.mount_of(call.worker));
-            if mortal && limits::DEATH_ERRNOS.contains(&errno) {
+            if self.is_of_the_dead(call) {
                 (call.end, call.outcome) = (None, None);
             }
             !(call.outcome.is_some()

@@ -72,6 +72,9 @@ pub const HAMMER_NAMES: u32 = 40;
 /// Wrong things that are printed one by one.
 pub const WRONG_SHOWN: usize = 20;
 
+/// What a mount that dies may have returned from and not written back yet: what has lasted longer counts, synced or not.
+pub const UNSYNCED_MAX: Duration = Duration::from_secs(2);
+
 /// What calls on a mount may return when its file system dies under it.
 pub const DEATH_ERRNOS: &[i32] =
     &[libc::EIO, libc::ENOTCONN, libc::ESTALE, libc::ECONNABORTED, libc::ENODEV, libc::ESHUTDOWN];

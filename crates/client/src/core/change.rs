@@ -62,10 +62,13 @@ impl Core {
             _ => false,
         };
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
-        self.may(&wants(op, moves_directory), subjects)
+        // Others may refer to what loses a name. Whoever may change the inode need not know of them.
+        let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
+        let subjects: Vec<Want> = subjects.iter().map(|ino| node(*ino, hold)).collect();
+        self.may(&wants(op, moves_directory), &subjects)
     }
 
-    fn may(&mut self, wants: &[Want], subjects: &[InodeId]) -> Outcome<()> {
+    fn may(&mut self, wants: &[Want], subjects: &[Want]) -> Outcome<()> {
         let missing = std::mem::take(&mut self.rights.missing);
         let mut allowed = true;
         for want in wants {
@@ -78,8 +81,7 @@ impl Core {
                 allowed = false;
             }
         }
-        let also = allowed
-            && subjects.iter().all(|ino| self.rights.allow(&node(*ino, false), self.cache.cover(*ino)));
+        let also = allowed && subjects.iter().all(|want| self.rights.allow(want, self.cache.cover(want.ino)));
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
@@ -105,7 +107,7 @@ impl Core {
         for ino in subjects {
             match self.cache.cover(*ino) {
                 Some(cover) => self.rights.used(*ino, cover, batch),
-                None if self.rights.gone(*ino) => self.journal.gone(*ino),
+                None if self.rights.gone(*ino, batch) => self.journal.gone(*ino),
                 None => {}
             }
             if self.cache.is_unlinked(*ino) {
@@ -118,9 +120,9 @@ impl Core {
     fn born(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
         let cover = if directory { ino } else { parent };
         if directory {
-            self.rights.give(Right::Cover(ino), ino, []);
+            self.rights.give(Right::Cover(ino), ino, [], true);
         } else if !self.rights.has_cover(parent) {
-            self.rights.give(Right::Node(ino), parent, []);
+            self.rights.give(Right::Node(ino), parent, [], true);
         } else {
             return;
         }
@@ -133,7 +135,7 @@ impl Core {
         self.refs.count_under(ino, cover);
         if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
-            self.rights.give(right, cover, []);
+            self.rights.give(right, cover, [], true);
         }
         // Also where nothing has changed here: the servers may believe that it is held as what it was before.
         self.journal.born(ino, cover);

@@ -13,7 +13,7 @@ use super::cache::{Body, Content, extent_bytes};
 use super::ranges::Ranges;
 use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
-use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, MOVES, Right, Want};
+use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, LookupReply, MOVES, Right, Want};
 
 /// Taken when a request is made, shown when its answer arrives.
 #[derive(Clone, Copy, Debug)]
@@ -129,13 +129,20 @@ impl Core {
                     // MOVES has no record, and is counted under itself. What was moved here is not yet where the servers see it.
                     let theirs = record.map_or(*ino, |record| record.inode.cover(*ino));
                     let cover = self.cache.cover(*ino).unwrap_or(theirs);
-                    let want = wants.iter().find(|want| want.ino == *ino);
-                    let names =
-                        want.map(|want| want.names.iter().map(|wanted| wanted.name.clone()).collect());
-                    (cover, names.unwrap_or_default())
+                    let wanted = wants.iter().filter(|want| want.ino == *ino).flat_map(|want| &want.names);
+                    (cover, wanted.map(|wanted| wanted.name.clone()).collect())
                 }
             };
-            self.rights.give(*right, cover, names);
+            let asked = match right {
+                Right::Cover(_) => true,
+                Right::Node(ino) => {
+                    let taken = |(_, _, found): &(InodeId, Name, LookupReply)| {
+                        found.found.as_ref().is_some_and(|(dentry, _)| dentry.ino == *ino)
+                    };
+                    wants.iter().any(|want| want.ino == *ino && want.hold) || reply.names.iter().any(taken)
+                }
+            };
+            self.rights.give(*right, cover, names, asked);
         }
         for record in reply.records {
             self.install_inode(ticket, record);
@@ -148,7 +155,7 @@ impl Core {
     /// Covers that nobody else watches were given along with an answer.
     pub(crate) fn install_exclusive(&mut self, covers: &[InodeId]) {
         for cover in covers {
-            self.rights.give(Right::Cover(*cover), *cover, []);
+            self.rights.give(Right::Cover(*cover), *cover, [], true);
         }
     }
 

@@ -197,8 +197,8 @@ impl Journal {
         }
     }
 
-    /// Records that an orphan died.
-    pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, blocks: &mut Blocks) {
+    /// Records that an inode is not held any more; whether it was an orphan, and died.
+    pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, died: bool, blocks: &mut Blocks) {
         self.recorded += 1;
         // Whatever was done to the file after it lost its last name needs it alive.
         let unlinked = self
@@ -206,7 +206,8 @@ impl Journal {
             .tracks
             .get(&ino)
             .and_then(|track| track.unlinked.filter(|index| track.ops.last() == Some(index)));
-        let Some(index) = unlinked else {
+        // One that lives on may be what was moved by that operation, not what was replaced.
+        let Some(index) = unlinked.filter(|_| died) else {
             self.open.push(op, &[ino], &[], blocks);
             return;
         };

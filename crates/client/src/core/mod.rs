@@ -192,10 +192,11 @@ impl Core {
     fn bury(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
         let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
-        self.journal.record_forget(op, ino, &mut self.blocks);
-        self.rights.let_go.insert(ino, self.cache.stamp());
+        self.journal.record_forget(op, ino, dies, &mut self.blocks);
+        let batch = self.cache.stamp();
+        self.rights.let_go.insert(ino, batch);
         // One that has names is only not held any longer.
-        if dies && self.rights.gone(ino) {
+        if dies && self.rights.gone(ino, batch) {
             self.journal.gone(ino);
         }
     }

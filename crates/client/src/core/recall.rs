@@ -6,8 +6,10 @@
 use super::Core;
 use crate::kernel::Stale;
 use crate::limits::RECALLS_UNUSED_MAX;
-use shoal_types::{BatchSeq, InodeId};
+use shoal_runtime::planted::mistake;
+use shoal_types::{BatchSeq, InodeId, Name};
 use shoal_wire::{Ack, Declaration, Item, Recall};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
     /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
@@ -18,10 +20,8 @@ impl Core {
                 Item::Downgrade(cover) => {
                     // Single inodes that were granted besides the whole cover go with it: the servers take them for given back.
                     needed = needed.max(self.end_of(*cover)).max(self.rights.release_under(*cover));
-                    if let Some(right) = self.rights.covers.get_mut(cover) {
-                        right.exclusive = false;
-                        needed = needed.max(right.modified);
-                    }
+                    let modified = self.rights.covers.get(cover).map_or(BatchSeq(0), |right| right.modified);
+                    needed = needed.max(modified).max(self.rights.go_down(*cover));
                 }
                 Item::Release(ino) => needed = needed.max(self.rights.release(*ino)).max(self.end_of(*ino)),
                 Item::Drop { ino, .. } => {
@@ -118,16 +118,27 @@ impl Core {
     pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
         self.rights.term = term;
         let session = self.blocks.session();
-        let covers: Vec<(InodeId, bool)> =
+        let all = mistake("tell a new leader nothing of what is under way");
+        let acked = if all { BatchSeq(u64::MAX) } else { self.cache.acked() };
+        let (down, given_back) = self.rights.used_after(acked);
+        let mut covers: BTreeMap<InodeId, bool> =
             self.rights.covers.iter().map(|(ino, right)| (*ino, right.exclusive)).collect();
+        covers.extend(down.into_iter().map(|ino| (ino, true)));
+        let covers: Vec<(InodeId, bool)> = covers.into_iter().collect();
         let empty = || Declaration::part(session, term);
         let covers = covers.chunks(part).map(|covers| Declaration { covers: covers.to_vec(), ..empty() });
         let mut said: Vec<Declaration> = covers.collect();
-        let nodes: Vec<_> = self
-            .rights
-            .nodes
-            .iter()
-            .map(|(ino, right)| (*ino, right.cover, right.names.iter().cloned().collect()))
+        let mut nodes: BTreeMap<InodeId, (InodeId, BTreeSet<Name>)> = BTreeMap::new();
+        for (ino, right) in
+            given_back.into_iter().chain(self.rights.nodes.iter().map(|(ino, right)| (*ino, right)))
+        {
+            let (cover, names) = nodes.entry(ino).or_insert((right.cover, BTreeSet::new()));
+            *cover = right.cover;
+            names.extend(right.names.iter().cloned());
+        }
+        let nodes: Vec<_> = nodes
+            .into_iter()
+            .map(|(ino, (cover, names))| (ino, cover, names.into_iter().collect()))
             .collect();
         said.extend(nodes.chunks(part).map(|nodes| Declaration { nodes: nodes.to_vec(), ..empty() }));
         let refers: Vec<InodeId> = self.rights.said_to_refer.iter().copied().collect();

@@ -27,6 +27,8 @@ pub(super) struct NodeRight {
     pub(super) cover: InodeId,
     pub(super) names: BTreeSet<Name>,
     pub(super) modified: BatchSeq,
+    /// Everybody else who refers to it has been asked to say so. Whoever looks at it anew has it taken back here before.
+    pub(super) asked: bool,
 }
 
 /// See the module.
@@ -38,9 +40,12 @@ pub(crate) struct Rights {
     pub(super) nodes: FxHashMap<InodeId, NodeRight>,
     /// The same by what they are counted under.
     under: ByCover,
-    /// Rights to inodes that are given back, and the batches that used them last, until those are committed: several recalls of one inode are
-    /// carried out at the same time, and none of them may be acknowledged before that.
-    given_back: FxHashMap<InodeId, BatchSeq>,
+    /// Rights to inodes that are given back, or whose inode is no more, until the batches that used them last are committed: several recalls of
+    /// one inode are carried out at the same time, and none of them may be acknowledged before that. A new leader is told of them, too, since
+    /// nobody may look at what is not committed.
+    given_back: FxHashMap<InodeId, NodeRight>,
+    /// The same of whole covers.
+    gone_down: FxHashMap<InodeId, BatchSeq>,
     /// Inodes that the servers know this client to refer to, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
     /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
@@ -60,7 +65,13 @@ impl Rights {
     }
 
     /// The right to change was given.
-    pub(super) fn give(&mut self, right: Right, cover: InodeId, names: impl IntoIterator<Item = Name>) {
+    pub(super) fn give(
+        &mut self,
+        right: Right,
+        cover: InodeId,
+        names: impl IntoIterator<Item = Name>,
+        asked: bool,
+    ) {
         match right {
             Right::Cover(cover) => {
                 // Held through the cover from now on.
@@ -72,8 +83,9 @@ impl Rights {
             }
             Right::Node(ino) => {
                 self.covers.entry(cover).or_default();
-                let fresh = NodeRight { cover, names: BTreeSet::new(), modified: BatchSeq(0) };
+                let fresh = NodeRight { cover, names: BTreeSet::new(), modified: BatchSeq(0), asked };
                 let right = self.nodes.entry(ino).or_insert(fresh);
+                right.asked |= asked;
                 right.names.extend(names);
                 self.under.insert(right.cover, ino);
                 self.count_under(ino, cover);
@@ -114,7 +126,7 @@ impl Rights {
             return true;
         }
         let of_names = |right: &NodeRight| want.names.iter().all(|wanted| right.names.contains(&wanted.name));
-        self.nodes.get(&want.ino).is_some_and(of_names)
+        self.nodes.get(&want.ino).is_some_and(|right| (right.asked || !want.hold) && of_names(right))
     }
 
     /// An inode was changed in a batch.
@@ -129,22 +141,48 @@ impl Rights {
 
     /// A batch and all before it are committed.
     pub(super) fn committed(&mut self, acked: BatchSeq) {
-        for waiting in [&mut self.let_go, &mut self.given_back] {
+        for waiting in [&mut self.let_go, &mut self.gone_down] {
             if !waiting.is_empty() {
                 waiting.retain(|_, batch| *batch > acked);
             }
+        }
+        if !self.given_back.is_empty() {
+            self.given_back.retain(|_, right| right.modified > acked);
         }
     }
 
     /// Gives the right to an inode back. Answers which batch has to be committed before that counts.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
-        let now = self.take(ino).map_or(BatchSeq(0), |right| right.modified);
-        let earlier = self.given_back.get(&ino).copied().unwrap_or(BatchSeq(0));
-        let needed = now.max(earlier);
-        if needed > earlier {
-            self.given_back.insert(ino, needed);
+        let own = self.go_down(ino);
+        if let Some(right) = self.take(ino) {
+            self.give_back(ino, right);
         }
-        needed
+        own.max(self.given_back.get(&ino).map_or(BatchSeq(0), |right| right.modified))
+    }
+
+    fn give_back(&mut self, ino: InodeId, right: NodeRight) {
+        let NodeRight { cover, names, modified, asked } = right;
+        let fresh = NodeRight { cover, names: BTreeSet::new(), modified, asked };
+        let given = self.given_back.entry(ino).or_insert(fresh);
+        (given.cover, given.modified) = (cover, given.modified.max(modified));
+        given.names.extend(names);
+    }
+
+    /// Gives the right to change all of a cover back. Answers which batch has to be committed before that counts. Also where the servers know only
+    /// of a right to the inode itself: it may have got names elsewhere since, and be taken for a cover here.
+    pub(super) fn go_down(&mut self, cover: InodeId) -> BatchSeq {
+        if let Some(right) = self.covers.get_mut(&cover)
+            && std::mem::take(&mut right.exclusive)
+        {
+            let modified = right.modified;
+            self.keep_down(cover, modified);
+        }
+        self.gone_down.get(&cover).copied().unwrap_or(BatchSeq(0))
+    }
+
+    fn keep_down(&mut self, cover: InodeId, modified: BatchSeq) {
+        let known = self.gone_down.entry(cover).or_insert(modified);
+        *known = modified.max(*known);
     }
 
     /// The same for all inodes that are counted under a cover.
@@ -153,9 +191,67 @@ impl Rights {
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
-    /// An inode is no more. Answers whether there was a right to it.
-    pub(super) fn gone(&mut self, ino: InodeId) -> bool {
-        let node = self.take(ino).is_some();
-        self.covers.remove(&ino).is_some() || node
+    /// An inode is no more, from this batch on. Answers whether there was a right to it.
+    pub(super) fn gone(&mut self, ino: InodeId, batch: BatchSeq) -> bool {
+        let node = self.take(ino);
+        let cover = self.covers.remove(&ino);
+        let known = node.is_some() || cover.is_some();
+        if let Some(right) = node {
+            self.give_back(ino, NodeRight { modified: batch, ..right });
+        }
+        if cover.is_some_and(|right| right.exclusive) {
+            self.keep_down(ino, batch);
+        }
+        known
+    }
+
+    /// What a new leader is told, besides what is held now: what was used in batches that are not committed. Covers, and nodes.
+    pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
+        let covers = self.gone_down.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
+        let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);
+        (covers.collect(), nodes.map(|(ino, right)| (*ino, right)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: InodeId = InodeId(1);
+    const FILE: InodeId = InodeId(18);
+
+    #[test]
+    fn a_right_that_was_used_is_told_to_a_new_leader_until_that_is_committed_also_when_it_was_given_back() {
+        let mut rights = Rights::default();
+        let name = Name::new("a").expect("a name");
+        rights.give(Right::Node(DIR), DIR, [name.clone()], false);
+        rights.used(DIR, DIR, BatchSeq(3));
+        assert_eq!(rights.release(DIR), BatchSeq(3));
+        let (covers, nodes) = rights.used_after(BatchSeq(2));
+        assert_eq!((covers.len(), nodes.len()), (0, 1));
+        assert_eq!((nodes[0].0, &nodes[0].1.names), (DIR, &BTreeSet::from([name])));
+        assert!(rights.used_after(BatchSeq(3)).1.is_empty(), "nobody waits for what is committed");
+        rights.committed(BatchSeq(3));
+        assert!(rights.used_after(BatchSeq(0)).1.is_empty());
+
+        rights.give(Right::Cover(DIR), DIR, [], false);
+        rights.used(FILE, DIR, BatchSeq(5));
+        assert_eq!(rights.go_down(DIR), BatchSeq(5));
+        assert_eq!(rights.used_after(BatchSeq(4)).0, [DIR]);
+        assert_eq!(rights.go_down(DIR), BatchSeq(5), "asked once more, it is the same");
+
+        rights.give(Right::Node(FILE), DIR, [], false);
+        assert!(rights.gone(FILE, BatchSeq(6)));
+        assert_eq!(rights.used_after(BatchSeq(5)).1.len(), 1, "its end is not committed either");
+    }
+
+    #[test]
+    fn whoever_gives_an_inode_back_does_not_hold_it_as_a_cover_either() {
+        let mut rights = Rights::default();
+        // As of a file that got a second name here, while the servers know of a right to the file alone.
+        rights.give(Right::Cover(FILE), FILE, [], false);
+        rights.used(FILE, FILE, BatchSeq(7));
+        assert_eq!(rights.release(FILE), BatchSeq(7));
+        assert!(!rights.has_cover(FILE));
     }
 }

@@ -21,7 +21,8 @@ use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
 use crate::patience::Patience;
 use crate::stats::Stat;
 use outbox::{Outbox, Told, is_transient};
-use parking_lot::{Condvar, Mutex};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, Grant, GrantReply,
@@ -29,7 +30,6 @@ use shoal_wire::{
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Where a metadata group's replicas are.
 pub trait Replicas: Send + Sync + 'static {
@@ -276,7 +276,7 @@ impl MetaService for Failover {
     fn submit(&self, commit: Commit, done: CommitDone) {
         let mut state = self.inner.state.lock();
         match state.outbox.push(commit, done) {
-            None => drop(self.inner.work.notify_all()),
+            None => self.inner.work.notify_all(),
             told => self.inner.tell(state, told),
         }
     }

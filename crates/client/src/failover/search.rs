@@ -6,11 +6,11 @@
 use super::{Inner, Seat, State, Unled};
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
 use crate::patience::Patience;
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{NodeId, SessionId};
 use shoal_wire::{MetaError, MetaService};
 use std::sync::Arc;
-use std::thread::Builder;
-use std::time::{Duration, Instant};
 
 /// Whom a replica is asked for before there is a session. Every leader knows that there is none such.
 const NOBODY: SessionId = SessionId(u64::MAX);

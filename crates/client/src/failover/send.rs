@@ -4,12 +4,13 @@
 use super::outbox::{Effect, Told};
 use super::{Inner, Seat, State};
 use crate::limits::{LEADER_PAUSE_MIN, LEADER_SILENCE_MAX};
-use parking_lot::MutexGuard;
+use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::MutexGuard;
+use shoal_runtime::thread::Builder;
+use shoal_runtime::time::Instant;
 use shoal_types::BatchSeq;
 use shoal_wire::{CommitReply, MetaError};
 use std::sync::{Arc, Weak};
-use std::thread::Builder;
-use std::time::Instant;
 
 /// Starts the thread. It ends by itself when the service is stopped.
 pub(super) fn start(inner: &Arc<Inner>) {
@@ -37,7 +38,9 @@ impl Inner {
         };
         if state.sending != seat.term {
             state.sending = seat.term;
-            state.outbox.restart();
+            if !mistake("do not send again what a dead leader was sent") {
+                state.outbox.restart();
+            }
         }
         if state.hold > Instant::now() {
             let hold = state.hold;

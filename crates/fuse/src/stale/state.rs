@@ -1,10 +1,11 @@
 //! What is to be dropped, what is being dropped, and the local changes that could be in the way.
 
+use super::asked::Questions;
 use super::pages::{Pages, Write};
-use crate::limits::{ATTRIBUTES_GRACE, BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
+use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Something to drop.
 #[derive(Clone, Debug)]
@@ -93,14 +94,6 @@ impl Recent {
     }
 }
 
-/// Questions for the attributes of an inode.
-#[derive(Default, Debug)]
-struct Asked {
-    under_way: u32,
-    /// When the last one was answered.
-    answered: Option<Instant>,
-}
-
 #[derive(Default, Debug)]
 pub(super) struct State {
     under_way: UnderWay,
@@ -108,7 +101,7 @@ pub(super) struct State {
     running: Vec<Running>,
     rounds: HashMap<RoundId, Round>,
     recent: Recent,
-    asked: HashMap<InodeId, Asked>,
+    pub questions: Questions,
     last_id: u64,
     pub threads: usize,
     pub idle: usize,
@@ -184,37 +177,11 @@ impl State {
 
     // --- rounds ---
 
-    /// Somebody asks for the attributes of an inode.
-    pub fn attributes_asked(&mut self, ino: InodeId) {
-        self.asked.entry(ino).or_default().under_way += 1;
-    }
-
-    /// He was answered.
-    pub fn attributes_answered(&mut self, ino: InodeId) {
-        let recent = self.recent.has(ino);
-        if self.asked.len() > RECENT_DROPS_MAX {
-            self.asked.retain(|_, asked| asked.under_way > 0);
+    /// A thread has waited for something else until now.
+    pub fn goes_to_the_kernel(&mut self, id: u64) {
+        if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
+            running.since = Instant::now();
         }
-        let Some(asked) = self.asked.get_mut(&ino) else { return };
-        asked.under_way = asked.under_way.saturating_sub(1);
-        asked.answered = Some(Instant::now());
-        if asked.under_way == 0 && !recent {
-            self.asked.remove(&ino);
-        }
-    }
-
-    /// How long it may take until the kernel has looked at the attributes that it has asked for; `None`: it has.
-    pub fn attributes_under_way(&mut self, ino: InodeId) -> Option<Duration> {
-        let asked = self.asked.get(&ino)?;
-        if asked.under_way > 0 {
-            return Some(ATTRIBUTES_GRACE);
-        }
-        let left = asked.answered.map_or(Duration::ZERO, |at| ATTRIBUTES_GRACE.saturating_sub(at.elapsed()));
-        if left.is_zero() {
-            self.asked.remove(&ino);
-            return None;
-        }
-        Some(left)
     }
 
     /// Whether an inode was dropped not long ago.

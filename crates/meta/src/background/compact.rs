@@ -12,12 +12,12 @@ use bytes::Bytes;
 use shoal_namespace::command::extents_digest;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Fault, Outcome, query};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 /// How often the list of candidates is read at most.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

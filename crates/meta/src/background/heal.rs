@@ -15,12 +15,12 @@ mod round;
 
 use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY, REBALANCE_RETRIES};
 use pace::Pace;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 pub(crate) use round::run;
 use serde::{Deserialize, Serialize};
+use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
+use shoal_runtime::time::Instant;
 use shoal_types::BlockId;
 use std::collections::HashSet;
-use std::time::Instant;
 
 /// What the healer does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -14,12 +14,12 @@ mod sweep;
 use crate::limits::RETRY_AFTER;
 use crate::shared::Shared;
 use compact::Compactor;
-use parking_lot::{Condvar, Mutex};
 use shoal_namespace::{Fault, TreeError};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
 use shoal_wire::{BlockError, MetaError};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// What there is to do.
 #[derive(Default, Clone, Debug)]

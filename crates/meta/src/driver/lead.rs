@@ -6,9 +6,9 @@ use crate::limits::{LEASE, LEASE_TICKS, QUESTIONS_MAX};
 use crate::machine::Machine;
 use raft::StateRole;
 use raft::prelude::*;
+use shoal_runtime::time::Instant;
 use shoal_types::ReplicaId;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 impl<M: Machine> Driver<M> {
     /// Asks the others whether they still follow, at every tick that is due for it.

@@ -9,13 +9,13 @@ use super::Inner;
 use crate::limits::{LOCK_CANCELS_MAX, LOCKS_PUT_OFF_MAX};
 use crate::shared::Shared;
 use shoal_lease::locks::{LockTable, Outcome, RequestKey};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     Done, LockOp, LockOutcome, LockOwner, LockRecord, LockReply, LockRequest, LockSpace, MetaError,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// An answer, and who hears it.
 pub(super) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);

@@ -13,7 +13,6 @@ use shoal_namespace::{Fault, TreeError, query};
 use shoal_types::{Cookie, InodeId, SessionId, Timestamp};
 use shoal_wire::{Ask, MetaError, Prefetch, Question};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 impl Shared {
     /// What else somebody is to give back before a listing or a walk is answered. From a walk, directories that are not to be had without
@@ -83,7 +82,7 @@ impl Shared {
 /// Whether a directory was last changed a while ago.
 fn is_left_alone(state: &(impl KvRead + ?Sized), dir: InodeId) -> Result<bool, TreeError> {
     let Some(inode) = query::record(state, dir)? else { return Ok(false) };
-    let recently: Timestamp = (SystemTime::from(Timestamp::now()) - LEFT_ALONE_AFTER).into();
+    let recently: Timestamp = (shoal_runtime::time::wall() - LEFT_ALONE_AFTER).into();
     Ok(inode.ctime < recently)
 }
 

@@ -3,10 +3,10 @@
 use super::Inner;
 use crate::limits::*;
 use crate::shared::Shared;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
 use shoal_wire::Recalls;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Runs until the server stops.
 pub(crate) fn run(shared: &Arc<Shared>) {

@@ -8,16 +8,16 @@ use crate::proposals::{Proposals, Waiter};
 use crate::sizes::Sizes;
 use crate::snapshot::Checkpoints;
 use crate::upkeep::Upkeep;
-use crossbeam_channel::Sender;
-use parking_lot::{Condvar, Mutex};
 use raft::prelude::ConfState;
+use shoal_runtime::channel::Sender;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::{Duration, Instant};
 use shoal_store::RocksStore;
 use shoal_types::{GroupId, ReplicaId};
 use shoal_wire::MetaError;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -197,7 +197,7 @@ impl<M: Machine> Core<M> {
 
     /// Proposes a command and waits for its outcome.
     pub(crate) fn propose(&self, data: Vec<u8>) -> Result<M::Outcome, MetaError> {
-        let (done, outcome) = crossbeam_channel::bounded(1);
+        let (done, outcome) = shoal_runtime::channel::bounded(1);
         self.propose_then(
             data,
             Box::new(move |result| {

@@ -10,14 +10,14 @@ use crate::proposals::Proposals;
 use crate::snapshot::Checkpoints;
 use crate::storage::LogStorage;
 use crate::upkeep::{self, Upkeep};
-use crossbeam_channel::unbounded;
-use parking_lot::{Condvar, Mutex};
+use shoal_runtime::channel::unbounded;
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_types::{GroupId, ReplicaId};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
-use std::thread::{Builder, JoinHandle};
 
 impl<M: Machine> Replica<M> {
     /// Starts what was opened. Answers also the end of the log, up to where it will be replayed.

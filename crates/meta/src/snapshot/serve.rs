@@ -4,15 +4,15 @@ use super::{Ask, Manifest, decode, encode, remove, said};
 use crate::applier::{applied_index, applied_term, members};
 use crate::limits::{CHECKPOINT_ABANDONED_AFTER, CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
-use parking_lot::Mutex;
 use raft::prelude::ConfState;
 use shoal_namespace::kv::KvStore;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::Instant;
 use shoal_store::RocksStore;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 struct Checkpoint {
     dir: PathBuf,
@@ -84,7 +84,7 @@ impl Checkpoints {
             return Err("others are fetching the state already; try again later".into());
         }
         std::fs::create_dir_all(&self.dir).map_err(said(&self.dir))?;
-        let checkpoint: u64 = rand::random();
+        let checkpoint = shoal_runtime::random::number();
         let dir = self.dir.join(format!("{checkpoint:016x}"));
         self.promise(store, checkpoint)?;
         let made = make(store, founders, checkpoint, &dir);

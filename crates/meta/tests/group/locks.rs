@@ -35,7 +35,15 @@ fn declare(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Resul
     let told = wait_for(|done| server.recalls(poll, done))?;
     assert!(told.declare);
     let (covers, nodes) = (Vec::new(), Vec::new());
-    server.declare(Declaration { session, term: told.term, covers, nodes, locks, last: true })
+    server.declare(Declaration {
+        session,
+        term: told.term,
+        covers,
+        nodes,
+        locks,
+        refers: Vec::new(),
+        last: true,
+    })
 }
 
 #[test]

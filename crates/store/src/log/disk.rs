@@ -1,9 +1,11 @@
 //! The few things a log asks of a disk. A trait, so that tests can lose what was not flushed.
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// A directory of files.
 pub trait Disk: Send {
@@ -34,6 +36,26 @@ pub trait DiskFile: Send {
     fn reserve(&self, len: u64) -> io::Result<()>;
     /// Makes content and length durable.
     fn sync(&self) -> io::Result<()>;
+}
+
+/// Opens the disk that a directory is on.
+pub type Opener = Rc<dyn Fn(&Path) -> io::Result<Box<dyn Disk>>>;
+
+thread_local! {
+    static OPENER: RefCell<Option<Opener>> = const { RefCell::new(None) };
+}
+
+/// Logs are opened on such disks by this thread from now on; `None`: on the system's. For simulations.
+pub fn replace(opener: Option<Opener>) {
+    OPENER.set(opener);
+}
+
+/// Opens a directory, which must exist.
+pub fn open(dir: &Path) -> io::Result<Box<dyn Disk>> {
+    match OPENER.with_borrow(Clone::clone) {
+        Some(opener) => opener(dir),
+        None => Ok(Box::new(OsDisk::open(dir)?)),
+    }
 }
 
 /// A directory of the operating system.

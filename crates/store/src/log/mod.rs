@@ -24,7 +24,7 @@ pub use error::LogError;
 
 use crate::limits::*;
 use bytes::Bytes;
-use disk::{Disk, OsDisk};
+use disk::Disk;
 use format::{HEADER_BYTES, RecordHeader, RecordKind};
 use segment::Segment;
 use std::collections::VecDeque;
@@ -93,8 +93,8 @@ impl RaftLog {
         base_term: u64,
         state: &[u8],
     ) -> Result<RaftLog, LogError> {
-        let disk = OsDisk::open(dir).map_err(LogError::io(".", "opening the directory"))?;
-        RaftLog::create_on(Box::new(disk), options, base_index, base_term, state)
+        let disk = disk::open(dir).map_err(LogError::io(".", "opening the directory"))?;
+        RaftLog::create_on(disk, options, base_index, base_term, state)
     }
 
     /// [`create`](Self::create) on any disk.
@@ -127,8 +127,8 @@ impl RaftLog {
 
     /// Opens the log in a directory and cuts off a torn tail.
     pub fn open(dir: &Path, options: LogOptions) -> Result<RaftLog, LogError> {
-        let disk = OsDisk::open(dir).map_err(LogError::io(".", "opening the directory"))?;
-        RaftLog::open_on(Box::new(disk), options)
+        let disk = disk::open(dir).map_err(LogError::io(".", "opening the directory"))?;
+        RaftLog::open_on(disk, options)
     }
 
     /// [`open`](Self::open) on any disk.
@@ -138,8 +138,8 @@ impl RaftLog {
 
     /// Whether there is a log in a directory.
     pub fn exists(dir: &Path) -> Result<bool, LogError> {
-        match OsDisk::open(dir) {
-            Ok(disk) => recover::has_segments(&disk),
+        match disk::open(dir) {
+            Ok(disk) => recover::has_segments(&*disk),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(LogError::io(".", "opening the directory")(error)),
         }

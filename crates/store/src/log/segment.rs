@@ -5,7 +5,6 @@ use super::disk::{Disk, DiskFile};
 use super::error::LogError;
 use super::format::{self, HEADER_BYTES, RecordKind, SegmentHeader};
 use bytes::Bytes;
-use std::hash::{BuildHasher, Hasher};
 
 /// A segment that is open.
 pub struct Segment {
@@ -38,9 +37,9 @@ pub fn number_of(name: &str, prefix: &str) -> Option<u64> {
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// A number that nobody can guess, from the keys that the standard library draws for its hash maps.
+/// A number that nobody can guess.
 pub fn random_salt() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    shoal_runtime::random::number()
 }
 
 impl Segment {

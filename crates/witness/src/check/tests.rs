@@ -1,6 +1,6 @@
 use super::walk::Walk;
 use super::*;
-use crate::history::{Header, History, Tolerance, VERSION};
+use crate::history::{Cuts, Header, History, Tolerance, VERSION};
 use crate::model::{self, Actor, ROOT, State};
 use crate::ops::{How, Kind, Listed, Op, Outcome, Path, Word};
 use crate::run::choose::Chooser;
@@ -395,13 +395,45 @@ fn stale_handles_are_forgiven_only_on_request_and_deaths_only_where_they_are_all
         ],
     };
     let explained = |history: &History, tolerated: &[Tolerance]| {
-        matches!(check(&history.prepared(tolerated)), Verdict::Explained(_))
+        matches!(check(&history.prepared(tolerated, &Cuts::new())), Verdict::Explained(_))
     };
     assert!(!explained(&history(0, stale.clone()), &[]));
     assert!(explained(&history(0, stale), &[Tolerance::Estale]));
     // Worker 1 works in directory 1, which may die.
     assert!(explained(&history(1, Outcome::failed(libc::ENOTCONN)), &[]));
     assert!(!explained(&history(0, Outcome::failed(libc::ENOTCONN)), &[]));
+}
+
+/// Whether some cut explains it.
+fn explained_by_a_loss(calls: Vec<Call>) -> bool {
+    let history = History { header: header(), calls: sorted(calls) };
+    history.cuts().iter().any(|cuts| matches!(check(&history.prepared(&[], cuts)), Verdict::Explained(_)))
+}
+
+#[test]
+fn a_mount_that_dies_may_lose_its_last_calls_and_no_others() {
+    let second = 1_000_000_000;
+    let dead = call(1, 60..61, lstat("a"), Outcome::failed(libc::ENOTCONN));
+    let makes = |at: u64, name: &str, ino| call(1, at..at + 2, create(name), opened(ino));
+    let sees = |name: &str, seen| call(0, 70..71, lstat(name), seen);
+    // Worker 1 works in directory 1, which may die.
+    let two = [makes(10, "a", 7), makes(20, "b", 8), call(1, 30..31, lstat("b"), file(8, 1, 0))];
+    let with = |more: &[Call]| [two.as_slice(), more].concat();
+    assert!(explained_by_a_loss(with(&[dead.clone(), sees("a", file(7, 1, 0)), sees("b", missing())])));
+    assert!(explained_by_a_loss(with(&[dead.clone(), sees("a", missing())])));
+    // In order: what came first is not lost alone.
+    let late = |name: &str, seen| call(0, 80..81, lstat(name), seen);
+    assert!(!explained_by_a_loss(with(&[dead.clone(), sees("a", missing()), late("b", file(8, 1, 0))])));
+    // What was seen elsewhere stays.
+    let seen = call(0, 40..41, lstat("a"), file(7, 1, 0));
+    assert!(!explained_by_a_loss(with(&[dead.clone(), seen, sees("a", missing())])));
+    // Nor is anything lost of a mount that lives, nor what was synced, nor what is old.
+    assert!(!explained_by_a_loss(with(&[sees("b", missing())])));
+    let synced = call(1, 40..41, Op::Fsync { slot: 0 }, Outcome::Done);
+    assert!(!explained_by_a_loss(with(&[synced, dead.clone(), sees("b", missing())])));
+    let much_later = call(1, 9 * second..9 * second + 1, create("c"), opened(9));
+    let end = [dead, much_later, call(0, 10 * second..10 * second + 1, lstat("b"), missing())];
+    assert!(!explained_by_a_loss(with(&end)));
 }
 
 #[test]
@@ -422,7 +454,7 @@ fn what_is_read_while_it_is_changed_is_forgiven_only_on_request() {
         ]),
     };
     let explained = |read, tolerated: &[Tolerance]| {
-        matches!(check(&history(read).prepared(tolerated)), Verdict::Explained(_))
+        matches!(check(&history(read).prepared(tolerated, &Cuts::new())), Verdict::Explained(_))
     };
     assert!(!explained(5..6, &[]));
     assert!(explained(5..6, &[Tolerance::Contended]));

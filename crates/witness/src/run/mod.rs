@@ -10,7 +10,7 @@ pub mod prepare;
 pub mod worker;
 
 use crate::check::{self, Verdict};
-use crate::history::{self, Call, Header, History, Tolerance};
+use crate::history::{self, Call, Cuts, Header, History, Tolerance};
 use crate::limits;
 use crate::pool::{self, News, Pool, TROUBLE, WRONG};
 use anyhow::ensure;
@@ -211,11 +211,27 @@ fn record(arguments: &Arguments, seed: u64, name: &str) -> anyhow::Result<(Histo
 
 /// Checks, prints, gives the exit code.
 fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
-    let calls = history.prepared(tolerated);
+    let began = Instant::now();
+    let cuts = history.cuts();
+    let attempt = |cuts: &Cuts| {
+        let calls = history.prepared(tolerated, cuts);
+        let verdict = check::check(&calls);
+        (calls, verdict)
+    };
+    let whole = attempt(&cuts[0]);
+    let is_explained = |(_, verdict): &(Vec<Call>, Verdict)| matches!(verdict, Verdict::Explained(_));
+    // If nothing explains it, what is shown is why it is not so with all calls that have returned.
+    let (lost, (calls, verdict)) = if is_explained(&whole) {
+        (0, whole)
+    } else {
+        let earlier = cuts.iter().enumerate().skip(1).map(|(lost, cuts)| (lost, attempt(cuts)));
+        earlier.into_iter().find(|(_, one)| is_explained(one)).unwrap_or((0, whole))
+    };
+    if lost > 0 {
+        println!("the mount that died has lost the last {lost} calls that had returned, or some of them");
+    }
     let open = calls.iter().filter(|call| call.end.is_none()).count();
     let left_out = history.calls.len() - calls.len();
-    let began = Instant::now();
-    let verdict = check::check(&calls);
     let took = began.elapsed().as_secs_f64();
     println!(
         "seed {}: {} calls, {open} without an end, {left_out} left out as tolerated",

@@ -1,8 +1,8 @@
 //! How fast blocks are copied.
 
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::{Duration, Instant};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 /// Longest sleep at a time, so that whoever is slowed down notices that it should stop.
 const NAP_MAX: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ impl Pace {
         while !is_over() {
             match due.checked_duration_since(Instant::now()) {
                 None | Some(Duration::ZERO) => return true,
-                Some(early) => std::thread::sleep(early.min(NAP_MAX)),
+                Some(early) => shoal_runtime::thread::sleep(early.min(NAP_MAX)),
             }
         }
         false

@@ -20,6 +20,9 @@ const VOLUME: &str = "v";
 /// The port of every server; each has an address of its own.
 const PORT: u16 = 7470;
 
+/// Names a program that mounts instead of the one under test: a build with a defect on purpose.
+pub const PLANTED: &str = "SHOAL_TEST_PLANTED";
+
 static NETWORKS: AtomicU8 = AtomicU8::new(1);
 
 /// See the module.
@@ -96,7 +99,8 @@ impl Shared {
     }
 
     fn begin_mount(&self, mount: &Path) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
+        let planted = std::env::var_os(PLANTED);
+        let mut command = Command::new(planted.unwrap_or_else(|| env!("CARGO_BIN_EXE_shoal").into()));
         command.arg("mount").arg("--foreground").arg("--credentials").arg(self.data().join("tls"));
         command.arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
         // A dead mount that is about to be replaced is mounted, too; and what the kernel has of it can be listed.

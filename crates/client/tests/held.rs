@@ -1,0 +1,37 @@
+//! Files that programs have open while their names change hands.
+
+#[path = "support/relay.rs"]
+#[allow(dead_code)]
+mod relay;
+mod support;
+
+use shoal_client::{Caller, Client, Options, Wait};
+use shoal_namespace::RenameFlags;
+use shoal_types::InodeId;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const ROOT: InodeId = InodeId::ROOT;
+
+#[test]
+fn what_a_rename_replaces_lives_on_while_it_is_open_also_if_what_was_moved_is_closed_at_once() {
+    let (_dir, bricks, server) = relay::server();
+    let open = || Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
+    let (ours, theirs) = (open(), open());
+    let make = |name: &[u8]| ours.create(Wait::Allowed, &CALLER, ROOT, name, 0o100644, 0).expect("made").ino;
+    let (moved, replaced) = (make(b"moved"), make(b"replaced"));
+    ours.write(Wait::Allowed, replaced, 0, b"old", false).expect("written");
+    // The others learn that it is open here.
+    theirs.lookup(Wait::Allowed, ROOT, b"moved").expect("looked up").expect("there");
+    let flags = RenameFlags::default();
+    theirs.rename(Wait::Allowed, ROOT, b"moved", ROOT, b"again", flags).expect("renamed");
+
+    ours.rename(Wait::Allowed, ROOT, b"again", ROOT, b"replaced", flags).expect("renamed");
+    ours.forget(moved, 1);
+    ours.write(Wait::Allowed, replaced, 0, b"new", false).expect("written");
+    ours.fsync(replaced).expect("nothing is lost");
+    let read = ours.read(Wait::Allowed, replaced, 0, 100).expect("read").concat();
+    assert_eq!(read, b"new");
+    ours.forget(replaced, 1);
+    ours.close().expect("closed");
+    theirs.close().expect("closed");
+}

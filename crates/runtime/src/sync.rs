@@ -1,0 +1,147 @@
+//! Locks and conditions, like those of `parking_lot`.
+
+use crate::simulator::{Event, Simulator, Wake, here};
+use crate::time::{Duration, Instant};
+pub use parking_lot::MutexGuard;
+use std::fmt;
+
+/// Mutual exclusion.
+#[derive(Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// An unlocked one.
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(parking_lot::Mutex::new(value))
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        match here() {
+            Some(simulator) => {
+                simulator.step();
+                loop {
+                    match self.0.try_lock() {
+                        Some(guard) => return guard,
+                        None => simulator.stall(),
+                    }
+                }
+            }
+            None => self.0.lock(),
+        }
+    }
+
+    /// The lock, if nobody has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    /// What it protected.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether a wait ended without being woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// See there.
+    pub fn timed_out(&self) -> bool {
+        self.0
+    }
+}
+
+/// Lets threads wait for each other.
+#[derive(Default, Debug)]
+pub struct Condvar(parking_lot::Condvar);
+
+impl Condvar {
+    /// One that nobody waits for.
+    pub const fn new() -> Condvar {
+        Condvar(parking_lot::Condvar::new())
+    }
+
+    fn event(&self) -> Event {
+        Event::Condition(std::ptr::from_ref(self).addr())
+    }
+
+    /// Wakes one that waits.
+    #[inline]
+    pub fn notify_one(&self) {
+        match here() {
+            Some(simulator) => simulator.wake(self.event(), false),
+            None => _ = self.0.notify_one(),
+        }
+    }
+
+    /// Wakes all that wait.
+    #[inline]
+    pub fn notify_all(&self) {
+        match here() {
+            Some(simulator) => simulator.wake(self.event(), true),
+            None => _ = self.0.notify_all(),
+        }
+    }
+
+    /// Waits, without the lock.
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        match here() {
+            Some(simulator) => _ = self.wait_simulated(&*simulator, guard, None),
+            None => self.0.wait(guard),
+        }
+    }
+
+    /// Waits, without the lock, for this long at most.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) -> WaitTimeoutResult {
+        match here() {
+            Some(simulator) => {
+                let until = simulator.now().saturating_add(longest);
+                self.wait_simulated(&*simulator, guard, Some(until))
+            }
+            None => WaitTimeoutResult(self.0.wait_for(guard, longest).timed_out()),
+        }
+    }
+
+    /// Waits, without the lock, until then at most.
+    pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> WaitTimeoutResult {
+        match here() {
+            Some(simulator) => self.wait_simulated(&*simulator, guard, Some(until.simulated())),
+            None => WaitTimeoutResult(self.0.wait_until(guard, until.system()).timed_out()),
+        }
+    }
+
+    #[cold]
+    fn wait_simulated<T>(
+        &self,
+        simulator: &dyn Simulator,
+        guard: &mut MutexGuard<'_, T>,
+        until: Option<Duration>,
+    ) -> WaitTimeoutResult {
+        let mutex = MutexGuard::mutex(guard);
+        let woken = MutexGuard::unlocked(guard, || {
+            let _free = UntilFree(simulator, mutex);
+            simulator.wait(Some(self.event()), until)
+        });
+        WaitTimeoutResult(woken != Wake::Event)
+    }
+}
+
+/// However a wait ends: the lock is taken again then, by means that would hold up everybody if somebody had it.
+struct UntilFree<'a, T>(&'a dyn Simulator, &'a parking_lot::Mutex<T>);
+
+impl<T> Drop for UntilFree<'_, T> {
+    fn drop(&mut self) {
+        while self.1.is_locked() {
+            self.0.stall();
+        }
+    }
+}

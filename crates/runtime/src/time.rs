@@ -1,0 +1,86 @@
+//! Clocks.
+
+use crate::simulator::here;
+use std::ops::{Add, AddAssign, Sub};
+use std::sync::OnceLock;
+pub use std::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A moment of the monotonic clock, like [`std::time::Instant`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Instant(std::time::Instant);
+
+/// Where the clocks of simulations begin.
+fn base() -> std::time::Instant {
+    static BASE: OnceLock<std::time::Instant> = OnceLock::new();
+    *BASE.get_or_init(std::time::Instant::now)
+}
+
+impl Instant {
+    /// Now.
+    #[inline]
+    pub fn now() -> Instant {
+        match here() {
+            Some(simulator) => Instant(base() + simulator.now()),
+            None => Instant(std::time::Instant::now()),
+        }
+    }
+
+    /// Time since then.
+    pub fn elapsed(&self) -> Duration {
+        Instant::now().0.saturating_duration_since(self.0)
+    }
+
+    /// Time since an earlier moment; 0 if that is later.
+    pub fn saturating_duration_since(&self, earlier: Instant) -> Duration {
+        self.0.saturating_duration_since(earlier.0)
+    }
+
+    /// Time since an earlier moment; `None` if that is later.
+    pub fn checked_duration_since(&self, earlier: Instant) -> Option<Duration> {
+        self.0.checked_duration_since(earlier.0)
+    }
+
+    /// An earlier moment, if the clock can say it.
+    pub fn checked_sub(&self, less: Duration) -> Option<Instant> {
+        self.0.checked_sub(less).map(Instant)
+    }
+
+    /// What the system's own calls take.
+    pub(crate) fn system(self) -> std::time::Instant {
+        self.0
+    }
+
+    /// What a simulator takes.
+    pub(crate) fn simulated(self) -> Duration {
+        self.0.saturating_duration_since(base())
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+    fn add(self, more: Duration) -> Instant {
+        Instant(self.0 + more)
+    }
+}
+
+impl AddAssign<Duration> for Instant {
+    fn add_assign(&mut self, more: Duration) {
+        self.0 += more;
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+    fn sub(self, earlier: Instant) -> Duration {
+        self.0 - earlier.0
+    }
+}
+
+/// The wall clock.
+pub fn wall() -> SystemTime {
+    match here() {
+        Some(simulator) => UNIX_EPOCH + simulator.wall(),
+        None => SystemTime::now(),
+    }
+}

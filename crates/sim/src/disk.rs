@@ -1,0 +1,281 @@
+//! Disks that forget: what was written and not flushed may be lost when their machine dies, in part and in pieces.
+//!
+//! **Model.** A directory of files in memory. Writes and changes of names are kept beside what is durable until they are flushed. A crash
+//! lets chance decide for each write whether all of it, some sectors of it or nothing has reached the disk; changes of names
+//! get there in their order, up to some point.
+
+use crate::scheduler::Scheduler;
+use shoal_runtime::time::Duration;
+use shoal_store::log::disk::{Disk, DiskFile, Opener};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Bytes that reach a disk together or not at all.
+const SECTOR_BYTES: usize = 512;
+/// A flush takes this long at most, in microseconds ...
+const SYNC_US_MAX: u64 = 1_500;
+/// ... but for one of so many, ...
+const SLOW_SYNC_ONE_OF: u32 = 150;
+/// ... which takes up to this long.
+const SLOW_SYNC_US_MAX: u64 = 120_000;
+
+#[derive(Default, Clone)]
+struct File {
+    durable: Vec<u8>,
+    current: Vec<u8>,
+    /// Writes and lengths that were not flushed, in order.
+    pending: Vec<Pending>,
+}
+
+#[derive(Clone)]
+enum Pending {
+    Write(usize, Vec<u8>),
+    Len(usize),
+}
+
+fn carry_out(bytes: &mut Vec<u8>, what: &Pending) {
+    match what {
+        Pending::Write(at, written) => {
+            let end = at + written.len();
+            if bytes.len() < end {
+                bytes.resize(end, 0);
+            }
+            bytes[*at..end].copy_from_slice(written);
+        }
+        Pending::Len(len) => bytes.resize(*len, 0),
+    }
+}
+
+#[derive(Default)]
+struct Dir {
+    files: Vec<File>,
+    current: BTreeMap<String, usize>,
+    durable: BTreeMap<String, usize>,
+    /// Names as they were after each change that was not flushed.
+    pending: Vec<BTreeMap<String, usize>>,
+    /// Handles from before a crash are void.
+    generation: u64,
+}
+
+/// The disks of a world, by directory. All of it is one thread's; the locks are there because files are to be `Send`.
+#[derive(Default, Clone)]
+pub struct Disks {
+    dirs: Arc<parking_lot::Mutex<BTreeMap<PathBuf, Shared>>>,
+}
+
+type Shared = Arc<parking_lot::Mutex<Dir>>;
+
+struct SimDisk {
+    dir: Shared,
+    generation: u64,
+}
+
+struct SimFile {
+    dir: Shared,
+    generation: u64,
+    file: usize,
+}
+
+fn dead() -> io::Error {
+    io::Error::other("the machine has died")
+}
+
+fn missing(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, name)
+}
+
+thread_local! {
+    /// The world that this thread is in, for the time that flushes take.
+    static WORLD: RefCell<Option<Rc<Scheduler>>> = const { RefCell::new(None) };
+}
+
+impl Disks {
+    /// Has this thread's logs opened on these disks.
+    pub fn install(&self, world: &Rc<Scheduler>) {
+        WORLD.set(Some(world.clone()));
+        let disks = self.clone();
+        let opener: Opener = Rc::new(move |dir: &Path| {
+            if !dir.exists() {
+                return Err(missing("directory"));
+            }
+            let dir = disks.dirs.lock().entry(dir.to_owned()).or_default().clone();
+            let generation = dir.lock().generation;
+            Ok(Box::new(SimDisk { dir, generation }) as Box<dyn Disk>)
+        });
+        shoal_store::log::disk::replace(Some(opener));
+    }
+
+    /// Gives this thread its own disks back.
+    pub fn uninstall() {
+        WORLD.set(None);
+        shoal_store::log::disk::replace(None);
+    }
+
+    /// The machine whose directories lie below this one has died.
+    pub fn crash(&self, below: &Path, world: &Scheduler) {
+        let dirs = self.dirs.lock();
+        for (_, dir) in dirs.iter().filter(|(path, _)| path.starts_with(below)) {
+            let mut dir = dir.lock();
+            dir.generation += 1;
+            let kept = world.below(dir.pending.len() as u64 + 1) as usize;
+            if let Some(names) = dir.pending.drain(..).take(kept).last() {
+                dir.durable = names;
+            }
+            dir.current = dir.durable.clone();
+            for file in &mut dir.files {
+                for what in std::mem::take(&mut file.pending) {
+                    tear(&mut file.durable, &what, world);
+                }
+                file.current = file.durable.clone();
+            }
+        }
+    }
+}
+
+/// What a crash leaves of a write.
+fn tear(durable: &mut Vec<u8>, what: &Pending, world: &Scheduler) {
+    match (what, world.below(3)) {
+        (_, 0) => carry_out(durable, what),
+        (Pending::Write(at, bytes), 1) => {
+            for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                if world.below(2) == 0 {
+                    carry_out(durable, &Pending::Write(at + number * SECTOR_BYTES, sector.to_vec()));
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+impl SimDisk {
+    fn with<T>(&self, act: impl FnOnce(&mut Dir) -> io::Result<T>) -> io::Result<T> {
+        let mut dir = self.dir.lock();
+        if dir.generation != self.generation {
+            return Err(dead());
+        }
+        act(&mut dir)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Dir) -> io::Result<()>) -> io::Result<()> {
+        self.with(|dir| {
+            change(dir)?;
+            let names = dir.current.clone();
+            dir.pending.push(names);
+            Ok(())
+        })
+    }
+}
+
+impl Disk for SimDisk {
+    fn list(&self) -> io::Result<Vec<String>> {
+        self.with(|dir| Ok(dir.current.keys().cloned().collect()))
+    }
+
+    fn open(&self, name: &str, create_new: bool) -> io::Result<Box<dyn DiskFile>> {
+        if create_new {
+            self.change(|dir| {
+                dir.files.push(File::default());
+                let number = dir.files.len() - 1;
+                match dir.current.insert(name.to_owned(), number) {
+                    None => Ok(()),
+                    Some(_) => Err(io::Error::new(io::ErrorKind::AlreadyExists, name)),
+                }
+            })?;
+        }
+        let file = self.with(|dir| dir.current.get(name).copied().ok_or_else(|| missing(name)))?;
+        Ok(Box::new(SimFile { dir: self.dir.clone(), generation: self.generation, file }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.change(|dir| {
+            let file = dir.current.remove(from).ok_or_else(|| missing(from))?;
+            dir.current.insert(to.to_owned(), file);
+            Ok(())
+        })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.change(|dir| dir.current.remove(name).map(drop).ok_or_else(|| missing(name)))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        pass_time();
+        self.with(|dir| {
+            dir.durable = dir.current.clone();
+            dir.pending.clear();
+            Ok(())
+        })
+    }
+}
+
+/// The time that a flush takes.
+fn pass_time() {
+    let Some(world) = WORLD.with_borrow(Clone::clone) else { return };
+    let slow = world.once_in(SLOW_SYNC_ONE_OF);
+    let micros = world.below(if slow { SLOW_SYNC_US_MAX } else { SYNC_US_MAX });
+    shoal_runtime::thread::sleep(Duration::from_micros(micros));
+}
+
+impl SimFile {
+    fn with<T>(&self, act: impl FnOnce(&mut File) -> io::Result<T>) -> io::Result<T> {
+        let mut dir = self.dir.lock();
+        if dir.generation != self.generation {
+            return Err(dead());
+        }
+        act(&mut dir.files[self.file])
+    }
+
+    fn change(&self, what: Pending) -> io::Result<()> {
+        self.with(|file| {
+            carry_out(&mut file.current, &what);
+            file.pending.push(what);
+            Ok(())
+        })
+    }
+}
+
+impl DiskFile for SimFile {
+    fn len(&self) -> io::Result<u64> {
+        self.with(|file| Ok(file.current.len() as u64))
+    }
+
+    fn read_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        self.with(|file| {
+            let from = offset as usize;
+            let found = file.current.get(from..from + into.len());
+            into.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        })
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.change(Pending::Write(offset as usize, bytes.to_vec()))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.change(Pending::Len(len as usize))
+    }
+
+    fn reserve(&self, len: u64) -> io::Result<()> {
+        match DiskFile::len(self)? < len {
+            true => self.set_len(len),
+            false => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        pass_time();
+        // Whatever is written while it takes its time may be on the disk by the end or not; here it is.
+        self.with(|file| {
+            let pending = std::mem::take(&mut file.pending);
+            for what in &pending {
+                carry_out(&mut file.durable, what);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,346 @@
+//! A program's system calls on a mount, as a kernel without caches would pass them on: paths are walked name by name.
+
+use shoal_client::{Caller, Client, Failure, Reply, Wait};
+use shoal_namespace::{RenameFlags, SetAttr};
+use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId};
+use shoal_witness::limits::{READ_BYTES, SLOTS};
+use shoal_witness::ops::{How, Kind, Listed, Op, Outcome, Path, WORD_BYTES, Word};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const FILE_MODE: u32 = libc::S_IFREG | 0o644;
+const DIR_MODE: u32 = libc::S_IFDIR | 0o755;
+/// A call that meets something stale is tried again so often. Linux does so once; here nobody holds the directory's lock meanwhile.
+const STALE_TRIES: u32 = 20;
+const WAIT: Wait = Wait::Allowed;
+
+/// An open file.
+#[derive(Clone, Copy)]
+struct Open {
+    ino: InodeId,
+    append: bool,
+}
+
+/// One worker's open files on one mount.
+pub struct Hands {
+    client: Arc<Client>,
+    slots: Vec<Option<Open>>,
+}
+
+fn kind(of: FileKind) -> Option<Kind> {
+    match of {
+        FileKind::Directory => Some(Kind::Dir),
+        FileKind::Regular => Some(Kind::File),
+        FileKind::Symlink => Some(Kind::Symlink),
+        _ => None,
+    }
+}
+
+fn attributes(ino: InodeId, inode: &Inode) -> Outcome {
+    match kind(inode.kind) {
+        Some(kind) => {
+            let bytes = if kind == Kind::File { inode.size } else { 0 };
+            Outcome::Attributes { kind, ino: ino.0, links: inode.nlink.into(), bytes }
+        }
+        None => Outcome::Odd { what: format!("a {:?}", inode.kind) },
+    }
+}
+
+/// References to inodes that end with the call.
+struct Held<'a> {
+    client: &'a Client,
+    inodes: Vec<InodeId>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        for ino in &self.inodes {
+            self.client.forget(*ino, 1);
+        }
+    }
+}
+
+impl Held<'_> {
+    fn lookup(&mut self, dir: InodeId, name: u8) -> Reply<Option<(InodeId, Inode)>> {
+        let found = self.client.lookup(WAIT, dir, &[name])?;
+        Ok(found.map(|entry| {
+            self.inodes.push(entry.ino);
+            (entry.ino, entry.inode)
+        }))
+    }
+
+    fn need(&mut self, dir: InodeId, name: u8) -> Reply<(InodeId, Inode)> {
+        let found = self.lookup(dir, name)?;
+        found.ok_or(Failure::Errno(Errno::ENOENT))
+    }
+
+    /// A kernel looks before it has something made.
+    fn need_free(&mut self, dir: InodeId, name: u8) -> Reply<()> {
+        match self.lookup(dir, name)? {
+            Some(_) => Err(Errno::EEXIST.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// Walks all of these names.
+    fn walk(&mut self, names: &[u8]) -> Reply<InodeId> {
+        let mut at = InodeId::ROOT;
+        for name in names {
+            let (ino, inode) = self.need(at, *name)?;
+            match inode.kind {
+                FileKind::Directory => at = ino,
+                // Where they lead there is nothing.
+                FileKind::Symlink => return Err(Errno::ENOENT.into()),
+                _ => return Err(Errno::ENOTDIR.into()),
+            }
+        }
+        Ok(at)
+    }
+
+    /// The directory of a path, and its last name.
+    fn parent(&mut self, path: &Path) -> Reply<(InodeId, u8)> {
+        let (last, parents) = path.split_last().ok_or(Failure::Errno(Errno::EINVAL))?;
+        Ok((self.walk(parents)?, last))
+    }
+
+    fn find(&mut self, path: &Path) -> Reply<(InodeId, Inode)> {
+        match path.split_last() {
+            None => Ok((InodeId::ROOT, self.client.getattr(WAIT, InodeId::ROOT)?)),
+            Some((last, parents)) => {
+                let dir = self.walk(parents)?;
+                self.need(dir, last)
+            }
+        }
+    }
+}
+
+impl Hands {
+    /// On a mount.
+    pub fn new(client: Arc<Client>) -> Hands {
+        Hands { client, slots: vec![None; usize::from(SLOTS)] }
+    }
+
+    /// Whether they work on this mount.
+    pub fn is_of(&self, client: &Arc<Client>) -> bool {
+        Arc::ptr_eq(&self.client, client)
+    }
+
+    /// Whether a slot holds an open file.
+    pub fn holds(&self, slot: u8) -> bool {
+        self.slots.get(usize::from(slot)).is_some_and(Option::is_some)
+    }
+
+    /// Makes a call.
+    pub fn perform(&mut self, op: &Op) -> Outcome {
+        let mut outcome = self.attempt(op);
+        // Linux walks once more; whatever is answered has been looked at then.
+        for _ in 0..STALE_TRIES {
+            if outcome != Err(Failure::Errno(Errno::ESTALE)) {
+                break;
+            }
+            outcome = self.attempt(op);
+        }
+        match outcome {
+            Ok(outcome) => outcome,
+            Err(Failure::Errno(errno)) => Outcome::failed(errno.0),
+            Err(Failure::WouldBlock) => Outcome::Odd { what: "it would not wait".into() },
+        }
+    }
+
+    fn open_file(&self, slot: u8) -> Reply<Open> {
+        let held = self.slots.get(usize::from(slot)).copied().flatten();
+        held.ok_or(Failure::Errno(Errno::EBADF))
+    }
+
+    fn attempt(&mut self, op: &Op) -> Reply<Outcome> {
+        let client = self.client.clone();
+        let mut held = Held { client: &client, inodes: Vec::new() };
+        match op {
+            Op::Open { path, create, exclusive, append, slot } => {
+                let ino = open(&mut held, path, *create, *exclusive)?;
+                // The reference is the slot's from now on.
+                let at = held.inodes.iter().rposition(|one| *one == ino);
+                at.map(|at| held.inodes.swap_remove(at));
+                if let Some(place) = self.slots.get_mut(usize::from(*slot))
+                    && let Some(old) = place.replace(Open { ino, append: *append })
+                {
+                    client.forget(old.ino, 1);
+                }
+                return Ok(Outcome::Opened { ino: Some(ino.0) });
+            }
+            Op::Mkdir { path } => {
+                let (dir, name) = held.parent(path)?;
+                held.need_free(dir, name)?;
+                let made = client.create(WAIT, &CALLER, dir, &[name], DIR_MODE, 0)?;
+                held.inodes.push(made.ino);
+            }
+            Op::Rmdir { path } => {
+                let (dir, name) = held.parent(path)?;
+                held.lookup(dir, name)?;
+                client.rmdir(WAIT, dir, &[name])?;
+            }
+            Op::Unlink { path } => {
+                let (dir, name) = held.parent(path)?;
+                held.lookup(dir, name)?;
+                client.unlink(WAIT, dir, &[name])?;
+            }
+            Op::Rename { from, to, how } => {
+                let (from, from_name) = held.parent(from)?;
+                let above_from = [&[InodeId::ROOT], held.inodes.as_slice()].concat();
+                let (to, to_name) = held.parent(to)?;
+                let above_to = held.inodes[above_from.len() - 1..].to_vec();
+                // A kernel looks both up first: what it finds is what it means.
+                let moved = held.need(from, from_name)?.0;
+                let replaced = held.lookup(to, to_name)?.map(|found| found.0);
+                match replaced {
+                    Some(_) if *how == How::NoReplace => {}
+                    None if *how == How::Exchange => {}
+                    _ if above_to.contains(&moved) => return Err(Errno::EINVAL.into()),
+                    Some(replaced) if above_from.contains(&replaced) => {
+                        let exchange = *how == How::Exchange;
+                        return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY }.into());
+                    }
+                    _ => {}
+                }
+                let flags =
+                    RenameFlags { no_replace: *how == How::NoReplace, exchange: *how == How::Exchange };
+                client.rename(WAIT, from, &[from_name], to, &[to_name], flags)?;
+            }
+            Op::Link { from, to } => {
+                let (ino, inode) = held.find(from)?;
+                let (dir, name) = held.parent(to)?;
+                held.need_free(dir, name)?;
+                if inode.kind == FileKind::Directory {
+                    return Err(Errno::EPERM.into());
+                }
+                let made = client.link(WAIT, ino, dir, &[name])?;
+                held.inodes.push(made.ino);
+            }
+            Op::Symlink { path, target } => {
+                let (dir, name) = held.parent(path)?;
+                held.need_free(dir, name)?;
+                let made = client.symlink(WAIT, &CALLER, dir, &[name], target.0.to_string().as_bytes())?;
+                held.inodes.push(made.ino);
+            }
+            Op::Readlink { path } => {
+                let (ino, inode) = held.find(path)?;
+                if inode.kind != FileKind::Symlink {
+                    return Err(Errno::EINVAL.into());
+                }
+                let target = client.readlink(WAIT, ino)?;
+                let word = std::str::from_utf8(&target).ok().and_then(|word| word.parse().ok());
+                return Ok(match word {
+                    Some(word) => Outcome::Target { word: Word(word) },
+                    None => Outcome::Odd { what: format!("leads to {target:?}") },
+                });
+            }
+            Op::Lstat { path } => {
+                let (ino, inode) = held.find(path)?;
+                return Ok(attributes(ino, &inode));
+            }
+            Op::List { path } => {
+                let (dir, inode) = held.find(path)?;
+                match inode.kind {
+                    FileKind::Directory => {}
+                    FileKind::Symlink => return Err(Errno::ENOENT.into()),
+                    _ => return Err(Errno::ENOTDIR.into()),
+                }
+                return list(&client, dir);
+            }
+            Op::Truncate { path, words } => {
+                let (ino, inode) = held.find(path)?;
+                match inode.kind {
+                    FileKind::Directory => return Err(Errno::EISDIR.into()),
+                    FileKind::Symlink => return Err(Errno::ENOENT.into()),
+                    _ => resize(&client, ino, *words)?,
+                }
+            }
+            Op::Read { slot } => return read(&client, self.open_file(*slot)?.ino),
+            Op::Write { slot, at, word } => {
+                let file = self.open_file(*slot)?;
+                let bytes = word.0.to_be_bytes();
+                match file.append {
+                    true => _ = client.append(WAIT, file.ino, &bytes, false)?,
+                    false => client.write(WAIT, file.ino, at * WORD_BYTES, &bytes, false)?,
+                }
+            }
+            Op::Ftruncate { slot, words } => resize(&client, self.open_file(*slot)?.ino, *words)?,
+            Op::Fstat { slot } => {
+                let ino = self.open_file(*slot)?.ino;
+                return Ok(attributes(ino, &client.getattr(WAIT, ino)?));
+            }
+            Op::Fsync { slot } => client.fsync(self.open_file(*slot)?.ino)?,
+        }
+        Ok(Outcome::Done)
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        for open in self.slots.iter().flatten() {
+            self.client.forget(open.ino, 1);
+        }
+    }
+}
+
+fn open(held: &mut Held<'_>, path: &Path, create: bool, exclusive: bool) -> Reply<InodeId> {
+    let (dir, name) = match path.split_last() {
+        None => return Err(Errno::EISDIR.into()),
+        Some(_) => held.parent(path)?,
+    };
+    loop {
+        if let Some((ino, inode)) = held.lookup(dir, name)? {
+            return match inode.kind {
+                _ if create && exclusive => Err(Errno::EEXIST.into()),
+                FileKind::Directory => Err(Errno::EISDIR.into()),
+                FileKind::Symlink => Err(Errno::ELOOP.into()),
+                _ => Ok(ino),
+            };
+        }
+        if !create {
+            return Err(Errno::ENOENT.into());
+        }
+        match held.client.create(WAIT, &CALLER, dir, &[name], FILE_MODE, 0) {
+            Ok(made) => {
+                held.inodes.push(made.ino);
+                return Ok(made.ino);
+            }
+            // Somebody was faster.
+            Err(Failure::Errno(Errno::EEXIST)) if !exclusive => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn resize(client: &Client, ino: InodeId, words: u64) -> Reply<()> {
+    let set = SetAttr { size: Some(words * WORD_BYTES), ..SetAttr::default() };
+    client.setattr(WAIT, ino, set).map(drop)
+}
+
+fn read(client: &Client, ino: InodeId) -> Reply<Outcome> {
+    let bytes = client.read(WAIT, ino, 0, READ_BYTES as u32)?.concat();
+    let (words, rest) = bytes.as_chunks();
+    if !rest.is_empty() {
+        return Ok(Outcome::Odd { what: format!("{} bytes, the last of them {rest:?}", bytes.len()) });
+    }
+    Ok(Outcome::Content { words: words.iter().map(|word| Word(u64::from_be_bytes(*word))).collect() })
+}
+
+fn list(client: &Client, dir: InodeId) -> Reply<Outcome> {
+    let mut listed = Vec::new();
+    let mut after = Cookie::START;
+    loop {
+        let mut last = after;
+        let ended = client.readdir(WAIT, dir, after, false, &mut |name, dentry, _| {
+            last = name.cookie();
+            let name = String::from_utf8_lossy(name.as_bytes()).into_owned();
+            listed.push(Listed { name, kind: kind(dentry.kind), ino: dentry.ino.0 });
+            ControlFlow::Continue(())
+        })?;
+        if ended {
+            return Ok(Outcome::Names { listed });
+        }
+        after = last;
+    }
+}

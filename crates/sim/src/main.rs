@@ -1,0 +1,163 @@
+//! `shoal-sim`: lives through worlds, and says what went wrong in them.
+
+use clap::Parser;
+use shoal_sim::mistakes::{self, MISTAKES};
+use shoal_sim::shrink::shrink;
+use shoal_sim::story::{Plan, Report, live};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Simulates whole clusters, each from a seed, and checks all that programs see
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The first seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How many seeds
+    #[arg(long, default_value_t = 1)]
+    seeds: u64,
+    /// Go on for so many minutes, however many seeds that are
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Worlds at the same time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Tell the story
+    #[arg(long)]
+    trace: bool,
+    /// Tell it in all detail
+    #[arg(long)]
+    verbose: bool,
+    /// Leave out what a failure does not need, then tell its story
+    #[arg(long)]
+    shrink: bool,
+    /// Say nothing of worlds in which all went well
+    #[arg(long)]
+    quiet: bool,
+    /// Plant each mistake in turn, and say which seed finds it (up to --seeds)
+    #[arg(long)]
+    mistakes: bool,
+    /// Plant this mistake
+    #[arg(long, value_name = "MISTAKE")]
+    plant: Option<String>,
+}
+
+#[derive(Default)]
+struct Sum {
+    worlds: u64,
+    lasted: Duration,
+    calls: u64,
+    faults: u64,
+    wrong: Vec<u64>,
+    unchecked: u64,
+    lost_messages: u64,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.mistakes {
+        return plant_all(&arguments);
+    }
+    if let Some(unknown) = arguments.plant.as_ref().filter(|plant| !MISTAKES.contains(&plant.as_str())) {
+        eprintln!("{unknown:?} is none of: {}", MISTAKES.join("; "));
+        return ExitCode::from(2);
+    }
+    let begun = Instant::now();
+    let next = AtomicU64::new(arguments.seed);
+    let sum = Mutex::new(Sum::default());
+    let more = |seed: u64| match arguments.minutes {
+        Some(minutes) => begun.elapsed() < Duration::from_secs(minutes * 60),
+        None => seed < arguments.seed + arguments.seeds,
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !more(seed) {
+                        return;
+                    }
+                    one(&arguments, seed, &sum);
+                }
+            });
+        }
+    });
+    let sum = sum.into_inner().unwrap_or_default();
+    println!(
+        "{} worlds, {:.2} simulated hours in {:.0} s: {} calls, {} faults, {} messages lost; {} worlds too hard to check",
+        sum.worlds,
+        sum.lasted.as_secs_f64() / 3600.0,
+        begun.elapsed().as_secs_f64(),
+        sum.calls,
+        sum.faults,
+        sum.lost_messages,
+        sum.unchecked,
+    );
+    if sum.wrong.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    println!("something went wrong with seeds {:?}", sum.wrong);
+    ExitCode::FAILURE
+}
+
+fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
+    let level = if arguments.verbose { tracing::Level::TRACE } else { tracing::Level::INFO };
+    let mut plan = Plan { planted: arguments.plant.clone(), ..Plan::of(seed) };
+    let began = Instant::now();
+    let mut report = live(&plan, arguments.trace && !arguments.shrink, level);
+    if arguments.shrink && !report.findings.is_empty() {
+        plan = shrink(&plan);
+        println!("what is left: {plan:#?}");
+        report = live(&plan, arguments.trace, level);
+    }
+    if !arguments.quiet || !report.findings.is_empty() {
+        tell(seed, &report, began.elapsed());
+    }
+    let Ok(mut sum) = sum.lock() else { return };
+    sum.worlds += 1;
+    sum.lasted += report.lasted;
+    sum.calls += report.calls as u64;
+    sum.faults += plan.faults.len() as u64;
+    sum.lost_messages += report.messages.1;
+    sum.unchecked += u64::from(report.unchecked);
+    if !report.findings.is_empty() {
+        sum.wrong.push(seed);
+    }
+}
+
+fn tell(seed: u64, report: &Report, took: Duration) {
+    println!(
+        "seed {seed}: digest {:016x}, {:.1} s in {:.2} s, {} calls, {} turns, {} findings{}",
+        report.digest,
+        report.lasted.as_secs_f64(),
+        took.as_secs_f64(),
+        report.calls,
+        report.turns,
+        report.findings.len(),
+        if report.unchecked { ", unchecked" } else { "" },
+    );
+    for finding in &report.findings {
+        println!("  {finding}");
+    }
+}
+
+fn plant_all(arguments: &Arguments) -> ExitCode {
+    let seeds = arguments.seed..arguments.seed + arguments.seeds;
+    let mut missed = 0;
+    println!("{:<58} {:>8}  how", "mistake", "seeds");
+    for mistake in MISTAKES {
+        match mistakes::find(mistake, seeds.clone()) {
+            Some((seed, finding)) => {
+                let first = finding.lines().next().unwrap_or_default();
+                println!("{mistake:<58} {:>8}  {first:.100}", seed - arguments.seed + 1);
+            }
+            None => {
+                println!("{mistake:<58} {:>8}", "MISSED");
+                missed += 1;
+            }
+        }
+    }
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,40 @@
+//! Mistakes that can be planted in the code under test, to see that they are found.
+
+use crate::story::{Plan, live};
+use std::ops::Range;
+
+/// All of them, by the names under which the code asks for them (`shoal_runtime::planted`).
+pub const MISTAKES: &[&str] = &[
+    "answer before the log is flushed",
+    "vote at once after a restart",
+    "serve reads after the leader's lease",
+    "say that it is applied before it is",
+    "leave out a change on one replica",
+    "do not wait for what sessions held",
+    "do not say what is born",
+    "forget who watches files of several names",
+    "give inode numbers twice",
+    "tell a new leader nothing",
+    "tell a new leader nothing of what is under way",
+    "count answers of an earlier leader",
+    "acknowledge a recall without carrying it out",
+    "let a recall overtake the answer that it takes back",
+    "give back what is not committed",
+    "do not say what is open",
+    "do not send again what a dead leader was sent",
+];
+
+/// The first seed that finds a mistake, and how. Seeds that find something without it do not count.
+pub fn find(mistake: &str, seeds: Range<u64>) -> Option<(u64, String)> {
+    let level = tracing::Level::ERROR;
+    for seed in seeds {
+        let plan = Plan { planted: Some(mistake.to_owned()), ..Plan::of(seed) };
+        let findings = live(&plan, false, level).findings;
+        if let Some(finding) = findings.first()
+            && live(&Plan::of(seed), false, level).findings.is_empty()
+        {
+            return Some((seed, finding.clone()));
+        }
+    }
+    None
+}
