@@ -76,7 +76,11 @@ pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
 impl Shell {
     fn run_recalls(self: Arc<Shell>) {
         self.hear_recalls();
-        if !self.state.lock().stopping {
+        let (stopping, ended) = {
+            let state = self.state.lock();
+            (state.stopping, state.ended)
+        };
+        if !stopping && !ended {
             // Lost for whatever reason: nobody should wait for what it held. They find out by themselves later.
             let _ = self.meta.close_session(self.session);
         }
@@ -202,7 +206,7 @@ impl Shell {
                 break ack;
             }
         };
-        if let Some(kernel) = self.kernel.get()
+        if let Some(kernel) = self.lasting.kernel.get()
             && !stale.is_empty()
         {
             kernel.forget(&stale);
@@ -244,11 +248,8 @@ impl Shell {
                 "the servers have not answered for {} seconds: nothing is answered from caches until they do",
                 self.lease.length.as_secs()
             );
-            let inodes = state.core.referred_inodes();
             drop(state);
-            if let Some(kernel) = self.kernel.get() {
-                kernel.forget_all(&inodes);
-            }
+            self.empty_kernel();
             state = self.state.lock();
             while !self.lease.holds() && !state.stopping && state.core.alive().is_ok() {
                 self.changed.wait(&mut state);
@@ -257,14 +258,11 @@ impl Shell {
                 tracing::info!(session = self.session.0, "the servers answer again");
             }
         }
-        let inodes = state.core.referred_inodes();
-        let fenced = !state.stopping;
+        // The kernel must not go on answering what nobody keeps right any more. Where another session follows, that is seen to first.
+        let lost = !state.stopping && !state.ended;
         drop(state);
-        if let Some(kernel) = self.kernel.get()
-            && fenced
-        {
-            // The kernel must not go on answering what nobody keeps right any more.
-            kernel.forget_all(&inodes);
+        if lost {
+            self.empty_kernel();
         }
     }
 

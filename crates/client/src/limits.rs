@@ -68,6 +68,10 @@ pub const POLL_PAUSE: Duration = Duration::from_millis(100);
 pub const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// An answer that was sent before a recall is waited for this long at most: by then its connection is dead.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
+/// A session that ended soon after it had begun is followed by the next one after this at the earliest, the next time after twice as long ...
+pub const SESSION_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// ... and at most after this: something is wrong then, and trying again and again must cost the servers little.
+pub const SESSION_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.
 pub const PUT_THREADS: usize = 6;
 /// Times a block is written before its failure counts.

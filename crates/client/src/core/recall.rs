@@ -113,7 +113,7 @@ impl Core {
     /// What is held, in parts, for a leader of another term. Answers of earlier terms count for nothing from now on.
     pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
         self.rights.term = term;
-        let session = self.blocks.session();
+        let session = self.session();
         let covers: Vec<(InodeId, bool)> =
             self.rights.covers.iter().map(|(ino, right)| (*ino, right.exclusive)).collect();
         let empty = || Declaration::part(session, term);
@@ -130,8 +130,8 @@ impl Core {
         said
     }
 
-    /// Inodes that the kernel refers to.
+    /// Inodes that the kernel refers to; to the root it does without having asked for it.
     pub(crate) fn referred_inodes(&self) -> Vec<InodeId> {
-        self.refs.keys().copied().collect()
+        self.refs.keys().copied().chain([InodeId::ROOT]).collect()
     }
 }
