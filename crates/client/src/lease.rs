@@ -219,8 +219,8 @@ impl Shell {
         loop {
             let poll = Poll { session, term, seen: 0, acks: vec![ack.clone()], below, wait_ms: 0 };
             match wait_for(|done| self.meta.recalls(poll, done)) {
-                // Of another term: nobody waits for it any more.
-                Ok(_) => return,
+                // If it is of another term, nobody waits for it any more; but what it refers to has been noted.
+                Ok(_) => return self.state.lock().core.acknowledged(&ack),
                 Err(MetaError::Fenced(_)) => return,
                 Err(error) => {
                     tracing::debug!(%error, recall = ack.id, "acknowledging a recall");

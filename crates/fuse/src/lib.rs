@@ -20,7 +20,8 @@
 //! **Refuses.** ioctl(2), `RENAME_WHITEOUT`, collapsing and inserting ranges, `O_TMPFILE`.
 //!
 //! **If it hangs.** A process stuck in a mount whose server does not answer is freed by
-//! `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`), or `umount -f -l`.
+//! `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`), or `umount -f -l`. Whoever serves a
+//! mount has another process call [`release`] should it be killed.
 
 mod answer;
 mod caller;
@@ -32,6 +33,7 @@ mod listing;
 mod locks;
 mod mount;
 pub mod mountinfo;
+mod orphan;
 mod prime;
 mod serve;
 mod setattr;
@@ -43,6 +45,7 @@ mod xattr;
 
 pub use locks::LockScope;
 pub use mount::{MountError, MountOptions, Mounted, mount};
+pub use orphan::release;
 pub use stale::Drops;
 pub use stats::{OpStats, Stats};
 

@@ -229,6 +229,11 @@ impl Mounted {
         &self.mountpoint
     }
 
+    /// Its device number, as `MAJOR:MINOR`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
     /// The kernel's cache of this mount, to be told what others change. The client knows it already.
     pub fn kernel_cache(&self) -> Arc<dyn KernelCache> {
         self.shared.stale.clone()

@@ -148,8 +148,6 @@ struct Change {
     asked: usize,
     /// Recalls that it waits for.
     waits: BTreeSet<(SessionId, u64)>,
-    /// Sessions that said that they refer to something, and to what.
-    refers: BTreeSet<(SessionId, InodeId)>,
 }
 
 /// A request that waits.
@@ -212,7 +210,6 @@ impl Table {
         for (id, change) in &mut self.active {
             let waited = change.waits.len();
             change.waits.retain(|(waited, _)| *waited != session);
-            change.refers.retain(|(refers, _)| *refers != session);
             if waited > 0 && change.waits.is_empty() {
                 self.ready.push(*id);
             }

@@ -23,7 +23,7 @@ use locks::Locks;
 use parking_lot::{Condvar, Mutex};
 use shoal_lease::{Item, Refusal, RequestId, Table};
 use shoal_namespace::kv::KvStore;
-use shoal_namespace::query;
+use shoal_namespace::{Command, Outcome, query};
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
@@ -273,6 +273,29 @@ impl Shared {
     }
 
     pub(crate) fn poll(self: &Arc<Self>, poll: Poll, done: Done<Recalls>) {
+        let refers: Vec<InodeId> = poll.acks.iter().flat_map(|ack| &ack.refers).copied().collect();
+        if refers.is_empty() {
+            return self.answer_poll(poll, done);
+        }
+        // Whatever becomes of the change that it was asked for: from now on the client need not be asked any more.
+        let shared = self.clone();
+        self.leases.run(Box::new(move || match shared.hold(poll.session, refers) {
+            Ok(()) => shared.answer_poll(poll, done),
+            Err(error) => done(Err(error)),
+        }));
+    }
+
+    /// Notes in the log that a session refers to inodes, which may lose their last names soon.
+    fn hold(self: &Arc<Self>, session: SessionId, inodes: Vec<InodeId>) -> Result<(), MetaError> {
+        self.admit(session)?;
+        match self.propose(&Command::Hold { session, inodes })? {
+            // It has ended, and holds nothing.
+            Outcome::Done | Outcome::Fenced { .. } => Ok(()),
+            other => Err(MetaError::Failed(format!("a hold was answered with {other:?}"))),
+        }
+    }
+
+    fn answer_poll(self: &Arc<Self>, poll: Poll, done: Done<Recalls>) {
         let session = poll.session;
         let term = match self.admit(session) {
             Ok(term) => term,
@@ -290,7 +313,7 @@ impl Shared {
             inner.table.arrived(session, poll.below.0);
             for Ack { id, refers, unwatched } in &poll.acks {
                 tracing::trace!(%session, id, ?refers, ?unwatched, "acknowledged");
-                inner.table.acknowledge(session, *id, refers, unwatched);
+                inner.table.acknowledge(session, *id, unwatched);
             }
             if poll.wait_ms == 0 {
                 return Some(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
@@ -324,6 +347,9 @@ impl Shared {
         let term = self.admit(said.session)?;
         if said.term != term {
             return Err(MetaError::Unavailable("somebody else leads by now".into()));
+        }
+        if !said.refers.is_empty() {
+            self.hold(said.session, said.refers.clone())?;
         }
         // What was moved by batches that come once more is still found where it was before.
         let state = self.store.snapshot();

@@ -7,6 +7,7 @@
 //! it learns what became of it. Under systemd (`NOTIFY_SOCKET`) the manager is told, too.
 
 use crate::cmd::busy;
+use crate::guard::Guard;
 use crate::mounts;
 use crate::signals::Signals;
 use crate::{background, logging, notify};
@@ -100,6 +101,14 @@ pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
 /// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything durable.
 fn wait_for_end<R: Running>(running: R, signals: Signals) -> anyhow::Result<ExitCode> {
     let running = Arc::new(running);
+    let _guard = running.mounted().and_then(|mounted| {
+        let warn = |error: &anyhow::Error| {
+            tracing::warn!(
+                "{error:#}: should this process be killed, programs may wait for it until 'umount -f'"
+            );
+        };
+        Guard::start(mounted).inspect_err(warn).ok()
+    });
     let (tell, events) = mpsc::channel();
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     if running.mounted().is_some() {

@@ -26,6 +26,7 @@ mod find;
 #[cfg(test)]
 mod fixture;
 mod flush;
+mod guard;
 mod limits;
 mod logging;
 mod measure;

@@ -192,7 +192,7 @@ pub struct Recall {
 pub struct Ack {
     /// Which.
     pub id: u64,
-    /// Inodes that the client's kernel refers to.
+    /// Inodes that the client's kernel refers to. They are noted in whatever term that is, and before the rest counts.
     pub refers: Vec<InodeId>,
     /// Covers of which nothing is cached any more.
     pub unwatched: Vec<InodeId>,
@@ -239,6 +239,8 @@ pub struct Declaration {
     pub nodes: Vec<(InodeId, InodeId, Vec<Name>)>,
     /// Locks of its programs.
     pub locks: Vec<LockRecord>,
+    /// Inodes that its kernel refers to, which it has said to a leader that has not answered.
+    pub refers: Vec<InodeId>,
     /// That was all.
     pub last: bool,
 }
@@ -246,8 +248,8 @@ pub struct Declaration {
 impl Declaration {
     /// A part that says nothing yet, and is not the last one.
     pub fn part(session: SessionId, term: u64) -> Declaration {
-        let (covers, nodes, locks) = (Vec::new(), Vec::new(), Vec::new());
-        Declaration { session, term, covers, nodes, locks, last: false }
+        let (covers, nodes, locks, refers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Declaration { session, term, covers, nodes, locks, refers, last: false }
     }
 }
 

@@ -66,7 +66,13 @@ impl Core {
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
             self.lose_interest(*cover, &mut ack, stale);
         }
+        self.rights.said_to_refer.extend(&ack.refers);
         Some(ack)
+    }
+
+    /// The servers have noted what an acknowledgement said.
+    pub(crate) fn acknowledged(&mut self, ack: &Ack) {
+        ack.refers.iter().for_each(|ino| drop(self.rights.said_to_refer.remove(ino)));
     }
 
     /// Something under this cover was taken back once more, and nobody here has looked at it since the last time: it is not watched any longer, so
@@ -126,6 +132,8 @@ impl Core {
             .map(|(ino, right)| (*ino, right.cover, right.names.iter().cloned().collect()))
             .collect();
         said.extend(nodes.chunks(part).map(|nodes| Declaration { nodes: nodes.to_vec(), ..empty() }));
+        let refers: Vec<InodeId> = self.rights.said_to_refer.iter().copied().collect();
+        said.extend(refers.chunks(part).map(|refers| Declaration { refers: refers.to_vec(), ..empty() }));
         said.push(Declaration { last: true, ..empty() });
         said
     }

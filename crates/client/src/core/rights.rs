@@ -40,6 +40,8 @@ pub(crate) struct Rights {
     given_back: FxHashMap<InodeId, BatchSeq>,
     /// Inodes that the servers know this client to refer to, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
+    /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
+    pub(super) said_to_refer: FxHashSet<InodeId>,
     /// Inodes that the servers were told not to be held any more, and the batch that says so: it is committed before they may be held again.
     pub(super) let_go: FxHashMap<InodeId, BatchSeq>,
     /// Wanted inodes that the servers knew nothing of when they were asked last.

@@ -38,8 +38,8 @@ impl Table {
         token: Token,
         targets: Vec<Target>,
     ) -> Answer {
-        let (waits, refers) = (BTreeSet::new(), BTreeSet::new());
-        self.active.insert(id, Change { session, token, targets, asked: 0, waits, refers });
+        let waits = BTreeSet::new();
+        self.active.insert(id, Change { session, token, targets, asked: 0, waits });
         self.ask_others(id)
     }
 
@@ -129,12 +129,6 @@ impl Table {
         change.waits.extend(waits);
         if change.waits.is_empty() { Answer::Ready } else { Answer::Waits }
     }
-
-    /// Sessions that refer to what is to be changed.
-    pub fn refers(&self, id: RequestId) -> Vec<(SessionId, InodeId)> {
-        self.active.get(&id).map(|change| change.refers.iter().copied().collect()).unwrap_or_default()
-    }
-
     /// What a request that is ready is about by now: the rest of what it has been about is no longer wanted, nor given.
     pub fn keep_only(&mut self, id: RequestId, wanted: &BTreeSet<InodeId>) {
         let Some(change) = self.active.get_mut(&id) else { return };

@@ -59,8 +59,9 @@ impl Table {
         state.unacked.range((Bound::Excluded(seen), Bound::Unbounded)).map(tell).collect()
     }
 
-    /// A session has carried a recall out. `refers` are inodes that it refers to, `unwatched` are covers of which it has dropped everything.
-    pub fn acknowledge(&mut self, session: SessionId, id: u64, refers: &[InodeId], unwatched: &[InodeId]) {
+    /// A session has carried a recall out. `unwatched` are covers of which it has dropped everything. If it was asked whether it refers to
+    /// something, what it has said is to be noted before: it may not be asked again.
+    pub fn acknowledge(&mut self, session: SessionId, id: u64, unwatched: &[InodeId]) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(pending) = state.unacked.remove(&id) else { return };
         for item in &pending.items {
@@ -68,9 +69,6 @@ impl Table {
                 Item::Downgrade(cover) => self.downgraded(session, id, *cover),
                 Item::Release(ino) | Item::Drop(Target { ino, .. }) => self.released(session, id, *ino),
             }
-        }
-        for change in self.active.values_mut().filter(|change| change.waits.contains(&(session, id))) {
-            change.refers.extend(refers.iter().map(|ino| (session, *ino)));
         }
         if !pending.again.is_empty() {
             self.recall_again(session, id, pending.again);

@@ -136,15 +136,16 @@ fn a_request_that_is_given_up_lets_the_next_one_go_on() {
 }
 
 #[test]
-fn whoever_refers_to_what_is_lost_is_known_to_the_change() {
+fn whoever_may_refer_to_what_is_lost_is_asked_once_more_if_he_has_looked_at_it_meanwhile() {
     let mut table = held_file();
     let lost = Target { hold: true, ..file(FILE2) };
     let (change, _) = want(&mut table, A, &[lost]);
     let recall = told(&mut table, B);
     look(&mut table, B, see(FILE2));
-    table.acknowledge(B, recall.id, &[FILE2], &[]);
+    table.acknowledge(B, recall.id, &[]);
+    assert_eq!(table.ready(), []);
     acknowledge(&mut table, B);
-    assert_eq!(table.refers(change), [(B, FILE2)], "said once is enough");
+    assert_eq!(table.ready(), [change]);
 }
 
 #[test]
@@ -152,17 +153,17 @@ fn readers_go_on_when_the_holder_has_gone_down_though_it_has_not_dropped() {
     let mut table = held_cover();
     let (change, _) = want(&mut table, C, &[file(FILE)]);
     let reader = wait(&mut table, B, see_name("x"));
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!(table.ready(), [reader]);
-    table.acknowledge(A, 2, &[], &[]);
+    table.acknowledge(A, 2, &[]);
     assert_eq!(table.ready(), [change]);
 
     let mut table = held_file();
     let (change, _) = want(&mut table, C, &[file(FILE)]);
     let reader = wait(&mut table, B, see(FILE));
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!(table.ready(), [reader], "what it is told it drops afterwards");
-    table.acknowledge(A, 2, &[], &[]);
+    table.acknowledge(A, 2, &[]);
     acknowledge(&mut table, B);
     assert!(table.ready().is_empty());
     acknowledge(&mut table, B);
@@ -173,10 +174,10 @@ fn readers_go_on_when_the_holder_has_gone_down_though_it_has_not_dropped() {
 fn a_holder_that_has_dropped_and_not_gone_down_is_waited_for() {
     let mut table = held_cover();
     let (change, _) = want(&mut table, B, &[file(FILE)]);
-    table.acknowledge(A, 2, &[], &[DIR]);
+    table.acknowledge(A, 2, &[DIR]);
     assert!(table.ready().is_empty() && table.may_change(A, FILE2, DIR) && table.watches(A, DIR));
     let reader = wait(&mut table, A, see(FILE));
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!((table.ready(), table.may_change(A, FILE2, DIR)), (vec![change], false));
     table.finish(change);
     acknowledge(&mut table, B);
@@ -187,12 +188,12 @@ fn a_holder_that_has_dropped_and_not_gone_down_is_waited_for() {
 fn a_release_that_is_acknowledged_after_the_drop_takes_nothing_that_was_given_since() {
     let mut table = held_file();
     let (change, _) = want(&mut table, B, &[file(FILE)]);
-    table.acknowledge(A, 2, &[], &[]);
+    table.acknowledge(A, 2, &[]);
     table.give_up(change);
     let (change, _) = want(&mut table, A, &[file(FILE)]);
     acknowledge(&mut table, B);
     assert_eq!(table.finish(change), [Right::Node(FILE)]);
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert!(table.may_change(A, FILE, DIR));
 }
 
@@ -202,10 +203,10 @@ fn a_holder_that_is_going_down_already_is_not_told_twice_and_is_waited_for() {
     wait(&mut table, B, see_name("x"));
     let (change, _) = want(&mut table, C, &[file(FILE)]);
     assert_eq!(items(&mut table, A), [vec![Item::Downgrade(DIR)], vec![Item::Drop(file(FILE))]]);
-    table.acknowledge(A, 2, &[], &[]);
+    table.acknowledge(A, 2, &[]);
     table.end(B);
     assert!(table.ready().is_empty());
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!(table.ready(), [change]);
 }
 

@@ -85,7 +85,7 @@ pub fn items(table: &mut Table, session: SessionId) -> Vec<Vec<Item>> {
 /// Acknowledges all that a session was told, once.
 pub fn acknowledge(table: &mut Table, session: SessionId) {
     for recall in table.recalls_after(session, 0) {
-        table.acknowledge(session, recall.id, &[], &[]);
+        table.acknowledge(session, recall.id, &[]);
     }
 }
 

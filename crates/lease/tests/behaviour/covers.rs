@@ -37,7 +37,7 @@ fn whoever_drops_the_last_of_a_directory_does_not_stand_in_the_way_any_more() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
-    table.acknowledge(B, recall.id, &[], &[DIR]);
+    table.acknowledge(B, recall.id, &[DIR]);
     assert!(!table.watches(B, DIR));
     assert_eq!(table.finish(change), [Right::Cover(DIR)]);
 }
@@ -49,7 +49,7 @@ fn whoever_has_been_told_something_since_watches_on_whatever_it_says() {
     let recall = told(&mut table, B);
     // Nothing to do with the change: the acknowledgement counts, but not that nothing is cached.
     look(&mut table, B, see_name("y"));
-    table.acknowledge(B, recall.id, &[], &[DIR]);
+    table.acknowledge(B, recall.id, &[DIR]);
     assert!(table.watches(B, DIR));
     assert_eq!((table.ready(), table.finish(change)), (vec![change], vec![Right::Node(FILE2)]));
     let (_, answer) = want(&mut table, A, &[names(DIR, &["y"])]);
@@ -61,7 +61,7 @@ fn whoever_may_change_something_in_a_directory_watches_it() {
     let mut table = held_file();
     want(&mut table, B, &[file(FILE2)]);
     let recall = told(&mut table, A);
-    table.acknowledge(A, recall.id, &[], &[DIR]);
+    table.acknowledge(A, recall.id, &[DIR]);
     assert!(table.watches(A, DIR) && table.may_change(A, FILE, DIR));
 }
 
@@ -71,7 +71,7 @@ fn whoever_goes_down_from_a_directory_gives_back_all_in_it() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
-    table.acknowledge(B, recall.id, &[], &[DIR]);
+    table.acknowledge(B, recall.id, &[DIR]);
     assert_eq!(table.finish(change), [Right::Cover(DIR)]);
     let reader = wait(&mut table, B, see(FILE));
     let recall = table.recalls_after(A, 0).pop().expect("it is asked");
@@ -88,7 +88,7 @@ fn an_inode_that_was_held_alone_stays_held_when_its_old_directory_is() {
     look(&mut table, C, ReadItem::Listing(OTHER));
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
-    table.acknowledge(B, recall.id, &[], &[DIR]);
+    table.acknowledge(B, recall.id, &[DIR]);
     assert_eq!(table.finish(change), [Right::Cover(DIR)]);
     wait(&mut table, C, ReadItem::Node(FILE, OTHER));
     assert_eq!(told(&mut table, A).items, [Item::Release(FILE)]);
@@ -102,7 +102,7 @@ fn an_answer_to_an_older_recall_does_not_take_what_was_given_since() {
     let told: Vec<u64> = table.recalls_after(A, 0).iter().map(|recall| recall.id).collect();
     assert_eq!(told, [1, 2], "one for each");
     // Both lose interest before A has said anything to the second.
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!(table.ready(), [reader]);
     table.give_up(change);
     table.end(B);
@@ -111,8 +111,8 @@ fn an_answer_to_an_older_recall_does_not_take_what_was_given_since() {
     assert_eq!(table.alone(A, &[see(FILE)]), [DIR]);
     table.begin(B);
     let reader = wait(&mut table, B, see(FILE));
-    table.acknowledge(A, 2, &[], &[]);
+    table.acknowledge(A, 2, &[]);
     assert!(table.may_change(A, FILE, DIR) && table.ready().is_empty());
-    table.acknowledge(A, 3, &[], &[]);
+    table.acknowledge(A, 3, &[]);
     assert_eq!(table.ready(), [reader]);
 }

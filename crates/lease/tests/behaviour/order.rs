@@ -48,7 +48,7 @@ fn what_is_recalled_once_more_comes_after_what_was_answered_meanwhile() {
     let mut table = answered();
     let recall = told(&mut table, A);
     assert_eq!(table.read(A, 3, &[see(FILE)]).map(|(_, answer)| answer), Ok(Answer::Ready));
-    table.acknowledge(A, recall.id, &[], &[]);
+    table.acknowledge(A, recall.id, &[]);
     assert_eq!(told(&mut table, A).after, [1, 2, 3]);
 }
 
@@ -61,7 +61,7 @@ fn what_was_not_acknowledged_is_told_again_to_whoever_has_not_seen_it() {
     assert_eq!(all.iter().map(|recall| recall.id).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(table.recalls_after(A, 0), all);
     assert_eq!(table.recalls_after(A, 1), all[1..]);
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert_eq!(table.recalls_after(A, 0), all[1..]);
     assert!(table.recalls_after(A, 2).is_empty() && table.recalls_after(A, u64::MAX).is_empty());
 }
@@ -70,10 +70,10 @@ fn what_was_not_acknowledged_is_told_again_to_whoever_has_not_seen_it() {
 fn an_acknowledgement_that_comes_twice_or_is_made_up_changes_nothing() {
     let mut table = held_file();
     let reader = wait(&mut table, B, see(FILE));
-    table.acknowledge(A, 99, &[FILE], &[DIR]);
+    table.acknowledge(A, 99, &[DIR]);
     assert!(table.ready().is_empty());
-    table.acknowledge(A, 1, &[], &[]);
-    table.acknowledge(A, 1, &[], &[DIR]);
+    table.acknowledge(A, 1, &[]);
+    table.acknowledge(A, 1, &[DIR]);
     assert_eq!(table.ready(), [reader]);
     assert!(table.watches(A, DIR));
 }

@@ -49,11 +49,11 @@ fn a_reader_that_has_not_acknowledged_is_answered_and_its_acknowledgement_then_d
     assert_eq!(answer, Answer::Waits);
     let recall = told(&mut table, B);
     look(&mut table, B, see(FILE2));
-    table.acknowledge(B, recall.id, &[], &[]);
+    table.acknowledge(B, recall.id, &[]);
     assert!(table.ready().is_empty());
     let again = told(&mut table, B);
     assert_eq!((again.id, &again.items), (recall.id + 1, &vec![Item::Drop(file(FILE2))]));
-    table.acknowledge(B, again.id, &[], &[]);
+    table.acknowledge(B, again.id, &[]);
     assert_eq!(table.ready(), [change]);
 }
 
@@ -111,7 +111,7 @@ fn what_a_reader_is_told_of_a_change_that_waits_for_it_anyway_is_dropped_too() {
     let recall = told(&mut table, B);
     assert_eq!(recall.items, [Item::Drop(file(FILE2))], "it has not watched the other directory");
     look(&mut table, B, ReadItem::Listing(OTHER));
-    table.acknowledge(B, recall.id, &[], &[]);
+    table.acknowledge(B, recall.id, &[]);
     assert_eq!(told(&mut table, B).items, [Item::Drop(names(OTHER, &["x"]))]);
     acknowledge(&mut table, B);
     assert_eq!(table.ready(), [change]);

@@ -9,7 +9,7 @@ fn nobody_is_served_without_a_session() {
     assert_eq!(table.declare(A, &[(DIR, true)], &[], true), Err(Refusal::Unknown));
     table.born(A, &[(DIR, DIR)]);
     table.gone(A, &[DIR]);
-    table.acknowledge(A, 1, &[], &[]);
+    table.acknowledge(A, 1, &[]);
     assert!(table.recalls_after(A, 0).is_empty() && table.is_empty() && !table.knows(A));
 }
 

@@ -140,7 +140,7 @@ impl World {
                 if ack.term == self.term {
                     let session = self.clients[c].session;
                     self.table.arrived(session, ack.below);
-                    self.table.acknowledge(session, ack.id, &[], &ack.unwatched);
+                    self.table.acknowledge(session, ack.id, &ack.unwatched);
                 }
             }
             Event::Propose(c) => {

@@ -5,8 +5,8 @@ use crate::limits::WANTS_MAX;
 use crate::shared::Shared;
 use shoal_lease::{Answer, RequestId, Right, Target};
 use shoal_namespace::kv::{KvRead, KvStore};
-use shoal_namespace::{Command, Fault, Outcome, TreeError, query};
-use shoal_types::{Errno, InodeId, SessionId};
+use shoal_namespace::{Fault, TreeError, query};
+use shoal_types::{Errno, InodeId};
 use shoal_wire::{Acquire, AcquireReply, Done, MOVES, MetaError, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +18,11 @@ pub(super) struct Acquiring {
     id: Option<RequestId>,
     /// What it is known to be about.
     targets: Vec<Target>,
-    /// Who has been noted to refer to what.
-    held: BTreeSet<(SessionId, InodeId)>,
 }
 
 impl Acquiring {
     pub(super) fn new(acquire: Acquire) -> Acquiring {
-        Acquiring { acquire, id: None, targets: Vec::new(), held: BTreeSet::new() }
+        Acquiring { acquire, id: None, targets: Vec::new() }
     }
 }
 
@@ -86,13 +84,7 @@ impl Shared {
             let Some(id) = acquiring.id else { continue };
             let wanted = targets.iter().map(|target| target.ino).collect();
             acquiring.targets = targets;
-            let refers = self.with_table(term, |inner| {
-                inner.table.keep_only(id, &wanted);
-                inner.table.refers(id)
-            })?;
-            let new: Vec<_> = refers.into_iter().filter(|one| !acquiring.held.contains(one)).collect();
-            self.hold(&new)?;
-            acquiring.held.extend(new);
+            self.with_table(term, |inner| inner.table.keep_only(id, &wanted))?;
             return self.give(term, id, acquiring).map(Some);
         }
     }
@@ -139,22 +131,6 @@ impl Shared {
             }
             Ok(Step::Parked)
         })?
-    }
-
-    /// Notes in the log that sessions refer to inodes that are about to lose a name or to be counted elsewhere.
-    fn hold(&self, refers: &[(SessionId, InodeId)]) -> Result<(), MetaError> {
-        let mut by_session: BTreeMap<SessionId, Vec<InodeId>> = BTreeMap::new();
-        for (session, ino) in refers {
-            by_session.entry(*session).or_default().push(*ino);
-        }
-        for (session, inodes) in by_session {
-            match self.propose(&Command::Hold { session, inodes })? {
-                // It has ended, and holds nothing.
-                Outcome::Done | Outcome::Fenced { .. } => {}
-                other => return Err(MetaError::Failed(format!("a hold was answered with {other:?}"))),
-            }
-        }
-        Ok(())
     }
 
     fn give(

@@ -23,6 +23,7 @@ pub use serve::Serve;
 pub use umount::busy;
 
 use crate::daemon;
+use crate::guard::GuardMount;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -76,6 +77,8 @@ enum Command {
     Serve(Serve),
     #[command(hide = true)]
     ServeMount(cluster_mount::ServeMount),
+    #[command(hide = true)]
+    GuardMount(GuardMount),
 }
 
 impl Cli {
@@ -86,6 +89,7 @@ impl Cli {
             Command::Mount(mount) => mount.run(),
             Command::Serve(serve) => daemon::run_in_background(&serve),
             Command::ServeMount(serve) => daemon::run_in_background(&serve.located()),
+            Command::GuardMount(guard) => guard.run(),
             Command::Server(server) => server.run(),
             command => {
                 end_with_the_pipe();
@@ -106,6 +110,7 @@ impl Cli {
                     | Command::Mount(_)
                     | Command::Serve(_)
                     | Command::ServeMount(_)
+                    | Command::GuardMount(_)
                     | Command::Server(_) => unreachable!("handled above"),
                 }
             }

@@ -3,6 +3,7 @@
 
 mod fsx;
 mod git;
+mod killed;
 mod mail;
 mod make;
 mod posix;

@@ -7,6 +7,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+/// The kernel may reclaim what it keeps: it is enough that it kept everything once.
+const TRIES: u32 = 5;
+
 /// A program that does what it is told, a line at a time, and prints what came of it.
 const AGENT: &str = r#"
 import sys, os, fcntl, struct, errno, signal
@@ -507,12 +510,14 @@ fn files_that_nobody_locks_stay_in_the_kernels_cache() {
     with_locks(|pair| {
         let content = vec![7; 100_000];
         fs::write(pair.a.path("file"), &content).expect("written");
-        assert!(fs::read(pair.a.path("file")).expect("there") == content);
-        let requests = pair.a.requests(|| {
-            assert!(fs::read(pair.a.path("file")).expect("there") == content);
-        });
-        // The kernel may have forgotten access times.
+        let read = || assert!(fs::read(pair.a.path("file")).expect("there") == content);
+        read();
+        // The kernel may have forgotten access times; and it may reclaim what it keeps at any time.
         let expected = ["open", "flush", "release", "getattr"];
-        assert!(requests.iter().all(|(name, count)| expected.contains(name) && *count == 1), "{requests:?}");
+        let is_cached = |requests: &[(&'static str, u64)]| {
+            requests.iter().all(|(name, count)| expected.contains(name) && *count == 1)
+        };
+        let tries: Vec<_> = (0..TRIES).map(|_| pair.a.requests(read)).collect();
+        assert!(tries.iter().any(|requests| is_cached(requests)), "{tries:?}");
     });
 }

@@ -73,10 +73,35 @@ impl Shared {
 
     fn mount(&self, mount: &Path) {
         fs::create_dir(mount).expect("the mount point can be made");
+        self.begin_mount(mount);
+    }
+
+    /// Ends the process of a mount with kill -9. What is on the mount point stays, and is dead.
+    pub fn kill(&self, mount: usize) {
+        let child = &mut self.processes.lock()[1 + mount];
+        child.kill().expect("our child can be killed");
+    }
+
+    /// Mounts where a mount was killed, as a user does: the dead one is removed by it.
+    pub fn mount_again(&self, mount: usize) {
+        let mut killed = self.processes.lock().remove(1 + mount);
+        assert!(
+            wait_until(&mut killed, Instant::now() + KILL_LIMIT).is_some(),
+            "a killed process does not end"
+        );
+        self.begin_mount(&self.mounts[mount]);
+        let mut processes = self.processes.lock();
+        let new = processes.pop().expect("begun above");
+        processes.insert(1 + mount, new);
+    }
+
+    fn begin_mount(&self, mount: &Path) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shoal"));
         command.arg("mount").arg("--foreground").arg("--credentials").arg(self.data().join("tls"));
         command.arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
-        self.begin(command, &name(mount), || mounted(mount));
+        // A dead mount that is about to be replaced is mounted, too; and what the kernel has of it can be listed.
+        let answers = || nix::sys::statvfs::statvfs(mount).is_ok();
+        self.begin(command, &name(mount), || answers() && mounted(mount));
     }
 
     /// Starts a process that stays and waits until it is ready.
