@@ -170,11 +170,13 @@ impl Journal {
         self.open.born.insert(ino, cover);
     }
 
-    /// An inode is no more.
-    pub(super) fn gone(&mut self, ino: InodeId) {
-        if self.open.born.remove(&ino).is_none() {
+    /// An inode is no more. Answers whether the servers may have heard of it.
+    pub(super) fn gone(&mut self, ino: InodeId) -> bool {
+        let known = self.open.born.remove(&ino).is_none();
+        if known {
             self.open.gone.push(ino);
         }
+        known
     }
 
     /// Records an operation that the cache has carried out.

@@ -215,8 +215,8 @@ impl Core {
         self.journal.record_forget(op, ino, &mut self.blocks);
         self.rights.let_go.insert(ino, self.cache.stamp());
         // One that has names is only not held any longer.
-        if dies && self.rights.gone(ino) {
-            self.journal.gone(ino);
+        if dies {
+            self.died(ino);
         }
     }
 

@@ -72,7 +72,9 @@ impl Core {
 
     /// The servers have noted what an acknowledgement said.
     pub(crate) fn acknowledged(&mut self, ack: &Ack) {
-        ack.refers.iter().for_each(|ino| drop(self.rights.said_to_refer.remove(ino)));
+        for ino in &ack.refers {
+            self.rights.said_to_refer.remove(ino);
+        }
     }
 
     /// Something under this cover was taken back once more, and nobody here has looked at it since the last time: it is not watched any longer, so

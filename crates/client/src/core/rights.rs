@@ -8,7 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::{BatchSeq, InodeId, Name};
 use shoal_wire::{Right, Want};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 /// A cover of which something is cached.
 #[derive(Debug, Default)]
@@ -38,6 +38,9 @@ pub(crate) struct Rights {
     /// Rights to inodes that are given back, and the batches that used them last, until those are committed: several recalls of one inode are
     /// carried out at the same time, and none of them may be acknowledged before that.
     given_back: FxHashMap<InodeId, BatchSeq>,
+    /// Inodes that died here, and the batches that say so, until those are committed: others find them alive so long, and ask whoever has the
+    /// right to them.
+    dying: VecDeque<(BatchSeq, InodeId)>,
     /// Inodes that the servers know this client to refer to, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
     /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
@@ -114,6 +117,12 @@ impl Rights {
                 waiting.retain(|_, batch| *batch > acked);
             }
         }
+        while let Some((batch, ino)) = self.dying.front().copied()
+            && batch <= acked
+        {
+            self.dying.pop_front();
+            self.gone(ino);
+        }
     }
 
     /// Gives the right to an inode back. Answers which batch has to be committed before that counts.
@@ -134,9 +143,20 @@ impl Rights {
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
-    /// An inode is no more. Answers whether there was a right to it.
-    pub(super) fn gone(&mut self, ino: InodeId) -> bool {
-        let node = self.nodes.remove(&ino).is_some();
-        self.covers.remove(&ino).is_some() || node
+    /// Whether there is a right to an inode alone, or to what is counted under it.
+    pub(super) fn is_held(&self, ino: InodeId) -> bool {
+        self.nodes.contains_key(&ino) || self.covers.contains_key(&ino)
+    }
+
+    /// An inode has died here in a batch: the right to it ends when that is committed.
+    pub(super) fn dies(&mut self, ino: InodeId, batch: BatchSeq) {
+        self.used(ino, ino, batch);
+        self.dying.push_back((batch, ino));
+    }
+
+    /// An inode is no more.
+    pub(super) fn gone(&mut self, ino: InodeId) {
+        self.nodes.remove(&ino);
+        self.covers.remove(&ino);
     }
 }
