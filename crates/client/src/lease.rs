@@ -8,7 +8,8 @@
 
 use crate::kernel::Stale;
 use crate::limits::{
-    ANSWER_WAIT_MAX, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
+    ANSWER_WAIT_MAX, CLOCK_LOOK_EVERY, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX,
+    RECALL_THREADS_MAX,
 };
 use crate::shell::Shell;
 use shoal_types::Errno;
@@ -29,24 +30,37 @@ pub(crate) struct Recallers {
     idle: usize,
 }
 
-/// Until when what is cached may be used.
+/// Until when what is cached may be used, by a clock that goes on while the machine sleeps: the servers' does.
 pub(crate) struct Lease {
-    begun: Instant,
     length: Duration,
     until_ms: AtomicU64,
 }
 
+/// A moment of that clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    pub(crate) fn now() -> Moment {
+        let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call writes a time to where it is pointed to.
+        let outcome = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+        assert_eq!(outcome, 0, "Linux has this clock since 2.6.39");
+        Moment(Duration::new(now.tv_sec as u64, now.tv_nsec as u32))
+    }
+}
+
 impl Lease {
     /// Of a session that was asked for at this moment.
-    pub(crate) fn new(asked: Instant, length: Duration) -> Lease {
-        let lease = Lease { begun: asked, length, until_ms: AtomicU64::new(0) };
+    pub(crate) fn new(asked: Moment, length: Duration) -> Lease {
+        let lease = Lease { length, until_ms: AtomicU64::new(0) };
         lease.renew(asked);
         lease
     }
 
     /// The servers have answered a question that was asked at this moment.
-    fn renew(&self, asked: Instant) {
-        let until = asked.saturating_duration_since(self.begun) + self.length;
+    fn renew(&self, asked: Moment) {
+        let until = asked.0 + self.length;
         self.until_ms.fetch_max(until.as_millis() as u64, Ordering::AcqRel);
     }
 
@@ -57,7 +71,7 @@ impl Lease {
 
     fn left(&self) -> Duration {
         let until = Duration::from_millis(self.until_ms.load(Ordering::Acquire));
-        until.saturating_sub(self.begun.elapsed())
+        until.saturating_sub(Moment::now().0)
     }
 }
 
@@ -96,7 +110,7 @@ impl Shell {
                 }
                 state.core.rights.term
             };
-            let asked = Instant::now();
+            let asked = Moment::now();
             let wait_ms = POLL_WAIT.as_millis() as u64;
             let (session, below) = (self.session, self.tokens.below());
             let poll = Poll { session, term, seen, acks: Vec::new(), below, wait_ms };
@@ -240,7 +254,8 @@ impl Shell {
             }
             let left = self.lease.left();
             if left > Duration::ZERO {
-                self.changed.wait_for(&mut state, left);
+                // The machine may sleep meanwhile, which this wait does not count.
+                self.changed.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
                 continue;
             }
             tracing::warn!(

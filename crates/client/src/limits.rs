@@ -56,6 +56,8 @@ pub const RECALLS_UNUSED_MAX: u32 = 4;
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
+/// How often it is looked whether the lease has run out.
+pub const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Rights said to a new leader in one message, so that it fits a frame.
 pub const DECLARE_PART: usize = 20_000;
 /// Recalls carried out at the same time: each may wait for a server, or for the kernel.

@@ -13,6 +13,7 @@
 
 use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
 use crate::kernel::KernelCache;
+use crate::lease::Moment;
 use crate::limits::{SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
 use crate::patience::Patience;
 use crate::shell::Shell;
@@ -89,8 +90,8 @@ impl Lasting {
         }
     }
 
-    fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Instant), MetaError> {
-        let asked = Instant::now();
+    fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
+        let asked = Moment::now();
         let request = SessionRequest {
             protocol: PROTOCOL_VERSION,
             client: self.options.name.clone(),

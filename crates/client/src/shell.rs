@@ -6,7 +6,7 @@ use crate::failover::Failover;
 use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
 use crate::groups::Groups;
-use crate::lease::{Lease, RecallQueue, Recallers};
+use crate::lease::{Lease, Moment, RecallQueue, Recallers};
 use crate::locks::Locks;
 use crate::mount::{Lasting, Way};
 use crate::reader::Reader;
@@ -73,7 +73,7 @@ impl Shell {
     pub(crate) fn start(
         lasting: &Arc<Lasting>,
         Way { meta, failover }: Way,
-        (opened, asked): (OpenReply, Instant),
+        (opened, asked): (OpenReply, Moment),
     ) -> (Arc<Shell>, Vec<JoinHandle<()>>) {
         let options = &lasting.options;
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
@@ -86,7 +86,7 @@ impl Shell {
             me: me.clone(),
             lasting: lasting.clone(),
             session: opened.session,
-            begun: asked,
+            begun: Instant::now(),
             renew: Duration::from_millis(opened.renew_ms),
             meta,
             failover,
