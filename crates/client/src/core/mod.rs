@@ -10,6 +10,7 @@ mod cache;
 mod change;
 mod content;
 mod directory;
+mod inherit;
 mod install;
 mod journal;
 mod names;
@@ -25,6 +26,7 @@ pub(crate) use journal::{Journal, Sealed};
 pub(crate) use names::name;
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
+use inherit::Unreported;
 use rights::Rights;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Fault, Op, ops};
@@ -64,6 +66,7 @@ struct Refs {
     count: u64,
     /// What the inode was counted under when it was last looked at.
     cover: InodeId,
+    unreported: Unreported,
 }
 
 /// Outcome of a call into the core.
@@ -83,10 +86,12 @@ pub(crate) struct Core {
     pub(crate) rights: Rights,
     /// How often the kernel refers to an inode. Kept apart from the cache, which may forget.
     refs: FxHashMap<InodeId, Refs>,
+    /// Of the root.
+    root_unreported: Unreported,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
     /// be another than the kernel believes, which takes that one for dead from then on, for good.
     unseen: FxHashSet<(InodeId, Name)>,
-    /// Set for good when something acknowledged to the caller was lost: every later call fails with it.
+    /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,
 }
 
@@ -101,6 +106,7 @@ impl Core {
             inline_bytes: u64::from(inline_bytes),
             rights: Rights::default(),
             refs: FxHashMap::default(),
+            root_unreported: Unreported::default(),
             unseen: FxHashSet::default(),
             dead: None,
         }
@@ -119,6 +125,11 @@ impl Core {
     /// Ends everything: later calls fail with this error.
     pub(crate) fn kill(&mut self, errno: Errno) {
         self.dead.get_or_insert(errno);
+    }
+
+    /// Whose it is.
+    pub(crate) fn session(&self) -> SessionId {
+        self.blocks.session()
     }
 
     /// Bytes that were promised to callers and are not committed.
@@ -172,7 +183,8 @@ impl Core {
     /// A kernel reference more.
     pub(crate) fn refer(&mut self, ino: InodeId) {
         let cover = self.cache.cover(ino).unwrap_or(ino);
-        let refs = self.refs.entry(ino).or_insert(Refs { count: 0, cover });
+        let fresh = Refs { count: 0, cover, unreported: Unreported::default() };
+        let refs = self.refs.entry(ino).or_insert(fresh);
         refs.count += 1;
         refs.cover = cover;
     }
@@ -204,8 +216,8 @@ impl Core {
         let batch = self.cache.stamp();
         self.rights.let_go.insert(ino, batch);
         // One that has names is only not held any longer.
-        if dies && self.rights.gone(ino, batch) {
-            self.journal.gone(ino);
+        if dies {
+            self.died(ino);
         }
     }
 
