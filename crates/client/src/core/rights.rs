@@ -141,11 +141,13 @@ impl Rights {
     }
 
     fn give_back(&mut self, ino: InodeId, right: NodeRight) {
-        let NodeRight { cover, names, modified } = right;
-        let fresh = NodeRight { cover, names: BTreeSet::new(), modified };
-        let given = self.given_back.entry(ino).or_insert(fresh);
-        (given.cover, given.modified) = (cover, given.modified.max(modified));
-        given.names.extend(names);
+        match self.given_back.get_mut(&ino) {
+            None => _ = self.given_back.insert(ino, right),
+            Some(given) => {
+                (given.cover, given.modified) = (right.cover, given.modified.max(right.modified));
+                given.names.extend(right.names);
+            }
+        }
     }
 
     /// Gives the right to change all of a cover back. Answers which batch has to be committed before that counts. Also where the servers know only
@@ -205,7 +207,7 @@ mod tests {
     fn a_right_that_was_used_is_told_to_a_new_leader_until_that_is_committed_also_when_it_was_given_back() {
         let mut rights = Rights::default();
         let name = Name::new("a").expect("a name");
-        rights.give(Right::Node(DIR), DIR, [name.clone()]);
+        rights.give(Right::Node(DIR), DIR, [name.clone()], false);
         rights.used(DIR, DIR, BatchSeq(3));
         assert_eq!(rights.release(DIR), BatchSeq(3));
         let (covers, nodes) = rights.used_after(BatchSeq(2));
@@ -215,13 +217,13 @@ mod tests {
         rights.committed(BatchSeq(3));
         assert!(rights.used_after(BatchSeq(0)).1.is_empty());
 
-        rights.give(Right::Cover(DIR), DIR, []);
+        rights.give(Right::Cover(DIR), DIR, [], false);
         rights.used(FILE, DIR, BatchSeq(5));
         assert_eq!(rights.go_down(DIR), BatchSeq(5));
         assert_eq!(rights.used_after(BatchSeq(4)).0, [DIR]);
         assert_eq!(rights.go_down(DIR), BatchSeq(5), "asked once more, it is the same");
 
-        rights.give(Right::Node(FILE), DIR, []);
+        rights.give(Right::Node(FILE), DIR, [], false);
         assert!(rights.gone(FILE, BatchSeq(6)));
         assert_eq!(rights.used_after(BatchSeq(5)).1.len(), 1, "its end is not committed either");
     }
@@ -230,7 +232,7 @@ mod tests {
     fn whoever_gives_an_inode_back_does_not_hold_it_as_a_cover_either() {
         let mut rights = Rights::default();
         // As of a file that got a second name here, while the servers know of a right to the file alone.
-        rights.give(Right::Cover(FILE), FILE, []);
+        rights.give(Right::Cover(FILE), FILE, [], false);
         rights.used(FILE, FILE, BatchSeq(7));
         assert_eq!(rights.release(FILE), BatchSeq(7));
         assert!(!rights.has_cover(FILE));
