@@ -141,11 +141,13 @@ impl Rights {
     }
 
     fn give_back(&mut self, ino: InodeId, right: NodeRight) {
-        let NodeRight { cover, names, modified, asked } = right;
-        let fresh = NodeRight { cover, names: BTreeSet::new(), modified, asked };
-        let given = self.given_back.entry(ino).or_insert(fresh);
-        (given.cover, given.modified) = (cover, given.modified.max(modified));
-        given.names.extend(names);
+        match self.given_back.get_mut(&ino) {
+            None => _ = self.given_back.insert(ino, right),
+            Some(given) => {
+                (given.cover, given.modified) = (right.cover, given.modified.max(right.modified));
+                given.names.extend(right.names);
+            }
+        }
     }
 
     /// Gives the right to change all of a cover back. Answers which batch has to be committed before that counts. Also where the servers know only
