@@ -194,8 +194,7 @@ impl Table {
                 let is_seen = |found: &Cover| {
                     found.exclusive.is_some() || found.watchers.keys().any(|watcher| *watcher != session)
                 };
-                // Before it has said what it holds, it may be a directory that others know, and that a batch moves that comes once more.
-                if !self.is_undeclared(session) && !found.is_some_and(is_seen) {
+                if !found.is_some_and(is_seen) {
                     self.watch(session, *cover);
                     self.hold_cover(session, *cover);
                 }
