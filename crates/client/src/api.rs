@@ -1,9 +1,10 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
 use crate::acl;
-use crate::core::{self, Core, Piece};
+use crate::core::{self, Piece};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
+use crate::shell::Shell;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
@@ -92,16 +93,16 @@ impl crate::Client {
     /// `.` and `..` are what a file server asks for that knows nothing but a number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
         match name {
-            b"." => self.shell.call(wait, |core| core.enter(parent)).map(Some),
+            b"." => self.shell().call(wait, |core| core.enter(parent)).map(Some),
             b".." => {
-                self.shell.call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir))).map(Some)
+                self.shell().call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir))).map(Some)
             }
             name => {
                 let name = core::name(name)?;
                 // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
-                let mut tries = LOOKUP_TRIES;
+                let (shell, mut tries) = (self.shell(), LOOKUP_TRIES);
                 loop {
-                    match self.shell.call_again(wait, |core, fetched| core.lookup(parent, &name, fetched)) {
+                    match shell.call_again(wait, |core, fetched| core.lookup(parent, &name, fetched)) {
                         Err(Failure::Errno(Errno::ENOENT)) if tries > 1 => tries -= 1,
                         found => return found,
                     }
@@ -112,21 +113,18 @@ impl crate::Client {
 
     /// The directory that a directory is in (`..`); the root's is the root.
     pub fn parent(&self, wait: Wait, dir: InodeId) -> Reply<InodeId> {
-        self.shell.call(wait, |core| core.parent(dir))
+        self.shell().call(wait, |core| core.parent(dir))
     }
 
     /// The kernel drops `count` of its references to an inode. An unlinked file dies with the last one.
     pub fn forget(&self, ino: InodeId, count: u64) {
-        // Forgetting never fails and never waits.
-        let _ = self.shell.call(Wait::Never, |core| {
-            core.forget(ino, count);
-            Ok(())
-        });
+        // What one session knows of references goes over to the next at once, and none is lost in between.
+        self.mount.with_current(|shell| shell.forget(ino, count));
     }
 
     /// Attributes of an inode.
     pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> {
-        self.shell.call(wait, |core| core.getattr(ino))
+        self.shell().call(wait, |core| core.getattr(ino))
     }
 
     /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
@@ -136,12 +134,12 @@ impl crate::Client {
             return Err(Errno::EFBIG.into());
         }
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.setattr(ino, set, now))
+        self.shell().call(wait, |core| core.setattr(ino, set, now))
     }
 
     /// Target of a symbolic link.
     pub fn readlink(&self, wait: Wait, ino: InodeId) -> Reply<Bytes> {
-        self.shell.call(wait, |core| core.readlink(ino))
+        self.shell().call(wait, |core| core.readlink(ino))
     }
 
     /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits. Applies umask,
@@ -187,14 +185,14 @@ impl crate::Client {
     ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
+        self.shell().call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
     }
 
     /// link(2). The file gains a kernel reference.
     pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.link(ino, parent, &name, now))
+        self.shell().call(wait, |core| core.link(ino, parent, &name, now))
     }
 
     /// unlink(2).
@@ -210,7 +208,7 @@ impl crate::Client {
     fn remove(&self, wait: Wait, parent: InodeId, name: &[u8], directory: bool) -> Reply<()> {
         let name = core::name(name)?;
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.remove(parent, &name, directory, now))
+        self.shell().call(wait, |core| core.remove(parent, &name, directory, now))
     }
 
     /// renameat2(2).
@@ -225,15 +223,16 @@ impl crate::Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.rename((from, &from_name), (to, &to_name), flags, now))
+        self.shell().call(wait, |core| core.rename((from, &from_name), (to, &to_name), flags, now))
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.
     pub fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
+        let shell = self.shell();
         for _ in 0..READ_TRIES {
-            let pieces = self.shell.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
-            let runs = if in_memory(&pieces) { Vec::new() } else { self.runs(ino, offset, len) };
-            match self.gather(wait, &pieces, &runs) {
+            let pieces = shell.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
+            let runs = if in_memory(&pieces) { Vec::new() } else { runs(&shell, ino, offset, len) };
+            match gather(&shell, wait, &pieces, &runs) {
                 Ok(parts) => return parts.ok_or(Failure::WouldBlock),
                 // The server rewrote the extent and collected the block: what is known of the file is old.
                 Err(BlockError::Missing(id)) => {
@@ -241,11 +240,11 @@ impl crate::Client {
                         return Err(Failure::WouldBlock);
                     }
                     tracing::debug!(block = %id, %ino, "looking extents up again");
-                    self.shell.flush()?;
-                    self.shell.state.lock().core.cache.forget_extents(ino);
+                    shell.flush()?;
+                    shell.state.lock().core.cache.forget_extents(ino);
                 }
                 Err(error) => {
-                    self.shell.state.lock().core.alive()?;
+                    shell.state.lock().core.alive()?;
                     tracing::error!(%ino, offset, len, %error, "read failed");
                     return Err(Errno::EIO.into());
                 }
@@ -255,72 +254,24 @@ impl crate::Client {
         Err(Errno::EIO.into())
     }
 
-    /// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
-    fn runs(&self, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-        let in_sequence = self.shell.reader.note(ino, offset, u64::from(len));
-        let (runs, is_short) = {
-            let core = &mut self.shell.state.lock().core;
-            (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
-        };
-        if in_sequence {
-            self.shell.read_ahead(&runs);
-        } else if !is_short && !runs.first().is_some_and(|run| self.shell.reader.has(*run)) {
-            return Vec::new();
-        }
-        runs
-    }
-
-    /// Fetches what is not here; `None` if that would mean to wait.
-    fn gather(
-        &self,
-        wait: Wait,
-        pieces: &[Piece],
-        runs: &[BlockRef],
-    ) -> Result<Option<Vec<Bytes>>, BlockError> {
-        let mut parts = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            match piece {
-                Piece::Bytes(bytes) => parts.push(bytes.clone()),
-                Piece::Zeros(len) => {
-                    let mut left = *len as usize;
-                    while left > 0 {
-                        let part = left.min(ZEROS.len());
-                        parts.push(Bytes::from_static(&ZEROS[..part]));
-                        left -= part;
-                    }
-                }
-                Piece::Block(block) if wait == Wait::Never => {
-                    match runs.iter().find_map(|run| {
-                        (run.id == block.id).then(|| self.shell.reader.peek(*run, *block)).flatten()
-                    }) {
-                        Some(bytes) => parts.push(bytes),
-                        None => return Ok(None),
-                    }
-                }
-                Piece::Block(block) => parts.push(self.shell.read_piece(*block, runs)?),
-            }
-        }
-        Ok(Some(parts))
-    }
-
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
         let data = Bytes::copy_from_slice(data);
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
+        self.shell().call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
     }
 
     /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
         let data = Bytes::copy_from_slice(data);
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.append(ino, &data, clear_setid, now))
+        self.shell().call(wait, |core| core.append(ino, &data, clear_setid, now))
     }
 
     /// fallocate(2).
     pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.fallocate(ino, offset, len, what, now))
+        self.shell().call(wait, |core| core.fallocate(ino, offset, len, what, now))
     }
 
     /// copy_file_range(2): shares content instead of copying it. Answers how much was done (less at the source's end).
@@ -334,18 +285,20 @@ impl crate::Client {
         len: u64,
     ) -> Reply<u64> {
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
+        self.shell().call(wait, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
     pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<u64> {
-        self.shell.call(wait, |core| core.seek(ino, offset, what))
+        self.shell().call(wait, |core| core.seek(ino, offset, what))
     }
 
     /// fsync(2), of any file or directory: everything done on the volume before is durable when this returns, since the journal
-    /// commits in order. `EIO` if something acknowledged has been lost.
-    pub fn fsync(&self, _ino: InodeId) -> Result<(), Errno> {
-        self.shell.flush()
+    /// commits in order. `EIO` if something acknowledged has been lost: if the mount goes on, once for each inode that the kernel referred to.
+    pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
+        let shell = self.shell();
+        shell.state.lock().core.report_to_sync(ino)?;
+        shell.flush()
     }
 
     /// Shows names after a cookie in the order of cookies: until the end (then it answers true), or until the visitor breaks off, or
@@ -359,8 +312,9 @@ impl crate::Client {
         inodes: bool,
         visit: Visit<'_>,
     ) -> Reply<bool> {
-        if self.shell.call(wait, |core| core.is_huge(dir))? {
-            return self.readdir_huge(wait, dir, after, inodes, visit);
+        let shell = self.shell();
+        if shell.call(wait, |core| core.is_huge(dir))? {
+            return readdir_huge(&shell, wait, dir, after, inodes, visit);
         }
         // Looked at again, it goes on behind what was shown.
         let at = Cell::new(after);
@@ -371,69 +325,17 @@ impl crate::Client {
             }
             flow
         };
-        self.shell.call_again(wait, |core, fetched| core.readdir(dir, at.get(), inodes, fetched, &mut show))
-    }
-
-    /// A directory that is not kept whole: the server's pages, once it knows all that was done here.
-    fn readdir_huge(
-        &self,
-        wait: Wait,
-        dir: InodeId,
-        after: Cookie,
-        inodes: bool,
-        visit: Visit<'_>,
-    ) -> Reply<bool> {
-        if wait == Wait::Never {
-            return Err(Failure::WouldBlock);
-        }
-        self.shell.flush()?;
-        let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
-        let ticket = self.shell.state.lock().core.ticket();
-        let bytes_max = HUGE_PAGE_BYTES as u64;
-        let (reply, request) = self.shell.ask(Question::List { dir, after, prefetch, bytes_max })?;
-        let Found::List(page) = reply.found else { return Err(self.shell.confused().into()) };
-        // Taken in under one lock, before anything of it can be taken back.
-        let mut shown = Vec::with_capacity(page.entries.len());
-        {
-            let core = &mut self.shell.state.lock().core;
-            // Of another term: it may be shown, and not kept.
-            let counts = core.rights.term == reply.term && request.counts();
-            if counts {
-                core.install_exclusive(&reply.exclusive);
-            }
-            for mut entry in page.entries {
-                entry.record = entry.record.filter(|_| counts);
-                let (name, ino) = (entry.name.clone(), entry.dentry.ino);
-                if let Some((dentry, inode)) = core.pass_through(ticket, dir, entry) {
-                    shown.push((name, ino, dentry, inode));
-                }
-            }
-        }
-        drop(request);
-        for (name, ino, dentry, inode) in shown {
-            let inode = inode.filter(|_| inodes);
-            if visit(&name, dentry, inode.as_ref()).is_break() {
-                return Ok(false);
-            }
-            if inode.is_some() {
-                self.with(|core| core.refer(ino));
-            }
-        }
-        Ok(page.end)
-    }
-
-    fn with<T>(&self, step: impl FnOnce(&mut Core) -> T) -> T {
-        step(&mut self.shell.state.lock().core)
+        shell.call_again(wait, |core, fetched| core.readdir(dir, at.get(), inodes, fetched, &mut show))
     }
 
     /// getxattr(2); `ENODATA` if there is none.
     pub fn getxattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<Bytes> {
-        self.shell.call(wait, |core| core.getxattr(ino, name))
+        self.shell().call(wait, |core| core.getxattr(ino, name))
     }
 
     /// listxattr(2).
     pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<Name>> {
-        self.shell.call(wait, |core| core.listxattr(ino))
+        self.shell().call(wait, |core| core.listxattr(ino))
     }
 
     /// setxattr(2). Setting `system.posix_acl_access` also sets the mode bits it implies.
@@ -441,14 +343,14 @@ impl crate::Client {
         let name = xattr_name(name)?;
         let value = Bytes::copy_from_slice(value);
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.setxattr(ino, &name, &value, how, now))
+        self.shell().call(wait, |core| core.setxattr(ino, &name, &value, how, now))
     }
 
     /// removexattr(2).
     pub fn removexattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<()> {
         let name = xattr_name(name)?;
         let now = Timestamp::now();
-        self.shell.call(wait, |core| core.removexattr(ino, &name, now))
+        self.shell().call(wait, |core| core.removexattr(ino, &name, now))
     }
 
     /// statfs(2).
@@ -456,9 +358,109 @@ impl crate::Client {
         if wait == Wait::Never {
             return Err(Failure::WouldBlock);
         }
-        self.shell.state.lock().core.alive()?;
-        Ok(self.shell.meta.statfs(self.shell.session).map_err(|error| self.shell.refused(error))?)
+        let shell = self.shell();
+        shell.state.lock().core.alive()?;
+        Ok(shell.meta.statfs(shell.session).map_err(|error| shell.refused(error))?)
     }
+}
+
+/// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
+fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
+    let in_sequence = shell.reader.note(ino, offset, u64::from(len));
+    let (runs, is_short) = {
+        let core = &mut shell.state.lock().core;
+        (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
+    };
+    if in_sequence {
+        shell.read_ahead(&runs);
+    } else if !is_short && !runs.first().is_some_and(|run| shell.reader.has(*run)) {
+        return Vec::new();
+    }
+    runs
+}
+
+/// Fetches what is not here; `None` if that would mean to wait.
+fn gather(
+    shell: &Shell,
+    wait: Wait,
+    pieces: &[Piece],
+    runs: &[BlockRef],
+) -> Result<Option<Vec<Bytes>>, BlockError> {
+    let mut parts = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match piece {
+            Piece::Bytes(bytes) => parts.push(bytes.clone()),
+            Piece::Zeros(len) => {
+                let mut left = *len as usize;
+                while left > 0 {
+                    let part = left.min(ZEROS.len());
+                    parts.push(Bytes::from_static(&ZEROS[..part]));
+                    left -= part;
+                }
+            }
+            Piece::Block(block) if wait == Wait::Never => {
+                match runs
+                    .iter()
+                    .find_map(|run| (run.id == block.id).then(|| shell.reader.peek(*run, *block)).flatten())
+                {
+                    Some(bytes) => parts.push(bytes),
+                    None => return Ok(None),
+                }
+            }
+            Piece::Block(block) => parts.push(shell.read_piece(*block, runs)?),
+        }
+    }
+    Ok(Some(parts))
+}
+
+/// A directory that is not kept whole: the server's pages, once it knows all that was done here.
+fn readdir_huge(
+    shell: &Shell,
+    wait: Wait,
+    dir: InodeId,
+    after: Cookie,
+    inodes: bool,
+    visit: Visit<'_>,
+) -> Reply<bool> {
+    if wait == Wait::Never {
+        return Err(Failure::WouldBlock);
+    }
+    shell.flush()?;
+    let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
+    let ticket = shell.state.lock().core.ticket();
+    let bytes_max = HUGE_PAGE_BYTES as u64;
+    let (reply, request) = shell.ask(Question::List { dir, after, prefetch, bytes_max })?;
+    let Found::List(page) = reply.found else { return Err(shell.confused().into()) };
+    // Taken in under one lock, before anything of it can be taken back.
+    let mut shown = Vec::with_capacity(page.entries.len());
+    {
+        let core = &mut shell.state.lock().core;
+        // Of another term: it may be shown, and not kept.
+        let counts = core.rights.term == reply.term && request.counts();
+        if counts {
+            core.install_exclusive(&reply.exclusive);
+        }
+        for mut entry in page.entries {
+            entry.record = entry.record.filter(|_| counts);
+            let (name, ino) = (entry.name.clone(), entry.dentry.ino);
+            if let Some((dentry, inode)) = core.pass_through(ticket, dir, entry) {
+                shown.push((name, ino, dentry, inode));
+            }
+        }
+    }
+    drop(request);
+    for (name, ino, dentry, inode) in shown {
+        let inode = inode.filter(|_| inodes);
+        if visit(&name, dentry, inode.as_ref()).is_break() {
+            return Ok(false);
+        }
+        if inode.is_some() {
+            let core = &mut shell.state.lock().core;
+            core.alive()?;
+            core.refer(ino);
+        }
+    }
+    Ok(page.end)
 }
 
 /// Bytes asked for in one page of a huge directory: about what one getdents(2) of a program takes.

@@ -130,6 +130,13 @@ impl Shell {
         self.state.lock().core.ticket()
     }
 
+    /// Asks something that no call waits for, and takes the answer in.
+    pub(crate) fn look_at(&self, ino: InodeId) -> Result<(), Errno> {
+        let fetched = self.fetch_inode(ino)?;
+        fetched.install(&mut self.state.lock().core);
+        Ok(())
+    }
+
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
         let request = self.tokens.begin();

@@ -40,14 +40,12 @@ pub trait KernelCache: Send + Sync + 'static {
 impl Client {
     /// Names the cache in front of this client. The first one stays.
     pub fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
-        if self.shell.kernel.set(kernel).is_err() {
-            tracing::warn!("the client is mounted twice: only the first mount is told what others change");
-        }
+        self.mount.set_kernel(kernel);
     }
 
     /// Whether the kernel refers to an inode: an answer has named it, perhaps one that is still on its way, and it was not
     /// yet forgotten.
     pub fn refers(&self, ino: InodeId) -> bool {
-        self.shell.state.lock().core.referred(ino)
+        self.mount.with_current(|shell| shell.state.lock().core.referred(ino))
     }
 }

@@ -8,12 +8,13 @@
 
 use crate::kernel::Stale;
 use crate::limits::{
-    ANSWER_WAIT_MAX, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
+    ANSWER_WAIT_MAX, CLOCK_LOOK_EVERY, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX,
+    RECALL_THREADS_MAX,
 };
 use crate::shell::Shell;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::thread::{Builder, JoinHandle};
-use shoal_runtime::time::{Duration, Instant};
+use shoal_runtime::time::{Duration, Instant, since_boot};
 use shoal_types::Errno;
 use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
@@ -30,24 +31,33 @@ pub(crate) struct Recallers {
     idle: usize,
 }
 
-/// Until when what is cached may be used.
+/// Until when what is cached may be used, by a clock that goes on while the machine sleeps: the servers' does.
 pub(crate) struct Lease {
-    begun: Instant,
     length: Duration,
     until_ms: AtomicU64,
 }
 
+/// A moment of that clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(Duration);
+
+impl Moment {
+    pub(crate) fn now() -> Moment {
+        Moment(since_boot())
+    }
+}
+
 impl Lease {
     /// Of a session that was asked for at this moment.
-    pub(crate) fn new(asked: Instant, length: Duration) -> Lease {
-        let lease = Lease { begun: asked, length, until_ms: AtomicU64::new(0) };
+    pub(crate) fn new(asked: Moment, length: Duration) -> Lease {
+        let lease = Lease { length, until_ms: AtomicU64::new(0) };
         lease.renew(asked);
         lease
     }
 
     /// The servers have answered a question that was asked at this moment.
-    fn renew(&self, asked: Instant) {
-        let until = asked.saturating_duration_since(self.begun) + self.length;
+    fn renew(&self, asked: Moment) {
+        let until = asked.0 + self.length;
         self.until_ms.fetch_max(until.as_millis() as u64, Ordering::AcqRel);
     }
 
@@ -58,7 +68,7 @@ impl Lease {
 
     fn left(&self) -> Duration {
         let until = Duration::from_millis(self.until_ms.load(Ordering::Acquire));
-        until.saturating_sub(self.begun.elapsed())
+        until.saturating_sub(Moment::now().0)
     }
 }
 
@@ -77,7 +87,11 @@ pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
 impl Shell {
     fn run_recalls(self: Arc<Shell>) {
         self.hear_recalls();
-        if !self.state.lock().stopping {
+        let (stopping, ended) = {
+            let state = self.state.lock();
+            (state.stopping, state.ended)
+        };
+        if !stopping && !ended {
             // Lost for whatever reason: nobody should wait for what it held. They find out by themselves later.
             let _ = self.meta.close_session(self.session);
         }
@@ -93,7 +107,7 @@ impl Shell {
                 }
                 state.core.rights.term
             };
-            let asked = Instant::now();
+            let asked = Moment::now();
             let wait_ms = POLL_WAIT.as_millis() as u64;
             let (session, below) = (self.session, self.tokens.below());
             let poll = Poll { session, term, seen, acks: Vec::new(), below, wait_ms };
@@ -212,7 +226,7 @@ impl Shell {
                 break ack;
             }
         };
-        if let Some(kernel) = self.kernel.get()
+        if let Some(kernel) = self.lasting.kernel.get()
             && !stale.is_empty()
         {
             kernel.forget(&stale);
@@ -249,7 +263,8 @@ impl Shell {
             }
             let left = self.lease.left();
             if left > Duration::ZERO {
-                self.changed.wait_for(&mut state, left);
+                // The machine may sleep meanwhile, which this wait does not count.
+                self.changed.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
                 continue;
             }
             tracing::warn!(
@@ -257,11 +272,8 @@ impl Shell {
                 "the servers have not answered for {} seconds: nothing is answered from caches until they do",
                 self.lease.length.as_secs()
             );
-            let inodes = state.core.referred_inodes();
             drop(state);
-            if let Some(kernel) = self.kernel.get() {
-                kernel.forget_all(&inodes);
-            }
+            self.empty_kernel();
             state = self.state.lock();
             while !self.lease.holds() && !state.stopping && state.core.alive().is_ok() {
                 self.changed.wait(&mut state);
@@ -270,14 +282,11 @@ impl Shell {
                 tracing::info!(session = self.session.0, "the servers answer again");
             }
         }
-        let inodes = state.core.referred_inodes();
-        let fenced = !state.stopping;
+        // The kernel must not go on answering what nobody keeps right any more. Where another session follows, that is seen to first.
+        let lost = !state.stopping && !state.ended;
         drop(state);
-        if let Some(kernel) = self.kernel.get()
-            && fenced
-        {
-            // The kernel must not go on answering what nobody keeps right any more.
-            kernel.forget_all(&inodes);
+        if lost {
+            self.empty_kernel();
         }
     }
 

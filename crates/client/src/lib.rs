@@ -6,6 +6,7 @@
 //!
 //! **The parts.** [`core`] is pure: cache, journal and blocks under way, without clock, threads or I/O. It answers or says
 //! what it needs. The shell around it has one lock for the core and never holds it while it waits:
+//! - [`mount`]: has a session follow the one that the servers have ended;
 //! - [`shell`]: runs calls against the core and fetches what they need;
 //! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
@@ -16,8 +17,9 @@
 //! - [`wait`]: every wait that servers or bricks can cause.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is durable. Memory is bounded by
-//! [`limits`]. When something acknowledged has been lost, every later call fails: never silence. Servers and bricks that do not
-//! answer are waited for, and whoever waits can be interrupted.
+//! [`limits`]. Never silence: when the servers have ended the session, what was lost is reported by the next `fsync`, and the mount goes on in a new
+//! one; when something acknowledged has been lost otherwise, every later call fails. Servers and bricks that do not answer are waited for, and
+//! whoever waits can be interrupted.
 
 mod acl;
 mod api;
@@ -31,6 +33,7 @@ mod lease;
 pub mod limits;
 mod locate;
 mod locks;
+mod mount;
 mod patience;
 mod reader;
 mod shell;
@@ -46,17 +49,15 @@ pub use locks::{Lock, LockWait};
 pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 
-use shell::Shell;
-use shoal_runtime::thread::JoinHandle;
-use shoal_types::{Errno, SessionId, Timestamp};
-use shoal_wire::{MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
+use mount::{Mount, Servers};
+use shoal_types::{Errno, InodeId, SessionId};
+use shoal_wire::{MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A session with a volume. Calls may be made from many threads at once.
 pub struct Client {
-    shell: Arc<Shell>,
-    threads: shoal_runtime::sync::Mutex<Vec<JoinHandle<()>>>,
+    mount: Arc<Mount>,
 }
 
 /// How a client behaves.
@@ -96,7 +97,7 @@ impl Client {
         blocks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
-        Client::start(meta, None, blocks, options)
+        Ok(Arc::new(Client { mount: Mount::begin(Servers::One(meta), blocks, options)? }))
     }
 
     /// Opens a session with whichever of several replicas leads, now and later.
@@ -105,64 +106,44 @@ impl Client {
         blocks: Arc<dyn VolumeBlocks>,
         options: Options,
     ) -> Result<Arc<Client>, MetaError> {
-        let waits = FailoverOptions { open_wait: options.open_wait, fail_after: options.fail_after };
-        let failover = Arc::new(Failover::new(replicas, waits));
-        Client::start(failover.clone(), Some(failover), blocks, options)
+        Ok(Arc::new(Client { mount: Mount::begin(Servers::Several(replicas), blocks, options)? }))
     }
 
-    fn start(
-        meta: Arc<dyn MetaService>,
-        failover: Option<Arc<Failover>>,
-        blocks: Arc<dyn VolumeBlocks>,
-        options: Options,
-    ) -> Result<Arc<Client>, MetaError> {
-        let asked = shoal_runtime::time::Instant::now();
-        let opened = meta.open_session(SessionRequest {
-            protocol: PROTOCOL_VERSION,
-            client: options.name.clone(),
-            instance: shoal_runtime::random::wide(),
-            now: Timestamp::now(),
-        })?;
-        let (shell, threads) = Shell::start(meta, failover, blocks, (opened, asked), &options);
-        Ok(Arc::new(Client { shell, threads: shoal_runtime::sync::Mutex::new(threads) }))
-    }
-
-    /// The session's number.
+    /// The session's number. It is another one when the servers have ended the first.
     pub fn session(&self) -> SessionId {
-        self.shell.session
+        self.mount.with_current(|shell| shell.session)
     }
 
     /// What the client has done so far, for people and for monitoring.
     pub fn stats(&self) -> Vec<Stat> {
-        self.shell.stats()
+        self.mount.stats()
     }
 
     /// Calls that wait for servers or bricks, now and from now on, fail with `EIO`: nobody waits for them any more. What was
     /// written is still on its way, and [`close`](Self::close) still waits for that.
     pub fn interrupt(&self) {
-        self.shell.interrupt();
+        self.mount.interrupt();
     }
 
     /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost, and gives up
     /// when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
-        let flushed = self.shell.last_flush();
+        let shell = self.mount.end();
+        // Unless an fsync of the root has told it.
+        let told = shell.state.lock().core.report_to_sync(InodeId::ROOT);
+        let flushed = shell.last_flush();
         if flushed.is_err() {
             // Nobody answers, or what is left is refused.
-            self.shell.give_up();
+            shell.give_up();
         }
-        let closed = self.shell.close();
-        for thread in self.threads.lock().drain(..) {
-            // A thread that panicked has already said so.
-            let _ = thread.join();
-        }
-        flushed.and(closed)
+        let closed = shell.close();
+        self.mount.join();
+        told.and(flushed).and(closed)
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.shell.stop();
-        self.shell.give_up();
+        self.mount.end().retire();
     }
 }

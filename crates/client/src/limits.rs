@@ -94,6 +94,8 @@ pub const RECALLS_UNUSED_MAX: u32 = 4;
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
+/// How often it is looked whether the lease has run out.
+pub const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Rights said to a new leader in one message, so that it fits a frame.
 pub const DECLARE_PART: usize = 20_000;
 /// Recalls carried out at the same time: each may wait for a server, or for the kernel.
@@ -106,6 +108,10 @@ pub const POLL_PAUSE: Duration = Duration::from_millis(100);
 pub const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(20);
 /// An answer that was sent before a recall is waited for this long at most: by then its connection is dead.
 pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
+/// A session that ended soon after it had begun is followed by the next one after this at the earliest, the next time after twice as long ...
+pub const SESSION_PAUSE_MIN: Duration = Duration::from_millis(50);
+/// ... and at most after this: something is wrong then, and trying again and again must cost the servers little.
+pub const SESSION_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.
 pub const PUT_THREADS: usize = 6;
 /// Times a block is written before its failure counts.

@@ -5,6 +5,9 @@
 //!
 //! **What is held** is what the servers last said, in the order in which they did it: their answers may overtake each other. An answer of a leader
 //! to whose successor the locks have been declared counts for nothing, and the request is made again.
+//!
+//! **What was lost** with a session that the servers have ended is remembered: whoever had a lock does not know that others may have it by now. He
+//! gets no further one in that file, and may neither read nor write through what he took it with, until he has given up what he believes to have.
 
 use crate::limits::LOCK_RETRY_PAUSE;
 use crate::shell::Shell;
@@ -38,8 +41,8 @@ pub struct Lock {
 #[derive(Default)]
 pub struct LockWait {
     cancelled: AtomicBool,
-    /// The request under way.
-    request: Mutex<Option<u64>>,
+    /// The request under way, and whose it is.
+    request: Mutex<Option<(SessionId, u64)>>,
 }
 
 impl LockWait {
@@ -63,6 +66,8 @@ struct State {
     last: u64,
     out: BTreeSet<u64>,
     held: BTreeMap<Key, Held>,
+    /// What the servers took away, by owner.
+    lost: BTreeMap<Key, Vec<LockRange>>,
 }
 
 type Key = (InodeId, LockSpace, u64);
@@ -90,7 +95,8 @@ impl Drop for Request<'_> {
 
 impl Locks {
     pub(crate) fn new(term: u64) -> Locks {
-        Locks(Mutex::new(State { term, last: 0, out: BTreeSet::new(), held: BTreeMap::new() }))
+        let (held, lost) = (BTreeMap::new(), BTreeMap::new());
+        Locks(Mutex::new(State { term, last: 0, out: BTreeSet::new(), held, lost }))
     }
 
     fn begin(&self, wants: Option<Key>) -> Request<'_> {
@@ -131,6 +137,33 @@ impl Locks {
         all.chunks(part).map(part_of).collect()
     }
 
+    /// Takes over from a session that has ended.
+    pub(crate) fn inherit(&self, ended: &Locks) {
+        let mut ended = ended.0.lock();
+        let mut lost = std::mem::take(&mut ended.lost);
+        for (key, held) in std::mem::take(&mut ended.held) {
+            if !held.locks.is_empty() {
+                lost.entry(key).or_default().extend(held.locks.iter().map(|lock| lock.range));
+            }
+        }
+        self.0.lock().lost = lost;
+    }
+
+    fn has_lost(&self, key: &Key) -> bool {
+        self.0.lock().lost.contains_key(key)
+    }
+
+    /// An owner knows that it does not have what it gives up.
+    fn give_up_lost(&self, key: &Key, range: LockRange) {
+        let mut state = self.0.lock();
+        if let Some(lost) = state.lost.get_mut(key) {
+            lost.retain(|one| one.start() < range.start() || one.end() > range.end());
+            if lost.is_empty() {
+                state.lost.remove(key);
+            }
+        }
+    }
+
     /// How many locks are held.
     pub(crate) fn count(&self) -> usize {
         self.0.lock().held.values().map(|held| held.locks.len()).sum()
@@ -156,7 +189,7 @@ impl Shell {
     ) -> Result<LockOutcome, Errno> {
         let request = self.locks.begin(of);
         if let Some(wait) = wait {
-            *wait.request.lock() = Some(request.id);
+            *wait.request.lock() = Some((self.session, request.id));
         }
         let mut until = None;
         let outcome = loop {
@@ -186,9 +219,12 @@ impl Shell {
 impl crate::Client {
     /// Takes a lock. If another is in the way it fails with `EAGAIN`; with `wait` it waits, until that is given up, which is `EINTR`.
     pub fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
-        let shell = &self.shell;
+        let shell = self.shell();
         let record = shell.record(lock);
         let key = (lock.ino, lock.space, lock.owner);
+        if shell.locks.has_lost(&key) {
+            return Err(Errno::EIO);
+        }
         match shell.ask_for_lock(Some(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
@@ -202,9 +238,13 @@ impl crate::Client {
     /// Ends the waiting of [`lock`](Self::lock), unless it has just been granted.
     pub fn cancel_lock(&self, wait: &LockWait) {
         wait.give_up();
-        let shell = &self.shell;
+        let shell = self.shell();
         loop {
-            let Some(id) = *wait.request.lock() else { return };
+            let Some((of, id)) = *wait.request.lock() else { return };
+            // It has ended with its session.
+            if of != shell.session {
+                return;
+            }
             let request = shell.locks.begin(None);
             let (session, op) = (shell.session, LockOp::Cancel { id });
             let asked = LockRequest { session, id: request.id, below: request.below, op };
@@ -221,9 +261,11 @@ impl crate::Client {
     /// Gives up a range, held or not. `lock.kind` does not matter.
     pub fn unlock(&self, lock: &Lock) -> Result<(), Errno> {
         let Lock { ino, space, owner, range, .. } = *lock;
-        let its = self.shell.owner(owner);
+        let shell = self.shell();
+        let its = shell.owner(owner);
+        shell.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match self.shell.ask_for_lock(Some((ino, space, owner)), None, op)? {
+        match shell.ask_for_lock(Some((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // One that takes out the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -232,8 +274,9 @@ impl crate::Client {
 
     /// The lock of another owner that is in the way of this one, if there is one.
     pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
-        let record = self.shell.record(lock);
-        Ok(match self.shell.ask_for_lock(None, None, |_| LockOp::Test(record))? {
+        let shell = self.shell();
+        let record = shell.record(lock);
+        Ok(match shell.ask_for_lock(None, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
@@ -241,22 +284,36 @@ impl crate::Client {
 
     /// Whether an owner may have locks in a file: it has asked for some and not released them since.
     pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
-        let state = self.shell.locks.0.lock();
-        [LockSpace::Posix, LockSpace::Flock]
-            .iter()
-            .any(|space| state.held.contains_key(&(ino, *space, owner)))
+        let shell = self.shell();
+        let state = shell.locks.0.lock();
+        let keys = [LockSpace::Posix, LockSpace::Flock].map(|space| (ino, space, owner));
+        keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
+    }
+
+    /// Whether any of some owners believes to have a lock in a file that was lost with a session.
+    pub fn have_lost_locks(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
+        self.mount.with_current(|shell| {
+            let state = shell.locks.0.lock();
+            let lost = |owner, space| state.lost.contains_key(&(ino, space, owner));
+            !state.lost.is_empty()
+                && owners.into_iter().any(|its| lost(its, LockSpace::Posix) || lost(its, LockSpace::Flock))
+        })
     }
 
     /// Gives up all that some owners have in a file.
     pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
-        let its: Vec<LockOwner> = owners.iter().map(|owner| self.shell.owner(*owner)).collect();
-        self.shell.ask_for_lock(None, None, |_| LockOp::Release { ino, owners: its.clone() })?;
-        let mut state = self.shell.locks.0.lock();
+        let shell = self.shell();
+        let its: Vec<LockOwner> = owners.iter().map(|owner| shell.owner(*owner)).collect();
+        let released = shell.ask_for_lock(None, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let mut state = shell.locks.0.lock();
         for owner in owners {
-            for space in [LockSpace::Posix, LockSpace::Flock] {
-                state.held.remove(&(ino, space, *owner));
+            for key in [LockSpace::Posix, LockSpace::Flock].map(|space| (ino, space, *owner)) {
+                state.lost.remove(&key);
+                if released.is_ok() {
+                    state.held.remove(&key);
+                }
             }
         }
-        Ok(())
+        released.map(drop)
     }
 }

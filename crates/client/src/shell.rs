@@ -1,4 +1,4 @@
-//! Runs calls against the core, and fetches what they need.
+//! One session: runs calls against its core, and fetches what they need. What comes after a session is seen to by `mount`.
 
 use crate::api::{Failure, Reply, Wait};
 use crate::core::{Core, Errand, Outcome};
@@ -6,19 +6,19 @@ use crate::failover::Failover;
 use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
 use crate::groups::Groups;
-use crate::kernel::KernelCache;
-use crate::lease::{Lease, RecallQueue, Recallers};
+use crate::lease::{Lease, Moment, RecallQueue, Recallers};
 use crate::locks::Locks;
+use crate::mount::{Lasting, Way};
 use crate::reader::Reader;
+use crate::ship;
 use crate::stats::{Counters, Stat};
-use crate::{Options, ship};
 use shoal_namespace::Fault;
-use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
 use shoal_runtime::thread::JoinHandle;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{Errno, SessionId};
+use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 /// What the one lock protects.
 pub(crate) struct State {
@@ -28,13 +28,17 @@ pub(crate) struct State {
     pub(crate) stopping: bool,
     /// Nobody waits for the calls that wait.
     pub(crate) interrupted: bool,
+    /// The servers have ended the session: another one follows.
+    pub(crate) ended: bool,
 }
 
 /// See the module.
 pub(crate) struct Shell {
     /// For callbacks.
     pub(crate) me: Weak<Shell>,
+    pub(crate) lasting: Arc<Lasting>,
     pub(crate) session: SessionId,
+    pub(crate) begun: Instant,
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
     /// The same, if it is several replicas.
@@ -62,8 +66,6 @@ pub(crate) struct Shell {
     /// Recalls to be carried out, each with its term.
     pub(crate) recalls: RecallQueue,
     pub(crate) recallers: Mutex<Recallers>,
-    /// What caches in front of this client.
-    pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
     pub(crate) reader: Reader,
     pub(crate) groups: Groups,
     pub(crate) errands: Mutex<Option<shoal_runtime::channel::Sender<Errand>>>,
@@ -73,12 +75,11 @@ pub(crate) struct Shell {
 impl Shell {
     /// Starts the client's threads.
     pub(crate) fn start(
-        meta: Arc<dyn MetaService>,
-        failover: Option<Arc<Failover>>,
-        bricks: Arc<dyn VolumeBlocks>,
-        (opened, asked): (OpenReply, Instant),
-        options: &Options,
+        lasting: &Arc<Lasting>,
+        Way { meta, failover }: Way,
+        (opened, asked): (OpenReply, Moment),
     ) -> (Arc<Shell>, Vec<JoinHandle<()>>) {
+        let options = &lasting.options;
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
         take_grant(&mut core, opened.grant);
         core.rights.term = opened.term;
@@ -87,14 +88,22 @@ impl Shell {
         let (reader, ahead) = Reader::new(options.block_cache_bytes);
         let shell = Arc::new_cyclic(|me| Shell {
             me: me.clone(),
+            lasting: lasting.clone(),
             session: opened.session,
+            begun: Instant::now(),
             renew: Duration::from_millis(opened.renew_ms),
             meta,
             failover,
             fail_after: options.fail_after,
             close_wait: options.close_wait,
-            bricks,
-            state: Mutex::new(State { core, shipper_idle: false, stopping: false, interrupted: false }),
+            bricks: lasting.bricks.clone(),
+            state: Mutex::new(State {
+                core,
+                shipper_idle: false,
+                stopping: false,
+                interrupted: false,
+                ended: false,
+            }),
             changed: Condvar::new(),
             work: Condvar::new(),
             walking: Condvar::new(),
@@ -107,7 +116,6 @@ impl Shell {
             // Bounded by what the servers ask for at once.
             recalls: shoal_runtime::channel::unbounded(),
             recallers: Mutex::default(),
-            kernel: OnceLock::new(),
             reader,
             groups: Groups::default(),
             errands: Mutex::new(Some(errands)),
@@ -141,6 +149,7 @@ impl Shell {
                 }
             }
             let mut state = self.state.lock();
+            state.core.alive()?;
             match fetched.take() {
                 // What does not count any more is fetched once more.
                 Some(fetched) => _ = fetched.install(&mut state.core),
@@ -149,23 +158,7 @@ impl Shell {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
-            let errands = match state.core.blocks.has_errands() {
-                true => state.core.blocks.take_errands(),
-                false => Vec::new(),
-            };
-            let sealed = state.core.journal.has_sealed();
-            if sealed || (state.shipper_idle && state.core.journal.has_open()) {
-                self.work.notify_one();
-            }
-            if state.core.walks.take_news() {
-                self.walking.notify_one();
-            }
-            let runs = state.core.walks.take_runs();
-            drop(state);
-            if !runs.is_empty() {
-                self.read_ahead(&runs);
-            }
-            self.run_errands(errands);
+            self.see_to(state);
             match outcome {
                 // The process may have been stopped for a while: looked at again, now that the answer is there.
                 Ok(_) if !changed && !self.lease.holds() => {}
@@ -186,6 +179,34 @@ impl Shell {
         }
     }
 
+    /// The kernel drops references. Never waits.
+    pub(crate) fn forget(&self, ino: InodeId, count: u64) {
+        let mut state = self.state.lock();
+        state.core.forget(ino, count);
+        self.see_to(state);
+    }
+
+    /// Has others do what a call has left to be done.
+    fn see_to(&self, mut state: MutexGuard<'_, State>) {
+        let errands = match state.core.blocks.has_errands() {
+            true => state.core.blocks.take_errands(),
+            false => Vec::new(),
+        };
+        let sealed = state.core.journal.has_sealed();
+        if sealed || (state.shipper_idle && state.core.journal.has_open()) {
+            self.work.notify_one();
+        }
+        if state.core.walks.take_news() {
+            self.walking.notify_one();
+        }
+        let runs = state.core.walks.take_runs();
+        drop(state);
+        if !runs.is_empty() {
+            self.read_ahead(&runs);
+        }
+        self.run_errands(errands);
+    }
+
     /// Turns a server's refusal into what the caller gets. Only [`MetaError::Errno`] is about the call itself.
     pub(crate) fn refused(&self, error: MetaError) -> Errno {
         match error {
@@ -194,11 +215,11 @@ impl Shell {
                 let mut state = self.state.lock();
                 match &other {
                     _ if state.stopping || state.core.alive().is_err() => {}
-                    MetaError::Fenced(_) => tracing::error!(
-                        session = self.session.0,
-                        "the servers ended this mount's session, because they did not hear of it for too long: what was not \
-                         synced is lost, and every call fails; unmount and mount again"
-                    ),
+                    MetaError::Fenced(_) => {
+                        state.ended = true;
+                        // The receiver lives as long as the mount.
+                        let _ = self.lasting.ended.send(self.session);
+                    }
                     other => tracing::error!(session = self.session.0, error = %other, "the session is lost"),
                 }
                 state.core.kill(Errno::EIO);

@@ -171,6 +171,12 @@ impl Shell {
         }
     }
 
+    /// Another session takes the place of this one, which has ended.
+    pub(crate) fn retire(&self) {
+        self.stop();
+        self.give_up();
+    }
+
     /// Tells the threads to end.
     pub(crate) fn stop(&self) {
         let mut state = self.state.lock();

@@ -1,7 +1,6 @@
 //! Files that programs have open while their names change hands.
 
 #[path = "support/relay.rs"]
-#[allow(dead_code)]
 mod relay;
 mod support;
 

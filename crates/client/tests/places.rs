@@ -61,8 +61,11 @@ fn a_batch_says_on_which_bricks_its_blocks_are() {
     let ino = write(&client, b"file", &bytes);
     write(&client, b"short", &bytes[..10_000]);
     client.fsync(ino).unwrap();
+    // A batch that is sealed in the middle, because it is old enough, ends a block there.
     let blocks = declared(&group);
-    assert_eq!(blocks.len(), 7);
+    assert!(blocks.len() >= 7, "{blocks:?}");
+    let lens: usize = blocks.iter().map(|(_, info)| info.len as usize).sum();
+    assert_eq!(lens, bytes.len() + 10_000);
     for (id, info) in &blocks {
         assert_eq!(info.group.len(), 3);
         assert_eq!(info.group, spread.holders(*id));
@@ -140,7 +143,7 @@ fn reads_and_writes_wait_for_bricks_that_do_not_answer() {
         assert_eq!(reads.join().unwrap(), bytes);
         assert_eq!(syncs.join().unwrap(), Ok(()));
     });
-    assert_eq!(declared(&group).len(), 2);
+    assert!(declared(&group).len() >= 2);
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Several clients of one real metadata server, whose threads all work in the same few directories, while answers are late and come in any
 //! order.
 //!
-//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the end all see the same.
+//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the end all see the same. Where the servers
+//! end sessions now and then, calls may say so, and what was not synced may be lost; what was synced is there.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -14,7 +15,7 @@ use relay::{Relay, Way};
 use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
 use shoal_meta::Server;
 use shoal_namespace::{RenameFlags, SetAttr};
-use shoal_types::{Cookie, Errno, FileKind, InodeId};
+use shoal_types::{Cookie, Errno, FileKind, InodeId, SessionId};
 use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::ControlFlow;
@@ -139,6 +140,8 @@ struct Course {
     dirs: usize,
     names: usize,
     slowest_us: u64,
+    /// The servers end sessions now and then.
+    fences: bool,
 }
 
 /// A program: looks everything up by its path, as a kernel without a cache would.
@@ -148,6 +151,12 @@ struct Program {
     course: Course,
     refs: Vec<InodeId>,
     done: u64,
+    /// Which of all it is.
+    number: u64,
+    /// Files of its own, with the sessions in which they were made.
+    own: Vec<(SessionId, String)>,
+    /// Those of them that were synced.
+    synced: Vec<String>,
 }
 
 impl Program {
@@ -278,14 +287,38 @@ impl Program {
                     self.client.forget(ino, 1);
                 }
                 if self.chance.random_bool(0.2) {
-                    self.client.fsync(InodeId::ROOT)?;
+                    self.make_its_own()?;
+                    self.sync()?;
                 }
             }
         }
         Ok(())
     }
 
-    fn run(mut self, ended: &AtomicBool) -> u64 {
+    /// Makes a file that nobody else ever touches.
+    fn make_its_own(&mut self) -> Result<(), Failure> {
+        let name = format!("own{}.{}", self.number, self.done);
+        let session = self.client.session();
+        let made = self.client.create(Wait::Allowed, &CALLER, InodeId::ROOT, name.as_bytes(), 0o100644, 0)?;
+        self.refs.push(made.ino);
+        if self.client.session() == session {
+            self.own.push((session, name));
+        }
+        Ok(())
+    }
+
+    /// Whatever was made in this session is durable then.
+    fn sync(&mut self) -> Result<(), Failure> {
+        let session = self.client.session();
+        self.client.fsync(InodeId::ROOT)?;
+        if self.client.session() == session {
+            let own = std::mem::take(&mut self.own).into_iter();
+            self.synced.extend(own.filter(|(made, _)| *made == session).map(|(_, name)| name));
+        }
+        Ok(())
+    }
+
+    fn run(mut self, ended: &AtomicBool) -> (u64, Vec<String>) {
         for _ in 0..self.course.steps {
             if ended.load(Ordering::SeqCst) {
                 break;
@@ -303,6 +336,7 @@ impl Program {
                     // See below.
                     | Errno::ESTALE,
                 )) => {}
+                Err(Failure::Errno(Errno::EIO)) if self.course.fences => {}
                 Err(failure) => {
                     ended.store(true, Ordering::SeqCst);
                     panic!("{failure:?}: {:?}", self.course);
@@ -312,7 +346,7 @@ impl Program {
         for ino in std::mem::take(&mut self.refs) {
             self.client.forget(ino, 1);
         }
-        self.done
+        (self.done, self.synced)
     }
 }
 
@@ -364,7 +398,9 @@ fn run(course: Course) {
         .collect();
     let ended = AtomicBool::new(false);
     let begun = Instant::now();
-    let done: u64 = std::thread::scope(|scope| {
+    let over = AtomicBool::new(false);
+    let (done, synced) = std::thread::scope(|scope| {
+        let fencer = course.fences.then(|| scope.spawn(|| fence(&server, &clients, course.seed, &over)));
         let mut threads = Vec::new();
         for (n, client) in clients.iter().enumerate() {
             for thread in 0..course.threads {
@@ -375,15 +411,29 @@ fn run(course: Course) {
                     course,
                     refs: Vec::new(),
                     done: 0,
+                    number: 100 * n as u64 + thread as u64,
+                    own: Vec::new(),
+                    synced: Vec::new(),
                 };
                 let ended = &ended;
                 threads.push(scope.spawn(move || program.run(ended)));
             }
         }
-        threads.into_iter().map(|thread| thread.join().expect("it ends")).sum()
+        let (mut done, mut synced) = (0, Vec::new());
+        for thread in threads {
+            let (more, its) = thread.join().expect("it ends");
+            done += more;
+            synced.extend(its);
+        }
+        over.store(true, Ordering::SeqCst);
+        let fenced = fencer.map_or(0, |fencer| fencer.join().expect("it ends"));
+        println!("seed {}: {done} done in {:?}, {fenced} sessions ended", course.seed, begun.elapsed());
+        (done, synced)
     });
-    println!("seed {}: {done} done in {:?}", course.seed, begun.elapsed());
+    assert!(done > 0, "{course:?}");
     for client in &clients {
+        let told = client.fsync(InodeId::ROOT);
+        assert!(told.is_ok() || course.fences, "{told:?}: {course:?}");
         client.fsync(InodeId::ROOT).expect("committed");
     }
     let trees: Vec<_> = clients
@@ -402,6 +452,9 @@ fn run(course: Course) {
         let (here, there) = (unlike(&trees[0], other), unlike(other, &trees[0]));
         assert!(here == there, "client 0:\n{here}client {n}:\n{there}{course:?}");
     }
+    for name in synced {
+        assert!(trees[0].contains_key(&format!("/{name}")), "{name} was synced: {course:?}");
+    }
     for client in clients {
         client.close().expect("closed");
     }
@@ -409,6 +462,23 @@ fn run(course: Course) {
     later.stopped.store(true, Ordering::SeqCst);
     later.news.notify_all();
     timer.join().expect("it ends");
+}
+
+/// Ends the session of one after the other, and waits until it has another one. Answers how often.
+fn fence(server: &Server, clients: &[Arc<Client>], seed: u64, over: &AtomicBool) -> u64 {
+    let mut chance = StdRng::seed_from_u64(seed);
+    let mut fenced = 0;
+    while !over.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(chance.random_range(5..60)));
+        let client = &clients[chance.random_range(0..clients.len())];
+        let session = client.session();
+        server.close_session(session).expect("ended");
+        fenced += 1;
+        while client.session() == session {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    fenced
 }
 
 /// A server and two clients without a kernel.
@@ -535,13 +605,22 @@ fn watch(course: Course, ended: Arc<AtomicBool>) {
 /// `SHOAL_TEST_SEED=n` runs that one alone, `SHOAL_TEST_LONG=1` many; `SHOAL_LOG=info,shoal_meta=trace` tells what becomes of rights.
 #[test]
 fn several_clients_work_in_the_same_directories() {
+    run_all(0..12, false);
+}
+
+#[test]
+fn several_clients_work_in_the_same_directories_while_their_sessions_are_ended_now_and_then() {
+    run_all(0..6, true);
+}
+
+fn run_all(some: std::ops::Range<u64>, fences: bool) {
     if let Ok(filter) = std::env::var("SHOAL_LOG") {
-        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).try_init().ok();
     }
     let seeds = match std::env::var("SHOAL_TEST_SEED").ok().and_then(|seed| seed.parse::<u64>().ok()) {
         Some(seed) => seed..seed + 1,
         None if std::env::var_os("SHOAL_TEST_LONG").is_some() => 0..1000,
-        None => 0..12,
+        None => some,
     };
     for seed in seeds {
         let mut chance = StdRng::seed_from_u64(seed);
@@ -549,10 +628,11 @@ fn several_clients_work_in_the_same_directories() {
             seed,
             clients: chance.random_range(2..=4),
             threads: chance.random_range(1..=3),
-            steps: 300,
+            steps: if fences { 900 } else { 300 },
             dirs: chance.random_range(0..=3),
             names: chance.random_range(1..=6),
             slowest_us: [0, 500, 3000][chance.random_range(0..3)],
+            fences,
         };
         let ended = Arc::new(AtomicBool::new(false));
         watch(course, ended.clone());

@@ -356,13 +356,16 @@ impl fuser::Filesystem for Front {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         size: u32,
         _flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
+        if self.server.bars(fh) {
+            return self.server.refuse(Op::Read, reply, Errno::EIO);
+        }
         let ino = inode_id(ino);
         self.server.serve(
             Op::Read,
@@ -377,7 +380,7 @@ impl fuser::Filesystem for Front {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: u64,
         data: &[u8],
         write_flags: WriteFlags,
@@ -385,6 +388,9 @@ impl fuser::Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
+        if self.server.bars(fh) {
+            return self.server.refuse(Op::Write, reply, Errno::EIO);
+        }
         let ino = inode_id(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;

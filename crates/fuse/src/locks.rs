@@ -123,6 +123,15 @@ impl Locks {
         state.seen.entry(fh.0).or_insert_with(|| (lock.ino, BTreeSet::new())).1.insert(lock.owner);
     }
 
+    /// Whether locks were asked for through an open file that were lost with a session, and that whoever did still believes to have.
+    pub(crate) fn bars(&self, client: &Client, fh: FileHandle) -> bool {
+        self.are_ours() && {
+            let state = self.state.lock();
+            let seen = state.seen.get(&fh.0);
+            seen.is_some_and(|(ino, owners)| client.have_lost_locks(*ino, owners.iter().copied()))
+        }
+    }
+
     /// An owner has closed a file, through whatever handle.
     fn closed_by(&self, ino: InodeId, owner: u64) {
         self.state.lock().forget_owner(ino, owner);

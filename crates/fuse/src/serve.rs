@@ -9,6 +9,7 @@ use crate::locks::{LockScope, Locks};
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stale::{AttributesAsked, Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
+use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
 use shoal_types::{Errno, InodeId};
@@ -173,8 +174,11 @@ impl Server {
     ) {
         let shared = self.shared.clone();
         let under_way = shared.stale.under_way(holds);
+        let session = shared.client.session();
         let job = move || {
-            let outcome = call(&shared.client);
+            // Whoever waits when the session ends hears of it; and what the kernel made of the request was told by that session.
+            let outdated = shared.client.session() != session;
+            let outcome = if outdated { Err(Errno::EIO.into()) } else { call(&shared.client) };
             if let Some(change) = &under_way {
                 change.carried_out();
             }
@@ -199,6 +203,11 @@ impl Server {
             }
             outcome => self.shared.listed(timer, listing, outcome),
         }
+    }
+
+    /// Whether what is done through an open file is to be refused.
+    pub(crate) fn bars(&self, fh: FileHandle) -> bool {
+        self.shared.locks.bars(&self.shared.client, fh)
     }
 
     /// Refuses a request.
@@ -252,7 +261,10 @@ impl Shared {
         outcome: Reply<T>,
         answer: impl FnOnce(R, Result<T, Errno>),
     ) {
-        let outcome = settled(outcome);
+        let outcome = match settled(outcome) {
+            Err(Errno::ENOENT) if timer.op().is_of_inode() => Err(Errno::ESTALE),
+            outcome => outcome,
+        };
         self.counters.record(timer, outcome.is_err());
         answer(reply, outcome);
     }

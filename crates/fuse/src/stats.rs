@@ -27,6 +27,30 @@ macro_rules! ops {
     };
 }
 
+impl Op {
+    /// Whether it is about an inode that the kernel has, and about no name: if there is none such, that is because it is gone.
+    pub(crate) fn is_of_inode(self) -> bool {
+        use Op::{
+            CopyFileRange, Fallocate, Getattr, Getxattr, Listxattr, Lseek, Read, Removexattr, Setattr,
+            Setxattr, Write,
+        };
+        matches!(
+            self,
+            Getattr
+                | Setattr
+                | Read
+                | Write
+                | Getxattr
+                | Listxattr
+                | Setxattr
+                | Removexattr
+                | Lseek
+                | Fallocate
+                | CopyFileRange
+        )
+    }
+}
+
 ops! {
     Lookup = "lookup",
     Forget = "forget",

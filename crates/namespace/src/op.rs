@@ -164,6 +164,25 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// When it was done, where that is known.
+    pub fn time(&self) -> Option<Timestamp> {
+        match self {
+            Op::Create { new, .. } => Some(new.time),
+            Op::SetAttr { set, .. } => set.ctime,
+            Op::Link { time, .. }
+            | Op::Unlink { time, .. }
+            | Op::Rmdir { time, .. }
+            | Op::Rename { time, .. }
+            | Op::Write { time, .. }
+            | Op::CloneRange { time, .. }
+            | Op::SetXattr { time, .. }
+            | Op::RemoveXattr { time, .. } => Some(*time),
+            Op::Forget { .. } | Op::Compact { .. } => None,
+        }
+    }
+}
+
 /// What a new inode starts with.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NewInode {

@@ -2,7 +2,7 @@
 
 use crate::simulator::{Event, Simulator, Wake, here};
 use crate::time::{Duration, Instant};
-pub use parking_lot::MutexGuard;
+pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::fmt;
 
 /// Mutual exclusion.
@@ -19,15 +19,7 @@ impl<T> Mutex<T> {
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         match here() {
-            Some(simulator) => {
-                simulator.step();
-                loop {
-                    match self.0.try_lock() {
-                        Some(guard) => return guard,
-                        None => simulator.stall(),
-                    }
-                }
-            }
+            Some(simulator) => wait_for(&*simulator, || self.0.try_lock()),
             None => self.0.lock(),
         }
     }
@@ -46,6 +38,45 @@ impl<T> Mutex<T> {
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
+    }
+}
+
+/// Exclusion of those who change from those who look.
+#[derive(Default)]
+pub struct RwLock<T>(parking_lot::RwLock<T>);
+
+impl<T> RwLock<T> {
+    /// An unlocked one.
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(parking_lot::RwLock::new(value))
+    }
+
+    /// Waits until nobody changes it.
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        match here() {
+            Some(simulator) => wait_for(&*simulator, || self.0.try_read()),
+            None => self.0.read(),
+        }
+    }
+
+    /// Waits until nobody else looks or changes.
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        match here() {
+            Some(simulator) => wait_for(&*simulator, || self.0.try_write()),
+            None => self.0.write(),
+        }
+    }
+}
+
+fn wait_for<G>(simulator: &dyn Simulator, attempt: impl Fn() -> Option<G>) -> G {
+    simulator.step();
+    loop {
+        match attempt() {
+            Some(guard) => return guard,
+            None => simulator.stall(),
+        }
     }
 }
 

@@ -77,6 +77,18 @@ impl Sub<Instant> for Instant {
     }
 }
 
+/// Time since the machine was started, also that during which it slept.
+pub fn since_boot() -> Duration {
+    if let Some(simulator) = here() {
+        return simulator.now();
+    }
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes a time to where it is pointed to.
+    let outcome = unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    assert_eq!(outcome, 0, "Linux has this clock since 2.6.39");
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 /// The wall clock.
 pub fn wall() -> SystemTime {
     match here() {

@@ -122,7 +122,8 @@ impl Disks {
             let mut dir = dir.lock();
             dir.generation += 1;
             let kept = world.below(dir.pending.len() as u64 + 1) as usize;
-            if let Some(names) = dir.pending.drain(..).take(kept).last() {
+            let last = dir.pending.drain(..).take(kept).next_back();
+            if let Some(names) = last {
                 dir.durable = names;
             }
             dir.current = dir.durable.clone();

@@ -10,6 +10,10 @@
 //! **Death.** The tasks of a machine that dies are unwound, each from where it stands: so nothing is left behind. Whatever they still do on that way
 //! concerns their own machine only; waiting ends at once.
 
+mod simulator;
+mod state;
+
+use self::state::{Inner, Task, Timer, key, mix};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use rand::rngs::SmallRng;
@@ -32,75 +36,14 @@ const STACK_BYTES: usize = 1 << 20;
 const STACKS_KEPT: usize = 256;
 /// Longest time that a turn takes, in nanoseconds.
 const TURN_NS_MAX: u64 = 4_000;
-/// At so many locks a task loses its turn once.
-const TURN_LOST_ONE_OF: u32 = 6;
-/// At so many turns a task is held up once, as by a page that has to be read ...
-const HELD_UP_ONE_OF: u32 = 3_000;
-/// ... for this long at most, in nanoseconds.
-const HELD_UP_NS_MAX: u64 = 30_000_000;
 /// A task that is taken apart and waits this often will never come to its end.
 const DEATH_WAITS_MAX: u32 = 100_000;
-/// Parts per million.
-const MILLION: i128 = 1_000_000;
 
 type Run = Box<dyn FnOnce()>;
 type Stacked = Coroutine<(), (), (), DefaultStack>;
 
 /// What a task that is taken apart unwinds with.
 struct Killed;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Timer {
-    /// A wait has lasted long enough.
-    Due,
-    /// It may go on, with whatever had woken it.
-    GoOn,
-}
-
-struct Task {
-    name: String,
-    machine: Machine,
-    coroutine: Option<Stacked>,
-    yielder: *const Yielder<(), ()>,
-    waits_on: Option<Event>,
-    timer: Option<(u64, Timer)>,
-    woken: Wake,
-    /// Its machine has died.
-    killed: bool,
-    /// It is being unwound.
-    dying: bool,
-    death_waits: u32,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Clock {
-    offset_ns: u64,
-    drift_ppm: i64,
-    wall_offset_ns: u64,
-    stopped_until: u64,
-}
-
-struct Inner {
-    now: u64,
-    rng: SmallRng,
-    numbers: u64,
-    tasks: BTreeMap<u64, Task>,
-    ready: Vec<u64>,
-    /// Have met a held lock: they try again when somebody else has gone on.
-    stalled: Vec<u64>,
-    /// Are to be taken apart, before anybody else goes on.
-    doomed: Vec<u64>,
-    timers: BTreeSet<(u64, u64)>,
-    waiting: BTreeMap<u64, Vec<u64>>,
-    current: u64,
-    machines: BTreeMap<Machine, Clock>,
-    digest: u64,
-    turns: u64,
-    panics: Vec<String>,
-    /// Calm: no task is held up.
-    calm: bool,
-    planted: Option<String>,
-}
 
 /// See the module.
 pub struct Scheduler {
@@ -122,119 +65,6 @@ pub enum End {
     TooLong,
     /// A task has panicked.
     Panicked,
-}
-
-fn mix(digest: u64, value: u64) -> u64 {
-    (digest.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95)
-}
-
-/// One number for an event; which one does not matter, and it is compared only.
-fn key(event: Event) -> u64 {
-    let (kind, number) = match event {
-        Event::Condition(at) => (0, at as u64),
-        Event::Given(number) => (1, number),
-        Event::Taken(number) => (2, number),
-        Event::End(task) => (3, task),
-    };
-    number << 2 | kind
-}
-
-impl Inner {
-    fn machine_of(&self, task: u64) -> Machine {
-        self.tasks.get(&task).map_or(OBSERVER, |task| task.machine)
-    }
-
-    fn clock_of(&self, task: u64) -> Clock {
-        self.machines.get(&self.machine_of(task)).copied().unwrap_or_default()
-    }
-
-    fn local(clock: Clock, now: u64) -> u64 {
-        let paced = i128::from(now) * (MILLION + i128::from(clock.drift_ppm)) / MILLION;
-        clock.offset_ns + paced as u64
-    }
-
-    /// When a machine's clock shows this.
-    fn global(clock: Clock, local: u64) -> u64 {
-        let paced = i128::from(local.saturating_sub(clock.offset_ns));
-        let pace = MILLION + i128::from(clock.drift_ppm);
-        u64::try_from((paced * MILLION + pace - 1) / pace).unwrap_or(u64::MAX)
-    }
-
-    fn set_timer(&mut self, task: u64, at: u64, what: Timer) {
-        if let Some(entry) = self.tasks.get_mut(&task) {
-            entry.timer = Some((at, what));
-            self.timers.insert((at, task));
-        }
-    }
-
-    /// Takes a task off everything that it waits for.
-    fn detach(&mut self, task: u64) {
-        let Some(entry) = self.tasks.get_mut(&task) else { return };
-        if let Some((at, _)) = entry.timer.take() {
-            self.timers.remove(&(at, task));
-        }
-        if let Some(event) = entry.waits_on.take()
-            && let Some(waiting) = self.waiting.get_mut(&key(event))
-        {
-            waiting.retain(|one| *one != task);
-            if waiting.is_empty() {
-                self.waiting.remove(&key(event));
-            }
-        }
-    }
-
-    fn make_ready(&mut self, task: u64, woken: Wake) {
-        self.detach(task);
-        if let Some(entry) = self.tasks.get_mut(&task) {
-            entry.woken = woken;
-            self.ready.push(task);
-        }
-    }
-
-    fn fire(&mut self) {
-        while let Some((at, task)) = self.timers.first().copied()
-            && at <= self.now
-        {
-            let what = self.tasks.get(&task).and_then(|entry| entry.timer).map(|timer| timer.1);
-            match what {
-                Some(Timer::Due) => self.make_ready(task, Wake::Time),
-                Some(Timer::GoOn) => {
-                    self.detach(task);
-                    self.ready.push(task);
-                }
-                None => _ = self.timers.pop_first(),
-            }
-        }
-    }
-
-    /// Who goes on; `None` if nobody ever will.
-    fn next(&mut self) -> Option<u64> {
-        if !self.doomed.is_empty() {
-            return Some(self.doomed.remove(0));
-        }
-        loop {
-            self.fire();
-            if self.ready.is_empty() {
-                let (at, _) = *self.timers.first()?;
-                self.now = self.now.max(at);
-                self.ready.append(&mut self.stalled);
-                continue;
-            }
-            let picked = self.rng.random_range(0..self.ready.len());
-            let task = self.ready.swap_remove(picked);
-            let clock = self.clock_of(task);
-            if clock.stopped_until > self.now {
-                self.set_timer(task, clock.stopped_until, Timer::GoOn);
-                continue;
-            }
-            if !self.calm && self.machine_of(task) != OBSERVER && self.rng.random_ratio(1, HELD_UP_ONE_OF) {
-                let at = self.now + self.rng.random_range(0..HELD_UP_NS_MAX);
-                self.set_timer(task, at, Timer::GoOn);
-                continue;
-            }
-            return Some(task);
-        }
-    }
 }
 
 impl Scheduler {
@@ -568,119 +398,7 @@ impl Scheduler {
         }
         task.dying
     }
-}
 
-impl Inner {
-    fn names(&self) -> Vec<String> {
-        self.tasks.values().map(|task| format!("{}@{}", task.name, task.machine)).collect()
-    }
-}
-
-impl Simulator for Scheduler {
-    fn now(&self) -> Duration {
-        let inner = self.inner.borrow();
-        Duration::from_nanos(Inner::local(inner.clock_of(inner.current), inner.now))
-    }
-
-    fn wall(&self) -> Duration {
-        let inner = self.inner.borrow();
-        let clock = inner.clock_of(inner.current);
-        Duration::from_secs(1_800_000_000) + Duration::from_nanos(inner.now + clock.wall_offset_ns)
-    }
-
-    fn random(&self) -> u64 {
-        self.inner.borrow_mut().rng.random()
-    }
-
-    fn number(&self) -> u64 {
-        let mut inner = self.inner.borrow_mut();
-        inner.numbers += 1;
-        inner.numbers
-    }
-
-    fn spawn(&self, name: &str, run: Run) -> u64 {
-        let machine = {
-            let inner = self.inner.borrow();
-            inner.machine_of(inner.current)
-        };
-        self.start(machine, Duration::ZERO, name, run)
-    }
-
-    fn current(&self) -> u64 {
-        self.inner.borrow().current
-    }
-
-    fn is_finished(&self, task: u64) -> bool {
-        !self.inner.borrow().tasks.contains_key(&task)
-    }
-
-    fn step(&self) {
-        let mut inner = self.inner.borrow_mut();
-        let current = inner.current;
-        let goes_on = inner.tasks.get(&current).is_none_or(|task| task.dying || task.killed);
-        if goes_on || !inner.rng.random_ratio(1, TURN_LOST_ONE_OF) {
-            return;
-        }
-        inner.ready.push(current);
-        drop(inner);
-        self.suspend();
-    }
-
-    fn stall(&self) {
-        let mut inner = self.inner.borrow_mut();
-        let current = inner.current;
-        match inner.tasks.get(&current) {
-            None => panic!("a lock is held, and nobody is left to give it back"),
-            Some(task) if task.dying => inner.doomed.push(current),
-            Some(_) => inner.stalled.push(current),
-        }
-        drop(inner);
-        self.suspend();
-    }
-
-    fn wait(&self, on: Option<Event>, until: Option<Duration>) -> Wake {
-        if self.is_dying() {
-            return Wake::Death;
-        }
-        {
-            let mut inner = self.inner.borrow_mut();
-            let current = inner.current;
-            let due = until.map(|until| Inner::global(inner.clock_of(current), until.as_nanos() as u64));
-            if let Some(event) = on {
-                inner.waiting.entry(key(event)).or_default().push(current);
-            }
-            if let Some(task) = inner.tasks.get_mut(&current) {
-                task.waits_on = on;
-            }
-            if let Some(due) = due {
-                inner.set_timer(current, due, Timer::Due);
-            }
-        }
-        self.suspend();
-        let inner = self.inner.borrow();
-        inner.tasks.get(&inner.current).map_or(Wake::Death, |task| task.woken)
-    }
-
-    fn wake(&self, on: Event, all: bool) {
-        let mut inner = self.inner.borrow_mut();
-        let inner = &mut *inner;
-        let Some(waiting) = inner.waiting.get(&key(on)).cloned() else { return };
-        if all {
-            for task in waiting {
-                inner.make_ready(task, Wake::Event);
-            }
-        } else {
-            let picked = inner.rng.random_range(0..waiting.len());
-            inner.make_ready(waiting[picked], Wake::Event);
-        }
-    }
-
-    fn planted(&self, mistake: &str) -> bool {
-        self.inner.borrow().planted.as_deref() == Some(mistake)
-    }
-}
-
-impl Scheduler {
     /// Who runs now: machine and task.
     pub fn label(&self) -> (Machine, String) {
         let inner = self.inner.borrow();

@@ -105,6 +105,9 @@ pub struct Report {
     pub unchecked: bool,
 }
 
+/// What each worker works with, while it is not at work.
+type Workers = Rc<RefCell<Vec<Option<(Hands, Chooser)>>>>;
+
 /// What the tasks of a world share.
 struct Book {
     calls: RefCell<Vec<Call>>,
@@ -246,7 +249,7 @@ fn work(
     book: &Rc<Book>,
     plan: &Plan,
     mounts: &[(Machine, Arc<Client>)],
-    choosers: &Rc<RefCell<Vec<Option<(Hands, Chooser)>>>>,
+    choosers: &Workers,
     (round, faults): (u32, u64),
 ) -> bool {
     let world = &cluster.world;

@@ -105,7 +105,7 @@ fn the_tasks_of_a_dead_machine_end_where_they_stand_and_give_back_what_they_hold
                 }
                 unreachable!("nobody gets so far");
             };
-            world.start(7, Duration::from_millis(3 - n), "dies", Box::new(work));
+            world.start(7, Duration::from_millis([2, 3, 1][n]), "dies", Box::new(work));
         }
         thread::sleep(Duration::from_secs(1));
         world.kill(7);

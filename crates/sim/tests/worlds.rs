@@ -10,8 +10,9 @@ const SEEDS: u64 = 60;
 /// what they found has a test of its own beside the code that was mended.
 const SEEDS_THAT_FOUND: &[(u64, &str)] = &[
     (151, "a new leader showed what had been changed under a right that was just being given back"),
-    (195, "the same: a listing that was asked for during the fail-over"),
     (41, "a file that got a second name was held as a cover here and as an inode at the server"),
+    (895, "letting go of a file that a rename had moved ended the hold on what the same rename had replaced"),
+    (1425, "a file of several names was read as it had been before another client wrote to it"),
     (2, "two wants of one inode: the names of the second were not taken for given"),
 ];
 

@@ -16,6 +16,7 @@ impl Core {
 
     /// Target of a symbolic link.
     pub(crate) fn readlink(&mut self, ino: InodeId) -> Outcome<Bytes> {
+        self.alive()?;
         let inode = &self.cache.need(ino)?.inode;
         if inode.kind == FileKind::Symlink { Ok(inode.target.clone()) } else { Err(Errno::EINVAL.into()) }
     }
@@ -23,6 +24,9 @@ impl Core {
     /// Changes attributes. A new mode reaches the access list, where there is one.
     pub(crate) fn setattr(&mut self, ino: InodeId, mut set: SetAttr, now: Timestamp) -> Outcome<Inode> {
         self.admit(OP_ROOM_BYTES)?;
+        if set.size.is_some() {
+            self.report_to_write(ino)?;
+        }
         self.may_change(ino)?;
         set.ctime = Some(now);
         if set.size.is_some() && set.mtime.is_none() {

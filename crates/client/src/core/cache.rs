@@ -196,6 +196,11 @@ impl Cache {
         }
     }
 
+    /// Inodes of which a change is not committed.
+    pub(super) fn uncommitted(&self) -> impl Iterator<Item = InodeId> {
+        self.nodes.iter().filter(|(_, node)| node.modified > self.acked).map(|(ino, _)| *ino)
+    }
+
     /// Whether something under a cover is not committed.
     pub(super) fn is_modified_under(&self, cover: InodeId) -> bool {
         let acked = self.acked;

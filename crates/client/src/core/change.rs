@@ -107,12 +107,23 @@ impl Core {
         for ino in subjects {
             match self.cache.cover(*ino) {
                 Some(cover) => self.rights.used(*ino, cover, batch),
-                None if self.rights.gone(*ino, batch) => self.journal.gone(*ino),
-                None => {}
+                None => self.died(*ino),
             }
             if self.cache.is_unlinked(*ino) {
                 self.rights.held.insert(*ino);
             }
+        }
+    }
+
+    /// An inode is no more, as soon as that is committed.
+    pub(super) fn died(&mut self, ino: InodeId) {
+        if !self.rights.is_held(ino) {
+            return;
+        }
+        match self.journal.gone(ino) {
+            true => self.rights.gone(ino, self.cache.stamp()),
+            // Nobody else has ever heard of it.
+            false => self.rights.forget(ino),
         }
     }
 
@@ -139,5 +150,82 @@ impl Core {
         }
         // Also where nothing has changed here: the servers may believe that it is held as what it was before.
         self.journal.born(ino, cover);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Caller;
+    use bytes::Bytes;
+    use shoal_types::{Inode, SessionId, Timestamp};
+    use shoal_wire::FileRecord;
+
+    /// A core that knows an empty root, and may change it.
+    fn core() -> Core {
+        let mut core = Core::new(SessionId(1), 4096, 1 << 20);
+        (core.room, core.inodes) = (1 << 20, 100..200);
+        let now = Timestamp::default();
+        let inode = Inode {
+            kind: FileKind::Directory,
+            perm: 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: 2,
+            rdev: 0,
+            size: 0,
+            allocated: 0,
+            entries: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            generation: 1,
+            parent: InodeId::ROOT,
+            multi_link: false,
+            xattrs: 0,
+            target: Bytes::new(),
+        };
+        let ticket = core.ticket();
+        core.install_exclusive(&[InodeId::ROOT]);
+        let root = FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None };
+        core.install_inode(ticket, root);
+        let version = core.version(InodeId::ROOT);
+        core.install_end(ticket, InodeId::ROOT, version);
+        core
+    }
+
+    fn make_directory(core: &mut Core, name: &Name) -> InodeId {
+        let (caller, mode) = (Caller { uid: 0, gid: 0, umask: 0 }, FileKind::Directory.mode_bits() | 0o755);
+        let made = core.create(&caller, InodeId::ROOT, name, mode, 0, &Bytes::new(), Timestamp::default());
+        let ino = made.expect("nothing is needed").ino;
+        core.forget(ino, 1);
+        ino
+    }
+
+    fn declares(core: &mut Core, ino: InodeId) -> bool {
+        core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
+    }
+
+    #[test]
+    fn the_right_to_what_has_died_ends_when_that_is_committed() {
+        let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
+        let ino = make_directory(&mut core, &name);
+        let seq = core.seal();
+        core.committed(seq);
+        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        assert!(declares(&mut core, ino), "a new leader finds it alive");
+        let seq = core.seal();
+        assert!(declares(&mut core, ino));
+        core.committed(seq);
+        assert!(!declares(&mut core, ino));
+    }
+
+    #[test]
+    fn what_dies_before_anybody_has_heard_of_it_leaves_no_right() {
+        let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
+        let ino = make_directory(&mut core, &name);
+        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        assert!(!declares(&mut core, ino));
     }
 }

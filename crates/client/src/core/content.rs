@@ -135,6 +135,7 @@ impl Core {
         }
         let end = offset.checked_add(len).filter(|end| *end <= FILE_BYTES_MAX).ok_or(Errno::EFBIG)?;
         self.admit(len + OP_ROOM_BYTES)?;
+        self.report_to_write(ino)?;
         self.may_change(ino)?;
         self.content(ino)?;
         let size = self.cache.need(ino)?.inode.size;
@@ -203,6 +204,7 @@ impl Core {
         now: Timestamp,
     ) -> Outcome<u64> {
         self.alive()?;
+        self.report_to_write(ino)?;
         self.may_change(ino)?;
         let end = self.cache.need(ino)?.inode.size;
         self.write(ino, end, data, clear_setid, now)?;
@@ -318,6 +320,7 @@ impl Core {
         };
         let room = if fill.is_some() { len + OP_ROOM_BYTES } else { 0 };
         self.admit(room)?;
+        self.report_to_write(ino)?;
         self.may_change(ino)?;
         // Both steps see the same extents: if these are known, neither can fail half-way.
         self.know(ino, offset, end)?;
@@ -382,6 +385,7 @@ impl Core {
             .sum::<u64>()
             + OP_ROOM_BYTES;
         self.admit(room)?;
+        self.report_to_write(dst)?;
         self.share_blocks(src, src_offset, src_offset + len)?;
         let op = Op::CloneRange { src, src_offset, dst, dst_offset, len, time: now, clear_setid: false };
         let subjects: &[InodeId] = if src == dst { &[src] } else { &[dst, src] };

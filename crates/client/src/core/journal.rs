@@ -12,7 +12,7 @@ use super::cache::Cache;
 use crate::limits::{BATCH_INLINED_BYTES_MAX, OP_OVERHEAD_BYTES};
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Op, SetAttr};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, limits};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, BlockRef, Extent, InodeId, Timestamp, limits};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// A batch to be sent.
@@ -57,6 +57,9 @@ struct Open {
     gone: Vec<InodeId>,
     bytes: usize,
     room: u64,
+    /// Operations, as calls made them, and when the first of them was done.
+    recorded: u64,
+    since: Option<Timestamp>,
 }
 
 /// Accounts of a batch that is not committed.
@@ -65,6 +68,8 @@ struct Uncommitted {
     seq: BatchSeq,
     bytes: u64,
     room: u64,
+    recorded: u64,
+    since: Option<Timestamp>,
 }
 
 /// See the module.
@@ -138,6 +143,13 @@ impl Journal {
         self.uncommitted_room + self.open.room
     }
 
+    /// Operations that are not committed, as calls made them, and when the first of them was done.
+    pub(super) fn uncommitted_operations(&self) -> (u64, Option<Timestamp>) {
+        let sealed = self.uncommitted.iter().map(|batch| (batch.recorded, batch.since));
+        let open = self.has_open().then_some((self.open.recorded, self.open.since));
+        sealed.chain(open).fold((0, None), |(count, first), (more, since)| (count + more, first.or(since)))
+    }
+
     /// Batches sealed and not committed.
     pub(crate) fn uncommitted_batches(&self) -> usize {
         self.uncommitted.len()
@@ -158,11 +170,13 @@ impl Journal {
         self.open.born.insert(ino, cover);
     }
 
-    /// An inode is no more.
-    pub(super) fn gone(&mut self, ino: InodeId) {
-        if self.open.born.remove(&ino).is_none() {
+    /// An inode is no more. Answers whether the servers may have heard of it.
+    pub(super) fn gone(&mut self, ino: InodeId) -> bool {
+        let known = self.open.born.remove(&ino).is_none();
+        if known {
             self.open.gone.push(ino);
         }
+        known
     }
 
     /// Records an operation that the cache has carried out.
@@ -176,6 +190,7 @@ impl Journal {
         blocks: &mut Blocks,
     ) {
         self.recorded += 1;
+        self.open.count(&op);
         self.open.room += room;
         if let [ino] = subjects
             && parents.is_empty()
@@ -200,6 +215,7 @@ impl Journal {
     /// Records that an inode is not held any more; whether it was an orphan, and died.
     pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, died: bool, blocks: &mut Blocks) {
         self.recorded += 1;
+        self.open.count(&op);
         // Whatever was done to the file after it lost its last name needs it alive.
         let unlinked = self
             .open
@@ -281,7 +297,8 @@ impl Journal {
         let seq = self.open_seq;
         self.open_seq = seq.next();
         cache.set_stamp(self.open_seq);
-        self.uncommitted.push_back(Uncommitted { seq, bytes: open.bytes as u64, room: open.room });
+        let Open { bytes, room, recorded, since, .. } = open;
+        self.uncommitted.push_back(Uncommitted { seq, bytes: bytes as u64, room, recorded, since });
         self.uncommitted_bytes += open.bytes as u64;
         self.uncommitted_room += open.room;
         let born = open.born.into_iter().collect();
@@ -303,6 +320,11 @@ fn op_bytes(op: &Op) -> usize {
 }
 
 impl Open {
+    fn count(&mut self, op: &Op) {
+        self.recorded += 1;
+        self.since = self.since.or_else(|| op.time());
+    }
+
     fn push(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], blocks: &mut Blocks) -> u32 {
         let index = self.ops.len() as u32;
         self.bytes += op_bytes(&op);

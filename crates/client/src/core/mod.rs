@@ -10,6 +10,7 @@ mod cache;
 mod change;
 mod content;
 mod directory;
+mod inherit;
 mod install;
 mod journal;
 mod names;
@@ -28,6 +29,7 @@ pub(crate) use names::name;
 pub(crate) use walks::{Ahead, Walks};
 
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
+use inherit::Unreported;
 use references::References;
 use rights::Rights;
 use rustc_hash::FxHashSet;
@@ -80,10 +82,12 @@ pub(crate) struct Core {
     /// Of programs through trees.
     pub(crate) walks: Walks,
     refs: References,
+    /// Of the root.
+    root_unreported: Unreported,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
     /// be another than the kernel believes, which takes that one for dead from then on, for good.
     unseen: FxHashSet<(InodeId, Name)>,
-    /// Set for good when something acknowledged to the caller was lost: every later call fails with it.
+    /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,
 }
 
@@ -99,6 +103,7 @@ impl Core {
             rights: Rights::default(),
             walks: Walks::default(),
             refs: References::default(),
+            root_unreported: Unreported::default(),
             unseen: FxHashSet::default(),
             dead: None,
         }
@@ -120,6 +125,11 @@ impl Core {
     /// Ends everything: later calls fail with this error.
     pub(crate) fn kill(&mut self, errno: Errno) {
         self.dead.get_or_insert(errno);
+    }
+
+    /// Whose it is.
+    pub(crate) fn session(&self) -> SessionId {
+        self.blocks.session()
     }
 
     /// Bytes that were promised to callers and are not committed.
@@ -196,8 +206,8 @@ impl Core {
         let batch = self.cache.stamp();
         self.rights.let_go.insert(ino, batch);
         // One that has names is only not held any longer.
-        if dies && self.rights.gone(ino, batch) {
-            self.journal.gone(ino);
+        if dies {
+            self.died(ino);
         }
     }
 

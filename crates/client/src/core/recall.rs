@@ -117,7 +117,7 @@ impl Core {
     /// What is held, in parts, for a leader of another term. Answers of earlier terms count for nothing from now on.
     pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
         self.rights.term = term;
-        let session = self.blocks.session();
+        let session = self.session();
         let all = mistake("tell a new leader nothing of what is under way");
         let acked = if all { BatchSeq(u64::MAX) } else { self.cache.acked() };
         let (down, given_back) = self.rights.used_after(acked);
@@ -147,8 +147,8 @@ impl Core {
         said
     }
 
-    /// Inodes that the kernel refers to.
+    /// Inodes that the kernel refers to; to the root it does without having asked for it.
     pub(crate) fn referred_inodes(&self) -> Vec<InodeId> {
-        self.refs.inodes().collect()
+        self.refs.inodes().chain([InodeId::ROOT]).collect()
     }
 }

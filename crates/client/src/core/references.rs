@@ -1,5 +1,6 @@
 //! References of the kernel to inodes, and which inodes are counted under a cover. Kept apart from the cache, which may forget.
 
+use super::inherit::Unreported;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::InodeId;
 
@@ -31,6 +32,7 @@ struct Refs {
     count: u64,
     /// What the inode was counted under when it was last looked at.
     cover: InodeId,
+    unreported: Unreported,
 }
 
 /// See the module.
@@ -43,7 +45,10 @@ pub(super) struct References {
 impl References {
     /// One more.
     pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
-        self.known.entry(ino).or_insert_with(|| Refs { count: 0, cover }).count += 1;
+        self.known
+            .entry(ino)
+            .or_insert_with(|| Refs { count: 0, cover, unreported: Unreported::default() })
+            .count += 1;
         self.count_under(ino, cover);
         self.under.insert(cover, ino);
     }
@@ -81,6 +86,21 @@ impl References {
     /// Inodes that are referred to and counted under a cover.
     pub(super) fn under(&self, cover: InodeId) -> impl Iterator<Item = InodeId> {
         self.under.of(cover)
+    }
+
+    /// What is to be reported of an inode.
+    pub(super) fn unreported(&mut self, ino: InodeId) -> Option<&mut Unreported> {
+        self.known.get_mut(&ino).map(|refs| &mut refs.unreported)
+    }
+
+    /// What is to be reported of any of them.
+    pub(super) fn all_unreported(&mut self) -> impl Iterator<Item = &mut Unreported> {
+        self.known.values_mut().map(|refs| &mut refs.unreported)
+    }
+
+    /// What they are counted under.
+    pub(super) fn covers(&self) -> impl Iterator<Item = InodeId> {
+        self.under.0.keys().copied()
     }
 
     pub(super) fn inodes(&self) -> impl Iterator<Item = InodeId> {

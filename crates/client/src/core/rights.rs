@@ -161,11 +161,13 @@ impl Rights {
     }
 
     fn give_back(&mut self, ino: InodeId, right: NodeRight) {
-        let NodeRight { cover, names, modified, asked } = right;
-        let fresh = NodeRight { cover, names: BTreeSet::new(), modified, asked };
-        let given = self.given_back.entry(ino).or_insert(fresh);
-        (given.cover, given.modified) = (cover, given.modified.max(modified));
-        given.names.extend(names);
+        match self.given_back.get_mut(&ino) {
+            None => _ = self.given_back.insert(ino, right),
+            Some(given) => {
+                (given.cover, given.modified) = (right.cover, given.modified.max(right.modified));
+                given.names.extend(right.names);
+            }
+        }
     }
 
     /// Gives the right to change all of a cover back. Answers which batch has to be committed before that counts. Also where the servers know only
@@ -191,18 +193,25 @@ impl Rights {
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
-    /// An inode is no more, from this batch on. Answers whether there was a right to it.
-    pub(super) fn gone(&mut self, ino: InodeId, batch: BatchSeq) -> bool {
-        let node = self.take(ino);
-        let cover = self.covers.remove(&ino);
-        let known = node.is_some() || cover.is_some();
-        if let Some(right) = node {
+    /// Whether there is a right to an inode alone, or to what is counted under it.
+    pub(super) fn is_held(&self, ino: InodeId) -> bool {
+        self.nodes.contains_key(&ino) || self.covers.contains_key(&ino)
+    }
+
+    /// An inode is no more, from this batch on.
+    pub(super) fn gone(&mut self, ino: InodeId, batch: BatchSeq) {
+        if let Some(right) = self.take(ino) {
             self.give_back(ino, NodeRight { modified: batch, ..right });
         }
-        if cover.is_some_and(|right| right.exclusive) {
+        if self.covers.remove(&ino).is_some_and(|right| right.exclusive) {
             self.keep_down(ino, batch);
         }
-        known
+    }
+
+    /// An inode that nobody has heard of is no more.
+    pub(super) fn forget(&mut self, ino: InodeId) {
+        self.take(ino);
+        self.covers.remove(&ino);
     }
 
     /// What a new leader is told, besides what is held now: what was used in batches that are not committed. Covers, and nodes.
@@ -224,7 +233,7 @@ mod tests {
     fn a_right_that_was_used_is_told_to_a_new_leader_until_that_is_committed_also_when_it_was_given_back() {
         let mut rights = Rights::default();
         let name = Name::new("a").expect("a name");
-        rights.give(Right::Node(DIR), DIR, [name.clone()], false);
+        rights.give(Right::Node(DIR), DIR, [name.clone()], true);
         rights.used(DIR, DIR, BatchSeq(3));
         assert_eq!(rights.release(DIR), BatchSeq(3));
         let (covers, nodes) = rights.used_after(BatchSeq(2));
@@ -234,14 +243,14 @@ mod tests {
         rights.committed(BatchSeq(3));
         assert!(rights.used_after(BatchSeq(0)).1.is_empty());
 
-        rights.give(Right::Cover(DIR), DIR, [], false);
+        rights.give(Right::Cover(DIR), DIR, [], true);
         rights.used(FILE, DIR, BatchSeq(5));
         assert_eq!(rights.go_down(DIR), BatchSeq(5));
         assert_eq!(rights.used_after(BatchSeq(4)).0, [DIR]);
         assert_eq!(rights.go_down(DIR), BatchSeq(5), "asked once more, it is the same");
 
-        rights.give(Right::Node(FILE), DIR, [], false);
-        assert!(rights.gone(FILE, BatchSeq(6)));
+        rights.give(Right::Node(FILE), DIR, [], true);
+        rights.gone(FILE, BatchSeq(6));
         assert_eq!(rights.used_after(BatchSeq(5)).1.len(), 1, "its end is not committed either");
     }
 
@@ -249,7 +258,7 @@ mod tests {
     fn whoever_gives_an_inode_back_does_not_hold_it_as_a_cover_either() {
         let mut rights = Rights::default();
         // As of a file that got a second name here, while the servers know of a right to the file alone.
-        rights.give(Right::Cover(FILE), FILE, [], false);
+        rights.give(Right::Cover(FILE), FILE, [], true);
         rights.used(FILE, FILE, BatchSeq(7));
         assert_eq!(rights.release(FILE), BatchSeq(7));
         assert!(!rights.has_cover(FILE));

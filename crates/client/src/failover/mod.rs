@@ -11,7 +11,7 @@
 //! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order, and under no lock.
 //! When the mount ends, or is interrupted, whoever waits returns at once.
 //!
-//! **Refuses.** More than one session: a `Failover` belongs to one mount.
+//! **Refuses.** More than one session: what follows one that the servers have ended begins with a `Failover` of its own.
 
 mod outbox;
 mod search;
@@ -20,7 +20,8 @@ mod send;
 use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
 use crate::patience::Patience;
 use crate::stats::Stat;
-use outbox::{Outbox, Told, is_transient};
+pub(crate) use outbox::is_transient;
+use outbox::{Outbox, Told};
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};

@@ -51,7 +51,7 @@ pub(super) enum Effect {
 }
 
 /// Whether an error is about the server that answered and not about the request.
-pub(super) fn is_transient(error: &MetaError) -> bool {
+pub(crate) fn is_transient(error: &MetaError) -> bool {
     matches!(error, MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_))
 }
 

@@ -21,8 +21,8 @@ pub struct Group {
     applying: Mutex<()>,
     /// Bytes that may still be granted.
     pub free_bytes: AtomicU64,
-    /// Commits that arrive while this is set are refused, as to a session that was ended.
-    pub fenced: AtomicBool,
+    /// Sessions up to this one have been ended.
+    pub fenced: AtomicU64,
     /// Bytes of the largest batch so far.
     pub largest: AtomicU64,
     /// Times that somebody asked where blocks are.
@@ -39,7 +39,7 @@ impl Group {
             store: MemStore::new(),
             applying: Mutex::new(()),
             free_bytes: AtomicU64::new(u64::MAX / 4),
-            fenced: AtomicBool::new(false),
+            fenced: AtomicU64::new(0),
             largest: AtomicU64::new(0),
             located: AtomicU64::new(0),
             moved: Mutex::default(),
@@ -63,6 +63,15 @@ impl Group {
         let (batch, outcome) = apply_command(&self.store, &command).expect("a sound store");
         self.store.write(&batch).expect("memory does not fail");
         outcome
+    }
+
+    /// Ends a session, and all before it.
+    pub fn fence(&self, session: SessionId) {
+        self.fenced.store(session.0, Ordering::SeqCst);
+    }
+
+    fn is_fenced(&self, session: SessionId) -> bool {
+        session.0 <= self.fenced.load(Ordering::SeqCst)
     }
 
     fn read<T>(&self, outcome: Result<T, Fault<TreeError>>) -> Result<T, MetaError> {
@@ -150,7 +159,7 @@ impl MetaService for Group {
         Ok(reply)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
-        if self.fenced.load(Ordering::SeqCst) {
+        if self.is_fenced(commit.session) {
             return done(Err(MetaError::Fenced(commit.session)));
         }
         self.largest.fetch_max(commit.ops.len() as u64, Ordering::SeqCst);
@@ -173,7 +182,7 @@ impl MetaService for Group {
     /// Nobody ever takes anything back.
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         std::thread::sleep(Duration::from_millis(poll.wait_ms.min(20)));
-        done(match self.fenced.load(Ordering::SeqCst) {
+        done(match self.is_fenced(poll.session) {
             true => Err(MetaError::Fenced(poll.session)),
             false => Ok(Recalls::default()),
         });

@@ -1,5 +1,7 @@
 //! A real metadata server, and something between it and a client.
 
+#![allow(dead_code)]
+
 use crate::support::Bricks;
 use shoal_meta::Server;
 use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
@@ -9,9 +11,14 @@ use tempfile::TempDir;
 
 /// A server of a new volume, its bricks, and the directory that it lives in.
 pub fn server() -> (TempDir, Arc<Bricks>, Arc<Server>) {
+    server_with(shoal_meta::Options::default())
+}
+
+/// The same, with options.
+pub fn server_with(options: shoal_meta::Options) -> (TempDir, Arc<Bricks>, Arc<Server>) {
     let dir = tempfile::tempdir().expect("a directory");
     let bricks = Arc::new(Bricks::default());
-    let options = shoal_meta::Options { create: Some(7), ..shoal_meta::Options::default() };
+    let options = shoal_meta::Options { create: Some(7), ..options };
     let server = Server::open(dir.path(), bricks.clone(), options).expect("a server");
     (dir, bricks, server)
 }

@@ -18,6 +18,9 @@ mod volume;
 mod waiting;
 mod xattrs;
 
+/// The way to a server that the client's own tests cut.
+#[path = "../../../client/tests/support/cut.rs"]
+mod way;
 /// The in-memory volume that the client's own tests use.
 #[path = "../../../client/tests/support/mod.rs"]
 mod world;

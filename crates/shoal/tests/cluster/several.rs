@@ -9,6 +9,10 @@ use std::time::Duration;
 
 /// The directory that all work in.
 const DIR: &str = "all";
+/// And the one after a mount has come back.
+const AGAIN: &str = "again";
+/// A process is stopped for so long: its session is ended after 10 s.
+const STOPPED_FOR: Duration = Duration::from_secs(15);
 /// No call of a mount that lives may take longer. A mount that dies holds others up for about 10 s; machines that run tests are busy.
 const STALL_MAX: Duration = Duration::from_secs(40);
 
@@ -105,21 +109,52 @@ fn a_mount_is_killed_while_it_works_in_the_directory_of_others() {
 #[test]
 fn a_mount_is_cut_off_while_it_works_in_the_directory_of_others() {
     let cluster = Cluster::with_volume(3);
-    let mut mounts = vec![cluster.mount_on(0), cluster.mount_on(1), cluster.mount_on(2)];
+    let mounts = vec![cluster.mount_on(0), cluster.mount_on(1), cluster.mount_on(2)];
     let party = Party::start(&paths(&mounts), DIR, &[2]);
     party.advance(&[0, 1, 2], 20);
     cluster.network.connect(CUT_OFF, false);
     party.advance(&[0, 1], 40);
     assert!(logged(&cluster, "ending a session"), "the session of the one cut off has not been ended");
-    // It hears that its session has ended, and says so for ever.
     cluster.network.connect(CUT_OFF, true);
+    comes_back(cluster, mounts, party, "a mount is cut off");
+}
+
+#[test]
+fn a_mount_is_stopped_while_it_works_in_the_directory_of_others() {
+    let cluster = Cluster::with_volume(3);
+    let mounts = vec![cluster.mount_on(0), cluster.mount_on(1), cluster.mount_on(2)];
+    let party = Party::start(&paths(&mounts), DIR, &[2]);
+    party.advance(&[0, 1, 2], 20);
+    let paused = mounts[2].pause();
+    std::thread::sleep(STOPPED_FOR);
+    party.advance(&[0, 1], 20);
+    assert!(logged(&cluster, "ending a session"), "the session of the one stopped has not been ended");
+    drop(paused);
+    comes_back(cluster, mounts, party, "a mount is stopped");
+}
+
+/// The third mount hears that its session has ended. Whoever was at work there is told, and then it works again by itself.
+fn comes_back(cluster: Cluster, mounts: Vec<Mount>, party: Party, what: &str) {
+    let own = mounts[2].path().join(DIR);
+    eventually("the mount works again", 60, || {
+        fs::read_dir(&own).map(drop).map_err(|error| error.to_string())
+    });
+    party.advance(&[0, 1], 20);
     let (made, stall) = party.stop();
-    let error = fs::read_dir(mounts[2].path().join(DIR)).map(|entries| entries.count());
-    let error = error.expect_err("a mount without a session does not answer");
-    assert_eq!(error.raw_os_error(), Some(libc::EIO), "{error}");
-    drop(mounts.remove(2));
-    mounts.push(mount_again(&cluster, 2));
-    finish(cluster, mounts, &[&made[0], &made[1]], &[&made[2]], "a mount is cut off", stall);
+    made[2].all_ended_with(libc::EIO);
+    // What was lost is said, and only once.
+    let sync = || fs::File::open(&own).and_then(|dir| dir.sync_all());
+    let root = || fs::File::open(mounts[2].path()).and_then(|dir| dir.sync_all());
+    let (_, _) = (sync(), root());
+    sync().and_then(|()| root()).expect("everything is durable");
+    // It takes part again.
+    let party = Party::start(&paths(&mounts), AGAIN, &[]);
+    party.advance(&[0, 1, 2], 20);
+    let (again, _) = party.stop();
+    let shown = show(&mounts[0].path().join(AGAIN));
+    again.iter().for_each(|made| made.is_in(&shown));
+    fs::remove_dir_all(mounts[2].path().join(AGAIN)).expect("everything can be removed");
+    finish(cluster, mounts, &[&made[0], &made[1]], &[&made[2]], what, stall);
 }
 
 /// The host of the third mount.

@@ -2,116 +2,21 @@
 
 use super::{Pair, Side, eventually, pair_over};
 use crate::sys::errno;
+use crate::way::{Cut, Only};
 use parking_lot::Mutex;
-use shoal_client::{Client, Options, Replicas};
+use shoal_client::{Client, Options};
 use shoal_fuse::MountOptions;
-use shoal_meta::Server;
-use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
-use shoal_wire::*;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 /// A silent session that is in the way is ended after this.
 const DEAD_AFTER: Duration = Duration::from_secs(4);
 /// How long calls of the mount that is cut off wait.
 const FAIL_AFTER: Duration = Duration::from_secs(1);
-
-/// The way to a server, which can be cut: then neither requests nor answers get through.
-pub(super) struct Cut {
-    server: Arc<Server>,
-    cut: AtomicBool,
-}
-
-/// It is the only one.
-struct Only(Arc<Cut>);
-
-impl Replicas for Only {
-    fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
-        vec![(NodeId(1), Arc::new(Way(self.0.clone())))]
-    }
-    fn refresh(&self) {}
-}
-
-impl Cut {
-    pub(super) fn set(&self, cut: bool) {
-        self.cut.store(cut, SeqCst);
-    }
-
-    fn way(&self) -> Result<&Server, MetaError> {
-        match self.cut.load(SeqCst) {
-            true => Err(MetaError::Unavailable("cut off".into())),
-            false => Ok(&self.server),
-        }
-    }
-
-    fn back<T>(&self, answer: Result<T, MetaError>) -> Result<T, MetaError> {
-        self.way().and(answer)
-    }
-
-    /// Carries an answer, unless the way has been cut in the meantime.
-    fn carry<T: 'static>(self: &Arc<Cut>, done: Done<T>) -> Done<T> {
-        let way = self.clone();
-        Box::new(move |answer| done(way.back(answer)))
-    }
-}
-
-/// The way as a service.
-struct Way(Arc<Cut>);
-
-impl MetaService for Way {
-    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.0.back(self.0.way()?.open_session(request))
-    }
-    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.0.back(self.0.way()?.close_session(session))
-    }
-    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.0.back(self.0.way()?.grant(grant))
-    }
-    fn submit(&self, commit: Commit, done: CommitDone) {
-        match self.0.way() {
-            Ok(server) => server.submit(commit, self.0.carry(done)),
-            Err(error) => done(Err(error)),
-        }
-    }
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        match self.0.way() {
-            Ok(server) => server.ask(ask, self.0.carry(done)),
-            Err(error) => done(Err(error)),
-        }
-    }
-    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        match self.0.way() {
-            Ok(server) => server.acquire(acquire, self.0.carry(done)),
-            Err(error) => done(Err(error)),
-        }
-    }
-    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        match self.0.way() {
-            Ok(server) => server.recalls(poll, self.0.carry(done)),
-            Err(error) => done(Err(error)),
-        }
-    }
-    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        match self.0.way() {
-            Ok(server) => server.lock(request, self.0.carry(done)),
-            Err(error) => done(Err(error)),
-        }
-    }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.0.back(self.0.way()?.declare(declaration))
-    }
-    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.0.back(self.0.way()?.blocks(session, ids))
-    }
-    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.0.back(self.0.way()?.statfs(session))
-    }
-}
 
 /// Two mounts, and the way of the second one.
 fn with_cut(body: impl FnOnce(&Pair, &Cut) + Send + 'static) {
@@ -128,7 +33,7 @@ pub(super) fn with_cut_mounted(mount: MountOptions, body: impl FnOnce(&Pair, &Cu
         mount,
         options,
         move |server, bricks| {
-            let cut = Arc::new(Cut { server: server.clone(), cut: AtomicBool::new(false) });
+            let cut = Cut::new(server.clone());
             *way.lock() = Some(cut.clone());
             let options = Options {
                 fail_after: Some(FAIL_AFTER),
@@ -188,14 +93,68 @@ fn whoever_waits_for_a_mount_that_is_cut_off_gets_on_and_that_mount_never_answer
         }
         pair.step("it hears what has become of it");
         cut.set(false);
-        for errno in its_calls() {
-            assert_eq!(errno, libc::EIO);
-        }
+        eventually("it works again", || fs::metadata(pair.b.path("file")).is_ok());
+        assert_eq!(fs::read_to_string(pair.b.path("file")).expect("there"), "new");
+        let mut bytes = [0; 3];
+        open.read_exact_at(&mut bytes, 0).expect("what was open is");
+        assert_eq!(&bytes, b"new");
+        assert_eq!(errno(fs::metadata(pair.b.path("gone"))), libc::ENOENT);
+        assert_eq!(fs::read_to_string(pair.b.path("its own")).expect("there"), "a");
+        assert_eq!(fs::read_dir(pair.b.root()).expect("listed").count(), 2);
+        fs::create_dir(pair.b.path("dir")).expect("made");
+        overwrite(&pair.b, "dir/../file", b"two").expect("written");
+        assert_eq!(fs::read_to_string(pair.a.path("file")).expect("there"), "two");
+        assert!(fs::metadata(pair.a.path("dir")).expect("there").is_dir());
+        overwrite(&pair.a, "file", b"new").expect("written");
+        assert_eq!(fs::read_to_string(pair.b.path("file")).expect("there"), "new");
         let state = pair.a.requests(|| {
             assert_eq!(fs::read_to_string(pair.a.path("file")).expect("there"), "new");
             assert_eq!(fs::read_to_string(pair.a.path("its own")).expect("there"), "a");
         });
         assert!(state.len() < 10, "{state:?}");
+    });
+}
+
+#[test]
+fn what_a_mount_has_lost_is_reported_once_by_each_file_that_was_open_and_then_all_of_it_works() {
+    with_cut(|pair, cut| {
+        let b = &pair.b;
+        fs::create_dir(b.path("dir")).expect("made");
+        fs::write(b.path("dir/kept"), "kept").expect("written");
+        let dir = fs::File::open(b.path("dir")).expect("opens");
+        let kept = OpenOptions::new().read(true).write(true).open(b.path("dir/kept")).expect("opens");
+        dir.sync_all().expect("durable");
+        cut.set(true);
+        let lost = fs::File::create_new(b.path("dir/lost")).expect("made in memory");
+        lost.write_all_at(b"lost", 0).expect("written in memory");
+        kept.write_all_at(b"lost", 0).expect("written in memory");
+        let session = b.client.session();
+        pair.step("the other one gets on");
+        assert_eq!(fs::read_to_string(pair.a.path("dir/kept")).expect("there"), "kept");
+        fs::write(pair.a.path("dir/new"), "new").expect("written");
+        cut.set(false);
+        pair.step("it works again");
+        eventually("another session", || b.client.session() != session);
+        for file in [&kept, &lost, &dir] {
+            assert_eq!(errno(file.sync_all()), libc::EIO);
+            file.sync_all().expect("it was told");
+        }
+        // By numbers that programs have kept, be they open files or the directory they are in.
+        assert_eq!(errno(lost.metadata()), libc::ESTALE);
+        assert_eq!(errno(lost.read_at(&mut [0; 4], 0)), libc::ESTALE);
+        assert_eq!(errno(kept.write_all_at(b"more", 4)), libc::EIO);
+        kept.write_all_at(b"more", 4).expect("it was told");
+        let within =
+            Command::new("cat").args(["kept", "new"]).current_dir(b.path("dir")).output().expect("cat");
+        assert_eq!(String::from_utf8_lossy(&within.stdout), "keptmorenew");
+        assert_eq!(errno(fs::metadata(b.path("dir/lost"))), libc::ENOENT);
+        kept.sync_all().expect("durable");
+        assert_eq!(fs::read_to_string(pair.a.path("dir/kept")).expect("there"), "keptmore");
+        pair.step("what is open outlives its name here, too");
+        fs::remove_file(pair.a.path("dir/kept")).expect("removed");
+        let mut bytes = [0; 8];
+        kept.read_exact_at(&mut bytes, 0).expect("still there");
+        assert_eq!(&bytes, b"keptmore");
     });
 }
 

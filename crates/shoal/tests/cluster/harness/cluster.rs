@@ -45,6 +45,22 @@ pub struct Mount {
     ended: Arc<AtomicBool>,
 }
 
+/// A mount's process that is stopped.
+pub struct Paused(i32);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        signal(self.0, libc::SIGCONT);
+    }
+}
+
+/// Of a process that serves a mount of ours at this moment.
+fn signal(process: i32, signal: i32) {
+    // SAFETY: kill(2) takes two integers.
+    let sent = unsafe { libc::kill(process, signal) };
+    assert!(sent == 0 || std::thread::panicking(), "process {process} is not there");
+}
+
 impl Cluster {
     /// Nodes n1, n2, ... that know each other.
     pub fn new(nodes: usize) -> Cluster {
@@ -379,11 +395,20 @@ impl Mount {
 
     /// Ends its process with kill -9. Whoever works on it gets errors from now on.
     pub fn kill(&self) {
+        signal(self.process(), libc::SIGKILL);
+    }
+
+    /// Stops its process, as a laptop that is closed does, until the answer is dropped.
+    pub fn pause(&self) -> Paused {
+        let process = self.process();
+        signal(process, libc::SIGSTOP);
+        Paused(process)
+    }
+
+    fn process(&self) -> i32 {
         let status = run(env!("CARGO_BIN_EXE_shoal")).arg("status").arg(&self.path).arg("--json").ok();
         let status: Value = serde_json::from_str(&status).expect("status --json prints JSON");
-        let id = one(&status)["pid"].as_u64().expect("a mount has a process");
-        // SAFETY: kill(2) takes two integers; the process serves our mount at this moment.
-        assert_eq!(unsafe { libc::kill(id as i32, libc::SIGKILL) }, 0);
+        one(&status)["pid"].as_u64().expect("a mount has a process") as i32
     }
 
     /// Unmounts as a user does.

@@ -32,7 +32,7 @@ const STILL_MAX: Duration = Duration::from_secs(120);
 pub struct Party {
     shared: Arc<Shared>,
     /// By mount.
-    workers: Vec<Vec<JoinHandle<Known>>>,
+    workers: Vec<Vec<JoinHandle<Outcome>>>,
 }
 
 #[derive(Default)]
@@ -45,6 +45,9 @@ struct Shared {
 
 /// What a worker has made and not removed: names, and whether they were synced.
 type Known = BTreeMap<String, bool>;
+
+/// That, and the error it has ended with.
+type Outcome = (Known, Option<Error>);
 
 /// What the directory shows of a name: inode, length, links, time of change, and a digest of the content.
 type Shown = BTreeMap<String, (u64, u64, u64, i64, Vec<u8>)>;
@@ -102,10 +105,16 @@ impl Party {
     /// Ends it: what each mount's workers know to be there, and the longest time that a call of those took that were not to die.
     pub fn stop(mut self) -> (Vec<Made>, Duration) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let join =
-            |worker: JoinHandle<Known>| worker.join().expect("no call may fail, and none may be wrong");
-        let workers = std::mem::take(&mut self.workers).into_iter();
-        let made = workers.map(|workers| Made(workers.into_iter().flat_map(join).collect())).collect();
+        let made = std::mem::take(&mut self.workers).into_iter().map(|workers| {
+            let mut made = Made { known: Known::new(), errors: Vec::new() };
+            for worker in workers {
+                let (known, error) = worker.join().expect("no call may fail, and none may be wrong");
+                made.known.extend(known);
+                made.errors.extend(error);
+            }
+            made
+        });
+        let made = made.collect();
         (made, Duration::from_millis(self.shared.longest_ms.load(Ordering::Relaxed)))
     }
 }
@@ -117,9 +126,19 @@ impl Drop for Party {
 }
 
 /// What the workers of a mount have made.
-pub struct Made(Known);
+pub struct Made {
+    known: Known,
+    errors: Vec<Error>,
+}
 
 impl Made {
+    /// Each of its workers has ended with an error, and it was this one.
+    pub fn all_ended_with(&self, errno: i32) {
+        assert_eq!(self.errors.len(), WORKERS, "{:?}", self.errors);
+        let text = Error::from_raw_os_error(errno).to_string();
+        assert!(self.errors.iter().all(|error| error.to_string().contains(&text)), "{:?}", self.errors);
+    }
+
     /// All of it is there.
     pub fn is_in(&self, shown: &Shown) {
         self.all(shown, |_| true);
@@ -131,7 +150,7 @@ impl Made {
     }
 
     fn all(&self, shown: &Shown, wanted: impl Fn(bool) -> bool) {
-        for (name, _) in self.0.iter().filter(|(_, synced)| wanted(**synced)) {
+        for (name, _) in self.known.iter().filter(|(_, synced)| wanted(**synced)) {
             let Some((.., content)) = shown.get(name) else {
                 panic!("{name} is gone: {:?}", shown.keys());
             };
@@ -180,7 +199,7 @@ fn there<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 impl Worker {
-    fn run(mut self) -> Known {
+    fn run(mut self) -> Outcome {
         for round in 0.. {
             if self.shared.stop.load(Ordering::Relaxed) {
                 break;
@@ -189,13 +208,13 @@ impl Worker {
                 Ok(()) => {}
                 Err(error) if self.mortal => {
                     println!("worker {} of the mount that is to die ends with: {error}", self.number);
-                    break;
+                    return (self.known, Some(error));
                 }
                 Err(error) => panic!("worker {} on mount {}: {error}", self.number, self.mount),
             }
             self.shared.rounds[self.mount].fetch_add(1, Ordering::Relaxed);
         }
-        self.known
+        (self.known, None)
     }
 
     /// Takes the time.

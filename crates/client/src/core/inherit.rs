@@ -1,0 +1,84 @@
+//! What one session leaves to the next: how often the kernel refers to inodes, and what programs have to be told.
+//!
+//! Everything else ends with its session, and the next one begins with nothing: what was cached, rights, grants, and the journal, of which
+//! the part that was not committed is lost.
+//!
+//! **Errors.** Who did what was lost cannot be known: the kernel opens files without asking. So, as fsync(2) is a barrier for all that was done
+//! before, whatever file it is made of, the next one of *every* inode that the kernel refers to fails once: among them are all that are open. And
+//! the next change of the content of every file of which a change was lost fails once, so that nobody goes on where a part is missing.
+
+use super::{Core, Outcome};
+use shoal_types::{Errno, InodeId, Timestamp};
+
+/// What an ended session had promised and not committed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Loss {
+    /// Operations as calls made them.
+    pub(crate) operations: u64,
+    /// Inodes that they were about and that were still there after them.
+    pub(crate) inodes: usize,
+    /// The first of them.
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// What is to be reported of an inode.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Unreported {
+    /// To the next fsync(2).
+    to_sync: bool,
+    /// To the next change of its content.
+    to_write: bool,
+}
+
+impl Core {
+    /// What would be lost if the session ended here.
+    pub(crate) fn loss(&self) -> Loss {
+        let (operations, since) = self.journal.uncommitted_operations();
+        let inodes = if operations == 0 { 0 } else { self.cache.uncommitted().count() };
+        Loss { operations, inodes, since }
+    }
+
+    /// Takes over from a session that has ended. Whoever changed something in it that was lost is going to be told.
+    pub(crate) fn inherit(&mut self, ended: &mut Core) -> Loss {
+        let loss = ended.loss();
+        self.refs = std::mem::take(&mut ended.refs);
+        self.root_unreported = ended.root_unreported;
+        if loss.operations > 0 {
+            self.root_unreported.to_sync = true;
+            self.refs.all_unreported().for_each(|unreported| unreported.to_sync = true);
+            for ino in ended.cache.uncommitted() {
+                if let Some(unreported) = self.refs.unreported(ino) {
+                    unreported.to_write = true;
+                }
+            }
+        }
+        loss
+    }
+
+    /// Fails once if something was lost that was done before this fsync(2).
+    pub(crate) fn report_to_sync(&mut self, ino: InodeId) -> Result<(), Errno> {
+        self.report(ino, |unreported| &mut unreported.to_sync)
+    }
+
+    /// Fails once if a change of this file was lost.
+    pub(super) fn report_to_write(&mut self, ino: InodeId) -> Outcome<()> {
+        Ok(self.report(ino, |unreported| &mut unreported.to_write)?)
+    }
+
+    fn report(&mut self, ino: InodeId, of: impl FnOnce(&mut Unreported) -> &mut bool) -> Result<(), Errno> {
+        // The kernel refers to the root without having asked for it.
+        let unreported = match ino {
+            InodeId::ROOT => Some(&mut self.root_unreported),
+            _ => self.refs.unreported(ino),
+        };
+        let due = unreported.is_some_and(|unreported| std::mem::take(of(unreported)));
+        if due { Err(Errno::EIO) } else { Ok(()) }
+    }
+
+    /// What the kernel's inodes were counted under when they were last looked at.
+    pub(crate) fn referred_covers(&self) -> Vec<InodeId> {
+        let mut covers: Vec<InodeId> = self.refs.covers().collect();
+        covers.sort_unstable();
+        covers
+    }
+}

@@ -1,0 +1,369 @@
+//! A mount outlives its sessions: when the servers have ended one, the next begins.
+//!
+//! **Model.** A [`Shell`] is one session and all that it knows. When the servers have ended its session it is dead for good: whoever waits in it gets
+//! `EIO`, and nothing of it is sent or taken in any more. A new one takes its place, which begins with nothing but what one session leaves to
+//! the next (`core::inherit`). A call is made in whichever is there when it begins, and stays in it: so nothing of one session gets
+//! into another.
+//!
+//! **Order.** What was lost is said in the log; the kernel drops everything; only then the next session begins. Until then calls fail with
+//! `EIO` instead of waiting for it: the kernel cannot drop what calls hold that wait.
+//!
+//! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of whatever was open. A mount whose session was ended
+//! works again as soon as a server answers. The end of the mount waits for none of this.
+
+use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
+use crate::kernel::KernelCache;
+use crate::lease::Moment;
+use crate::limits::{SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
+use crate::patience::Patience;
+use crate::shell::Shell;
+use crate::stats::Stat;
+use crate::{Client, Options};
+use shoal_runtime::channel::{self, Receiver, Sender};
+use shoal_runtime::sync::{Condvar, Mutex, RwLock};
+use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_runtime::time::{Duration, Instant, wall};
+use shoal_types::{Errno, SessionId, Timestamp};
+use shoal_wire::{MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
+use std::sync::{Arc, OnceLock};
+
+/// Who keeps the volume's metadata.
+pub(crate) enum Servers {
+    /// A service that is always there.
+    One(Arc<dyn MetaService>),
+    /// Whichever of several replicas leads.
+    Several(Arc<dyn Replicas>),
+}
+
+/// What all sessions of a mount have in common.
+pub(crate) struct Lasting {
+    pub(crate) servers: Servers,
+    pub(crate) bricks: Arc<dyn VolumeBlocks>,
+    pub(crate) options: Options,
+    /// What caches in front of the client.
+    pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
+    /// Hears which session the servers have ended.
+    pub(crate) ended: Sender<SessionId>,
+}
+
+/// The way to the servers, of one session.
+pub(crate) struct Way {
+    pub(crate) meta: Arc<dyn MetaService>,
+    /// The same, if it is several replicas.
+    pub(crate) failover: Option<Arc<Failover>>,
+}
+
+/// See the module.
+pub(crate) struct Mount {
+    lasting: Arc<Lasting>,
+    current: RwLock<Arc<Shell>>,
+    course: Mutex<Course>,
+    /// The mount is ending.
+    ending: Condvar,
+}
+
+#[derive(Default)]
+struct Course {
+    ending: bool,
+    interrupted: bool,
+    /// The way on which a session is being opened.
+    opening: Option<Arc<Failover>>,
+    /// Threads of the session.
+    threads: Vec<JoinHandle<()>>,
+    /// The one that sees to the next session.
+    keeper: Option<JoinHandle<()>>,
+    /// What earlier sessions have counted.
+    past: Vec<Stat>,
+    sessions_ended: u64,
+}
+
+impl Lasting {
+    fn way(&self) -> Way {
+        match &self.servers {
+            Servers::One(meta) => Way { meta: meta.clone(), failover: None },
+            Servers::Several(replicas) => {
+                let Options { open_wait, fail_after, .. } = self.options;
+                let options = FailoverOptions { open_wait, fail_after };
+                let failover = Arc::new(Failover::new(replicas.clone(), options));
+                Way { meta: failover.clone(), failover: Some(failover) }
+            }
+        }
+    }
+
+    fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
+        let asked = Moment::now();
+        let request = SessionRequest {
+            protocol: PROTOCOL_VERSION,
+            client: self.options.name.clone(),
+            instance,
+            now: Timestamp::now(),
+        };
+        way.meta.open_session(request).map(|opened| (opened, asked))
+    }
+}
+
+impl Mount {
+    /// Opens the first session.
+    pub(crate) fn begin(
+        servers: Servers,
+        bricks: Arc<dyn VolumeBlocks>,
+        options: Options,
+    ) -> Result<Arc<Mount>, MetaError> {
+        let (ended, ends) = channel::unbounded();
+        let kernel = OnceLock::new();
+        let lasting = Arc::new(Lasting { servers, bricks, options, kernel, ended });
+        let way = lasting.way();
+        let opened = lasting.open(&way, shoal_runtime::random::wide())?;
+        let (shell, threads) = Shell::start(&lasting, way, opened);
+        let course = Course { threads, ..Course::default() };
+        let current = RwLock::new(shell);
+        let mount = Arc::new(Mount { lasting, current, course: Mutex::new(course), ending: Condvar::new() });
+        let keeper = mount.clone();
+        let keep = move || keeper.keep(&ends);
+        let keeper = Builder::new()
+            .name("shoal-sessions".into())
+            .spawn(keep)
+            .expect("the system has room for a thread");
+        mount.course.lock().keeper = Some(keeper);
+        Ok(mount)
+    }
+
+    /// The session that there is.
+    pub(crate) fn current(&self) -> Arc<Shell> {
+        self.current.read().clone()
+    }
+
+    /// Does something in the session that there is, which stays the one until that is done. It must not wait.
+    pub(crate) fn with_current<T>(&self, step: impl FnOnce(&Shell) -> T) -> T {
+        step(&self.current.read())
+    }
+
+    pub(crate) fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
+        if self.lasting.kernel.set(kernel).is_err() {
+            tracing::warn!("the client is mounted twice: only the first mount is told what others change");
+        }
+    }
+
+    /// Calls that wait for others fail from now on.
+    pub(crate) fn interrupt(&self) {
+        let mut course = self.course.lock();
+        course.interrupted = true;
+        if let Some(failover) = &course.opening {
+            failover.interrupt();
+        }
+        drop(course);
+        self.current().interrupt();
+    }
+
+    /// No session follows the one that there is, which is answered.
+    pub(crate) fn end(&self) -> Arc<Shell> {
+        let mut course = self.course.lock();
+        course.ending = true;
+        let opening = course.opening.take();
+        drop(course);
+        self.ending.notify_all();
+        if let Some(failover) = opening {
+            failover.stop();
+        }
+        let shell = self.current();
+        // The keeper looks whether it is still needed.
+        let _ = self.lasting.ended.send(shell.session);
+        shell
+    }
+
+    /// Waits for the threads of the session and the one that would see to the next.
+    pub(crate) fn join(&self) {
+        let mut course = self.course.lock();
+        let threads = std::mem::take(&mut course.threads);
+        let keeper = course.keeper.take();
+        drop(course);
+        for thread in threads.into_iter().chain(keeper) {
+            // A thread that panicked has already said so.
+            let _ = thread.join();
+        }
+    }
+
+    pub(crate) fn stats(&self) -> Vec<Stat> {
+        let now = self.current().stats();
+        let course = self.course.lock();
+        let mut stats = add(now, &course.past);
+        stats.push(Stat { name: "sessions_ended_total", value: course.sessions_ended });
+        stats
+    }
+
+    fn is_over(&self) -> bool {
+        let course = self.course.lock();
+        course.ending || course.interrupted
+    }
+
+    /// Waits, unless the mount is over.
+    fn pause(&self, pause: Duration) {
+        let due = Instant::now() + pause;
+        let mut course = self.course.lock();
+        while !course.ending && !self.ending.wait_until(&mut course, due).timed_out() {}
+    }
+
+    /// Sees to it that a session follows each one that the servers end.
+    fn keep(&self, ends: &Receiver<SessionId>) {
+        let mut pause = SESSION_PAUSE_MIN;
+        while let Ok(ended) = ends.recv() {
+            if self.is_over() {
+                return;
+            }
+            let shell = self.current();
+            if shell.session != ended {
+                continue;
+            }
+            // Sessions that are ended as soon as they begin do not follow each other without a rest.
+            let lived = shell.begun.elapsed();
+            pause = if lived > SESSION_PAUSE_MAX {
+                SESSION_PAUSE_MIN
+            } else {
+                (pause * 2).min(SESSION_PAUSE_MAX)
+            };
+            self.succeed(&shell, pause.saturating_sub(lived));
+        }
+    }
+
+    /// Puts a new session in the place of one that has ended.
+    fn succeed(&self, ended: &Arc<Shell>, pause: Duration) {
+        let lost_at = Instant::now();
+        ended.tell_loss();
+        ended.empty_kernel();
+        // Where it was not the servers who ended it: what others wait for is free at once.
+        let _ = ended.meta.close_session(ended.session);
+        ended.retire();
+        self.pause(pause);
+        let Some((shell, threads)) = self.open_next() else { return };
+        let past = ended.stats();
+        {
+            let mut current = self.current.write();
+            shell.state.lock().core.inherit(&mut ended.state.lock().core);
+            shell.locks.inherit(&ended.locks);
+            *current = shell.clone();
+        }
+        let mut course = self.course.lock();
+        course.opening = None;
+        course.past = add(past, &course.past);
+        course.past.retain(|stat| grows(stat.name));
+        course.sessions_ended += 1;
+        // Those of the last one end by themselves, some perhaps only when a server or brick has answered.
+        course.threads = threads;
+        let (ending, interrupted) = (course.ending, course.interrupted);
+        drop(course);
+        if interrupted {
+            shell.interrupt();
+        }
+        if ending {
+            // Nobody has seen it.
+            let _ = shell.close();
+            return;
+        }
+        tracing::info!(
+            session = shell.session.0,
+            seconds = lost_at.elapsed().as_secs_f32(),
+            "the mount works again, in a new session"
+        );
+        shell.look_again();
+    }
+
+    /// The next session; `None` if there will be none.
+    fn open_next(&self) -> Option<(Arc<Shell>, Vec<JoinHandle<()>>)> {
+        let (mut patience, instance) = (Patience::new(), shoal_runtime::random::wide());
+        loop {
+            let way = self.lasting.way();
+            {
+                let mut course = self.course.lock();
+                if course.ending || course.interrupted {
+                    return None;
+                }
+                course.opening.clone_from(&way.failover);
+            }
+            match self.lasting.open(&way, instance) {
+                Ok(opened) => return Some(Shell::start(&self.lasting, way, opened)),
+                Err(error) if is_transient(&error) || matches!(error, MetaError::Errno(Errno::EIO)) => {
+                    if patience.complains() {
+                        tracing::warn!(%error, "no new session yet: every call fails");
+                    }
+                }
+                Err(error) => {
+                    tracing::error!(%error, "there is no new session: every call fails; unmount and mount again");
+                    return None;
+                }
+            }
+            self.pause(patience.pause());
+        }
+    }
+}
+
+impl Shell {
+    /// Says what a session has lost that the servers have ended.
+    fn tell_loss(&self) {
+        let loss = self.state.lock().core.loss();
+        let (session, locks) = (self.session.0, self.locks.count());
+        if loss.operations == 0 {
+            tracing::warn!(
+                session,
+                lost_locks = locks,
+                "{ENDED}: everything was committed; calls that wait fail"
+            );
+            return;
+        }
+        let since = loss.since.and_then(|since| wall().duration_since(since.into()).ok());
+        tracing::error!(
+            session,
+            lost_operations = loss.operations,
+            lost_inodes = loss.inodes,
+            lost_seconds = since.unwrap_or_default().as_secs_f32(),
+            lost_locks = locks,
+            "{ENDED}: what it had not committed is lost; calls that wait fail, and the next fsync of whatever is open"
+        );
+    }
+
+    /// The kernel drops everything: nobody keeps it right any more.
+    pub(crate) fn empty_kernel(&self) {
+        let inodes = self.state.lock().core.referred_inodes();
+        if let Some(kernel) = self.lasting.kernel.get() {
+            kernel.forget_all(&inodes);
+        }
+    }
+
+    /// Watches again what the kernel refers to, so that open files outlive their names also if they are not used before these go.
+    fn look_again(&self) {
+        let covers = self.state.lock().core.referred_covers();
+        for cover in covers {
+            if self.state.lock().core.alive().is_err() {
+                return;
+            }
+            // What is gone is gone; whoever needs what is not answered asks again.
+            let _ = self.look_at(cover);
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn shell(&self) -> Arc<Shell> {
+        self.mount.current()
+    }
+}
+
+/// What has happened, for people to read.
+const ENDED: &str = "the servers ended this mount's session, because they did not hear of it for too long or it did not give back what \
+                     others wait for";
+
+fn grows(name: &str) -> bool {
+    name.ends_with("_total") || name.ends_with("_max")
+}
+
+/// Adds what was counted before.
+fn add(mut now: Vec<Stat>, past: &[Stat]) -> Vec<Stat> {
+    for stat in now.iter_mut().filter(|stat| grows(stat.name)) {
+        if let Some(before) = past.iter().find(|before| before.name == stat.name) {
+            stat.value = match stat.name.ends_with("_max") {
+                true => stat.value.max(before.value),
+                false => stat.value + before.value,
+            };
+        }
+    }
+    now
+}

@@ -1,0 +1,115 @@
+//! A way to a server that can be cut.
+
+#![allow(dead_code)]
+
+use shoal_client::Replicas;
+use shoal_meta::Server;
+use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
+use shoal_wire::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+/// The way to a server, which can be cut: then neither requests nor answers get through.
+pub struct Cut {
+    server: Arc<Server>,
+    cut: AtomicBool,
+    /// Batches get lost, and everything else gets through.
+    swallows: AtomicBool,
+}
+
+/// It is the only one.
+pub struct Only(pub Arc<Cut>);
+
+impl Replicas for Only {
+    fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
+        vec![(NodeId(1), Arc::new(Way(self.0.clone())))]
+    }
+    fn refresh(&self) {}
+}
+
+impl Cut {
+    pub fn new(server: Arc<Server>) -> Arc<Cut> {
+        Arc::new(Cut { server, cut: AtomicBool::new(false), swallows: AtomicBool::new(false) })
+    }
+
+    /// Batches of the session get lost from now on, or those of the next one get through again.
+    pub fn swallow(&self, swallows: bool) {
+        self.swallows.store(swallows, SeqCst);
+    }
+
+    pub fn set(&self, cut: bool) {
+        self.cut.store(cut, SeqCst);
+    }
+
+    fn way(&self) -> Result<&Server, MetaError> {
+        match self.cut.load(SeqCst) {
+            true => Err(MetaError::Unavailable("cut off".into())),
+            false => Ok(&self.server),
+        }
+    }
+
+    fn back<T>(&self, answer: Result<T, MetaError>) -> Result<T, MetaError> {
+        self.way().and(answer)
+    }
+
+    /// Carries an answer, unless the way has been cut in the meantime.
+    fn carry<T: 'static>(self: &Arc<Cut>, done: Done<T>) -> Done<T> {
+        let way = self.clone();
+        Box::new(move |answer| done(way.back(answer)))
+    }
+}
+
+/// The way as a service.
+struct Way(Arc<Cut>);
+
+impl MetaService for Way {
+    fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
+        self.0.back(self.0.way()?.open_session(request))
+    }
+    fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
+        self.0.back(self.0.way()?.close_session(session))
+    }
+    fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
+        self.0.back(self.0.way()?.grant(grant))
+    }
+    fn submit(&self, commit: Commit, done: CommitDone) {
+        match self.0.way() {
+            Ok(_) if self.0.swallows.load(SeqCst) => {}
+            Ok(server) => server.submit(commit, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        match self.0.way() {
+            Ok(server) => server.ask(ask, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
+    fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        match self.0.way() {
+            Ok(server) => server.acquire(acquire, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
+    fn recalls(&self, poll: Poll, done: Done<Recalls>) {
+        match self.0.way() {
+            Ok(server) => server.recalls(poll, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
+    fn lock(&self, request: LockRequest, done: Done<LockReply>) {
+        match self.0.way() {
+            Ok(server) => server.lock(request, self.0.carry(done)),
+            Err(error) => done(Err(error)),
+        }
+    }
+    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+        self.0.back(self.0.way()?.declare(declaration))
+    }
+    fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
+        self.0.back(self.0.way()?.blocks(session, ids))
+    }
+    fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
+        self.0.back(self.0.way()?.statfs(session))
+    }
+}
