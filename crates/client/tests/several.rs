@@ -184,16 +184,15 @@ impl Program {
         self.name()
     }
 
-    /// Works on something that it has found before, as a program does with an open file: it is there, whatever has become of its names.
+    /// Works on something that it has found before, as a program does with an open file: it is there, whatever has become of its names, unless it
+    /// may have gone with a session.
     fn use_open(&mut self) -> Result<(), Failure> {
         let wait = Wait::Allowed;
         let ino = self.refs[self.chance.random_range(0..self.refs.len())];
+        let fences = self.course.fences;
         let there = |outcome: Result<(), Failure>| {
-            assert_ne!(
-                outcome,
-                Err(Failure::Errno(Errno::ENOENT)),
-                "{ino:?} is gone though it is referred to"
-            );
+            let gone = outcome == Err(Failure::Errno(Errno::ENOENT));
+            assert!(fences || !gone, "{ino:?} is gone though it is referred to");
             outcome
         };
         let mut inode = None;
@@ -420,12 +419,13 @@ fn run(course: Course) {
             }
         }
         let (mut done, mut synced) = (0, Vec::new());
-        for thread in threads {
-            let (more, its) = thread.join().expect("it ends");
+        let outcomes: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        over.store(true, Ordering::SeqCst);
+        for outcome in outcomes {
+            let (more, its) = outcome.expect("it ends");
             done += more;
             synced.extend(its);
         }
-        over.store(true, Ordering::SeqCst);
         let fenced = fencer.map_or(0, |fencer| fencer.join().expect("it ends"));
         println!("seed {}: {done} done in {:?}, {fenced} sessions ended", course.seed, begun.elapsed());
         (done, synced)
