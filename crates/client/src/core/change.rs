@@ -188,10 +188,11 @@ mod tests {
         };
         let ticket = core.ticket();
         core.install_exclusive(&[InodeId::ROOT]);
-        let root = FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None };
+        let root =
+            FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() };
         core.install_inode(ticket, root);
         let version = core.version(InodeId::ROOT);
-        core.install_end(ticket, InodeId::ROOT, version);
+        core.install_end(ticket, InodeId::ROOT, version, false);
         core
     }
 
