@@ -144,6 +144,12 @@ impl Core {
     fn recount(&mut self, ino: InodeId) {
         let Some(cover) = self.cache.cover(ino) else { return };
         self.refs.count_under(ino, cover);
+        if self.cache.is_directory(ino) {
+            // Counted under itself wherever it is. Were it said to be new, a leader that has not heard yet who watches it would take it for ours alone.
+            return;
+        }
+        // It is cached here, and a new leader has to hear of that also when the right to change it has been given back.
+        self.rights.watch(cover);
         if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
             self.rights.give(right, cover, [], true);
