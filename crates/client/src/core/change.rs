@@ -164,8 +164,9 @@ mod tests {
     use super::*;
     use crate::Caller;
     use bytes::Bytes;
+    use shoal_namespace::RenameFlags;
     use shoal_types::{Inode, SessionId, Timestamp};
-    use shoal_wire::FileRecord;
+    use shoal_wire::{FileRecord, Item, Recall};
 
     /// A core that knows an empty root, and may change it.
     fn core() -> Core {
@@ -234,5 +235,44 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
         assert!(!declares(&mut core, ino));
+    }
+
+    fn commit(core: &mut Core) {
+        let seq = core.seal();
+        while core.journal.take_sealed().is_some() {}
+        core.committed(seq);
+    }
+
+    #[test]
+    fn a_file_of_several_names_is_declared_also_when_the_right_to_it_was_given_back() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let take_back = |core: &mut Core, item| {
+            core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![item] });
+            commit(core);
+        };
+        // Others look at the root, too.
+        take_back(&mut core, Item::Downgrade(root));
+        core.rights.give(Right::Node(root), root, [name.clone(), other.clone()], true);
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
+        let ino = made.expect("nothing is needed").ino;
+        core.link(ino, root, &other, now).expect("nothing is needed");
+        take_back(&mut core, Item::Downgrade(ino));
+        assert!(core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, false))));
+    }
+
+    #[test]
+    fn a_directory_that_is_moved_is_not_said_to_be_new() {
+        let mut core = core();
+        let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let [_moved, into] = [&name, &other].map(|name| make_directory(&mut core, name));
+        commit(&mut core);
+        let (flags, now) = (RenameFlags { no_replace: false, exchange: false }, Timestamp::default());
+        core.rights.give(Right::Cover(MOVES), MOVES, [], true);
+        core.rename((InodeId::ROOT, &name), (into, &name), flags, now).expect("nothing is needed");
+        core.seal();
+        let sealed = core.journal.take_sealed().expect("a batch");
+        assert_eq!((sealed.ops.len(), sealed.born), (1, Vec::new()));
     }
 }
