@@ -47,12 +47,12 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
 impl Core {
     /// Makes sure that an inode may be changed.
     pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
-        self.may(&[node(ino, false)], &[])
+        self.may(&[node(ino, false)], &[], false)
     }
 
     /// Makes sure that a name may be made in a directory.
     pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
-        self.may(&[named(dir, name, false)], &[])
+        self.may(&[named(dir, name, false)], &[], false)
     }
 
     /// Makes sure that an operation may be done.
@@ -64,11 +64,10 @@ impl Core {
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
         // Others may refer to what loses a name. Whoever may change the inode need not know of them.
         let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
-        let subjects: Vec<Want> = subjects.iter().map(|ino| node(*ino, hold)).collect();
-        self.may(&wants(op, moves_directory), &subjects)
+        self.may(&wants(op, moves_directory), subjects, hold)
     }
 
-    fn may(&mut self, wants: &[Want], subjects: &[Want]) -> Outcome<()> {
+    fn may(&mut self, wants: &[Want], subjects: &[InodeId], hold: bool) -> Outcome<()> {
         let missing = std::mem::take(&mut self.rights.missing);
         let mut allowed = true;
         for want in wants {
@@ -81,7 +80,8 @@ impl Core {
                 allowed = false;
             }
         }
-        let also = allowed && subjects.iter().all(|want| self.rights.allow(want, self.cache.cover(want.ino)));
+        let also = allowed
+            && subjects.iter().all(|ino| self.rights.allow(&node(*ino, hold), self.cache.cover(*ino)));
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
