@@ -5,6 +5,7 @@
 //! at which he has looked at the answer. Nobody tells when that is; but who asks sleeps until he is answered, and looks at the answer
 //! as soon as he is given a processor: on a busy machine, that may take a while.
 
+use super::state::thread_state;
 use crate::limits::{
     ASKED_ANSWERS_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_EVERY, ATTRIBUTES_WAIT_MAX, RECENT_DROPS_MAX,
 };
@@ -29,9 +30,7 @@ impl Asker {
 
 /// Whether a thread sleeps.
 fn sleeps(tid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{tid}/stat")).unwrap_or_default();
-    // The state stands behind the name, which is in brackets: proc_pid_stat(5).
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['S', 'D']))
+    matches!(thread_state(&format!("/proc/{tid}/stat")), Some('S' | 'D'))
 }
 
 /// How often a thread was given a processor: the third number of `/proc/PID/schedstat`, see `Documentation/scheduler/sched-stats.rst`.

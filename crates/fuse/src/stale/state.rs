@@ -361,9 +361,14 @@ impl State {
 /// Whether a thread waits in the kernel for a lock, and not merely for a processor.
 fn is_blocked(tid: i32) -> bool {
     // What cannot be read is believed: somebody waits.
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")) else { return true };
-    // The state stands behind the name, which is in brackets.
-    stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('D'))
+    thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
+}
+
+/// What a thread does, as one letter: see proc_pid_stat(5), which `stat` is. `None` if it cannot be read.
+pub(super) fn thread_state(stat: &str) -> Option<char> {
+    let text = std::fs::read_to_string(stat).ok()?;
+    // It stands behind the name, which is in brackets.
+    text.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 #[cfg(test)]
