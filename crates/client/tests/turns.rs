@@ -4,40 +4,21 @@
 mod relay;
 mod support;
 
-use parking_lot::Mutex;
-use relay::{Relay, Way};
+use relay::{Listener, Relay};
 use shoal_client::{Caller, Client, Options, Wait};
-use shoal_meta::Server;
 use shoal_types::{FileKind, InodeId};
-use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
+use shoal_wire::Question;
 use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
 
-/// A server that remembers what it was asked.
-struct Listener {
-    server: Arc<Server>,
-    asked: Mutex<Vec<Question>>,
-}
-
-impl Way for Listener {
-    fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.asked.lock().push(ask.question.clone());
-        self.server.ask(ask, done);
-    }
-}
-
 #[test]
 fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
     const TURNS: usize = 40;
     let (_dir, bricks, server) = relay::server();
-    let way = Arc::new(Relay(Listener { server: server.clone(), asked: Mutex::default() }));
+    let way = Arc::new(Relay(Listener::new(server.clone())));
     let clients =
         [0, 1].map(|_| Client::open(way.clone(), bricks.clone(), Options::default()).expect("a session"));
     let mode = FileKind::Directory.mode_bits() | 0o755;

@@ -4,12 +4,10 @@
 mod relay;
 mod support;
 
-use parking_lot::Mutex;
-use relay::{Relay, Way};
+use relay::{Listener, Relay};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_types::{Cookie, FileKind, InodeId};
-use shoal_wire::{Ask, AskReply, Done, MetaService, Question};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,39 +19,6 @@ const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
 /// Longer than a directory is left alone after it was changed.
 const QUIET: Duration = Duration::from_millis(1200);
-
-/// A server that remembers what it was asked.
-struct Listener {
-    server: Arc<Server>,
-    asked: Mutex<Vec<Question>>,
-}
-
-impl Way for Listener {
-    fn server(&self) -> &Arc<Server> {
-        &self.server
-    }
-
-    fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.asked.lock().push(ask.question.clone());
-        self.server.ask(ask, done);
-    }
-}
-
-impl Listener {
-    /// Directories that were asked for ahead.
-    fn ahead(&self) -> BTreeSet<InodeId> {
-        let asked = self.asked.lock();
-        let dirs = asked.iter().filter_map(|question| match question {
-            Question::Walk { dirs, .. } => Some(dirs.clone()),
-            _ => None,
-        });
-        dirs.flatten().collect()
-    }
-
-    fn count(&self) -> usize {
-        self.asked.lock().len()
-    }
-}
 
 /// A server and two clients: one makes trees, the other one walks through them.
 struct Two {
@@ -67,7 +32,7 @@ struct Two {
 impl Two {
     fn new() -> Two {
         let (_dir, bricks, server) = relay::server();
-        let way = Arc::new(Relay(Listener { server: server.clone(), asked: Mutex::default() }));
+        let way = Arc::new(Relay(Listener::new(server.clone())));
         let options = |name: &str| Options { name: name.into(), ..Options::default() };
         let maker = Client::open(server.clone(), bricks.clone(), options("maker")).expect("a session");
         let walker = Client::open(way.clone(), bricks, options("walker")).expect("a session");

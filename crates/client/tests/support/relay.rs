@@ -3,9 +3,11 @@
 #![allow(dead_code)]
 
 use crate::support::Bricks;
+use parking_lot::Mutex;
 use shoal_meta::Server;
-use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, InodeId, SessionId, Statfs};
 use shoal_wire::*;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -73,5 +75,42 @@ impl<W: Way> MetaService for Relay<W> {
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
         self.0.server().statfs(session)
+    }
+}
+
+/// A server that remembers what it was asked.
+pub struct Listener {
+    server: Arc<Server>,
+    pub asked: Mutex<Vec<Question>>,
+}
+
+impl Way for Listener {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        self.asked.lock().push(ask.question.clone());
+        self.server.ask(ask, done);
+    }
+}
+
+impl Listener {
+    pub fn new(server: Arc<Server>) -> Listener {
+        Listener { server, asked: Mutex::default() }
+    }
+
+    /// Directories that were asked for ahead.
+    pub fn ahead(&self) -> BTreeSet<InodeId> {
+        let asked = self.asked.lock();
+        let dirs = asked.iter().filter_map(|question| match question {
+            Question::Walk { dirs, .. } => Some(dirs.clone()),
+            _ => None,
+        });
+        dirs.flatten().collect()
+    }
+
+    pub fn count(&self) -> usize {
+        self.asked.lock().len()
     }
 }

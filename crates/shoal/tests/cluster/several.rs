@@ -1,10 +1,11 @@
 //! Mounts on several hosts work in one directory, while servers and mounts die: no call of those that live fails or is wrong, all of them show the
 //! same in the end, and nothing of the dead is left over.
 
+use crate::harness::command::witness;
 use crate::harness::party::{Made, show};
-use crate::harness::{Cluster, Mount, Party, eventually, run};
+use crate::harness::{Cluster, Mount, Party, eventually};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The directory that all work in.
@@ -160,13 +161,6 @@ fn comes_back(cluster: Cluster, mounts: Vec<Mount>, party: Party, what: &str) {
 /// The host of the third mount.
 const CUT_OFF: usize = crate::harness::cluster::CLIENT + 2;
 
-/// `shoal-witness`, which `cargo build --workspace` puts beside the program.
-fn witness() -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_shoal")).with_file_name("shoal-witness");
-    assert!(path.exists(), "{} is missing: cargo build --release --workspace --bins", path.display());
-    path
-}
-
 /// One refusal may be the kernel's: it now and then goes on with attributes from before, in about one of 700 seconds (docs/SEMANTICS.md, "Known to
 /// be missing"). Two runs in a row are not.
 const RUNS: u64 = 2;
@@ -176,11 +170,8 @@ fn is_explained(seconds: &str, more: &[&str], event: impl Fn(&mut Cluster, &[Mou
     for seed in 1..=RUNS {
         let mut cluster = Cluster::with_volume(3);
         let mounts = [cluster.mount_on(0), cluster.mount_on(1)];
-        let check = run(witness()).arg("run").arg(mounts[0].path()).arg(mounts[1].path());
-        let check = check.arg("--seconds").arg(seconds).arg("--seed").arg(seed.to_string());
-        let check = more.iter().fold(check, |check, argument| check.arg(argument));
-        let check =
-            check.arg("--tolerate").arg("estale").arg("--tolerate").arg("contended").limit(200).start();
+        let check = witness([mounts[0].path(), mounts[1].path()], seconds, seed);
+        let check = more.iter().fold(check, |check, argument| check.arg(argument)).limit(200).start();
         event(&mut cluster, &mounts);
         let outcome = check.wait();
         println!("{outcome}");

@@ -1,8 +1,8 @@
 //! The checker of what several mounts show (`shoal-witness`), and a build that it has to refuse.
 
+use crate::harness::command::witness;
 use crate::harness::shared::PLANTED;
-use crate::harness::{Shared, plain, run, seed};
-use std::path::{Path, PathBuf};
+use crate::harness::{Shared, plain, seed};
 
 /// Longer runs only find more.
 const SECONDS: &str = "5";
@@ -11,20 +11,9 @@ const RUNS: u64 = 2;
 /// A run that meets the defect and shows nothing of it is repeated with another seed.
 const ATTEMPTS: u64 = 5;
 
-/// `shoal-witness`, which `cargo build --workspace` puts beside the program.
-fn witness() -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_shoal")).with_file_name("shoal-witness");
-    assert!(path.exists(), "{} is missing: cargo build --release --workspace --bins", path.display());
-    path
-}
-
 /// Whether what random programs see on two mounts is explained; and what was said about it.
 fn explained(shared: &Shared, seed: u64) -> (bool, String) {
-    let witness =
-        run(witness()).arg("run").arg(shared.path(0)).arg(shared.path(1)).arg("--seconds").arg(SECONDS);
-    let witness = witness.arg("--seed").arg(seed.to_string());
-    let outcome =
-        witness.arg("--tolerate").arg("estale").arg("--tolerate").arg("contended").limit(200).outcome();
+    let outcome = witness([shared.path(0), shared.path(1)], SECONDS, seed).limit(200).outcome();
     let said = outcome.to_string();
     assert!(said.contains("explained") || said.contains("NOT EXPLAINED"), "{said}");
     (outcome.status.is_some_and(|status| status.success()), said)
