@@ -104,6 +104,12 @@ impl Scheduler {
         clock.wall_offset_ns = offset.as_nanos() as u64 / 100;
     }
 
+    /// A machine's wall clock is set, forward or back.
+    pub fn set_wall_clock(&self, machine: Machine, offset: Duration) {
+        let mut inner = self.inner.borrow_mut();
+        inner.machines.entry(machine).or_default().wall_offset_ns = offset.as_nanos() as u64;
+    }
+
     /// Stops a machine for a while: nothing on it goes on, and its clocks do.
     pub fn stop(&self, machine: Machine, long: Duration) {
         let mut inner = self.inner.borrow_mut();
