@@ -4,6 +4,7 @@
 //! back at once. A recall waits for the answers that were given before it ([`Tokens`]).
 
 use crate::core::{Core, Need, Ticket};
+use crate::failover::is_transient;
 use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
 use crate::shell::Shell;
 use shoal_runtime::planted::mistake;
@@ -139,10 +140,33 @@ impl Shell {
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
-        let request = self.tokens.begin();
-        let ask = Ask { session: self.session, token: request.token, below: request.below, question };
-        let reply = wait_for(|done| self.meta.ask(ask, done)).map_err(|error| self.refused(error))?;
-        Ok((reply, request))
+        self.attempts(|token, below| {
+            let ask = Ask { session: self.session, token, below, question: question.clone() };
+            wait_for(|done| self.meta.ask(ask, done))
+        })
+    }
+
+    /// Makes a request until a leader has answered it. Each time it is another one: an answer that got lost with its connection will never be
+    /// taken in, and no recall is to wait for it, least of all one that the next attempt has to wait for.
+    fn attempts<T>(
+        &self,
+        attempt: impl Fn(Token, Token) -> Result<T, MetaError>,
+    ) -> Result<(T, Request<'_>), Errno> {
+        let until = self.until();
+        loop {
+            let request = self.tokens.begin();
+            let error = match attempt(request.token, request.below) {
+                Ok(reply) => return Ok((reply, request)),
+                Err(error) => error,
+            };
+            let again = self.failover.is_some() && is_transient(&error);
+            if !again || self.state.lock().core.alive().is_err() {
+                return Err(self.refused(error));
+            }
+            if until.is_some_and(|until| until <= Instant::now()) {
+                return Err(Errno::EIO);
+            }
+        }
     }
 
     fn fetch_inode(&self, ino: InodeId) -> Result<Fetched<'_>, Errno> {
@@ -211,15 +235,10 @@ impl Shell {
     fn fetch_rights(&self, wants: Vec<Want>) -> Result<Fetched<'_>, Errno> {
         self.counters.acquires.add(1);
         let ticket = self.ticket();
-        let request = self.tokens.begin();
-        let acquire = Acquire {
-            session: self.session,
-            token: request.token,
-            below: request.below,
-            wants: wants.clone(),
-        };
-        let asked: Result<AcquireReply, MetaError> = wait_for(|done| self.meta.acquire(acquire, done));
-        let reply = asked.map_err(|error| self.refused(error))?;
+        let (reply, request): (AcquireReply, _) = self.attempts(|token, below| {
+            let acquire = Acquire { session: self.session, token, below, wants: wants.clone() };
+            wait_for(|done| self.meta.acquire(acquire, done))
+        })?;
         self.learn(reply.records.iter());
         self.learn(reply.names.iter().filter_map(|(_, _, found)| Some(&found.found.as_ref()?.1)));
         let term = reply.term;

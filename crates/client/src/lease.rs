@@ -63,7 +63,7 @@ impl Lease {
 
     /// Whether what is cached may be used.
     pub(crate) fn holds(&self) -> bool {
-        self.left() > Duration::ZERO
+        self.left() > Duration::ZERO || mistake("answer from caches without a lease")
     }
 
     fn left(&self) -> Duration {

@@ -7,6 +7,7 @@ use crate::shell::Shell;
 use bytes::Bytes;
 use shoal_namespace::Op;
 use shoal_runtime::channel::Receiver;
+use shoal_runtime::planted::mistake;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, Errno};
@@ -107,7 +108,8 @@ impl Shell {
             }
             state.core.alive()?;
             let core = &mut state.core;
-            if core.journal.next_blocks().iter().all(|id| core.blocks.is_stored(*id)) {
+            let stored = core.journal.next_blocks().iter().all(|id| core.blocks.is_stored(*id));
+            if stored || mistake("name a block before it is stored") {
                 return Ok(core.journal.take_sealed());
             }
             if !wait {
@@ -144,7 +146,9 @@ impl Shell {
         for op in &mut sealed.ops {
             if let Op::Write { declare: Some((id, info)), .. } = op {
                 // A block without a place would be one that nobody ever finds again.
-                info.group = self.groups.own(*id).expect("a durable block of this session has a place");
+                let early = || mistake("name a block before it is stored").then(BlockGroup::default);
+                let place = self.groups.own(*id).or_else(early);
+                info.group = place.expect("a durable block of this session has a place");
                 declared.push(*id);
             }
         }

@@ -32,13 +32,13 @@ use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
 use health::Health;
 use lane::Lane;
-use parking_lot::Mutex;
+use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
+use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
 use shoal_wire::{BlockError, BlockService, BlockStat, VolumeBlocks};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 
 /// How bricks are reached, and what is known of them.
 pub trait Bricks: Send + Sync + 'static {
@@ -63,7 +63,7 @@ struct Inner {
     volume: GroupId,
     bricks: Arc<dyn Bricks>,
     health: Health,
-    lanes: Mutex<HashMap<BrickId, Arc<Lane>>>,
+    lanes: Mutex<BTreeMap<BrickId, Arc<Lane>>>,
     repairs: AtomicUsize,
     on_return: Mutex<Option<Callback>>,
 }
@@ -91,7 +91,7 @@ impl ReplicatedBlocks {
     /// failed are asked whether they are back even if nobody needs them.
     pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
         *self.inner.on_return.lock() = Some(Box::new(callback));
-        let (end, ended) = channel();
+        let (end, ended) = unbounded();
         *self.watch.lock() = Some(end);
         let watched = Arc::downgrade(&self.inner);
         let watch = move || {
@@ -102,7 +102,7 @@ impl ReplicatedBlocks {
                 }
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("watch-bricks".into()).spawn(watch) {
+        if let Err(error) = shoal_runtime::thread::Builder::new().name("watch-bricks".into()).spawn(watch) {
             tracing::warn!(%error, "no thread to watch bricks: they are asked when they are needed");
         }
     }

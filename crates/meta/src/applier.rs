@@ -10,10 +10,13 @@ use shoal_namespace::kv::{KvRead, KvStore, WriteBatch};
 use shoal_namespace::{TreeError, records};
 use shoal_runtime::channel::{Receiver, Sender};
 use shoal_runtime::planted::mistake;
-use shoal_runtime::time::Instant;
+use shoal_runtime::time::{Duration, Instant};
 use shoal_store::RocksStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// A store may take so long.
+const SLOW_STORE: Duration = Duration::from_millis(5);
 
 /// A committed entry, and who is in the group from it on if it says so.
 pub(crate) struct Committed {
@@ -92,6 +95,7 @@ pub(crate) fn run<M: Machine>(
             let at = (entry.index, entry.term);
             if mistake("say that it is applied before it is") {
                 core.set_applied(entry.index);
+                shoal_runtime::thread::sleep(SLOW_STORE);
             }
             let (outcome, batch) =
                 apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;

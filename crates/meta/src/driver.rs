@@ -122,7 +122,7 @@ impl<M: Machine> Driver<M> {
         if single {
             node.campaign().map_err(|error| error.to_string())?;
         }
-        let promises = !single && !fresh && !mistake("vote at once after a restart");
+        let promises = !single && !fresh;
         let promised_until = promises.then(|| Instant::now() + TICK * ELECTION_TICKS as u32);
         Ok(Driver {
             node,

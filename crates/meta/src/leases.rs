@@ -25,6 +25,7 @@ use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::channel::{Receiver, Sender};
 use shoal_runtime::planted::mistake;
+use shoal_runtime::random;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
@@ -395,6 +396,10 @@ impl Shared {
 /// What a session is told.
 fn told(table: &mut Table, session: SessionId, seen: u64) -> Vec<Recall> {
     let recalls = table.recalls_after(session, seen);
+    if mistake("forget one watcher") && random::number().is_multiple_of(30) {
+        recalls.iter().for_each(|recall| table.acknowledge(session, recall.id, &[]));
+        return Vec::new();
+    }
     let item = |item: Item| match item {
         Item::Downgrade(cover) => shoal_wire::Item::Downgrade(cover),
         Item::Release(ino) => shoal_wire::Item::Release(ino),

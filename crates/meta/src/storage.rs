@@ -8,6 +8,7 @@ use bytes::Bytes;
 use prost::Message;
 use raft::prelude::*;
 use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_store::{LogEntry, LogError, RaftLog};
 use std::collections::{BTreeSet, VecDeque};
@@ -126,7 +127,8 @@ impl LogStorage {
         hard: Option<&HardState>,
         sync: bool,
     ) -> Result<(), LogError> {
-        let state = hard.map(|hard| {
+        let forgets = entries.is_empty() && mistake("forget whom it voted for");
+        let state = hard.filter(|_| !forgets).map(|hard| {
             self.hard = hard.clone();
             encode_state(&self.hard, &self.conf)
         });

@@ -85,6 +85,19 @@ impl<T> JoinHandle<T> {
     }
 }
 
+/// Has some threads do the same work, this one among them, and waits for all. In a simulation this one does it alone.
+pub fn together(threads: usize, work: impl Fn() + Sync) {
+    if here().is_some() {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(&work);
+        }
+        work();
+    });
+}
+
 /// Waits.
 pub fn sleep(long: Duration) {
     match here() {

@@ -1,93 +1,239 @@
-//! A brick in memory, which all machines reach: slow now and then, and out of reach when it is told so.
+//! The bricks: the code of production on files in memory, each on a machine of its own that is slow, away, full, or damages what it holds.
+//!
+//! **Model.** [`shoal_brick`] stores and checks; [`shoal_cluster`] places copies, reads from any of them and repairs. Every machine that uses bricks
+//! has an own view of which answer. Files of blocks lose nothing in a crash: what `put` promises is tested beside that code.
 
 use crate::network::OneThread;
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Machine, Scheduler};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use shoal_brick::Brick;
+use shoal_cluster::map::NextIds;
+use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks};
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_types::{BlockId, SessionId, Statfs};
+use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
 use shoal_wire::{BlockError, BlockService, BlockStat};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 
+/// Bricks of the volume; more than copies of a block, so that others can take the place of one.
+pub const BRICKS: u16 = 4;
 /// Room that is never short.
 const ROOM_BYTES: u64 = 1 << 40;
 /// A request takes this long at most, in microseconds ...
 const REQUEST_US_MAX: u64 = 2_000;
 /// ... but for one of so many ...
 const SLOW_ONE_OF: u32 = 30;
-/// ... which takes up to this long.
+/// ... which takes up to this long ...
 const SLOW_US_MAX: u64 = 300_000;
+/// ... and at a brick that is slow altogether each takes up to this.
+const VERY_SLOW_US_MAX: u64 = 4_000_000;
+/// Bytes of a block's file that are turned around when it is damaged.
+const ROTTEN_BYTES: usize = 4;
 
-/// See the module.
+/// What is wrong with a brick.
+#[derive(Clone, Copy, Default)]
+struct Trouble {
+    away: bool,
+    full: bool,
+    slow: bool,
+}
+
+/// One brick, as everybody reaches it.
 pub struct SimBrick {
     world: OneThread<Rc<Scheduler>>,
-    blocks: Mutex<BTreeMap<BlockId, Bytes>>,
-    away: Mutex<bool>,
+    brick: Arc<Brick>,
+    dir: PathBuf,
+    trouble: Mutex<Trouble>,
 }
 
 impl SimBrick {
-    /// An empty one.
-    pub fn new(world: &Rc<Scheduler>) -> SimBrick {
-        SimBrick { world: OneThread(world.clone()), blocks: Mutex::default(), away: Mutex::new(false) }
-    }
-
-    /// Whether it is out of reach.
-    pub fn set_away(&self, away: bool) {
-        *self.away.lock() = away;
+    fn new(world: &Rc<Scheduler>, dir: &Path) -> SimBrick {
+        Brick::format(dir).expect("a brick can be made");
+        SimBrick {
+            world: OneThread(world.clone()),
+            brick: Brick::open(dir).expect("a new brick can be opened"),
+            dir: dir.to_owned(),
+            trouble: Mutex::default(),
+        }
     }
 
     fn pass(&self) -> Result<(), BlockError> {
         let world = &self.world.0;
-        let micros = world.below(if world.once_in(SLOW_ONE_OF) { SLOW_US_MAX } else { REQUEST_US_MAX });
+        let slow = self.trouble.lock().slow;
+        let most = if slow { VERY_SLOW_US_MAX } else { SLOW_US_MAX };
+        let micros = world.below(if slow || world.once_in(SLOW_ONE_OF) { most } else { REQUEST_US_MAX });
         sleep(Duration::from_micros(micros));
-        match *self.away.lock() {
+        match self.trouble.lock().away {
             true => Err(BlockError::Unreachable("the brick is away".into())),
             false => Ok(()),
         }
+    }
+
+    /// All that it holds, whatever state that is in.
+    pub fn holds(&self) -> Result<BTreeSet<BlockId>, BlockError> {
+        let mut all = BTreeSet::new();
+        for session in self.brick.sessions()? {
+            all.extend(self.brick.list(session)?.iter().map(|block| block.id));
+        }
+        Ok(all)
     }
 }
 
 impl BlockService for SimBrick {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         self.pass()?;
-        self.blocks.lock().insert(id, parts.concat().into());
+        if self.trouble.lock().full {
+            return Err(BlockError::Full);
+        }
+        self.brick.put(id, parts)?;
         self.pass()
     }
 
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         self.pass()?;
-        let blocks = self.blocks.lock();
-        let block = blocks.get(&id).ok_or(BlockError::Missing(id))?;
-        let (from, to) = (offset as usize, offset as usize + len as usize);
-        match to <= block.len() {
-            true => Ok(block.slice(from..to)),
-            false => Err(BlockError::Invalid { id, what: "a range outside of it".into() }),
-        }
+        self.brick.get(id, offset, len)
     }
 
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.pass()?;
-        let mut blocks = self.blocks.lock();
-        ids.iter().for_each(|id| _ = blocks.remove(id));
-        Ok(())
+        self.brick.delete(ids)
     }
 
+    /// Sorted, as nothing of a world may depend on how a directory is read.
     fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
         self.pass()?;
-        let blocks = self.blocks.lock();
-        let own = blocks.iter().filter(|(id, _)| id.session == session);
-        Ok(own.map(|(id, bytes)| BlockStat { id: *id, len: bytes.len() as u32 }).collect())
+        let mut blocks = self.brick.list(session)?;
+        blocks.sort_unstable_by_key(|block| block.id);
+        Ok(blocks)
     }
 
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.pass()?;
-        let sessions: BTreeSet<SessionId> = self.blocks.lock().keys().map(|id| id.session).collect();
-        Ok(sessions.into_iter().collect())
+        let mut sessions = self.brick.sessions()?;
+        sessions.sort_unstable();
+        Ok(sessions)
     }
 
     fn statfs(&self) -> Result<Statfs, BlockError> {
+        self.pass()?;
         Ok(Statfs { total_bytes: ROOM_BYTES, free_bytes: ROOM_BYTES, ..Statfs::default() })
+    }
+}
+
+/// All bricks of a world.
+pub struct Depot {
+    bricks: BTreeMap<BrickId, Arc<SimBrick>>,
+    map: Arc<ClusterMap>,
+    volume: GroupId,
+}
+
+impl Depot {
+    /// Of a volume that wants so many copies, with their files below a directory.
+    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> Depot {
+        let mut map = ClusterMap { epoch: 1, cluster: 1, ..ClusterMap::default() };
+        let mut bricks = BTreeMap::new();
+        for number in 1..=BRICKS {
+            let (id, node) = (BrickId(number), NodeId(number.into()));
+            let path = dir.join(format!("brick-{number}"));
+            bricks.insert(id, Arc::new(SimBrick::new(world, &path)));
+            let state = shoal_cluster::BrickState::Active;
+            map.bricks.insert(id, shoal_cluster::Brick { node, path, volume, state, replaced: false });
+        }
+        map.next = NextIds { brick: BRICKS + 1, ..NextIds::default() };
+        let volume_in_map = shoal_cluster::Volume {
+            name: "world".into(),
+            replica,
+            state: shoal_cluster::VolumeState::Started,
+            replicas: Vec::new(),
+            bricks: bricks.keys().copied().collect(),
+            options: BTreeMap::new(),
+            created: Timestamp::default(),
+            rebalance: 0,
+        };
+        map.volumes.insert(volume, volume_in_map);
+        Depot { bricks, map: Arc::new(map), volume }
+    }
+
+    /// As one machine sees them.
+    pub fn seen_from(self: &Arc<Depot>, machine: Machine) -> Arc<ReplicatedBlocks> {
+        ReplicatedBlocks::new(self.volume, Arc::new(View { depot: self.clone(), machine }))
+    }
+
+    /// One of them.
+    pub fn brick(&self, number: u16) -> &Arc<SimBrick> {
+        &self.bricks[&BrickId(number)]
+    }
+
+    /// Each of them, with its number.
+    pub fn all(&self) -> impl Iterator<Item = (BrickId, &Arc<SimBrick>)> {
+        self.bricks.iter().map(|(id, brick)| (*id, brick))
+    }
+
+    /// Whether it answers.
+    pub fn set_away(&self, number: u16, away: bool) {
+        self.brick(number).trouble.lock().away = away;
+    }
+
+    /// Whether it has no room.
+    pub fn set_full(&self, number: u16, full: bool) {
+        self.brick(number).trouble.lock().full = full;
+    }
+
+    /// Whether everything takes long there.
+    pub fn set_slow(&self, number: u16, slow: bool) {
+        self.brick(number).trouble.lock().slow = slow;
+    }
+
+    /// Damages or loses one of so many of the blocks that a brick holds. Answers how many.
+    pub fn rot(&self, world: &Scheduler, number: u16, one_of: u32) -> usize {
+        let mut files = Vec::new();
+        collect(&self.brick(number).dir.join("blocks"), &mut files);
+        files.sort();
+        files.retain(|_| world.once_in(one_of));
+        for file in &files {
+            let lost = world.below(3) == 0;
+            let damaged = if lost { std::fs::remove_file(file) } else { turn(file, world) };
+            damaged.expect("the files of a brick can be changed");
+        }
+        files.len()
+    }
+}
+
+fn turn(file: &Path, world: &Scheduler) -> std::io::Result<()> {
+    let mut bytes = std::fs::read(file)?;
+    let at = world.below(bytes.len() as u64) as usize;
+    bytes.iter_mut().skip(at).take(ROTTEN_BYTES).for_each(|byte| *byte = !*byte);
+    std::fs::write(file, bytes)
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => collect(&entry.path(), files),
+            Ok(_) => files.push(entry.path()),
+            Err(_) => {}
+        }
+    }
+}
+
+struct View {
+    depot: Arc<Depot>,
+    machine: Machine,
+}
+
+impl Bricks for View {
+    fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>> {
+        self.depot.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
+    }
+    fn map(&self) -> Arc<ClusterMap> {
+        self.depot.map.clone()
+    }
+    fn here(&self) -> Option<NodeId> {
+        (self.machine <= u32::from(BRICKS)).then_some(NodeId(self.machine))
     }
 }

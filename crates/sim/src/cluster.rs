@@ -1,26 +1,31 @@
 //! The machines of a world: replicas of one volume's metadata group, and clients.
 
-use crate::brick::SimBrick;
+use crate::brick::Depot;
 use crate::disk::Disks;
-use crate::network::{Network, OneThread};
+use crate::network::Network;
 use crate::remote::{Group, Others, Servers};
 use crate::scheduler::{Machine, Scheduler};
 use shoal_client::Client;
-use shoal_meta::{Options, ReplicaOptions, Server};
+use shoal_meta::{Options, ReplicaOptions, Role, Server, Status};
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use shoal_types::{GroupId, ReplicaId};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Machines with replicas: `1..=NODES`.
+/// Machines with replicas when the world begins: `1..=NODES`.
 pub const NODES: Machine = 3;
+/// The machine that takes the place of one of them.
+pub const SPARE: Machine = NODES + 1;
 /// The first machine with a client.
 pub const FIRST_CLIENT: Machine = 11;
 /// The world's volume.
 const VOLUME: u128 = 0x51;
+/// A replica takes the place of another within this.
+const REPLACED_WITHIN: Duration = Duration::from_secs(60);
 /// How often it is looked whether something has come about.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -32,37 +37,55 @@ pub struct Cluster {
     pub network: Rc<Network>,
     /// The servers that run.
     pub servers: Servers,
-    /// The one brick.
-    pub brick: Arc<SimBrick>,
-    disks: Disks,
+    /// The bricks.
+    pub depot: Arc<Depot>,
+    /// The disks of the logs.
+    pub disks: Disks,
     dir: PathBuf,
-    /// Bytes of log behind the last flush of a store.
-    log_bytes: u64,
+    settings: Settings,
     troubles: RefCell<Vec<String>>,
 }
 
-/// All machines with replicas.
-pub fn nodes() -> Vec<Machine> {
-    (1..=NODES).collect()
+/// How a volume is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Bytes of log behind the last flush of a store.
+    pub log_bytes: u64,
+    /// Bytes up to which content travels inline.
+    pub inline_bytes: u32,
+    /// Copies of a block.
+    pub replica: u8,
+}
+
+fn replica_on(node: Machine) -> ReplicaId {
+    ReplicaId(u64::from(node))
 }
 
 impl Cluster {
     /// A cluster that has not begun, with its files below a directory.
-    pub fn new(world: &Rc<Scheduler>, disks: &Disks, dir: &Path, log_bytes: u64) -> Rc<Cluster> {
+    pub fn new(world: &Rc<Scheduler>, disks: &Disks, dir: &Path, settings: Settings) -> Rc<Cluster> {
+        let servers = Servers::default();
+        servers.set_members((1..=NODES).collect());
         Rc::new(Cluster {
             world: world.clone(),
             network: Network::new(world),
-            servers: Servers::default(),
-            brick: Arc::new(SimBrick::new(world)),
+            servers,
+            depot: Arc::new(Depot::new(world, GroupId(VOLUME), settings.replica, dir)),
             disks: disks.clone(),
             dir: dir.to_owned(),
-            log_bytes,
+            settings,
             troubles: RefCell::default(),
         })
     }
 
-    fn home(&self, node: Machine) -> PathBuf {
+    /// Where a machine keeps its files.
+    pub fn home(&self, node: Machine) -> PathBuf {
         self.dir.join(format!("node-{node}"))
+    }
+
+    /// All machines with replicas.
+    pub fn nodes(&self) -> Vec<Machine> {
+        self.servers.members()
     }
 
     /// Does something on a machine, and waits for it; `None` if the machine dies meanwhile.
@@ -102,23 +125,78 @@ impl Cluster {
         self.network.returned(node);
         let cluster = self.clone();
         self.on(node, "start", move || {
-            let founders = first.then(|| nodes().iter().map(|node| ReplicaId(u64::from(*node))).collect());
-            let replica = ReplicaOptions {
-                group: GroupId(VOLUME),
-                id: ReplicaId(u64::from(node)),
-                founders,
-                log_bytes: Some(cluster.log_bytes),
-            };
-            let options =
-                Options { create: Some(VOLUME), log_bytes: Some(cluster.log_bytes), ..Options::default() };
-            let peers = Arc::new(Others::seen_from(node, &nodes(), &cluster.network, &cluster.servers));
-            match Server::open_replica(&home, cluster.brick.clone(), options, replica, peers) {
-                Ok(server) => cluster.servers.put(node, server),
+            let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
+            let Settings { log_bytes, replica, .. } = cluster.settings;
+            let log_bytes = Some(log_bytes);
+            let options = Options { create: Some(VOLUME), replica, log_bytes, ..Options::default() };
+            let replica =
+                ReplicaOptions { group: GroupId(VOLUME), id: replica_on(node), founders, log_bytes };
+            let blocks = cluster.depot.seen_from(node);
+            let returns = blocks.clone();
+            match Server::open_replica(&home, blocks, options, replica, cluster.peers(node)) {
+                Ok(server) => {
+                    let told = Arc::downgrade(&server);
+                    returns.when_a_brick_returns(move || {
+                        if let Some(server) = told.upgrade() {
+                            server.placement_changed();
+                        }
+                    });
+                    cluster.servers.put(node, server);
+                }
                 Err(error) => {
                     cluster.troubles.borrow_mut().push(format!("node {node} does not start: {error}"))
                 }
             }
         });
+    }
+
+    fn peers(&self, node: Machine) -> Arc<Others> {
+        Arc::new(Others::seen_from(node, &self.network, &self.servers))
+    }
+
+    /// A machine that never had a replica gets the state of the others, and takes the place of one of them.
+    pub fn replace(self: &Rc<Cluster>, old: Machine, new: Machine) {
+        let members: Vec<Machine> =
+            self.nodes().into_iter().filter(|node| *node != old).chain([new]).collect();
+        let home = self.home(new);
+        std::fs::create_dir_all(&home).expect("the directory of a world can be written to");
+        let fetched = || {
+            let (home, peers) = (home.clone(), self.peers(new));
+            self.on(new, "fetch", move || shoal_meta::fetch_state(&home, &*peers, &|| false).is_ok())
+        };
+        if !self.wait_until(REPLACED_WITHIN, || fetched() == Some(true)) {
+            return self.troubles.borrow_mut().push(format!("node {new} gets no state from the others"));
+        }
+        self.start(new, false);
+        let all: Vec<Machine> = self.nodes().into_iter().chain([new]).collect();
+        self.servers.set_members(all.clone());
+        let wanted: Vec<ReplicaId> = members.iter().copied().map(replica_on).collect();
+        let is_done = || {
+            self.reopen_where_needed();
+            for server in all.iter().filter_map(|node| self.servers.get(*node)) {
+                server.replica().steer(&wanted);
+            }
+            let is_so = |server: Arc<Server>| {
+                let status = server.replica().status();
+                let voters: BTreeSet<ReplicaId> = status.voters.iter().copied().collect();
+                status.role == Role::Leader && voters == wanted.iter().copied().collect()
+            };
+            members.iter().filter_map(|node| self.servers.get(*node)).any(is_so)
+        };
+        if !self.wait_until(REPLACED_WITHIN, is_done) {
+            return self.troubles.borrow_mut().push(format!("node {new} does not take the place of {old}"));
+        }
+        if let Some(server) = self.servers.remove(old) {
+            self.on(old, "leave", move || server.shutdown());
+        }
+        self.servers.set_members(members);
+    }
+
+    /// A node that has died starts again.
+    pub fn start_again(self: &Rc<Cluster>, node: Machine) {
+        if self.servers.get(node).is_none() {
+            self.start(node, false);
+        }
     }
 
     /// A node dies: its tasks are gone, and what was not flushed may be.
@@ -139,39 +217,36 @@ impl Cluster {
         self.disks.crash(&home, &self.world);
     }
 
-    /// A client's machine dies.
-    pub fn crash_client(&self, machine: Machine, client: Arc<Client>) {
-        self.world.kill(machine);
+    /// A client's machine has died, with what was on it.
+    pub fn crash_client<T>(&self, machine: Machine, had: T) {
         self.network.died(machine);
-        self.world.as_dying(|| drop(client));
+        self.world.as_dying(|| drop(had));
         self.network.returned(machine);
     }
 
     /// Mounts the volume on a machine.
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
-        let group = Group::seen_from(machine, &nodes(), &self.network, &self.servers);
-        let group = Arc::new(group);
-        let brick = self.brick.clone();
+        let inline_bytes = self.settings.inline_bytes;
+        let group = Arc::new(Group::seen_from(machine, &self.network, &self.servers, inline_bytes));
+        let depot = self.depot.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
             cache_bytes: 4 << 20,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {
-            Client::open_replicated(group, brick, options).map_err(|error| error.to_string())
+            Client::open_replicated(group, depot.seen_from(machine), options)
+                .map_err(|error| error.to_string())
         });
         mounted.unwrap_or_else(|| Err("the machine has died".into()))
     }
 
-    /// The node that leads, if any does.
+    /// The node that leads, as far as they know themselves.
     pub fn leader(&self) -> Option<Machine> {
-        nodes().into_iter().find(|node| {
-            let server = self.servers.get(*node);
-            server.is_some_and(|server| {
-                let leads = OneThread(server);
-                self.on(*node, "leads?", move || leads.take().replica().leads()).unwrap_or(false)
-            })
-        })
+        let status = |node: Machine| Some((self.servers.get(node)?.replica().status(), node));
+        let leads = |(status, _): &(Status, Machine)| status.role == Role::Leader;
+        let leaders = self.nodes().into_iter().filter_map(status).filter(leads);
+        leaders.max_by_key(|(status, _)| status.term).map(|(_, node)| node)
     }
 
     /// Waits until something is so.
@@ -189,7 +264,7 @@ impl Cluster {
     /// What has gone wrong with servers.
     pub fn troubles(&self) -> Vec<String> {
         let mut troubles = self.troubles.borrow().clone();
-        for node in nodes() {
+        for node in self.nodes() {
             if let Some(why) = self.servers.get(node).and_then(|server| server.replica().failure()) {
                 troubles.push(format!("node {node} has failed: {why}"));
             }
@@ -199,7 +274,7 @@ impl Cluster {
 
     /// Opens those again that have fetched a newer state.
     pub fn reopen_where_needed(self: &Rc<Cluster>) {
-        for node in nodes() {
+        for node in self.nodes() {
             let Some(server) = self.servers.get(node) else { continue };
             if server.replica().needs_reopening() {
                 drop(server);
@@ -216,7 +291,7 @@ impl Cluster {
 
     /// Index and digest of each replica that runs.
     pub fn digests(&self) -> Vec<(Machine, u64, u128)> {
-        nodes()
+        self.nodes()
             .into_iter()
             .filter_map(|node| {
                 let (index, digest) = self.servers.get(node)?.digest().ok()?;

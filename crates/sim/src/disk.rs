@@ -59,6 +59,21 @@ struct Dir {
     pending: Vec<BTreeMap<String, usize>>,
     /// Handles from before a crash are void.
     generation: u64,
+    trouble: Trouble,
+}
+
+/// What is wrong with a disk.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Trouble {
+    /// Nothing.
+    #[default]
+    None,
+    /// Flushes fail, after whatever has reached the disk by then.
+    FailsToSync,
+    /// There is no room.
+    Full,
+    /// Every flush takes long.
+    Slow,
 }
 
 /// The disks of a world, by directory. All of it is one thread's; the locks are there because files are to be `Send`.
@@ -115,12 +130,20 @@ impl Disks {
         shoal_store::log::disk::replace(None);
     }
 
+    /// What is wrong from now on with the disk whose directories lie below this one.
+    pub fn set_trouble(&self, below: &Path, trouble: Trouble) {
+        for (_, dir) in self.dirs.lock().iter().filter(|(path, _)| path.starts_with(below)) {
+            dir.lock().trouble = trouble;
+        }
+    }
+
     /// The machine whose directories lie below this one has died.
     pub fn crash(&self, below: &Path, world: &Scheduler) {
         let dirs = self.dirs.lock();
         for (_, dir) in dirs.iter().filter(|(path, _)| path.starts_with(below)) {
             let mut dir = dir.lock();
             dir.generation += 1;
+            dir.trouble = Trouble::None;
             let kept = world.below(dir.pending.len() as u64 + 1) as usize;
             let last = dir.pending.drain(..).take(kept).next_back();
             if let Some(names) = last {
@@ -204,7 +227,7 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self) -> io::Result<()> {
-        pass_time();
+        pass_time(&self.dir)?;
         self.with(|dir| {
             dir.durable = dir.current.clone();
             dir.pending.clear();
@@ -213,12 +236,16 @@ impl Disk for SimDisk {
     }
 }
 
-/// The time that a flush takes.
-fn pass_time() {
-    let Some(world) = WORLD.with_borrow(Clone::clone) else { return };
-    let slow = world.once_in(SLOW_SYNC_ONE_OF);
+/// The time that a flush takes; it may fail.
+fn pass_time(dir: &Shared) -> io::Result<()> {
+    let Some(world) = WORLD.with_borrow(Clone::clone) else { return Ok(()) };
+    let slow = dir.lock().trouble == Trouble::Slow || world.once_in(SLOW_SYNC_ONE_OF);
     let micros = world.below(if slow { SLOW_SYNC_US_MAX } else { SYNC_US_MAX });
     shoal_runtime::thread::sleep(Duration::from_micros(micros));
+    match dir.lock().trouble {
+        Trouble::FailsToSync => Err(io::Error::from_raw_os_error(libc::EIO)),
+        _ => Ok(()),
+    }
 }
 
 impl SimFile {
@@ -228,6 +255,13 @@ impl SimFile {
             return Err(dead());
         }
         act(&mut dir.files[self.file])
+    }
+
+    fn needs_room(&self) -> io::Result<()> {
+        match self.dir.lock().trouble {
+            Trouble::Full => Err(io::Error::from_raw_os_error(libc::ENOSPC)),
+            _ => Ok(()),
+        }
     }
 
     fn change(&self, what: Pending) -> io::Result<()> {
@@ -254,6 +288,7 @@ impl DiskFile for SimFile {
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.needs_room()?;
         self.change(Pending::Write(offset as usize, bytes.to_vec()))
     }
 
@@ -269,7 +304,7 @@ impl DiskFile for SimFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        pass_time();
+        pass_time(&self.dir)?;
         // Whatever is written while it takes its time may be on the disk by the end or not; here it is.
         self.with(|file| {
             let pending = std::mem::take(&mut file.pending);

@@ -1,19 +1,23 @@
-//! What goes wrong in a world, and when: drawn from the seed before it begins, so that parts of it can be left out.
+//! What goes wrong in a world, and when: drawn from the seed before it begins ([`crate::plan`]), so that parts of it can be left out.
 
-use crate::cluster::{Cluster, FIRST_CLIENT, NODES, nodes};
+use crate::brick::BRICKS;
+use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
+use crate::disk::Trouble;
 use crate::journal::say;
-use crate::network::{DELAY_US_FAIR, Weather};
-use crate::scheduler::Machine;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+use crate::network::Weather;
+use crate::programs::Programs;
+use crate::scheduler::{Machine, OBSERVER};
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
+use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The longest that something stays wrong, in milliseconds: no session may be ended for it.
-const LONG_MS_MAX: u64 = 5_000;
-/// The longest time between two faults, in milliseconds.
-const REST_MS_MAX: u64 = 2_500;
+/// Stands for whoever leads when a fault begins.
+pub const LEADER: Machine = 100;
+/// Stands for the first who does not.
+pub const FOLLOWER: Machine = 101;
+/// One of so many blocks of a brick is damaged or lost.
+const ROT_ONE_OF: u32 = 2;
 
 /// Something that goes wrong for a while.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,12 +26,14 @@ pub enum What {
     Crash(Machine),
     /// All nodes die at once: the room has no power.
     Blackout,
-    /// A node and all others do not hear of each other.
+    /// A node and all other nodes do not hear of each other.
     Isolate(Machine),
     /// Nothing passes from the first to the second.
     OneWay(Machine, Machine),
     /// A client and a node do not hear of each other.
     CutClient(Machine, Machine),
+    /// A client and all nodes do not hear of each other.
+    CutOff(Machine),
     /// Messages between replicas get lost and repeated, connections break, everything takes long.
     Storm {
         /// One of so many.
@@ -39,92 +45,133 @@ pub enum What {
     },
     /// Nothing goes on on a machine, while its clocks do.
     Stop(Machine),
+    /// A client's machine dies, and mounts again.
+    KillClient(Machine),
     /// The lead is handed over.
     Transfer,
     /// A node flushes its store and cuts its log.
     Flush(Machine),
-    /// The brick is out of reach.
-    BrickAway,
+    /// Another machine takes the place of a node, for good.
+    Replace(Machine),
+    /// A machine's wall clock is set, to so many seconds after its start.
+    SetClock(Machine, u64),
+    /// The disk of a node's log fails to flush, has no room, or is slow. Where it fails, the node starts again in the end.
+    Disk(Machine, Trouble),
+    /// A brick is out of reach.
+    BrickAway(u16),
+    /// A brick has no room.
+    BrickFull(u16),
+    /// A brick is slow.
+    BrickSlow(u16),
+    /// Blocks on a brick get damaged and lost.
+    Rot(u16),
 }
 
 /// A fault with its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// After the one before, in milliseconds.
+    /// After the one before has begun, in milliseconds.
     pub after_ms: u64,
     /// For how long, in milliseconds.
     pub for_ms: u64,
+    /// The next one does not wait until this one is over.
+    pub overlaps: bool,
     /// What.
     pub what: What,
 }
 
-/// Draws the faults of a world with so many clients.
-pub fn draw(seed: u64, count: usize, clients: u32) -> Vec<Fault> {
-    let mut rng = SmallRng::seed_from_u64(seed ^ 0xfa17);
-    // Each world has its own kinds of trouble.
-    let kinds: Vec<u32> = (0..10).filter(|_| rng.random_bool(0.5)).collect();
-    let kinds = if kinds.is_empty() { vec![0, 2] } else { kinds };
-    let mut draw = |_| {
-        let node = rng.random_range(1..=NODES);
-        let client = FIRST_CLIENT + rng.random_range(0..clients);
-        let what = match kinds[rng.random_range(0..kinds.len())] {
-            0 => What::Crash(node),
-            1 if rng.random_bool(0.3) => What::Blackout,
-            1 | 2 => What::Isolate(node),
-            3 => What::OneWay(node, node % NODES + 1),
-            4 => What::CutClient(client, node),
-            5 => What::Storm {
-                loses_one_of: rng.random_range(3..40),
-                breaks_one_of: rng.random_range(20..400),
-                delay_us_max: rng.random_range(DELAY_US_FAIR..60_000),
-            },
-            6 => What::Stop(if rng.random_bool(0.5) { node } else { client }),
-            7 => What::Transfer,
-            8 => What::Flush(node),
-            _ => What::BrickAway,
-        };
-        let short = rng.random_bool(0.5);
-        let for_ms = rng.random_range(1..if short { 400 } else { LONG_MS_MAX });
-        Fault { after_ms: rng.random_range(0..REST_MS_MAX), for_ms, what }
-    };
-    (0..count).map(&mut draw).collect()
-}
+/// When something was wrong, from and to.
+pub type Spans = Rc<RefCell<Vec<(u64, u64)>>>;
 
-/// Lets faults happen, one after the other. In the end everything is as it should be.
-pub fn play(cluster: &Rc<Cluster>, faults: &[Fault]) {
+/// Lets faults happen. In the end everything is as it should be.
+pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], spans: &Spans) {
+    let mut under_way = Vec::new();
     for fault in faults {
         sleep(Duration::from_millis(fault.after_ms));
         cluster.reopen_where_needed();
-        say(&format!("FAULT {:?} for {} ms", fault.what, fault.for_ms));
-        begin(cluster, &fault.what, Duration::from_millis(fault.for_ms));
-        sleep(Duration::from_millis(fault.for_ms));
-        end(cluster, &fault.what);
-        say("FAULT over");
+        let what = resolved(cluster, &fault.what);
+        let begun = cluster.world.time_ns();
+        say(&format!("FAULT {what:?} for {} ms", fault.for_ms));
+        let long = Duration::from_millis(fault.for_ms);
+        begin(cluster, programs, &what, long);
+        let (of, by, list) = (cluster.clone(), programs.clone(), spans.clone());
+        let finish = move || {
+            sleep(long);
+            end(&of, &by, &what);
+            say(&format!("FAULT over: {what:?}"));
+            list.borrow_mut().push((begun, of.world.time_ns()));
+        };
+        let task = cluster.world.start(OBSERVER, Duration::ZERO, "fault", Box::new(finish));
+        match fault.overlaps {
+            true => under_way.push(task),
+            false => cluster.wait_for_task(task),
+        }
     }
+    under_way.into_iter().for_each(|task| cluster.wait_for_task(task));
     cluster.network.set(|weather| *weather = Weather::fair());
 }
 
-fn begin(cluster: &Rc<Cluster>, what: &What, long: Duration) {
-    let cut = |pairs: &[(Machine, Machine)]| cluster.network.set(|weather| weather.cut.extend(pairs));
+/// Whom a fault is about, as things stand.
+fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
+    let nodes = cluster.nodes();
+    let leader = cluster.leader().unwrap_or(nodes[0]);
+    let who = |machine: Machine| match machine {
+        LEADER => leader,
+        FOLLOWER => nodes.iter().copied().find(|node| *node != leader).unwrap_or(leader),
+        // It may have been replaced.
+        node if node < FIRST_CLIENT && !nodes.contains(&node) => SPARE,
+        other => other,
+    };
+    match what.clone() {
+        What::Crash(node) => What::Crash(who(node)),
+        What::Isolate(node) => What::Isolate(who(node)),
+        What::OneWay(from, to) => What::OneWay(who(from), who(to)),
+        What::CutClient(client, node) => What::CutClient(client, who(node)),
+        What::Stop(machine) => What::Stop(who(machine)),
+        What::Flush(node) => What::Flush(who(node)),
+        What::Replace(node) => What::Replace(who(node)),
+        What::SetClock(machine, seconds) => What::SetClock(who(machine), seconds),
+        What::Disk(node, trouble) => What::Disk(who(node), trouble),
+        other => other,
+    }
+}
+
+/// Between whom nothing passes.
+fn cuts(cluster: &Rc<Cluster>, what: &What) -> Vec<(Machine, Machine)> {
+    let both = |one: Machine, other: Machine| [(one, other), (other, one)];
+    match what {
+        What::Isolate(node) => {
+            let others = cluster.nodes().into_iter().chain([SPARE]).filter(|other| other != node);
+            others.flat_map(|other| both(*node, other)).collect()
+        }
+        What::OneWay(from, to) => vec![(*from, *to)],
+        What::CutClient(client, node) => both(*client, *node).to_vec(),
+        What::CutOff(client) => {
+            cluster.nodes().into_iter().chain([SPARE]).flat_map(|node| both(*client, node)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What, long: Duration) {
+    let cut = cuts(cluster, what);
+    cluster.network.set(|weather| weather.cut.extend(cut));
     match what {
         What::Crash(node) => cluster.crash(*node),
-        What::Blackout => nodes().into_iter().for_each(|node| cluster.crash(node)),
-        What::Isolate(node) => {
-            let others = nodes().into_iter().filter(|other| other != node);
-            let both = others.flat_map(|other| [(*node, other), (other, *node)]);
-            cut(&both.collect::<Vec<_>>());
-        }
-        What::OneWay(from, to) => cut(&[(*from, *to)]),
-        What::CutClient(client, node) => cut(&[(*client, *node), (*node, *client)]),
+        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.crash(node)),
         What::Storm { loses_one_of, breaks_one_of, delay_us_max } => cluster.network.set(|weather| {
             weather.loses_one_of = *loses_one_of;
             weather.repeats_one_of = *loses_one_of;
             weather.breaks_one_of = *breaks_one_of;
             weather.delay_us_max = *delay_us_max;
         }),
-        What::Stop(machine) => cluster.world.stop(*machine, long),
+        What::Stop(machine) => {
+            cluster.world.stop(*machine, long);
+            cluster.network.stopped(*machine, long);
+        }
+        What::KillClient(client) => programs.kill(*client),
         What::Transfer => {
-            for server in nodes().into_iter().filter_map(|node| cluster.servers.get(node)) {
+            for server in cluster.nodes().into_iter().filter_map(|node| cluster.servers.get(node)) {
                 server.replica().transfer_leadership();
             }
         }
@@ -133,16 +180,47 @@ fn begin(cluster: &Rc<Cluster>, what: &What, long: Duration) {
                 cluster.world.start(*node, Duration::ZERO, "flush", Box::new(move || _ = server.flush()));
             }
         }
-        What::BrickAway => cluster.brick.set_away(true),
+        What::Replace(node) if !cluster.nodes().contains(&SPARE) => cluster.replace(*node, SPARE),
+        What::SetClock(machine, seconds) => {
+            cluster.world.set_wall_clock(*machine, Duration::from_secs(*seconds));
+        }
+        What::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
+        What::BrickAway(brick) => cluster.depot.set_away(*brick, true),
+        What::BrickFull(brick) => cluster.depot.set_full(*brick, true),
+        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, true),
+        What::Rot(brick) => {
+            let damaged = cluster.depot.rot(&cluster.world, *brick, ROT_ONE_OF);
+            say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
+        }
+        _ => {}
     }
 }
 
-fn end(cluster: &Rc<Cluster>, what: &What) {
+fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What) {
+    let cut = cuts(cluster, what);
+    cluster.network.set(|weather| weather.cut.retain(|pair| !cut.contains(pair)));
     match what {
-        What::Crash(node) => cluster.start(*node, false),
-        What::Blackout => nodes().into_iter().for_each(|node| cluster.start(node, false)),
-        What::Stop(_) | What::Transfer | What::Flush(_) => {}
-        What::BrickAway => cluster.brick.set_away(false),
-        _ => cluster.network.set(|weather| *weather = Weather::fair()),
+        What::Crash(node) => cluster.start_again(*node),
+        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
+        What::Storm { .. } => cluster.network.set(|weather| {
+            *weather = Weather { cut: std::mem::take(&mut weather.cut), ..Weather::fair() };
+        }),
+        What::KillClient(client) => programs.revive(*client),
+        What::Disk(node, trouble) => {
+            cluster.disks.set_trouble(&cluster.home(*node), Trouble::None);
+            if *trouble != Trouble::Slow {
+                cluster.crash(*node);
+                cluster.start_again(*node);
+            }
+        }
+        What::BrickAway(brick) => cluster.depot.set_away(*brick, false),
+        What::BrickFull(brick) => cluster.depot.set_full(*brick, false),
+        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, false),
+        _ => {}
     }
+}
+
+/// Bricks, to draw one.
+pub fn bricks() -> std::ops::RangeInclusive<u16> {
+    1..=BRICKS
 }

@@ -121,9 +121,9 @@ impl Hands {
         Hands { client, slots: vec![None; usize::from(SLOTS)] }
     }
 
-    /// Whether they work on this mount.
-    pub fn is_of(&self, client: &Arc<Client>) -> bool {
-        Arc::ptr_eq(&self.client, client)
+    /// The mount that they work on.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
     }
 
     /// Whether a slot holds an open file.
@@ -273,6 +273,27 @@ impl Hands {
             Op::Fsync { slot } => client.fsync(self.open_file(*slot)?.ino)?,
         }
         Ok(Outcome::Done)
+    }
+}
+
+/// Calls by which one looks at everything.
+pub fn look_at_all(call: &mut dyn FnMut(Op) -> Outcome) {
+    let mut dirs = vec![Path::default()];
+    while let Some(dir) = dirs.pop() {
+        let Outcome::Names { listed } = call(Op::List { path: dir.clone() }) else { continue };
+        for entry in listed {
+            let Some(name) = entry.name.bytes().next() else { continue };
+            let path = Path::new(&[dir.names(), &[name]].concat());
+            call(Op::Lstat { path: path.clone() });
+            match entry.kind {
+                Some(Kind::Dir) => dirs.push(path),
+                Some(Kind::File) => {
+                    call(Op::Open { path, create: false, exclusive: false, append: false, slot: 0 });
+                    call(Op::Read { slot: 0 });
+                }
+                _ => {}
+            }
+        }
     }
 }
 

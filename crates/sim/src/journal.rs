@@ -2,7 +2,7 @@
 
 use crate::scheduler::Scheduler;
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::rc::Rc;
 use std::sync::Once;
@@ -12,11 +12,30 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 /// Lines kept for the story of a failure.
 const LINES_MAX: usize = 4_000;
+/// What a mount says whose session has been ended.
+pub const ENDED: &str = "the servers ended this mount's session";
+
+/// What was said in a world.
+#[derive(Default)]
+pub struct Told {
+    /// The last lines.
+    pub lines: Vec<String>,
+    /// What was said at the level of errors.
+    pub errors: Vec<String>,
+    /// When mounts lost a session, by its number.
+    pub ended: BTreeMap<u64, u64>,
+    /// States that were fetched from others.
+    pub snapshots: u64,
+    /// Changes of members, on any replica.
+    pub changes: u64,
+    /// Times that somebody came to lead.
+    pub leads: u64,
+}
 
 struct State {
     world: Rc<Scheduler>,
-    lines: VecDeque<String>,
-    errors: Vec<String>,
+    last: VecDeque<String>,
+    told: Told,
     print: bool,
 }
 
@@ -27,7 +46,8 @@ thread_local! {
 /// Listens on this thread until the guard is dropped.
 pub fn listen(world: &Rc<Scheduler>, print: bool, level: Level) -> tracing::subscriber::DefaultGuard {
     hear_panics();
-    STATE.set(Some(State { world: world.clone(), lines: VecDeque::new(), errors: Vec::new(), print }));
+    let (last, told) = (VecDeque::new(), Told::default());
+    STATE.set(Some(State { world: world.clone(), last, told, print }));
     tracing::subscriber::set_default(Journal { level })
 }
 
@@ -52,11 +72,11 @@ pub fn say(what: &str) {
     });
 }
 
-/// Ends listening: the last lines, and what was said at the level of errors.
-pub fn take() -> (Vec<String>, Vec<String>) {
+/// Ends listening.
+pub fn take() -> Told {
     match STATE.take() {
-        Some(state) => (state.lines.into(), state.errors),
-        None => Default::default(),
+        Some(state) => Told { lines: state.last.into(), ..state.told },
+        None => Told::default(),
     }
 }
 
@@ -69,9 +89,27 @@ impl State {
         if self.print {
             println!("{line}");
         }
-        self.lines.push_back(line);
-        if self.lines.len() > LINES_MAX {
-            self.lines.pop_front();
+        self.last.push_back(line);
+        if self.last.len() > LINES_MAX {
+            self.last.pop_front();
+        }
+    }
+}
+
+impl State {
+    /// Remembers what is counted.
+    fn note(&mut self, said: &str, session: Option<u64>) {
+        let told = &mut self.told;
+        if said.starts_with("leads ") {
+            told.leads += 1;
+        } else if said.starts_with("fetched the state") {
+            told.snapshots += 1;
+        } else if said.starts_with("the members of the group have changed") {
+            told.changes += 1;
+        } else if said.contains(ENDED)
+            && let Some(session) = session
+        {
+            told.ended.entry(session).or_insert(self.world.time_ns());
         }
     }
 }
@@ -81,9 +119,16 @@ struct Journal {
 }
 
 #[derive(Default)]
-struct Words(String);
+struct Words(String, Option<u64>);
 
 impl Visit for Words {
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        if field.name() == "session" {
+            self.1 = Some(value);
+        }
+        self.record_debug(field, &value);
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
         let _ = match field.name() {
             "message" => write!(self.0, "{value:?} "),
@@ -113,8 +158,9 @@ impl Subscriber for Journal {
                 return;
             }
             state.add(&said);
+            state.note(&said, words.1);
             if *event.metadata().level() == Level::ERROR {
-                state.errors.push(said);
+                state.told.errors.push(said);
             }
         });
     }

@@ -2,8 +2,9 @@
 
 use clap::Parser;
 use shoal_sim::mistakes::{self, MISTAKES};
+use shoal_sim::plan::Plan;
 use shoal_sim::shrink::shrink;
-use shoal_sim::story::{Plan, Report, live};
+use shoal_sim::story::{Report, live};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +54,13 @@ struct Sum {
     wrong: Vec<u64>,
     unchecked: u64,
     lost_messages: u64,
+    lost_calls: u64,
+    ended: u64,
+    died: u64,
+    snapshots: u64,
+    changes: u64,
+    leads: u64,
+    blocks: u64,
 }
 
 fn main() -> ExitCode {
@@ -95,6 +103,10 @@ fn main() -> ExitCode {
         sum.lost_messages,
         sum.unchecked,
     );
+    println!(
+        "{} leaders, {} clients died, {} sessions ended, {} calls lost with them; {} states fetched, {} changes of members, {} blocks at the end",
+        sum.leads, sum.died, sum.ended, sum.lost_calls, sum.snapshots, sum.changes, sum.blocks,
+    );
     if sum.wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
@@ -122,6 +134,13 @@ fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
     sum.faults += plan.faults.len() as u64;
     sum.lost_messages += report.messages.1;
     sum.unchecked += u64::from(report.unchecked);
+    sum.lost_calls += report.calls_lost as u64;
+    sum.ended += report.sessions_lost.0 as u64;
+    sum.died += report.sessions_lost.1 as u64;
+    sum.snapshots += report.snapshots;
+    sum.changes += report.changes;
+    sum.leads += report.leads;
+    sum.blocks += report.blocks as u64;
     if !report.findings.is_empty() {
         sum.wrong.push(seed);
     }

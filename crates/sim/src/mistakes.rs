@@ -1,17 +1,22 @@
 //! Mistakes that can be planted in the code under test, to see that they are found.
 
-use crate::story::{Plan, live};
+use crate::plan::Plan;
+use crate::story::live;
 use std::ops::Range;
 
 /// All of them, by the names under which the code asks for them (`shoal_runtime::planted`).
 pub const MISTAKES: &[&str] = &[
     "answer before the log is flushed",
-    "vote at once after a restart",
-    "serve reads after the leader's lease",
+    "lose the end of the log",
+    "forget whom it voted for",
     "say that it is applied before it is",
     "leave out a change on one replica",
+    "apply a batch again that comes again",
+    "accept what an ended session sends",
+    "end sessions while their lease lasts",
     "do not wait for what sessions held",
     "do not say what is born",
+    "forget one watcher",
     "forget who watches files of several names",
     "give inode numbers twice",
     "tell a new leader nothing",
@@ -20,8 +25,14 @@ pub const MISTAKES: &[&str] = &[
     "acknowledge a recall without carrying it out",
     "let a recall overtake the answer that it takes back",
     "give back what is not committed",
+    "answer from caches without a lease",
+    "say at once that it is durable",
     "do not say what is open",
     "do not send again what a dead leader was sent",
+    "name a block before it is stored",
+    "take one copy of a block for enough",
+    "take blocks for deleted that are not",
+    "leave what a dead client stored",
 ];
 
 /// The first seed that finds a mistake, and how. Seeds that find something without it do not count.

@@ -143,6 +143,10 @@ impl Network {
     ) {
         let (number, weather, dead) = {
             let mut state = self.state.lock();
+            if state.dead.contains(&from) {
+                // Its last words: nobody hears them.
+                return;
+            }
             state.requests += 1;
             state.sent += 1;
             let number = state.requests;
@@ -283,6 +287,24 @@ impl Network {
             let quick = self.world.below(2) == 0;
             self.break_later(pair, if quick { 5 } else { SILENCE_MS_MAX });
         }
+    }
+
+    /// Nothing goes on on a machine, while its connections stand: who waits for it long enough takes it for dead.
+    pub fn stopped(&self, machine: Machine, long: Duration) {
+        let silence = Duration::from_millis(SILENCE_MS_MAX);
+        if long <= silence {
+            return;
+        }
+        let me = self.me.clone();
+        let end = move || {
+            let Some(network) = me.upgrade() else { return };
+            let state = network.state.lock();
+            let of_it = state.connections.keys().filter(|pair| pair.0 == machine || pair.1 == machine);
+            let pairs: Vec<_> = of_it.copied().collect();
+            drop(state);
+            pairs.into_iter().for_each(|pair| network.sever(pair));
+        };
+        self.world.start(crate::scheduler::OBSERVER, silence, "net-silence", Box::new(end));
     }
 
     /// It is back.

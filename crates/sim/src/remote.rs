@@ -20,11 +20,21 @@ use std::time::Duration;
 /// How long a call waits for its answer, as in `shoal_net`.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The servers that run, by machine.
+/// The servers that run, by machine, and on which machines they should.
 #[derive(Clone, Default)]
-pub struct Servers(Arc<Mutex<BTreeMap<Machine, Arc<Server>>>>);
+pub struct Servers(Arc<Mutex<BTreeMap<Machine, Arc<Server>>>>, Arc<Mutex<Vec<Machine>>>);
 
 impl Servers {
+    /// The machines that have a replica of the volume's metadata.
+    pub fn members(&self) -> Vec<Machine> {
+        self.1.lock().clone()
+    }
+
+    /// These have one from now on.
+    pub fn set_members(&self, members: Vec<Machine>) {
+        *self.1.lock() = members;
+    }
+
     /// The one on a machine.
     pub fn get(&self, machine: Machine) -> Option<Arc<Server>> {
         self.0.lock().get(&machine).cloned()
@@ -95,12 +105,13 @@ impl Line {
     }
 }
 
-/// A metadata server on another machine.
-pub struct Remote(OneThread<Line>);
+/// A metadata server on another machine, of a volume in which so many bytes travel inline.
+pub struct Remote(OneThread<Line>, u32);
 
 impl MetaService for Remote {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.0.0.ask("open-session", move |server| server.open_session(request))
+        let opened = self.0.0.ask("open-session", move |server| server.open_session(request))?;
+        Ok(OpenReply { inline_bytes: self.1, ..opened })
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
         self.0.0.ask("close-session", move |server| server.close_session(session))
@@ -136,22 +147,27 @@ impl MetaService for Remote {
 }
 
 /// The replicas of the world's volume, as one machine sees them.
-pub struct Group(Vec<(NodeId, Arc<dyn MetaService>)>);
+pub struct Group {
+    me: Machine,
+    line: OneThread<(Rc<Network>, Servers)>,
+    inline_bytes: u32,
+}
 
 impl Group {
     /// Of a client on this machine.
-    pub fn seen_from(me: Machine, nodes: &[Machine], network: &Rc<Network>, servers: &Servers) -> Group {
-        let stub = |node: &Machine| {
-            let line = Line { network: network.clone(), servers: servers.clone(), pair: (me, *node) };
-            (NodeId(*node), Arc::new(Remote(OneThread(line))) as Arc<dyn MetaService>)
-        };
-        Group(nodes.iter().map(stub).collect())
+    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers, inline_bytes: u32) -> Group {
+        Group { me, line: OneThread((network.clone(), servers.clone())), inline_bytes }
     }
 }
 
 impl Replicas for Group {
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
-        self.0.clone()
+        let (network, servers) = &self.line.0;
+        let stub = |node: Machine| {
+            let line = Line { network: network.clone(), servers: servers.clone(), pair: (self.me, node) };
+            (NodeId(node), Arc::new(Remote(OneThread(line), self.inline_bytes)) as Arc<dyn MetaService>)
+        };
+        servers.members().into_iter().map(stub).collect()
     }
     fn refresh(&self) {}
 }
@@ -159,14 +175,13 @@ impl Replicas for Group {
 /// The other replicas, as one of them sees them. Replica `n` is on machine `n`.
 pub struct Others {
     me: Machine,
-    all: Vec<Machine>,
     line: OneThread<(Rc<Network>, Servers)>,
 }
 
 impl Others {
     /// Of the replica on this machine.
-    pub fn seen_from(me: Machine, nodes: &[Machine], network: &Rc<Network>, servers: &Servers) -> Others {
-        Others { me, all: nodes.to_vec(), line: OneThread((network.clone(), servers.clone())) }
+    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers) -> Others {
+        Others { me, line: OneThread((network.clone(), servers.clone())) }
     }
 }
 
@@ -194,7 +209,7 @@ impl Peers for Others {
     }
 
     fn others(&self) -> Vec<ReplicaId> {
-        let others = self.all.iter().filter(|node| **node != self.me);
-        others.map(|node| ReplicaId(u64::from(*node))).collect()
+        let members = self.line.0.1.members();
+        members.into_iter().filter(|node| *node != self.me).map(|node| ReplicaId(u64::from(node))).collect()
     }
 }

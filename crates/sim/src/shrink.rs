@@ -1,6 +1,7 @@
 //! Leaves out what a failure does not need.
 
-use crate::story::{Plan, live};
+use crate::plan::Plan;
+use crate::story::live;
 
 /// The smallest plan found that still fails.
 pub fn shrink(plan: &Plan) -> Plan {

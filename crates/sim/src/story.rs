@@ -3,30 +3,23 @@
 //! **Rounds.** Workers on all clients make calls at the same time, and wait for each other now and then: so the history falls into short segments,
 //! which can be checked. Faults happen at any time, in rounds and between them.
 //!
-//! **Findings.** What programs saw cannot be explained by one local file system; replicas differ; a call does not return when
-//! all is well again; a server or client complains, fails or panics.
+//! **Findings.** What programs saw cannot be explained by one local file system ([`crate::judge`]); replicas differ; a call does not return when
+//! all is well again; the state does not fit together, or blocks are left over or missing ([`crate::after`]); a server or client complains, fails or panics.
 
-use crate::cluster::{Cluster, FIRST_CLIENT, NODES};
+use crate::after;
+use crate::cluster::{Cluster, FIRST_CLIENT, NODES, SPARE};
 use crate::disk::Disks;
-use crate::faults::{self, Fault};
-use crate::hands::Hands;
-use crate::journal::{self, say};
+use crate::faults::{self, Spans};
+use crate::journal::{self, Told, say};
+use crate::judge::{Evidence, Judgement};
+use crate::plan::Plan;
+use crate::programs::Programs;
 use crate::scheduler::{End, Machine, OBSERVER, Scheduler};
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
-use shoal_client::Client;
 use shoal_runtime::simulator::Simulator;
-use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_witness::check::{self, Verdict};
-use shoal_witness::history::{Call, Header, VERSION};
-use shoal_witness::limits::DEATH_ERRNOS;
-use shoal_witness::ops::{Kind, Op, Outcome, Path};
-use shoal_witness::run::choose::Chooser;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// A world that has not come to its end by then never will.
 const WORLD_MAX: Duration = Duration::from_secs(1200);
@@ -36,51 +29,8 @@ const CALLS_END_WITHIN: Duration = Duration::from_secs(60);
 const REPLICAS_ALIKE_WITHIN: Duration = Duration::from_secs(60);
 /// A group that begins has a leader within this.
 const LEADER_WITHIN: Duration = Duration::from_secs(20);
-/// Log behind the last flush of a store, in bytes, in worlds where followers are to fall behind it.
-const SMALL_LOG_BYTES: u64 = 64 << 10;
-/// ... and in others.
-const LARGE_LOG_BYTES: u64 = 8 << 20;
-/// Longest time between two calls of a worker, in microseconds.
-const THINK_US_MAX: u64 = 150_000;
 /// The fastest and slowest clocks run apart by this, in millionths.
 const DRIFT_PPM_MAX: i64 = 20_000;
-
-/// What a world is made of. Everything else follows from the seed.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The seed.
-    pub seed: u64,
-    /// What goes wrong.
-    pub faults: Vec<Fault>,
-    /// A mistake that is planted.
-    pub planted: Option<String>,
-    /// How many clients.
-    pub clients: u32,
-    /// Workers on each.
-    pub workers: u32,
-    /// Rounds of calls.
-    pub rounds: u32,
-    /// See there.
-    pub log_bytes: u64,
-}
-
-impl Plan {
-    /// As the seed says.
-    pub fn of(seed: u64) -> Plan {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        let clients = rng.random_range(2..=3);
-        let count = if rng.random_bool(0.1) { 0 } else { rng.random_range(1..10) };
-        Plan {
-            seed,
-            faults: faults::draw(seed, count, clients),
-            planted: None,
-            clients,
-            workers: rng.random_range(1..=2),
-            rounds: rng.random_range(4..12),
-            log_bytes: if rng.random_bool(0.3) { SMALL_LOG_BYTES } else { LARGE_LOG_BYTES },
-        }
-    }
-}
 
 /// How a world went.
 #[derive(Clone, Debug, Default)]
@@ -95,27 +45,37 @@ pub struct Report {
     pub lasted: Duration,
     /// Calls of programs.
     pub calls: usize,
-    /// Sessions that came to an end before their mounts did.
-    pub sessions_lost: usize,
+    /// Calls that had returned and were lost with their session.
+    pub calls_lost: usize,
+    /// Sessions that came to an end before their mounts did, and those whose machine died.
+    pub sessions_lost: (usize, usize),
+    /// States that replicas have fetched from others.
+    pub snapshots: u64,
+    /// Times that the members of the group have changed, on any replica.
+    pub changes: u64,
+    /// Times that somebody came to lead.
+    pub leads: u64,
+    /// Blocks on all bricks in the end.
+    pub blocks: usize,
     /// Turns that the scheduler gave.
     pub turns: u64,
     /// Messages sent, and lost.
     pub messages: (u64, u64),
-    /// The history was too hard to check, or sessions were lost and it was not checked.
+    /// The history was too hard to check.
     pub unchecked: bool,
 }
 
-/// What each worker works with, while it is not at work.
-type Workers = Rc<RefCell<Vec<Option<(Hands, Chooser)>>>>;
-
-/// What the tasks of a world share.
-struct Book {
-    calls: RefCell<Vec<Call>>,
+/// What has been found so far.
+#[derive(Default)]
+pub struct Book {
     findings: RefCell<Vec<String>>,
+    blocks: RefCell<usize>,
+    spans: Spans,
 }
 
 impl Book {
-    fn find(&self, what: String) {
+    /// Something is wrong.
+    pub fn find(&self, what: String) {
         say(&format!("FOUND {what}"));
         self.findings.borrow_mut().push(what);
     }
@@ -130,23 +90,28 @@ pub fn live(plan: &Plan, print: bool, level: tracing::Level) -> Report {
         tempfile::Builder::new().prefix("shoal-sim-").tempdir_in(files()).expect("room for a world's files");
     let _entered = shoal_runtime::simulator::enter(world.clone());
     disks.install(&world);
-    let listening = journal::listen(&world, print, level);
-    let cluster = Cluster::new(&world, &disks, dir.path(), plan.log_bytes);
-    let book = Rc::new(Book { calls: RefCell::default(), findings: RefCell::default() });
-    let (main, told, stage) = (cluster.clone(), book.clone(), plan.clone());
-    let task = world.start(OBSERVER, Duration::ZERO, "world", Box::new(move || act(&main, &told, &stage)));
+    let listening = journal::listen(&world, print, level.max(tracing::Level::INFO));
+    let cluster = Cluster::new(&world, &disks, dir.path(), plan.settings);
+    let programs = Programs::new(&cluster, plan.seed, plan.clients, plan.workers);
+    let book = Rc::new(Book::default());
+    let (main, told, does, stage) = (cluster.clone(), book.clone(), programs.clone(), plan.clone());
+    let life = move || act(&main, &does, &told, &stage);
+    let task = world.start(OBSERVER, Duration::ZERO, "world", Box::new(life));
     match world.run(task, WORLD_MAX) {
         End::Done => {}
         End::Panicked => world.panics().into_iter().for_each(|panic| book.find(panic)),
         End::Stuck(tasks) => book.find(format!("everybody waits for ever: {}", tasks.join(", "))),
         End::TooLong => book.find("the world does not come to its end".into()),
     }
+    for task in world.spinning() {
+        book.find(format!("{task} does not rest"));
+    }
     let mut report = Report {
         digest: world.digest(),
         lasted: Duration::from_nanos(world.time_ns()),
-        calls: book.calls.borrow().len(),
         turns: world.turns(),
         messages: cluster.network.counts(),
+        blocks: *book.blocks.borrow(),
         ..Report::default()
     };
     world.set_calm(true);
@@ -155,16 +120,42 @@ pub fn live(plan: &Plan, print: bool, level: tracing::Level) -> Report {
     for panic in world.panics().into_iter().skip(panics) {
         book.find(format!("while it was taken apart: {panic}"));
     }
-    drop(cluster);
-    let (lines, errors) = journal::take();
-    drop(listening);
+    let evidence = |told: &Told| Evidence {
+        calls: programs.calls.take(),
+        lives: programs.lives.take(),
+        ends: ends(&told.ended, programs.deaths.take()),
+        spans: book.spans.take(),
+    };
+    let told = journal::take();
+    let evidence = evidence(&told);
+    drop((programs, cluster, listening));
     Disks::uninstall();
-    let calls = book.calls.take();
     let mut findings = book.findings.take();
-    findings.extend(errors.into_iter().filter(|error| !is_expected(error)));
-    judge(plan, calls, &mut report, &mut findings);
-    (report.findings, report.lines) = (findings, lines);
+    findings.extend(told.errors.iter().filter(|error| !is_expected(plan, error)).cloned());
+    (report.snapshots, report.changes, report.leads) = (told.snapshots, told.changes, told.leads);
+    report.calls = evidence.calls.len();
+    let deaths = evidence.ends.values().filter(|end| !end.1).count();
+    report.sessions_lost = (evidence.ends.len() - deaths, deaths);
+    match evidence.judge(plan) {
+        Judgement::Fine(lost) => report.calls_lost = lost,
+        Judgement::Unchecked => report.unchecked = true,
+        Judgement::Wrong(why) => findings.push(why),
+    }
+    (report.findings, report.lines) = (findings, told.lines);
     report
+}
+
+/// The ends of sessions: by the servers, after which the mount goes on, or with their machine.
+fn ends(
+    ended: &BTreeMap<u64, u64>,
+    deaths: BTreeMap<shoal_types::SessionId, u64>,
+) -> BTreeMap<shoal_types::SessionId, (u64, bool)> {
+    let ended = ended.iter().map(|(session, at)| (shoal_types::SessionId(*session), (*at, true)));
+    let mut ends: BTreeMap<_, _> = deaths.into_iter().map(|(session, at)| (session, (at, false))).collect();
+    for (session, end) in ended {
+        ends.entry(session).or_insert(end);
+    }
+    ends
 }
 
 /// Where the files of stores are: in memory, if there is room for files.
@@ -173,65 +164,58 @@ fn files() -> &'static std::path::Path {
     if memory.is_dir() { memory } else { std::path::Path::new("/tmp") }
 }
 
-/// What mounts say when their session has been ended.
-fn is_expected(error: &str) -> bool {
-    error.contains("the servers ended this mount's session")
+/// What is said of what was done to it.
+fn is_expected(plan: &Plan, error: &str) -> bool {
+    let complaints = ["a copy is damaged", "a copy is not as it should be", "the metadata server stops"];
+    error.contains(journal::ENDED)
+        || plan.has_complaints() && complaints.iter().any(|words| error.contains(words))
 }
 
 /// The life of a world, told from outside.
-fn act(cluster: &Rc<Cluster>, book: &Rc<Book>, plan: &Plan) {
+fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &Plan) {
     let world = &cluster.world;
     for node in 1..=NODES {
         set_clock(world, node);
         cluster.start(node, true);
     }
+    set_clock(world, SPARE);
     if !cluster.wait_until(LEADER_WITHIN, || cluster.leader().is_some()) {
         return book.find("nobody leads a group that has just begun".into());
     }
-    let mut mounts: Vec<(Machine, Arc<Client>)> = Vec::new();
-    for machine in FIRST_CLIENT..FIRST_CLIENT + plan.clients {
-        set_clock(world, machine);
-        match cluster.mount(machine) {
-            Ok(client) => mounts.push((machine, client)),
-            Err(error) => return book.find(format!("client {machine} cannot mount: {error}")),
+    for mount in 0..plan.clients {
+        set_clock(world, FIRST_CLIENT + mount);
+        if let Err(error) = programs.mount(mount) {
+            return book.find(format!("client {mount} cannot mount: {error}"));
         }
     }
     world.set_calm(false);
-    let (nemesis, faults) = (cluster.clone(), plan.faults.clone());
-    let faults =
-        world.start(OBSERVER, Duration::ZERO, "faults", Box::new(move || faults::play(&nemesis, &faults)));
-    let mut choosers: Vec<Option<(Hands, Chooser)>> = Vec::new();
-    for number in 0..plan.workers * plan.clients {
-        let client = mounts[number as usize % mounts.len()].1.clone();
-        choosers.push(Some((Hands::new(client), Chooser::new(plan.seed, number))));
-    }
-    let choosers = Rc::new(RefCell::new(choosers));
-    for round in 0..plan.rounds {
-        if !work(cluster, book, plan, &mounts, &choosers, (round, faults)) {
+    let (nemesis, victims, faults) = (cluster.clone(), programs.clone(), plan.faults.clone());
+    let spans = book.spans.clone();
+    let play = move || faults::play(&nemesis, &victims, &faults, &spans);
+    let faults = world.start(OBSERVER, Duration::ZERO, "faults", Box::new(play));
+    let mut round = 0;
+    // As long as something goes wrong, somebody is at work.
+    while round < plan.rounds || !world.is_finished(faults) {
+        if !work(cluster, programs, book, (round, faults)) {
             return;
         }
+        round += 1;
     }
-    cluster.wait_for_task(faults);
     world.set_calm(true);
-    look_at_all(cluster, book, &mounts);
-    let machines: Vec<Machine> = mounts.iter().map(|(machine, _)| *machine).collect();
-    for (machine, client) in mounts {
-        let hands = choosers.clone();
-        cluster.on(machine, "unmount", move || {
-            let mine =
-                |one: &Option<(Hands, Chooser)>| one.as_ref().is_some_and(|(hands, _)| hands.is_of(&client));
-            let own: Vec<_> =
-                hands.borrow_mut().iter_mut().filter(|one| mine(one)).map(Option::take).collect();
-            drop(own);
-            let _ = client.close();
-        });
+    for mount in 0..plan.clients {
+        let Some(task) = programs.look(mount) else { continue };
+        if !cluster.wait_until(CALLS_END_WITHIN, || world.is_finished(task)) {
+            return book.find(format!("client {mount} cannot look at everything, though all is well"));
+        }
     }
-    say(&format!("unmounted {machines:?}"));
+    programs.unmount();
+    say("unmounted");
     compare(cluster, book);
+    *book.blocks.borrow_mut() = after::look(cluster, book);
     for trouble in cluster.troubles() {
         book.find(trouble);
     }
-    for node in 1..=NODES {
+    for node in cluster.nodes() {
         if let Some(server) = cluster.servers.remove(node) {
             cluster.on(node, "shutdown", move || server.shutdown());
         }
@@ -244,119 +228,21 @@ fn set_clock(world: &Scheduler, machine: Machine) {
 }
 
 /// A round: all workers make some calls. Answers whether they came to an end.
-fn work(
-    cluster: &Rc<Cluster>,
-    book: &Rc<Book>,
-    plan: &Plan,
-    mounts: &[(Machine, Arc<Client>)],
-    choosers: &Workers,
-    (round, faults): (u32, u64),
-) -> bool {
-    let world = &cluster.world;
-    let slow = world.below(2) == 0;
-    let count = world.between(3, 14);
-    let mut tasks = Vec::new();
-    for number in 0..plan.workers * plan.clients {
-        let machine = mounts[number as usize % mounts.len()].0;
-        let (book, scheduler, choosers) = (book.clone(), world.clone(), choosers.clone());
-        let worker = move || {
-            let taken = choosers.borrow_mut()[number as usize].take();
-            let Some((mut hands, mut chooser)) = taken else { return };
-            chooser.round();
-            for _ in 0..count {
-                if slow {
-                    sleep(Duration::from_micros(scheduler.below(THINK_US_MAX)));
-                }
-                let op = chooser.choose(|slot| hands.holds(slot));
-                let outcome = call(&scheduler, &book, number, &mut hands, op.clone());
-                chooser.learn(&op, &outcome);
-            }
-            choosers.borrow_mut()[number as usize] = Some((hands, chooser));
-        };
-        tasks.push(world.start(machine, Duration::ZERO, &format!("worker-{number}"), Box::new(worker)));
-    }
-    let is_done = |tasks: &[u64]| tasks.iter().all(|task| world.is_finished(*task));
+fn work(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Book, (round, faults): (u32, u64)) -> bool {
+    let tasks = programs.work();
+    let is_done = |tasks: &[u64]| tasks.iter().all(|task| cluster.world.is_finished(*task));
     // As long as something is wrong, they may wait.
     cluster.wait_until(WORLD_MAX, || is_done(&tasks) || is_done(&[faults]));
     if !cluster.wait_until(CALLS_END_WITHIN, || is_done(&tasks)) {
-        let calls = book.calls.borrow();
-        let open: Vec<String> = calls
-            .iter()
-            .filter(|call| call.end.is_none())
-            .map(|call| format!("{} of worker {}", call.op, call.worker))
-            .collect();
-        drop(calls);
-        book.find(format!("in round {round} these do not return: {}", open.join(", ")));
+        let open = programs.open_calls().join(", ");
+        book.find(format!("in round {round} these do not return: {open}"));
         return false;
     }
     true
 }
 
-/// Makes a call and writes it down.
-fn call(world: &Scheduler, book: &Book, worker: u32, hands: &mut Hands, op: Op) -> Outcome {
-    let start = world.stamp_ns();
-    let at = {
-        let mut calls = book.calls.borrow_mut();
-        calls.push(Call { worker, tree: 0, start, end: None, op: op.clone(), outcome: None });
-        calls.len() - 1
-    };
-    say(&format!("{op} ..."));
-    let outcome = hands.perform(&op);
-    say(&format!("{op}: {outcome}"));
-    let end = world.stamp_ns();
-    let call = &mut book.calls.borrow_mut()[at];
-    (call.end, call.outcome) = (Some(end), Some(outcome.clone()));
-    outcome
-}
-
-/// Every client looks at everything: one after the other, so that all of them must see the same.
-fn look_at_all(cluster: &Rc<Cluster>, book: &Rc<Book>, mounts: &[(Machine, Arc<Client>)]) {
-    for (number, (machine, client)) in mounts.iter().enumerate() {
-        let (told, world, client) = (book.clone(), cluster.world.clone(), client.clone());
-        let task = cluster.world.start(
-            *machine,
-            Duration::ZERO,
-            "look",
-            Box::new(move || {
-                let mut hands = Hands::new(client);
-                let mut dirs = vec![Path::default()];
-                while let Some(dir) = dirs.pop() {
-                    let listing = Op::List { path: dir.clone() };
-                    let worker = 100 + number as u32;
-                    let Outcome::Names { listed } = call(&world, &told, worker, &mut hands, listing) else {
-                        continue;
-                    };
-                    for entry in listed {
-                        let Some(name) = entry.name.bytes().next() else { continue };
-                        let path = Path::new(&[dir.names(), &[name]].concat());
-                        call(&world, &told, worker, &mut hands, Op::Lstat { path: path.clone() });
-                        match entry.kind {
-                            Some(Kind::Dir) => dirs.push(path),
-                            Some(Kind::File) => {
-                                let open = Op::Open {
-                                    path,
-                                    create: false,
-                                    exclusive: false,
-                                    append: false,
-                                    slot: 0,
-                                };
-                                call(&world, &told, worker, &mut hands, open);
-                                call(&world, &told, worker, &mut hands, Op::Read { slot: 0 });
-                            }
-                            _ => {}
-                        }
-                    }
-                }
-            }),
-        );
-        if !cluster.wait_until(CALLS_END_WITHIN, || cluster.world.is_finished(task)) {
-            return book.find(format!("client {machine} cannot look at everything, though all is well"));
-        }
-    }
-}
-
 /// All replicas come to the same state.
-fn compare(cluster: &Rc<Cluster>, book: &Rc<Book>) {
+fn compare(cluster: &Rc<Cluster>, book: &Book) {
     let mut seen: BTreeMap<u64, u128> = BTreeMap::new();
     let mut wrong = None;
     let alike = cluster.wait_until(REPLICAS_ALIKE_WITHIN, || {
@@ -376,38 +262,5 @@ fn compare(cluster: &Rc<Cluster>, book: &Rc<Book>) {
         Some(wrong) => book.find(wrong),
         None if !alike => book.find("the replicas do not come to the same entry of the log".into()),
         None => {}
-    }
-}
-
-/// Whether there is an order of all calls that one local file system could have carried out.
-fn judge(plan: &Plan, mut calls: Vec<Call>, report: &mut Report, findings: &mut Vec<String>) {
-    let died = |call: &Call| match &call.outcome {
-        Some(Outcome::Failed { errno }) => DEATH_ERRNOS.contains(errno) && *errno != libc::ESTALE,
-        _ => false,
-    };
-    let mut lost: Vec<u32> =
-        calls.iter().filter(|call| died(call)).map(|call| call.worker % plan.clients).collect();
-    lost.sort_unstable();
-    lost.dedup();
-    report.sessions_lost = lost.len();
-    if !lost.is_empty() {
-        report.unchecked = true;
-        return;
-    }
-    calls.sort_by_key(|call| call.start);
-    match check::check(&calls) {
-        Verdict::Explained(_) => {}
-        Verdict::TooHard(_) => report.unchecked = true,
-        Verdict::Refused(refusal) => {
-            let dirs = (0..plan.clients).map(|client| format!("client {client}")).collect();
-            let header = Header {
-                shoal_witness_history: VERSION,
-                seed: plan.seed,
-                dirs,
-                workers: plan.workers,
-                may_die: vec![],
-            };
-            findings.push(format!("no local file system does this:\n{}", refusal.show(&calls, &header)));
-        }
     }
 }

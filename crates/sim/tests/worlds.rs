@@ -1,7 +1,8 @@
 //! Worlds that are lived through at every test run. More of them: `make sim SEEDS=1000`.
 
 use shoal_sim::mistakes;
-use shoal_sim::story::{Plan, live};
+use shoal_sim::plan::Plan;
+use shoal_sim::story::live;
 
 /// How many of the first seeds. About five of them take a second.
 const SEEDS: u64 = 60;

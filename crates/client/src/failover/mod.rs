@@ -284,12 +284,19 @@ impl MetaService for Failover {
 
     // These wait on the thread that calls, since another leader may have to be asked; nobody calls them who must not be held up.
 
+    /// One attempt, if the answer gives a right: the next one is another request, see `Shell::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        done(self.inner.read(|meta| wait_for(|done| meta.ask(ask.clone(), done))));
+        let asked = |meta: &dyn MetaService| wait_for(|done| meta.ask(ask.clone(), done));
+        done(match ask.token.0 {
+            0 => self.inner.read(asked),
+            _ => self.inner.once(self.inner.options.fail_after, true, asked),
+        });
     }
 
+    /// One attempt, as above.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        done(self.inner.read(|meta| wait_for(|done| meta.acquire(acquire.clone(), done))));
+        let wait = self.inner.options.fail_after;
+        done(self.inner.once(wait, true, |meta| wait_for(|done| meta.acquire(acquire.clone(), done))));
     }
 
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {

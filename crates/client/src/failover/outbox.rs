@@ -9,6 +9,7 @@
 //! is good news, or final; its complaints about leaders do not.
 
 use crate::limits::{RESEND_WINDOW_BATCHES, RESEND_WINDOW_BYTES};
+use shoal_runtime::planted::mistake;
 use shoal_types::BatchSeq;
 use shoal_wire::{Commit, CommitDone, CommitReply, MetaError};
 use std::collections::VecDeque;
@@ -118,7 +119,7 @@ impl Outbox {
         match outcome {
             Ok(reply) => self.committed(reply.seq.max(seq)),
             Err(error) if is_transient(&error) || matches!(error, MetaError::OutOfOrder { .. }) => {
-                if !current {
+                if !current || mistake("do not send again what a dead leader was sent") {
                     return Effect::Nothing;
                 }
                 let pause = !self.progress;

@@ -2,12 +2,12 @@
 
 use super::Inner;
 use super::lane::Lane;
+use shoal_runtime::channel::{Receiver, Sender, unbounded};
+use shoal_runtime::time::Instant;
 use shoal_types::BrickId;
 use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
 
 /// Requests of one caller to several bricks. What has not begun when this is dropped is not begun any more.
 pub(super) struct Calls<T> {
@@ -20,7 +20,7 @@ pub(super) struct Calls<T> {
 
 impl<T: Send + 'static> Calls<T> {
     pub(super) fn new() -> Calls<T> {
-        let (sender, answers) = channel();
+        let (sender, answers) = unbounded();
         Calls { sender, answers, dropped: Arc::default(), pending: Vec::new() }
     }
 

@@ -4,11 +4,11 @@ use super::Inner;
 use super::call::Calls;
 use crate::limits::SURVEY_WAIT_MAX;
 use crate::placement;
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
 use shoal_wire::{BlockError, BlockService, BlockStat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Inner {
     pub(super) fn discard(

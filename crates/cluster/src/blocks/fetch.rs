@@ -4,10 +4,10 @@ use super::Inner;
 use super::call::Calls;
 use crate::limits::{FETCH_HEDGE, FETCH_WAIT_MAX};
 use bytes::Bytes;
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BrickId};
 use shoal_wire::BlockError;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Inner {
     pub(super) fn fetch(

@@ -1,10 +1,10 @@
 //! Which bricks answer, and how much room they have, as far as it was noticed.
 
 use crate::limits::{ROOM_AGE_MAX, SUSPECT_FOR};
-use parking_lot::Mutex;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::Instant;
 use shoal_types::{BrickId, Statfs};
-use std::collections::HashMap;
-use std::time::Instant;
+use std::collections::BTreeMap;
 
 #[derive(Default)]
 struct State {
@@ -17,7 +17,7 @@ struct State {
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct Health(Mutex<HashMap<BrickId, State>>);
+pub(super) struct Health(Mutex<BTreeMap<BrickId, State>>);
 
 /// What is thought of a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

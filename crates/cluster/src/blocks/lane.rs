@@ -4,10 +4,10 @@
 //! has at most [`LANE_CALLS_MAX`] threads, which come when they are needed and go when they are idle.
 
 use crate::limits::{LANE_CALLS_MAX, LANE_IDLE, LANE_QUEUE_MAX};
-use parking_lot::{Condvar, Mutex};
+use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::Instant;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub(super) type Job = Box<dyn FnOnce() + Send>;
 
@@ -40,7 +40,7 @@ impl Lane {
             return true;
         }
         let lane = self.clone();
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || lane.serve());
+        let thread = shoal_runtime::thread::Builder::new().name(name.to_owned()).spawn(move || lane.serve());
         match thread {
             Ok(_) => state.threads += 1,
             Err(error) => {
@@ -86,13 +86,13 @@ impl Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use shoal_runtime::channel;
 
     #[test]
     fn a_lane_does_everything_with_few_threads() {
         let lane = Arc::new(Lane::default());
-        let (done, results) = mpsc::channel();
-        let (open, gate) = mpsc::channel::<()>();
+        let (done, results) = channel::unbounded();
+        let (open, gate) = channel::unbounded::<()>();
         let gate = Arc::new(Mutex::new(gate));
         for job in 0..100 {
             let (done, gate) = (done.clone(), gate.clone());

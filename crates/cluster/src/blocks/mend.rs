@@ -6,10 +6,10 @@ use crate::limits::FETCH_WAIT_MAX;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::Bytes;
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId};
 use shoal_wire::BlockError;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Inner {
     /// A brick that is away for a while is not gone, and what it has counts. What is on a brick that is being drained stays in

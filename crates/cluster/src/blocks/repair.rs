@@ -25,7 +25,7 @@ impl Inner {
             }
             of.repairs.fetch_sub(1, Ordering::Relaxed);
         };
-        if let Err(error) = std::thread::Builder::new().name("repair".into()).spawn(job) {
+        if let Err(error) = shoal_runtime::thread::Builder::new().name("repair".into()).spawn(job) {
             tracing::warn!(%error, "no thread to repair a block");
             self.repairs.fetch_sub(1, Ordering::Relaxed);
         }

@@ -5,11 +5,11 @@ use super::call::Calls;
 use crate::limits::{ROOM_AGE_MAX, ROOM_WAIT_MAX};
 use crate::map::BrickState;
 use crate::placement::Rules;
+use shoal_runtime::time::Instant;
 use shoal_types::{BrickId, NodeId, Statfs};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Inner {
     pub(super) fn room(self: &Arc<Inner>) -> Result<Statfs, BlockError> {

@@ -5,10 +5,11 @@ use super::call::{Calls, blames_brick};
 use crate::limits::{STORE_HEDGE, STORE_WAIT_MAX};
 use crate::placement::{Candidate, Load, Rules};
 use bytes::Bytes;
+use shoal_runtime::planted::mistake;
+use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BrickId, NodeId};
 use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Inner {
     pub(super) fn store(self: &Arc<Inner>, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
@@ -16,7 +17,10 @@ impl Inner {
         let rules = self.rules(&map)?;
         let (ranked, good) = self.ranked(&map, id);
         let mut copying = Copying::new(self, id, parts, rules, &ranked, good);
-        let group = copying.run(rules.replica, rules.quorum())?;
+        let group = match mistake("take one copy of a block for enough") {
+            true => copying.run(1, 1)?,
+            false => copying.run(rules.replica, rules.quorum())?,
+        };
         if group.len() < rules.replica {
             tracing::debug!(block = %id, ?group, "stored with fewer copies than wanted");
         }

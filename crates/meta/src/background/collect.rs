@@ -6,6 +6,7 @@ use super::Trouble;
 use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
 use crate::shared::Shared;
 use shoal_namespace::{Command, query};
+use shoal_runtime::planted::mistake;
 use shoal_types::BlockId;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -16,6 +17,8 @@ pub(crate) struct Collector {
     after: Option<BlockId>,
     /// Those that are still on some brick that did not answer.
     deferred: HashSet<BlockId>,
+    /// This round has come upon something to delete.
+    found: bool,
 }
 
 impl Collector {
@@ -23,8 +26,9 @@ impl Collector {
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let garbage = query::garbage(&shared.store, self.after, COLLECT_PAGE)?;
         let Some((last, _)) = garbage.last().copied() else {
-            // New garbage may lie before the place where this round began.
-            return Ok(self.after.take().is_some());
+            self.after = None;
+            // New garbage may lie before the place where this round was when it came.
+            return Ok(std::mem::take(&mut self.found));
         };
         self.after = Some(last);
         let due = garbage.into_iter().filter(|(id, _)| !self.deferred.contains(id));
@@ -32,10 +36,13 @@ impl Collector {
         if placed.is_empty() {
             return Ok(true);
         }
+        self.found = true;
         if self.deferred.len() > DEFERRED_BLOCKS_MAX {
             self.deferred.clear();
         }
-        self.deferred.extend(shared.bricks.discard(&placed)?);
+        if !mistake("take blocks for deleted that are not") {
+            self.deferred.extend(shared.bricks.discard(&placed)?);
+        }
         let gone = placed.into_iter().map(|(id, _)| id).filter(|id| !self.deferred.contains(id));
         let blocks: Vec<BlockId> = gone.collect();
         if !blocks.is_empty() {

@@ -53,6 +53,10 @@ fn replace<T: Tree>(
         replaced_dir = target.is_dir();
         match (inode.is_dir(), target.is_dir()) {
             (true, false) => return Err(Errno::ENOTDIR.into()),
+            // Whatever is moved: the directory that it is in is not empty.
+            (false, true) if is_within(tree, from.0, dentry.ino)? => {
+                return Err(Errno::ENOTEMPTY.into());
+            }
             (false, true) => return Err(Errno::EISDIR.into()),
             (true, true) if target.entries > 0 => return Err(Errno::ENOTEMPTY.into()),
             _ => {}

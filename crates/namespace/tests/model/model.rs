@@ -309,6 +309,9 @@ impl Model {
             if let Some(target) = target {
                 match (self.is_dir(moved), self.is_dir(target)) {
                     (true, false) => return Err(Errno::ENOTDIR),
+                    (false, true) if self.ancestors(from.0).contains(&target) => {
+                        return Err(Errno::ENOTEMPTY);
+                    }
                     (false, true) => return Err(Errno::EISDIR),
                     (true, true) if !self.nodes[&target].names.is_empty() => return Err(Errno::ENOTEMPTY),
                     _ => {}

@@ -93,6 +93,10 @@ fn a_directory_is_never_moved_below_itself() {
         "a file with its ancestor"
     );
     assert_eq!(v.rename((b, "c"), (ROOT, "a")), Err(Errno::ENOTEMPTY));
+    assert_eq!(v.rename((c, "f"), (ROOT, "a")), Err(Errno::ENOTEMPTY), "a file over its ancestor");
+    let d = v.dir(ROOT, "d");
+    assert_eq!(v.rename((c, "f"), (ROOT, "d")), Err(Errno::EISDIR), "a file over another directory");
+    assert_eq!(v.stat(d).entries, 0);
     v.assert_clean();
 }
 

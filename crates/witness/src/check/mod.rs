@@ -204,6 +204,17 @@ pub fn check(calls: &[Call]) -> Verdict {
     Verdict::Explained(total)
 }
 
+/// Whether [`check`] would explain calls, which are all of one tree; `None` if that is too hard. Quick where they are refused: nobody reads why.
+pub fn explains(calls: &[Call]) -> Option<bool> {
+    let known = Calls::new(calls);
+    let events = known.events(0..calls.len());
+    match known.follow(vec![Config::default()], &events, |_, _| {}) {
+        Reached::End => Some(true),
+        Reached::TooMany(_) => None,
+        Reached::Stuck { .. } => Some(false),
+    }
+}
+
 /// Checks these calls, of one tree.
 fn check_tree(known: &Calls<'_>, calls: &[usize]) -> Verdict {
     let events = known.events(calls.iter().copied());

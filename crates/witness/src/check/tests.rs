@@ -562,6 +562,7 @@ fn act(state: &mut State, worker: u32, makes: u32, op: &Op) -> Outcome {
 fn what_one_file_system_did_is_explained() {
     for seed in 0..20 {
         let calls = simulated(seed, 2 + seed as u32 % 5, 600);
+        assert_eq!(explains(&calls), Some(true));
         match check(&calls) {
             Verdict::Explained(stats) => assert_eq!(stats.calls, calls.len()),
             Verdict::Refused(refusal) => panic!("seed {seed}: {}", refusal.show(&calls, &header())),
@@ -591,7 +592,9 @@ fn a_result_from_the_past_is_mostly_refused() {
         let (early, late) = pairs[rng.random_range(0..pairs.len())];
         calls[late].outcome = calls[early].outcome.clone();
         tried += 1;
-        caught += usize::from(matches!(check(&calls), Verdict::Refused(_)));
+        let refused = matches!(check(&calls), Verdict::Refused(_));
+        assert_eq!(explains(&calls), Some(!refused));
+        caught += usize::from(refused);
     }
     assert!(tried >= 30 && caught * 10 >= tried * 8, "{caught} of {tried}");
 }

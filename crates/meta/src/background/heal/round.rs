@@ -140,12 +140,7 @@ fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>
             }
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..HEAL_THREADS.min(page.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    shoal_runtime::thread::together(HEAL_THREADS.min(page.len()), work);
     match trouble.into_inner() {
         Some(error) => Err(error),
         None => Ok(placed.into_inner()),

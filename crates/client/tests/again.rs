@@ -1,0 +1,66 @@
+//! Requests whose answers get lost on the way back, and that are made again.
+
+#[path = "support/relay.rs"]
+mod relay;
+mod support;
+
+use parking_lot::Mutex;
+use relay::{Relay, Way};
+use shoal_client::{Caller, Client, Options, Replicas, Wait};
+use shoal_meta::Server;
+use shoal_types::{InodeId, NodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaError, MetaService, Token};
+use std::sync::Arc;
+
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+
+/// The first answer to a question gets lost, together with its connection. The server has registered what it gave.
+struct Lossy {
+    server: Arc<Server>,
+    /// Of the questions that were asked.
+    tokens: Mutex<Vec<Token>>,
+}
+
+impl Way for Lossy {
+    fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        let mut tokens = self.tokens.lock();
+        tokens.push(ask.token);
+        let lost = tokens.len() == 1;
+        drop(tokens);
+        let back = move |answer| done(if lost { Err(lost_connection()) } else { answer });
+        self.server.ask(ask, Box::new(back));
+    }
+}
+
+fn lost_connection() -> MetaError {
+    MetaError::Unavailable("the connection is lost".into())
+}
+
+/// It is the only one.
+struct Only(Arc<Relay<Lossy>>);
+
+impl Replicas for Only {
+    fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
+        vec![(NodeId(1), self.0.clone())]
+    }
+    fn refresh(&self) {}
+}
+
+#[test]
+fn a_request_that_is_made_again_is_another_one_so_that_no_recall_waits_for_the_lost_answer() {
+    let (_dir, bricks, server) = relay::server();
+    let way = Arc::new(Relay(Lossy { server: server.clone(), tokens: Mutex::default() }));
+    let client = Client::open_replicated(Arc::new(Only(way.clone())), bricks, Options::default());
+    let client = client.expect("a session");
+    assert_eq!(client.lookup(Wait::Allowed, InodeId::ROOT, b"missing"), Ok(None));
+    let tokens = way.0.tokens.lock().clone();
+    assert!(tokens.len() >= 2, "the question was asked again: {tokens:?}");
+    assert_ne!(tokens[0], tokens[1]);
+    client.create(Wait::Allowed, &CALLER, InodeId::ROOT, b"made", 0o100644, 0).expect("made");
+    client.close().expect("closed");
+    server.shutdown();
+}

@@ -1,0 +1,91 @@
+//! What is looked at when a world has come to rest: whether the state of the volume fits together, and what is on the bricks.
+
+use crate::cluster::Cluster;
+use crate::story::Book;
+use shoal_namespace::check::{self, Finding, Visitor};
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::query;
+use shoal_runtime::time::Duration;
+use shoal_types::{BlockId, BlockInfo};
+use shoal_wire::VolumeBlocks;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What nothing refers to is deleted within this, when all is well: what a brick did not delete is tried again.
+const COLLECTED_WITHIN: Duration = Duration::from_secs(120);
+/// Blocks that are named where they should not be, at most.
+const NAMED_MAX: usize = 5;
+
+/// What a volume consists of.
+#[derive(Default)]
+struct State {
+    findings: Vec<String>,
+    blocks: BTreeMap<BlockId, BlockInfo>,
+}
+
+impl Visitor for State {
+    fn finding(&mut self, finding: Finding) {
+        self.findings.push(finding.to_string());
+    }
+    fn block(&mut self, id: BlockId, info: BlockInfo) {
+        self.blocks.insert(id, info);
+    }
+}
+
+/// Looks at everything. Answers how many blocks are on bricks.
+pub fn look(cluster: &Rc<Cluster>, book: &Book) -> usize {
+    let mut left = None;
+    cluster.wait_until(COLLECTED_WITHIN, || {
+        left = left_over(cluster);
+        left.as_ref().is_some_and(Vec::is_empty)
+    });
+    match left {
+        None => book.find("nobody leads in the end".into()),
+        Some(left) if !left.is_empty() => {
+            let named = &left[..left.len().min(NAMED_MAX)];
+            book.find(format!("{} copies of blocks that nothing refers to are left: {named:?}", left.len()));
+        }
+        Some(_) => {}
+    }
+    let Some(leader) = cluster.leader() else { return 0 };
+    let Some(state) = state(cluster) else { return 0 };
+    for finding in &state.findings {
+        book.find(format!("the state of the volume does not fit together: {finding}"));
+    }
+    let blocks = cluster.depot.seen_from(leader);
+    let count = state.blocks.len();
+    let read = move || {
+        let read = |(id, info): (BlockId, BlockInfo)| {
+            let content = blocks.fetch(id, info.group, 0, info.len);
+            content.err().map(|error| format!("block {id} cannot be read in the end: {error}"))
+        };
+        state.blocks.into_iter().filter_map(read).collect::<Vec<String>>()
+    };
+    cluster.on(leader, "read", read).into_iter().flatten().for_each(|lost| book.find(lost));
+    count
+}
+
+fn state(cluster: &Rc<Cluster>) -> Option<State> {
+    let server = cluster.servers.get(cluster.leader()?)?;
+    let mut state = State::default();
+    let store = server.replica().store();
+    check::check(&store.snapshot(), &mut state).ok()?;
+    Some(state)
+}
+
+/// Copies on bricks of blocks that the namespace does not name there. None if nobody leads.
+fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
+    let server = cluster.servers.get(cluster.leader()?)?;
+    let store = server.replica().store().clone();
+    let mut left = Vec::new();
+    for (brick, holds) in cluster.depot.all() {
+        for id in holds.holds().ok()? {
+            let known = query::block(&*store, id).ok()?;
+            let is_named = known.is_some_and(|block| block.refs > 0 && block.info.group.contains(brick));
+            if !is_named {
+                left.push((brick.0, id));
+            }
+        }
+    }
+    Some(left)
+}

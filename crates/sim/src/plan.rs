@@ -1,0 +1,252 @@
+//! What a world is made of, drawn from its seed.
+//!
+//! **Mixed** worlds have faults of all kinds, one after the other, none so long that a session is ended for it. **Focused** ones repeat one
+//! combination that is rare by chance: what it takes to be wrong is often two things at the same moment.
+
+use crate::cluster::{FIRST_CLIENT, NODES, Settings};
+use crate::disk::Trouble;
+use crate::faults::{FOLLOWER, Fault, LEADER, What, bricks};
+use crate::network::DELAY_US_FAIR;
+use crate::scheduler::Machine;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// The longest that something stays wrong, in milliseconds, where no session is to be ended for it.
+const LONG_MS_MAX: u64 = 5_000;
+/// The longest time between two faults, in milliseconds.
+const REST_MS_MAX: u64 = 2_500;
+/// A client that is silent for so long loses its session if others wait for it, in milliseconds.
+const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
+/// Log behind the last flush of a store, in bytes: in a third of all worlds followers fall behind it.
+const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
+/// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
+const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
+/// Seconds that a wall clock may be off.
+const CLOCK_SECONDS_MAX: u64 = 100_000_000;
+
+/// See the module. Everything else follows from the seed.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What goes wrong.
+    pub faults: Vec<Fault>,
+    /// A mistake that is planted.
+    pub planted: Option<String>,
+    /// How many clients.
+    pub clients: u32,
+    /// Workers on each.
+    pub workers: u32,
+    /// Rounds of calls.
+    pub rounds: u32,
+    /// How the volume is made.
+    pub settings: Settings,
+}
+
+impl Plan {
+    /// As the seed says.
+    pub fn of(seed: u64) -> Plan {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let clients = rng.random_range(2..=3);
+        let settings = Settings {
+            log_bytes: LOG_BYTES[rng.random_range(0..LOG_BYTES.len())],
+            inline_bytes: INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())],
+            replica: rng.random_range(2..=3),
+        };
+        let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients };
+        let faults = if rng.random_bool(0.4) { draw.mixed() } else { draw.focused() };
+        Plan {
+            seed,
+            faults,
+            planted: None,
+            clients,
+            workers: rng.random_range(1..=2),
+            rounds: rng.random_range(4..12),
+            settings,
+        }
+    }
+
+    /// Whether nodes or bricks complain because they are made to.
+    pub fn has_complaints(&self) -> bool {
+        self.faults.iter().any(|fault| {
+            matches!(fault.what, What::Rot(_) | What::Disk(_, Trouble::FailsToSync | Trouble::Full))
+        })
+    }
+}
+
+/// Draws the faults of a world.
+struct Draw {
+    rng: SmallRng,
+    clients: u32,
+}
+
+impl Draw {
+    fn node(&mut self) -> Machine {
+        self.rng.random_range(1..=NODES)
+    }
+
+    fn client(&mut self) -> Machine {
+        FIRST_CLIENT + self.rng.random_range(0..self.clients)
+    }
+
+    fn brick(&mut self) -> u16 {
+        self.rng.random_range(bricks())
+    }
+
+    fn storm(&mut self, delay_us_max: u64) -> What {
+        What::Storm {
+            loses_one_of: self.rng.random_range(3..40),
+            breaks_one_of: self.rng.random_range(20..400),
+            delay_us_max: self.rng.random_range(DELAY_US_FAIR..delay_us_max),
+        }
+    }
+
+    fn set_clock(&mut self) -> What {
+        let machine = if self.rng.random_bool(0.5) { self.node() } else { self.client() };
+        What::SetClock(machine, self.rng.random_range(0..CLOCK_SECONDS_MAX))
+    }
+
+    /// Faults of some kinds, one after the other.
+    fn mixed(&mut self) -> Vec<Fault> {
+        let count = if self.rng.random_bool(0.1) { 0 } else { self.rng.random_range(1..10) };
+        // Each world has its own kinds of trouble.
+        let kinds: Vec<u32> = (0..14).filter(|_| self.rng.random_bool(0.4)).collect();
+        let kinds = if kinds.is_empty() { vec![0, 2] } else { kinds };
+        let mut faults = Vec::new();
+        for _ in 0..count {
+            let (node, client) = (self.node(), self.client());
+            let what = match kinds[self.rng.random_range(0..kinds.len())] {
+                0 => What::Crash(node),
+                1 if self.rng.random_bool(0.3) => What::Blackout,
+                1 | 2 => What::Isolate(node),
+                3 => What::OneWay(node, node % NODES + 1),
+                4 => What::CutClient(client, node),
+                5 => self.storm(60_000),
+                6 => What::Stop(if self.rng.random_bool(0.5) { node } else { client }),
+                7 => What::Transfer,
+                8 => What::Flush(node),
+                9 => self.set_clock(),
+                10 => What::Disk(node, Trouble::Slow),
+                11 => What::BrickSlow(self.brick()),
+                12 => What::BrickFull(1),
+                _ => What::BrickAway(self.brick()),
+            };
+            let short = self.rng.random_bool(0.5);
+            let for_ms = self.rng.random_range(1..if short { 400 } else { LONG_MS_MAX });
+            faults.push(self.fault(for_ms, what));
+        }
+        faults
+    }
+
+    fn fault(&mut self, for_ms: u64, what: What) -> Fault {
+        Fault { after_ms: self.rng.random_range(0..REST_MS_MAX), for_ms, overlaps: false, what }
+    }
+
+    /// One combination, several times.
+    fn focused(&mut self) -> Vec<Fault> {
+        let kind = self.rng.random_range(0..12);
+        let times = match kind {
+            3..=6 => self.rng.random_range(1..=2),
+            10 => 1,
+            _ => self.rng.random_range(2..=5),
+        };
+        (0..times).flat_map(|_| self.combination(kind)).collect()
+    }
+
+    fn combination(&mut self, kind: u32) -> Vec<Fault> {
+        let (node, client) = (self.node(), self.client());
+        let mut ms = |range: std::ops::Range<u64>| self.rng.random_range(range);
+        // The second happens while the first lasts.
+        let during = |first: (u64, What), after_ms: u64, second: (u64, What)| {
+            vec![
+                Fault { after_ms: 0, for_ms: first.0, overlaps: true, what: first.1 },
+                Fault { after_ms, for_ms: second.0, overlaps: false, what: second.1 },
+            ]
+        };
+        let faults = match kind {
+            // The leader dies, and is back before or after somebody else leads.
+            0 => {
+                let for_ms = ms(1..3_000);
+                vec![self.fault(for_ms, What::Crash(LEADER))]
+            }
+            // Two die within one flush: what both had not flushed is gone.
+            1 => during((ms(1..600), What::Crash(LEADER)), ms(0..20), (ms(1..600), What::Crash(FOLLOWER))),
+            // The lead changes while answers are under way for long.
+            2 => {
+                let (delay, long) = (ms(100_000..1_500_000), ms(500..4_000));
+                let storm = What::Storm { loses_one_of: 0, breaks_one_of: 0, delay_us_max: delay };
+                during((long, storm), ms(50..400), (ms(1..200), What::Transfer))
+            }
+            // A client dies, soon after a node or a brick has become slow.
+            3 => {
+                let (long, after, dead) = (ms(300..4_000), ms(0..2_000), ms(1..15_000));
+                let first = match ms(0..4) {
+                    0 => What::BrickSlow(self.brick()),
+                    1 => What::Disk(LEADER, Trouble::Slow),
+                    2 => What::CutOff(client),
+                    _ => What::Crash(LEADER),
+                };
+                during((long, first), after, (dead, What::KillClient(client)))
+            }
+            // A client is cut off until the others go on without it, while the lead changes.
+            4 => during(
+                (ms(SILENT_MS), What::CutOff(client)),
+                ms(100..9_000),
+                (ms(1..3_000), What::Crash(LEADER)),
+            ),
+            5 => vec![Fault {
+                after_ms: ms(0..2_000),
+                for_ms: ms(SILENT_MS),
+                overlaps: false,
+                what: What::CutOff(client),
+            }],
+            // ... or is stopped.
+            6 => vec![Fault {
+                after_ms: ms(0..2_000),
+                for_ms: ms(SILENT_MS),
+                overlaps: false,
+                what: What::Stop(client),
+            }],
+            // A node is away until the others have cut their logs.
+            7 => {
+                let (away, after) = (ms(1_500..5_000), ms(100..1_200));
+                let mut faults = during((away, What::Crash(node)), after, (1, What::Flush(LEADER)));
+                faults.push(Fault {
+                    after_ms: ms(100..1_500),
+                    for_ms: 1,
+                    overlaps: false,
+                    what: What::Flush(LEADER),
+                });
+                faults
+            }
+            // A disk fails, and the node with it.
+            8 => {
+                let trouble = if ms(0..2) == 0 { Trouble::FailsToSync } else { Trouble::Full };
+                let who = [LEADER, FOLLOWER, node][ms(0..3) as usize];
+                let long = ms(1..3_000);
+                vec![self.fault(long, What::Disk(who, trouble))]
+            }
+            // Copies are damaged on one brick, while another is away.
+            9 => during((ms(1..4_000), What::BrickAway(2)), ms(0..1_000), (ms(1..500), What::Rot(1))),
+            // A node is replaced, and dies or is cut off somewhere on the way.
+            10 => {
+                let second = if ms(0..2) == 0 { What::Crash(LEADER) } else { What::Isolate(LEADER) };
+                let (after, long) = (ms(0..1_500), ms(1..1_500));
+                vec![
+                    Fault { after_ms: after, for_ms: long, overlaps: true, what: second },
+                    Fault { after_ms: ms(0..300), for_ms: 1, overlaps: false, what: What::Replace(node) },
+                ]
+            }
+            // The leader is cut off from the others, while clients still reach it and one of them does not.
+            _ => during(
+                (ms(1_000..5_000), What::Isolate(LEADER)),
+                ms(0..1_500),
+                (ms(1..3_000), What::CutClient(client, LEADER)),
+            ),
+        };
+        let rest = self.rng.random_range(0..REST_MS_MAX);
+        let mut faults = faults;
+        faults[0].after_ms += rest;
+        faults
+    }
+}

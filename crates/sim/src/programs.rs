@@ -1,0 +1,240 @@
+//! Programs on mounts: workers that make calls, mounts that die and come back, and what was called.
+//!
+//! **Lives.** What a mount has not synced may be lost with its session, be it that its machine dies or that the servers end it. So each worker's number
+//! belongs to one session of its mount: in the next one it is another worker, without open files.
+
+use crate::cluster::{Cluster, FIRST_CLIENT};
+use crate::hands::Hands;
+use crate::journal::say;
+use crate::scheduler::{Machine, Scheduler};
+use shoal_client::Client;
+use shoal_runtime::thread::sleep;
+use shoal_runtime::time::Duration;
+use shoal_types::SessionId;
+use shoal_witness::history::Call;
+use shoal_witness::limits::DEATH_ERRNOS;
+use shoal_witness::ops::{Op, Outcome};
+use shoal_witness::run::choose::Chooser;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Longest time between two calls of a worker, in microseconds.
+const THINK_US_MAX: u64 = 150_000;
+/// A mount is tried again after this.
+const MOUNT_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// A worker whose mount has lost its session rests for this long.
+const REST_AFTER_LOSS: Duration = Duration::from_millis(150);
+
+/// One at work.
+pub struct Worker {
+    hands: Hands,
+    chooser: Chooser,
+    session: SessionId,
+    /// What it is in the history.
+    number: u32,
+}
+
+/// See the module.
+pub struct Programs {
+    cluster: Rc<Cluster>,
+    seed: u64,
+    clients: u32,
+    /// By the number of the mount.
+    mounts: RefCell<Vec<Option<Arc<Client>>>>,
+    /// Those that are not at work now; none where their mount has died.
+    workers: RefCell<Vec<Option<Worker>>>,
+    next_number: Cell<u32>,
+    /// All calls, in the order in which they began.
+    pub calls: RefCell<Vec<Call>>,
+    /// Which mount and session a worker of the history had.
+    pub lives: RefCell<BTreeMap<u32, (u32, SessionId)>>,
+    /// When sessions have ended by the death of their machine.
+    pub deaths: RefCell<BTreeMap<SessionId, u64>>,
+}
+
+/// Whether a call was ended by the end of its session.
+pub fn is_lost(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Failed { errno } => DEATH_ERRNOS.contains(errno) && *errno != libc::ESTALE,
+        _ => false,
+    }
+}
+
+impl Programs {
+    /// Nothing is mounted yet.
+    pub fn new(cluster: &Rc<Cluster>, seed: u64, clients: u32, workers: u32) -> Rc<Programs> {
+        Rc::new(Programs {
+            cluster: cluster.clone(),
+            seed,
+            clients,
+            mounts: RefCell::new((0..clients).map(|_| None).collect()),
+            workers: RefCell::new((0..clients * workers).map(|_| None).collect()),
+            next_number: Cell::new(0),
+            calls: RefCell::default(),
+            lives: RefCell::default(),
+            deaths: RefCell::default(),
+        })
+    }
+
+    fn machine(mount: u32) -> Machine {
+        FIRST_CLIENT + mount
+    }
+
+    /// The mount on a machine.
+    pub fn client(&self, mount: u32) -> Option<Arc<Client>> {
+        self.mounts.borrow()[mount as usize].clone()
+    }
+
+    /// Mounts, and makes workers.
+    pub fn mount(&self, mount: u32) -> Result<(), String> {
+        let client = self.cluster.mount(Self::machine(mount))?;
+        self.mounts.borrow_mut()[mount as usize] = Some(client.clone());
+        let count = self.workers.borrow().len() as u32;
+        for at in (mount..count).step_by(self.clients as usize) {
+            let session = client.session();
+            let number = self.number(mount, session);
+            let worker = Worker {
+                hands: Hands::new(client.clone()),
+                chooser: Chooser::new(self.seed, number),
+                session,
+                number,
+            };
+            self.workers.borrow_mut()[at as usize] = Some(worker);
+        }
+        Ok(())
+    }
+
+    /// A number that no worker had before.
+    fn number(&self, mount: u32, session: SessionId) -> u32 {
+        let turn = self.next_number.get();
+        self.next_number.set(turn + 1);
+        let number = turn * self.clients + mount;
+        self.lives.borrow_mut().insert(number, (mount, session));
+        number
+    }
+
+    /// The machine of a mount dies.
+    pub fn kill(&self, machine: Machine) {
+        let mount = machine - FIRST_CLIENT;
+        let Some(client) = self.mounts.borrow_mut()[mount as usize].take() else { return };
+        self.deaths.borrow_mut().insert(client.session(), self.cluster.world.stamp_ns());
+        self.cluster.world.kill(machine);
+        let count = self.workers.borrow().len();
+        let own = (mount as usize..count).step_by(self.clients as usize);
+        let own: Vec<Option<Worker>> = own.map(|at| self.workers.borrow_mut()[at].take()).collect();
+        self.cluster.crash_client(machine, (client, own));
+    }
+
+    /// It starts again, and mounts.
+    pub fn revive(&self, machine: Machine) {
+        let mount = machine - FIRST_CLIENT;
+        if self.client(mount).is_some() {
+            return;
+        }
+        while let Err(error) = self.mount(mount) {
+            say(&format!("not mounted: {error}"));
+            sleep(MOUNT_AGAIN_AFTER);
+        }
+    }
+
+    /// A round: all workers make some calls. Answers the tasks.
+    pub fn work(self: &Rc<Self>) -> Vec<u64> {
+        let world = &self.cluster.world;
+        let slow = world.below(2) == 0;
+        let count = world.between(3, 14);
+        let start = |at: usize| {
+            let me = self.clone();
+            let machine = Self::machine(at as u32 % self.clients);
+            let work = move || me.work_alone(at, slow, count);
+            world.start(machine, Duration::ZERO, &format!("worker-{at}"), Box::new(work))
+        };
+        (0..self.workers.borrow().len()).map(start).collect()
+    }
+
+    fn work_alone(&self, at: usize, slow: bool, count: u64) {
+        let taken = self.workers.borrow_mut()[at].take();
+        let Some(mut worker) = taken else { return };
+        let world = &self.cluster.world;
+        worker.chooser.round();
+        for _ in 0..count {
+            if slow {
+                sleep(Duration::from_micros(world.below(THINK_US_MAX)));
+            }
+            let session = worker.hands.client().session();
+            if session != worker.session {
+                self.renew(&mut worker);
+            }
+            let op = worker.chooser.choose(|slot| worker.hands.holds(slot));
+            let outcome = self.call(worker.number, &mut worker.hands, op.clone());
+            worker.chooser.learn(&op, &outcome);
+            if is_lost(&outcome) {
+                self.renew(&mut worker);
+                sleep(REST_AFTER_LOSS);
+            }
+        }
+        self.workers.borrow_mut()[at] = Some(worker);
+    }
+
+    /// Its mount has lost a session: it is another one from now on.
+    fn renew(&self, worker: &mut Worker) {
+        let client = worker.hands.client().clone();
+        let mount = self.lives.borrow()[&worker.number].0;
+        worker.session = client.session();
+        worker.number = self.number(mount, worker.session);
+        worker.hands = Hands::new(client);
+        worker.chooser.forget();
+    }
+
+    /// Makes a call and writes it down.
+    fn call(&self, number: u32, hands: &mut Hands, op: Op) -> Outcome {
+        let world: &Scheduler = &self.cluster.world;
+        let start = world.stamp_ns();
+        let at = {
+            let mut calls = self.calls.borrow_mut();
+            calls.push(Call { worker: number, tree: 0, start, end: None, op: op.clone(), outcome: None });
+            calls.len() - 1
+        };
+        say(&format!("{op} ..."));
+        let outcome = hands.perform(&op);
+        say(&format!("{op}: {outcome}"));
+        let end = world.stamp_ns();
+        let call = &mut self.calls.borrow_mut()[at];
+        (call.end, call.outcome) = (Some(end), Some(outcome.clone()));
+        outcome
+    }
+
+    /// Somebody who looks at everything that there is on a mount.
+    pub fn look(self: &Rc<Self>, mount: u32) -> Option<u64> {
+        let (me, client) = (self.clone(), self.client(mount)?);
+        let look = move || {
+            let number = me.number(mount, client.session());
+            let mut hands = Hands::new(client);
+            crate::hands::look_at_all(&mut |op| me.call(number, &mut hands, op));
+        };
+        Some(self.cluster.world.start(Self::machine(mount), Duration::ZERO, "look", Box::new(look)))
+    }
+
+    /// Unmounts everything.
+    pub fn unmount(&self) {
+        for mount in 0..self.clients {
+            let Some(client) = self.mounts.borrow_mut()[mount as usize].take() else { continue };
+            let count = self.workers.borrow().len();
+            let own = (mount as usize..count).step_by(self.clients as usize);
+            let own: Vec<Option<Worker>> = own.map(|at| self.workers.borrow_mut()[at].take()).collect();
+            self.cluster.on(Self::machine(mount), "unmount", move || {
+                drop(own);
+                let _ = client.close();
+            });
+        }
+    }
+
+    /// Calls that have not returned, of mounts that live.
+    pub fn open_calls(&self) -> Vec<String> {
+        let (lives, deaths) = (self.lives.borrow(), self.deaths.borrow());
+        let is_open = |call: &&Call| call.end.is_none() && !deaths.contains_key(&lives[&call.worker].1);
+        let calls = self.calls.borrow();
+        calls.iter().filter(is_open).map(|call| format!("{} of worker {}", call.op, call.worker)).collect()
+    }
+}
