@@ -264,7 +264,7 @@ impl Shell {
             let left = self.lease.left();
             if left > Duration::ZERO {
                 // The machine may sleep meanwhile, which this wait does not count.
-                self.changed.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
+                self.ending.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
                 continue;
             }
             tracing::warn!(

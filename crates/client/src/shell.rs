@@ -49,6 +49,8 @@ pub(crate) struct Shell {
     pub(crate) state: Mutex<State>,
     /// Something was committed, stored, granted, or lost.
     pub(crate) changed: Condvar,
+    /// The session comes to an end. Those who wait for nothing else are not woken by everything that changes.
+    pub(crate) ending: Condvar,
     /// There is something to ship.
     pub(crate) work: Condvar,
     /// There may be something to ask for ahead.
@@ -105,6 +107,7 @@ impl Shell {
                 ended: false,
             }),
             changed: Condvar::new(),
+            ending: Condvar::new(),
             work: Condvar::new(),
             walking: Condvar::new(),
             walked: Condvar::new(),
@@ -224,6 +227,7 @@ impl Shell {
                 }
                 state.core.kill(Errno::EIO);
                 self.changed.notify_all();
+                self.ending.notify_all();
                 Errno::EIO
             }
         }

@@ -67,7 +67,7 @@ impl Shell {
         let mut state = self.state.lock();
         while !state.stopping {
             let due = Instant::now() + pause;
-            while !state.stopping && !self.changed.wait_until(&mut state, due).timed_out() {}
+            while !state.stopping && !self.ending.wait_until(&mut state, due).timed_out() {}
             if !state.stopping {
                 drop(state);
                 self.renew();
@@ -192,6 +192,7 @@ impl Shell {
                 if core.alive().is_ok() {
                     tracing::error!(block = %id, %error, "a block could not be stored");
                     core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
+                    self.ending.notify_all();
                 }
                 true
             }

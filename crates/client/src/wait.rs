@@ -192,5 +192,6 @@ impl Shell {
         self.work.notify_all();
         self.walking.notify_all();
         self.changed.notify_all();
+        self.ending.notify_all();
     }
 }

@@ -13,10 +13,10 @@ use std::sync::Arc;
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
+const TURNS: usize = 40;
 
-#[test]
-fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
-    const TURNS: usize = 40;
+/// Questions that are asked while names are made in turn. `looks`: at the directory first, as a kernel does of which the attributes were dropped.
+fn asked_in_turns(looks: bool) -> Vec<Question> {
     let (_dir, bricks, server) = relay::server();
     let way = Arc::new(Relay(Listener::new(server.clone())));
     let clients =
@@ -25,6 +25,10 @@ fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
     let dir = clients[0].create(WAIT, &CALLER, ROOT, b"dir", mode, 0).expect("new").ino;
     let turn = |number: usize| {
         let (client, name) = (&clients[number % 2], format!("file {number}").into_bytes());
+        if looks {
+            let entries = client.getattr(WAIT, dir).expect("answered").entries;
+            assert_eq!(entries, number as u64);
+        }
         assert_eq!(client.lookup(WAIT, dir, &name).expect("answered"), None);
         let ino = client.create(WAIT, &CALLER, dir, &name, 0o100644, 0).expect("new").ino;
         client.write(WAIT, ino, 0, b"turn", false).expect("written");
@@ -34,9 +38,6 @@ fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
     way.0.asked.lock().clear();
     (4..TURNS).for_each(turn);
     let asked = std::mem::take(&mut *way.0.asked.lock());
-    let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
-    assert_eq!(names, asked.len(), "{asked:?}");
-    assert!(names <= TURNS, "{names} questions for {TURNS} names");
     for client in &clients {
         for number in 0..TURNS {
             let name = format!("file {number}").into_bytes();
@@ -45,4 +46,22 @@ fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
         client.close().expect("closed");
     }
     server.shutdown();
+    asked
+}
+
+#[test]
+fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
+    let asked = asked_in_turns(false);
+    let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
+    assert_eq!(names, asked.len(), "{asked:?}");
+    assert!(names <= TURNS, "{names} questions for {TURNS} names");
+}
+
+#[test]
+fn a_directory_is_not_listed_for_a_name_because_it_was_looked_at_before() {
+    let asked = asked_in_turns(true);
+    let others = |question: &&Question| !matches!(question, Question::Lookup { .. } | Question::Inode(_));
+    let listed: Vec<&Question> = asked.iter().filter(others).collect();
+    assert!(listed.is_empty(), "{listed:?}");
+    assert!(asked.len() <= 2 * TURNS, "{} questions for {TURNS} names", asked.len());
 }

@@ -41,7 +41,11 @@ pub enum CodecError {
 
 /// Encodes a value under a version.
 pub fn encode<T: Serialize>(version: u8, value: &T) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
+    encode_behind(Vec::with_capacity(64), version, value)
+}
+
+/// The same behind bytes that are there already.
+pub fn encode_behind<T: Serialize>(mut out: Vec<u8>, version: u8, value: &T) -> Vec<u8> {
     out.push(version);
     postcard::to_extend(value, out).expect("encoding into memory cannot fail")
 }

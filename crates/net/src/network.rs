@@ -1,7 +1,7 @@
 //! One's own side of the network: credentials, links to others, and a place to be called at.
 
 use crate::credentials::{Credentials, CredentialsError, Role};
-use crate::limits::IO_THREADS;
+use crate::limits::{CORES_PER_IO_THREAD, IO_THREADS_MAX};
 use crate::link::Link;
 use crate::listener::{Handler, Listener};
 use crate::tls;
@@ -81,8 +81,9 @@ impl Network {
         credentials: Option<Credentials>,
         config: Arc<ClientConfig>,
     ) -> Result<Arc<Network>, CredentialsError> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(IO_THREADS)
+            .worker_threads((cores / CORES_PER_IO_THREAD).clamp(1, IO_THREADS_MAX))
             .thread_name("shoal-net")
             .enable_all()
             .build()

@@ -84,6 +84,7 @@ impl Scheduler {
             machines: BTreeMap::new(),
             digest: seed,
             turns: 0,
+            spinning: BTreeSet::new(),
             panics: Vec::new(),
             calm: true,
             planted: None,
@@ -135,6 +136,11 @@ impl Scheduler {
     /// Over all that has happened.
     pub fn digest(&self) -> u64 {
         self.inner.borrow().digest
+    }
+
+    /// Tasks that went on and on within a second, as if what they wait for never had to be waited for.
+    pub fn spinning(&self) -> Vec<String> {
+        self.inner.borrow().spinning.iter().cloned().collect()
     }
 
     /// How many turns were given.
@@ -206,6 +212,7 @@ impl Scheduler {
             killed,
             dying: false,
             death_waits: 0,
+            busy: (0, 0),
         };
         inner.tasks.insert(number, task);
         if killed {
@@ -338,7 +345,7 @@ impl Scheduler {
             let mut inner = self.inner.borrow_mut();
             let took = inner.rng.random_range(0..TURN_NS_MAX);
             inner.now += took;
-            inner.turns += 1;
+            inner.count(number);
             let now = inner.now;
             inner.digest = mix(mix(inner.digest, number), now);
             inner.current = number;

@@ -104,6 +104,9 @@ pub fn live(plan: &Plan, print: bool, level: tracing::Level) -> Report {
         End::Stuck(tasks) => book.find(format!("everybody waits for ever: {}", tasks.join(", "))),
         End::TooLong => book.find("the world does not come to its end".into()),
     }
+    for task in world.spinning() {
+        book.find(format!("{task} does not rest"));
+    }
     let mut report = Report {
         digest: world.digest(),
         lasted: Duration::from_nanos(world.time_ns()),

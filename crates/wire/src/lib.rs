@@ -21,7 +21,9 @@ pub use meta::{
 // What locks are: the same on the wire as in the table.
 pub use shoal_lease::locks::{LockKind, LockOwner, LockRange, LockRecord, LockSpace};
 // What reads are answered with, and how everything is encoded: the same on the wire as in the namespace.
-pub use shoal_namespace::codec::{CodecError, OPS_VERSION, decode, decode_ops, encode, encode_ops};
+pub use shoal_namespace::codec::{
+    CodecError, OPS_VERSION, decode, decode_ops, encode, encode_behind, encode_ops,
+};
 pub use shoal_namespace::query::{
     DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply,
 };

@@ -1,5 +1,6 @@
 //! What is known of a directory's names.
 
+use crate::limits::CONTENDED_LOOKUPS_MAX;
 use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Cookie, Name};
 use std::collections::BTreeMap;
@@ -28,8 +29,10 @@ pub(crate) struct Directory {
     pub(crate) bare: bool,
     /// Files of which the content was asked for one by one since.
     pub(super) singly: u32,
+    /// Others have changed something since all names were known.
+    torn: bool,
     /// Names that were asked for one by one since others have changed something.
-    pub(super) asked: u32,
+    asked: u32,
     /// Changes when something is forgotten: a listing in several pages is whole only if it did not.
     pub(crate) version: u64,
 }
@@ -50,7 +53,7 @@ impl Directory {
 
     /// Forgets names, and that all are known. Answers by how many bytes this grew.
     pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
-        (self.complete, self.version, self.asked) = (false, version, 0);
+        (self.complete, self.torn, self.version, self.asked) = (false, true, version, 0);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }
@@ -60,6 +63,13 @@ impl Directory {
         let bytes = self.bytes() as isize;
         *self = Directory { version, ..Directory::default() };
         -bytes
+    }
+
+    /// Whether a name that is not known had better be asked for alone: others work here, and change names again before long.
+    pub(super) fn asks_alone(&mut self) -> bool {
+        let alone = self.torn && self.asked < CONTENDED_LOOKUPS_MAX;
+        self.asked += u32::from(alone);
+        alone
     }
 
     /// Whether every name is known.
@@ -109,7 +119,7 @@ impl Directory {
 
     /// All names have been installed.
     pub(crate) fn set_complete(&mut self) -> isize {
-        self.complete = true;
+        (self.complete, self.torn) = (true, false);
         let before = self.slots.len();
         self.slots.retain(|_, slot| slot.dentry.is_some());
         -(((before - self.slots.len()) * SLOT_BYTES) as isize)

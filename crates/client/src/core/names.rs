@@ -5,9 +5,7 @@ use super::directory::Directory;
 use super::{Core, Need, Outcome};
 use crate::acl;
 use crate::api::{Caller, Entry, Visit};
-use crate::limits::{
-    CONTENDED_LOOKUPS_MAX, DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX,
-};
+use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
@@ -24,13 +22,12 @@ impl Core {
     /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
     fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
         // A name that is here counts, whatever else somebody has changed in the directory.
-        if let Some(Node { body: Body::Directory(names), stale, .. }) = self.cache.node(dir) {
+        if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir) {
             if let Some(known) = names.get(name) {
                 return Ok(known);
             }
             // Others work here: they are not disturbed for a name that they have nothing to do with.
-            if *stale && names.asked < CONTENDED_LOOKUPS_MAX {
-                names.asked += 1;
+            if names.asks_alone() {
                 return Err(Fault::Tree(Need::Name(dir, name.clone())));
             }
         }

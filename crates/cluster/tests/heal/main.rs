@@ -12,6 +12,7 @@ use cluster::{VOLUME, eventually};
 use shoal_cluster::Command;
 use shoal_types::{BlockId, BrickId, SessionId};
 use shoal_wire::{BlockService, MetaService, VolumeBlocks};
+use std::time::Duration;
 use world::Volume;
 
 #[test]
@@ -117,6 +118,21 @@ fn garbage_on_a_brick_that_is_away_is_deleted_when_it_is_back() {
     v.world.mem(BrickId(1)).set_down(false);
     eventually("it is there again and deletes, too", || v.world.mem(BrickId(1)).len() == 0);
     eventually("nothing is known of it", || v.server.brick_use().unwrap().is_empty());
+}
+
+#[test]
+fn garbage_on_a_brick_that_is_away_does_not_keep_anybody_busy() {
+    let mut v = Volume::new(3, 3, &[1, 2, 3]);
+    v.write(1000);
+    v.world.mem(BrickId(1)).set_down(true);
+    v.unlink_all();
+    eventually("the others delete it", || [2, 3].iter().all(|brick| v.world.mem(BrickId(*brick)).len() == 0));
+    let steps = || v.server.stats().into_iter().find(|(name, _)| *name == "background_steps_total");
+    eventually("nothing is done until the brick is back", || {
+        let before = steps();
+        std::thread::sleep(Duration::from_millis(50));
+        steps() == before
+    });
 }
 
 #[test]

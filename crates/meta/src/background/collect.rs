@@ -17,6 +17,8 @@ pub(crate) struct Collector {
     after: Option<BlockId>,
     /// Those that are still on some brick that did not answer.
     deferred: HashSet<BlockId>,
+    /// This round has come upon something to delete.
+    found: bool,
 }
 
 impl Collector {
@@ -24,8 +26,9 @@ impl Collector {
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let garbage = query::garbage(&shared.store, self.after, COLLECT_PAGE)?;
         let Some((last, _)) = garbage.last().copied() else {
-            // New garbage may lie before the place where this round began.
-            return Ok(self.after.take().is_some());
+            self.after = None;
+            // New garbage may lie before the place where this round was when it came.
+            return Ok(std::mem::take(&mut self.found));
         };
         self.after = Some(last);
         let due = garbage.into_iter().filter(|(id, _)| !self.deferred.contains(id));
@@ -33,6 +36,7 @@ impl Collector {
         if placed.is_empty() {
             return Ok(true);
         }
+        self.found = true;
         if self.deferred.len() > DEFERRED_BLOCKS_MAX {
             self.deferred.clear();
         }

@@ -15,7 +15,7 @@ use shoal_namespace::{Command, Fault, Outcome, query};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId, SessionId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -28,7 +28,7 @@ type Run = Vec<(u64, Extent)>;
 pub(crate) struct Compactor {
     after: Duration,
     /// When each candidate may be compacted.
-    ripe: HashMap<InodeId, Instant>,
+    ripe: BTreeMap<InodeId, Instant>,
     look_at: Option<Instant>,
     /// Block numbers reserved and not used.
     ids: Range<u64>,
@@ -38,7 +38,7 @@ impl Compactor {
     /// One that leaves a candidate alone for `after`.
     pub(crate) fn new(after: Duration) -> Compactor {
         // There may be candidates from before the last start.
-        Compactor { after, ripe: HashMap::new(), look_at: Some(Instant::now()), ids: 0..0 }
+        Compactor { after, ripe: BTreeMap::new(), look_at: Some(Instant::now()), ids: 0..0 }
     }
 
     /// There are new candidates.

@@ -63,6 +63,7 @@ struct State {
 /// What was done.
 #[derive(Default)]
 pub(crate) struct Done {
+    steps: AtomicU64,
     reap_steps: AtomicU64,
     blocks_collected: AtomicU64,
     blocks_swept: AtomicU64,
@@ -124,6 +125,7 @@ impl Background {
     pub(crate) fn stats(&self) -> Vec<(&'static str, u64)> {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
+            ("background_steps_total", get(&self.done.steps)),
             ("background_reap_steps_total", get(&self.done.reap_steps)),
             ("background_collected_blocks_total", get(&self.done.blocks_collected)),
             ("background_swept_blocks_total", get(&self.done.blocks_swept)),
@@ -201,6 +203,7 @@ pub(crate) fn run(shared: &Shared, compact_after: Duration) {
     let mut compactor = Compactor::new(compact_after);
     let mut collector = collect::Collector::default();
     while let Some(work) = shared.background.next(compactor.due()) {
+        shared.background.done.steps.fetch_add(1, Ordering::Relaxed);
         let mut left = Work::default();
         let outcome = step(shared, &work, &mut left, &mut collector, &mut compactor);
         match outcome {

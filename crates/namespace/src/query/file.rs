@@ -7,7 +7,9 @@ use crate::kv_tree::{TreeError, decode_extent, read, scan, split_xattr};
 use crate::limits::{RECORD_CONTENT_BYTES_MAX, RECORD_EXTENTS_MAX};
 use crate::records::InodeRecord;
 use crate::{Dentry, Fault, keys};
+use bytes::Bytes;
 use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId};
+use std::collections::BTreeMap;
 
 /// What a name stands for, with contents as far as they are short. `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
 pub fn lookup(
@@ -83,6 +85,51 @@ pub(super) fn complete(
     record: InodeRecord,
     contents: bool,
 ) -> Result<FileRecord, TreeError> {
+    let xattrs = xattrs(store, ino, &record)?;
+    let extents = match contents {
+        true if record.inode.kind != FileKind::Regular || record.extents == 0 => Some(Vec::new()),
+        true if record.extents <= RECORD_EXTENTS_MAX => short_extents(store, ino)?,
+        _ => None,
+    };
+    finish(store, ino, record, xattrs, extents)
+}
+
+/// The same for a file whose extents are known.
+pub(super) fn complete_with(
+    store: &(impl KvRead + ?Sized),
+    ino: InodeId,
+    record: InodeRecord,
+    extents: Vec<(u64, Extent)>,
+) -> Result<FileRecord, TreeError> {
+    let xattrs = xattrs(store, ino, &record)?;
+    finish(store, ino, record, xattrs, Some(extents))
+}
+
+/// The extents of files that have one each, where it ends where the file does: looked up together, which takes a fraction of what one scan
+/// for each would. What is not found that way is left out.
+pub(super) fn single_extents<'r>(
+    store: &(impl KvRead + ?Sized),
+    files: impl Iterator<Item = (InodeId, &'r InodeRecord)>,
+) -> Result<BTreeMap<InodeId, (u64, Extent)>, TreeError> {
+    let single = |(ino, record): (InodeId, &InodeRecord)| {
+        let is_one = record.inode.kind == FileKind::Regular && record.extents == 1;
+        is_one.then(|| (ino, keys::extent(ino, record.inode.size)))
+    };
+    let (numbers, keys): (Vec<InodeId>, Vec<Vec<u8>>) = files.filter_map(single).unzip();
+    let mut found = BTreeMap::new();
+    for ((ino, key), value) in numbers.into_iter().zip(&keys).zip(store.multi_get(&keys)?) {
+        if let Some(value) = value {
+            found.insert(ino, decode_extent(key, &value)?);
+        }
+    }
+    Ok(found)
+}
+
+fn xattrs(
+    store: &(impl KvRead + ?Sized),
+    ino: InodeId,
+    record: &InodeRecord,
+) -> Result<Vec<(Name, Bytes)>, TreeError> {
     let mut xattrs = Vec::new();
     if record.inode.xattrs > 0 {
         scan(store, &keys::xattrs_range(ino), |key, value| {
@@ -91,11 +138,16 @@ pub(super) fn complete(
             Ok(Flow::Continue(()))
         })?;
     }
-    let extents = match contents {
-        true if record.inode.kind != FileKind::Regular || record.extents == 0 => Some(Vec::new()),
-        true if record.extents <= RECORD_EXTENTS_MAX => short_extents(store, ino)?,
-        _ => None,
-    };
+    Ok(xattrs)
+}
+
+fn finish(
+    store: &(impl KvRead + ?Sized),
+    ino: InodeId,
+    record: InodeRecord,
+    xattrs: Vec<(Name, Bytes)>,
+    extents: Option<Vec<(u64, Extent)>>,
+) -> Result<FileRecord, TreeError> {
     let named = extents.iter().flatten().filter_map(|(_, extent)| match extent {
         Extent::Block(block) => Some(block.id),
         _ => None,

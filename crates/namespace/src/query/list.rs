@@ -5,7 +5,7 @@
 //!
 //! Whoever walks through a tree asks for several directories at once, each of which comes whole.
 
-use super::file::{complete, inline_bytes, living, missing};
+use super::file::{complete, complete_with, inline_bytes, living, missing, single_extents};
 use super::{DirEntry, ListReply, Prefetch, WalkReply};
 use crate::kv::{Flow, KvRead};
 use crate::kv_tree::{TreeError, scan};
@@ -184,13 +184,24 @@ fn fill(
     }
     chosen.sort_unstable();
     chosen.dedup();
+    let is_counted = |record: &InodeRecord| record.inode.allocated <= INLINE_BYTES_DEFAULT.into();
+    let mut single = match contents {
+        true => {
+            let records = chosen.iter().filter_map(|ino| Some((*ino, inodes.get(ino)?)));
+            single_extents(store, records.filter(|(_, record)| is_counted(record)))?
+        }
+        false => BTreeMap::new(),
+    };
     let mut files = BTreeMap::new();
     for ino in chosen {
         if let Some(record) = inodes.remove(&ino) {
-            let counted = record.inode.allocated <= INLINE_BYTES_DEFAULT.into();
+            let counted = is_counted(&record);
             // How long the rest is is known only now: too late for this chunk, in time for the next. But content must not pile up.
             let fits = counted || *room > 0 || (first == 0 && files.is_empty());
-            let file = complete(store, ino, record, contents && fits)?;
+            let file = match single.remove(&ino) {
+                Some(extent) => complete_with(store, ino, record, vec![extent])?,
+                None => complete(store, ino, record, contents && fits)?,
+            };
             let mut bytes: usize =
                 file.xattrs.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum();
             for (_, extent) in file.extents.iter().flatten() {

@@ -17,10 +17,10 @@ const CALL_VERSION: u8 = 1;
 
 /// Length of the head, the head; the tail follows as further parts.
 fn pack<T: Serialize>(head: &T, tail: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
-    let head = shoal_wire::encode(CALL_VERSION, head);
-    let mut first = Vec::with_capacity(4 + head.len());
-    first.extend_from_slice(&(head.len() as u32).to_le_bytes());
-    first.extend_from_slice(&head);
+    // Answers are megabytes at times, so they are not moved to make room for their length.
+    let mut first = shoal_wire::encode_behind(vec![0; 4], CALL_VERSION, head);
+    let len = (first.len() - 4) as u32;
+    first[..4].copy_from_slice(&len.to_le_bytes());
     let mut parts = vec![Bytes::from(first)];
     parts.extend(tail);
     parts

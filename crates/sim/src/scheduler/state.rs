@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const HELD_UP_ONE_OF: u32 = 3_000;
 /// ... for this long at most, in nanoseconds.
 const HELD_UP_NS_MAX: u64 = 30_000_000;
+/// A task that is given more turns than this within a second does not wait for what it should.
+const TURNS_A_SECOND_MAX: u32 = 30_000;
 /// Parts per million.
 const MILLION: i128 = 1_000_000;
 
@@ -35,6 +37,8 @@ pub(super) struct Task {
     /// It is being unwound.
     pub(super) dying: bool,
     pub(super) death_waits: u32,
+    /// Turns within the second that this names.
+    pub(super) busy: (u64, u32),
 }
 
 #[derive(Clone, Copy, Default)]
@@ -61,6 +65,8 @@ pub(super) struct Inner {
     pub(super) machines: BTreeMap<Machine, Clock>,
     pub(super) digest: u64,
     pub(super) turns: u64,
+    /// Tasks that went on and on without waiting for anything.
+    pub(super) spinning: BTreeSet<String>,
     pub(super) panics: Vec<String>,
     /// Calm: no task is held up.
     pub(super) calm: bool,
@@ -176,6 +182,20 @@ impl Inner {
                 continue;
             }
             return Some(task);
+        }
+    }
+
+    /// Counts a turn of a task.
+    pub(super) fn count(&mut self, number: u64) {
+        self.turns += 1;
+        let second = self.now / 1_000_000_000;
+        let Some(task) = self.tasks.get_mut(&number) else { return };
+        if task.busy.0 != second {
+            task.busy = (second, 0);
+        }
+        task.busy.1 += 1;
+        if task.busy.1 == TURNS_A_SECOND_MAX {
+            self.spinning.insert(format!("{}@{}", task.name, task.machine));
         }
     }
 
