@@ -11,7 +11,7 @@ use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use shoal_types::{GroupId, ReplicaId};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -207,8 +207,9 @@ impl Cluster {
         // RocksDB brings what it has in memory to disk when it is closed: so its files are put aside before.
         let aside = home.join("aside");
         while let Err(error) = copy_store(&home.join("store"), &aside) {
-            // A table that was merged into others has just been removed.
-            assert_eq!(error.kind(), std::io::ErrorKind::NotFound, "the files of a store can be copied");
+            // A table that was merged into others has just been removed, or a new one has just been added.
+            let moved = [std::io::ErrorKind::NotFound, std::io::ErrorKind::Interrupted];
+            assert!(moved.contains(&error.kind()), "the files of a store can be copied: {error}");
         }
         let server = self.servers.remove(node);
         self.world.as_dying(|| drop(server));
@@ -301,8 +302,10 @@ impl Cluster {
     }
 }
 
-/// Copies the files of a store as they are: tables never change, and are shared.
+/// Copies the files of a store as they are: tables never change, and are shared. RocksDB's own threads may be at work meanwhile: interrupted if they have
+/// changed which tables there are.
 fn copy_store(from: &Path, to: &Path) -> std::io::Result<()> {
+    let tables = known_tables(from)?;
     if to.exists() {
         std::fs::remove_dir_all(to)?;
     }
@@ -317,5 +320,20 @@ fn copy_store(from: &Path, to: &Path) -> std::io::Result<()> {
             std::fs::copy(entry.path(), to.join(&name))?;
         }
     }
-    Ok(())
+    match known_tables(from)? == tables {
+        true => Ok(()),
+        false => Err(std::io::ErrorKind::Interrupted.into()),
+    }
+}
+
+/// The lists of a store's tables, which only grow, with their lengths.
+fn known_tables(store: &Path) -> std::io::Result<BTreeMap<std::ffi::OsString, u64>> {
+    let mut lists = BTreeMap::new();
+    for entry in std::fs::read_dir(store)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("MANIFEST") {
+            lists.insert(entry.file_name(), entry.metadata()?.len());
+        }
+    }
+    Ok(lists)
 }
