@@ -67,8 +67,6 @@ pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
 /// The kernel drops a name when nobody holds the directory's lock. If somebody does for longer than this, all names are
 /// outdated instead: which takes no lock, but costs a lookup for each name that is used again.
 pub const NAME_PATIENCE: Duration = Duration::from_millis(50);
-/// Pages of a write that others have dropped meanwhile are dropped again this often, at most, before it is answered.
-pub const WRITE_DROPS_MAX: u32 = 4;
 /// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
 /// until a thread takes it, so this is long, unless the machine is overloaded.
 pub const RECENT: Duration = Duration::from_secs(10);

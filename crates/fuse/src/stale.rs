@@ -38,7 +38,7 @@ pub(crate) use pages::Write;
 
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
-    KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX, WRITE_DROPS_MAX,
+    KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use asked::Waiting;
 use askers::Askers;
@@ -524,8 +524,8 @@ impl UnderWay {
             self.stale.names_changed(dirs, by);
         }
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
-        for _ in 0..WRITE_DROPS_MAX {
-            let Some(pages) = self.stale.state.lock().carried_out(ino, self.write) else { return };
+        let late = self.stale.state.lock().carried_out(ino, self.write);
+        if let Some(pages) = late {
             self.stale.send(&[Notice::Node { ino, pages }]);
         }
     }
