@@ -183,7 +183,9 @@ impl Shell {
         let wanted = match self.put(id, parts) {
             Ok(group) => {
                 self.groups.stored(id, group);
-                self.state.lock().core.blocks.stored(id)
+                let core = &mut self.state.lock().core;
+                // In a session that has ended nothing will name it, and the servers may have swept what it left before this came.
+                core.blocks.stored(id) && core.alive().is_ok()
             }
             Err(error) => {
                 let core = &mut self.state.lock().core;

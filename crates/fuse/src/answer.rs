@@ -40,9 +40,9 @@ pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
     }
 }
 
-/// A further name of a file. The kernel takes attributes from the answer even if it was told to drop them meanwhile, so it
-/// gets none that last.
-pub(crate) fn linked(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
+/// A name with attributes that do not last. Also for a further name of a file, since the kernel takes attributes from that answer even if it was
+/// told to drop them meanwhile.
+pub(crate) fn entry_once(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
     match made {
         Ok(Entry { ino, inode }) => {
             let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
@@ -52,9 +52,14 @@ pub(crate) fn linked(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
     }
 }
 
-/// A lookup; what is not there is cached by the kernel too.
-pub(crate) fn found(reply: fuser::ReplyEntry, found: Result<Option<Entry>, Errno>) {
+/// A lookup; what is not there is cached by the kernel too. `may_keep` says whether attributes are.
+pub(crate) fn found(
+    reply: fuser::ReplyEntry,
+    found: Result<Option<Entry>, Errno>,
+    may_keep: impl FnOnce(&Entry) -> bool,
+) {
     match found.transpose() {
+        Some(Ok(found)) if !may_keep(&found) => entry_once(reply, Ok(found)),
         Some(found) => entry(reply, found),
         None => reply.entry(&name_lifetime(), &absent(), Generation(0)),
     }
@@ -75,8 +80,15 @@ pub(crate) fn created(reply: fuser::ReplyCreate, handle: FileHandle, made: Resul
     }
 }
 
-pub(crate) fn attr(reply: fuser::ReplyAttr, ino: InodeId, inode: Result<Inode, Errno>) {
+/// `may_keep` says whether the kernel is to keep them.
+pub(crate) fn attr(
+    reply: fuser::ReplyAttr,
+    ino: InodeId,
+    inode: Result<Inode, Errno>,
+    may_keep: impl FnOnce(&Inode) -> bool,
+) {
     match inode {
+        Ok(inode) if !may_keep(&inode) => attr_once(reply, ino, &inode),
         Ok(inode) => reply.attr(&KERNEL_CACHE, &file_attr(ino, &inode)),
         Err(why) => reply.fail(why),
     }

@@ -12,10 +12,10 @@ use crate::stale::{Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Failure, Fallocate, Seek, Wait};
+use shoal_client::{Caller, Entry, Failure, Fallocate, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
-use shoal_types::{Errno, Statfs};
+use shoal_types::{Errno, InodeId, Statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -38,10 +38,17 @@ fn instead(failure: Failure, of: Errno, what: Errno) -> Failure {
 }
 
 impl Front {
+    /// The inode that a request is about.
+    fn about(&self, ino: INodeNo) -> InodeId {
+        let ino = inode_id(ino);
+        self.server.stale().is_asked_about(ino);
+        ino
+    }
+
     fn make(
         &self,
         op: Op,
-        caller: Caller,
+        (caller, tid): (Caller, u32),
         parent: INodeNo,
         name: &OsStr,
         (mode, rdev): (u32, u32),
@@ -50,7 +57,7 @@ impl Front {
         let parent = inode_id(parent);
         self.server.change(
             op,
-            Holds::Dir(parent),
+            Holds::names(parent, tid),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.create(wait, &caller, parent, name, mode, rdev),
@@ -70,18 +77,23 @@ impl fuser::Filesystem for Front {
 
     // --- names ---
 
-    fn lookup(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
         let parent = inode_id(parent);
         if self.primer.is_meant(parent, name.as_bytes()) {
             self.server.note(Timer::start(Op::Lookup));
             return self.primer.answer(reply);
         }
+        let stale = self.server.stale().clone();
+        let asking = stale.asks(req.pid());
         self.server.serve(
             Op::Lookup,
             reply,
             name.as_bytes(),
             move |client, wait, name| client.lookup(wait, parent, name),
-            answer::found,
+            move |reply, found| {
+                let may_keep = |Entry { ino, inode }: &Entry| stale.may_keep(asking, *ino, inode);
+                answer::found(reply, found, may_keep);
+            },
         );
     }
 
@@ -104,7 +116,7 @@ impl fuser::Filesystem for Front {
         rdev: u32,
         reply: fuser::ReplyEntry,
     ) {
-        self.make(Op::Mknod, caller(req, umask), parent, name, (mode, rdev), reply);
+        self.make(Op::Mknod, (caller(req, umask), req.pid()), parent, name, (mode, rdev), reply);
     }
 
     fn mkdir(
@@ -116,7 +128,7 @@ impl fuser::Filesystem for Front {
         umask: u32,
         reply: fuser::ReplyEntry,
     ) {
-        self.make(Op::Mkdir, caller(req, umask), parent, name, (mode | libc::S_IFDIR, 0), reply);
+        self.make(Op::Mkdir, (caller(req, umask), req.pid()), parent, name, (mode | libc::S_IFDIR, 0), reply);
     }
 
     fn create(
@@ -134,7 +146,7 @@ impl fuser::Filesystem for Front {
         let handle = self.server.shared().locks.handle();
         self.server.change(
             Op::Create,
-            Holds::Dir(parent),
+            Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
             move |client, wait, name| {
@@ -162,7 +174,7 @@ impl fuser::Filesystem for Front {
         let name = link_name.as_bytes().to_vec();
         self.server.change(
             Op::Symlink,
-            Holds::Dir(parent),
+            Holds::names(parent, req.pid()),
             reply,
             target.as_os_str().as_bytes(),
             move |client, wait, target| client.symlink(wait, &caller, parent, &name, target),
@@ -172,28 +184,28 @@ impl fuser::Filesystem for Front {
 
     fn link(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         newparent: INodeNo,
         newname: &OsStr,
         reply: fuser::ReplyEntry,
     ) {
-        let (ino, parent) = (inode_id(ino), inode_id(newparent));
+        let (ino, parent) = (self.about(ino), inode_id(newparent));
         self.server.change(
             Op::Link,
-            Holds::Dir(parent),
+            Holds::names(parent, req.pid()),
             reply,
             newname.as_bytes(),
             move |client, wait, name| client.link(wait, ino, parent, name),
-            answer::linked,
+            answer::entry_once,
         );
     }
 
-    fn unlink(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
         self.server.change(
             Op::Unlink,
-            Holds::Dir(parent),
+            Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.unlink(wait, parent, name),
@@ -201,11 +213,11 @@ impl fuser::Filesystem for Front {
         );
     }
 
-    fn rmdir(&self, _req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let parent = inode_id(parent);
         self.server.change(
             Op::Rmdir,
-            Holds::Dir(parent),
+            Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.rmdir(wait, parent, name),
@@ -215,7 +227,7 @@ impl fuser::Filesystem for Front {
 
     fn rename(
         &self,
-        _req: &Request,
+        req: &Request,
         parent: INodeNo,
         name: &OsStr,
         newparent: INodeNo,
@@ -235,7 +247,7 @@ impl fuser::Filesystem for Front {
         let from_name = name.as_bytes().to_vec();
         self.server.change(
             Op::Rename,
-            Holds::Dirs(from, to),
+            Holds::Names { dirs: [from, to], by: req.pid() },
             reply,
             newname.as_bytes(),
             move |client, wait, to_name| client.rename(wait, from, &from_name, to, to_name, flags),
@@ -244,7 +256,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: fuser::ReplyData) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve(
             Op::Readlink,
             reply,
@@ -256,30 +268,30 @@ impl fuser::Filesystem for Front {
 
     fn readdir(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         reply: fuser::ReplyDirectory,
     ) {
-        self.server.list(Op::Readdir, reply, inode_id(ino), offset);
+        self.server.list(Op::Readdir, reply, req.pid(), self.about(ino), offset);
     }
 
     fn readdirplus(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
         reply: fuser::ReplyDirectoryPlus,
     ) {
-        self.server.list(Op::Readdirplus, reply, inode_id(ino), offset);
+        self.server.list(Op::Readdirplus, reply, req.pid(), self.about(ino), offset);
     }
 
     // --- attributes ---
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         let mut asked = self.server.shared().attributes_asked(ino, req.pid());
         self.server.serve(
             Op::Getattr,
@@ -288,7 +300,7 @@ impl fuser::Filesystem for Front {
             move |client, wait, ()| client.getattr(wait, ino),
             move |reply, inode| {
                 asked.ready();
-                answer::attr(reply, ino, inode);
+                answer::attr(reply, ino, inode, |inode| asked.may_keep(inode));
                 drop(asked);
             },
         );
@@ -312,7 +324,7 @@ impl fuser::Filesystem for Front {
         _flags: Option<fuser::BsdFileFlags>,
         reply: fuser::ReplyAttr,
     ) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         let shared = self.server.shared();
         let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
         self.server.change(
@@ -326,7 +338,7 @@ impl fuser::Filesystem for Front {
                 Ok((inode, waited)) if waited || shared.was_dropped(ino) => {
                     answer::attr_once(reply, ino, &inode);
                 }
-                done => answer::attr(reply, ino, done.map(|(inode, _)| inode)),
+                done => answer::attr(reply, ino, done.map(|(inode, _)| inode), |_| true),
             },
         );
     }
@@ -366,7 +378,7 @@ impl fuser::Filesystem for Front {
         if self.server.bars(fh) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve(
             Op::Read,
             reply,
@@ -391,7 +403,7 @@ impl fuser::Filesystem for Front {
         if self.server.bars(fh) {
             return self.server.refuse(Op::Write, reply, Errno::EIO);
         }
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
         // The kernel takes the end of the file from its cache: another client may have appended meanwhile.
@@ -425,7 +437,7 @@ impl fuser::Filesystem for Front {
         let Some(what) = fallocate_mode(mode) else {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.change(
             Op::Fallocate,
             Holds::Nothing,
@@ -452,7 +464,7 @@ impl fuser::Filesystem for Front {
         if !flags.is_empty() {
             return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
         }
-        let (src, dst) = (inode_id(ino_in), inode_id(ino_out));
+        let (src, dst) = (self.about(ino_in), self.about(ino_out));
         // The reply counts in 32 bits.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
@@ -485,7 +497,7 @@ impl fuser::Filesystem for Front {
         let Ok(offset) = u64::try_from(offset) else {
             return self.server.refuse(Op::Lseek, reply, Errno::ENXIO);
         };
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve(
             Op::Lseek,
             reply,
@@ -506,7 +518,7 @@ impl fuser::Filesystem for Front {
         _datasync: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve_slow(
             Op::Fsync,
             Holds::Nothing,
@@ -524,7 +536,7 @@ impl fuser::Filesystem for Front {
         _datasync: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve_slow(
             Op::Fsyncdir,
             Holds::Dir(ino),
@@ -537,7 +549,7 @@ impl fuser::Filesystem for Front {
     // --- extended attributes ---
 
     fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.serve(
             Op::Getxattr,
             reply,
@@ -548,7 +560,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: fuser::ReplyXattr) {
-        let (ino, uid) = (inode_id(ino), req.uid());
+        let (ino, uid) = (self.about(ino), req.uid());
         self.server.serve(
             Op::Listxattr,
             reply,
@@ -572,7 +584,7 @@ impl fuser::Filesystem for Front {
             Ok(how) => how,
             Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
         };
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
         self.server.change(
@@ -589,7 +601,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        let ino = inode_id(ino);
+        let ino = self.about(ino);
         self.server.change(
             Op::Removexattr,
             Holds::Dir(ino),

@@ -72,15 +72,25 @@ pub const WRITE_DROPS_MAX: u32 = 4;
 /// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
 /// until a thread takes it, so this is long, unless the machine is overloaded.
 pub const RECENT: Duration = Duration::from_secs(10);
-/// An inode whose attributes the kernel has asked for is not dropped before it has looked at the answer, if that does not take longer than
-/// this: the thread that asked is given a processor sooner, unless the machine is overloaded.
+/// An inode whose attributes the kernel has asked for is not dropped before it was answered, if that does not take longer than this.
 pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(250);
-/// How often it is looked whether it was given one; and so long after that it has looked at the answer, which takes it microseconds.
+/// Nor before it has looked at the answer, if that does not take longer than this: the thread that asked is given a processor sooner, unless the machine is
+/// overloaded.
+pub const LOOK_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How often it is looked whether it was given one.
 pub const ATTRIBUTES_LOOK_EVERY: Duration = Duration::from_micros(200);
+/// A thread that has run for so long has looked at the answer, which takes it a few microseconds.
+pub const ATTRIBUTES_LOOK_TIME: Duration = Duration::from_micros(100);
+/// How long a thread may have run without its being counted: a tick of the slowest clock that kernels are built with.
+pub const TICK_MAX: Duration = Duration::from_millis(10);
 /// For how long an answer is taken to be on its way if nothing is known of the thread that asked.
 pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
-/// Answers on their way that are remembered of each inode.
-pub const ASKED_ANSWERS_MAX: usize = 64;
+/// Answers with attributes that are remembered: more than are given while a thread waits for a processor.
+pub const ANSWERS_KEPT_MAX: usize = 2048;
+/// A thread that was answered has looked at the answer after this, whatever else the machine has to do.
+pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Places for directories that somebody has asked about. Those that share one cost messages.
+pub const ASKER_PLACES: usize = 4096;
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

@@ -12,26 +12,36 @@ use crate::answer::Fail;
 use crate::encode::{file_attr, file_type, generation, node};
 use crate::kernel::name_lifetime;
 use crate::limits::SPLIT_LISTINGS_MAX;
+use crate::serve::Shared;
+use crate::stale::Asking;
 use fuser::{ReplyDirectory, ReplyDirectoryPlus};
 use parking_lot::Mutex;
-use shoal_client::{Client, Entry, Reply, Wait};
+use shoal_client::{Entry, Reply, Wait};
 use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
 
 /// Offset behind `.`.
 const AFTER_DOT: u64 = 1;
 /// Offset behind `..`, where the names begin.
 const AFTER_DOTDOT: u64 = Cookie::START.0;
 
+/// What goes with a name.
+pub(crate) struct Of<'a> {
+    pub inode: &'a Inode,
+    /// For how long the kernel may use name and attributes.
+    pub lifetime: Duration,
+}
+
 /// The kernel's buffer.
 pub(crate) trait Sink: Fail + Send + 'static {
     /// Whether it wants inodes with the names.
     const PLUS: bool;
     /// Adds an entry; `false` if it does not fit.
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, inode: Option<&Inode>) -> bool;
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, of: Option<Of<'_>>) -> bool;
     /// Hands it over.
     fn send(self);
 }
@@ -39,7 +49,7 @@ pub(crate) trait Sink: Fail + Send + 'static {
 impl Sink for ReplyDirectory {
     const PLUS: bool = false;
 
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<&Inode>) -> bool {
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<Of<'_>>) -> bool {
         !ReplyDirectory::add(self, node(ino), offset, file_type(kind), OsStr::from_bytes(name))
     }
 
@@ -51,14 +61,14 @@ impl Sink for ReplyDirectory {
 impl Sink for ReplyDirectoryPlus {
     const PLUS: bool = true;
 
-    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, _: FileKind, inode: Option<&Inode>) -> bool {
-        let Some(inode) = inode else {
+    fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, _: FileKind, of: Option<Of<'_>>) -> bool {
+        let Some(Of { inode, lifetime }) = of else {
             tracing::error!(%ino, "a listing with inodes lacks one");
             return false;
         };
         let attr = file_attr(ino, inode);
         let name = OsStr::from_bytes(name);
-        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &name_lifetime(), &attr, generation(inode))
+        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &lifetime, &attr, generation(inode))
     }
 
     fn send(self) {
@@ -104,24 +114,26 @@ pub(crate) struct Listing<S> {
     offset: u64,
     /// How many names of the cookie `offset` were shown, here or in the replies before.
     shown: usize,
+    asking: Asking,
 }
 
 impl<S: Sink> Listing<S> {
-    pub(crate) fn new(sink: S, dir: InodeId, offset: u64, splits: &Splits) -> Listing<S> {
-        Listing { sink, dir, offset, shown: splits.shown(dir, offset) }
+    pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
+        let (shown, asking) = (shared.splits.shown(dir, offset), shared.stale.asks(tid));
+        Listing { sink, dir, offset, shown, asking }
     }
 
     /// Fills the buffer. What was added before a failure stays.
-    pub(crate) fn fill(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<()> {
-        if self.offset < AFTER_DOTDOT && !self.add_dots(&client.getattr(wait, self.dir)?) {
+    pub(crate) fn fill(&mut self, shared: &Shared, wait: Wait) -> Reply<()> {
+        if self.offset < AFTER_DOTDOT && !self.add_dots(&shared.client.getattr(wait, self.dir)?) {
             return Ok(());
         }
         loop {
-            match self.add_names(client, wait, splits)? {
+            match self.add_names(shared, wait)? {
                 Stop::End | Stop::Full => return Ok(()),
                 Stop::Page => {}
                 Stop::Bare(name) => {
-                    if !self.add_bare(client, wait, &name, splits)? {
+                    if !self.add_bare(shared, wait, &name)? {
                         return Ok(());
                     }
                 }
@@ -130,7 +142,8 @@ impl<S: Sink> Listing<S> {
     }
 
     /// Adds what the client shows.
-    fn add_names(&mut self, client: &Client, wait: Wait, splits: &Splits) -> Reply<Stop> {
+    fn add_names(&mut self, shared: &Shared, wait: Wait) -> Reply<Stop> {
+        let Shared { client, splits, .. } = shared;
         // Within a group of names with one cookie the group begins anew, less what was shown of it.
         let mut skip = self.shown;
         let after = Cookie(if skip > 0 { self.offset - 1 } else { self.offset });
@@ -146,7 +159,8 @@ impl<S: Sink> Listing<S> {
                 stop = Stop::Bare(name.clone());
                 return ControlFlow::Break(());
             }
-            if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, inode) {
+            let of = inode.map(|inode| of(shared, self.asking, dentry.ino, inode));
+            if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, of) {
                 self.moved_to(cookie);
                 return ControlFlow::Continue(());
             }
@@ -160,10 +174,12 @@ impl<S: Sink> Listing<S> {
     }
 
     /// Adds a name whose inode has to be looked up; `false` if it does not fit. A name that is gone meanwhile is passed over.
-    fn add_bare(&mut self, client: &Client, wait: Wait, name: &Name, splits: &Splits) -> Reply<bool> {
+    fn add_bare(&mut self, shared: &Shared, wait: Wait, name: &Name) -> Reply<bool> {
+        let Shared { client, splits, .. } = shared;
         let cookie = name.cookie().0;
         if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())?
-            && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(&inode))
+            && let of = of(shared, self.asking, ino, &inode)
+            && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of))
         {
             client.forget(ino, 1);
             self.full_before(cookie, splits);
@@ -191,7 +207,8 @@ impl<S: Sink> Listing<S> {
             [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent(self.dir, inode))]
         {
             if self.offset < offset {
-                if !self.sink.add(name, offset, ino, FileKind::Directory, Some(inode)) {
+                let of = Of { inode, lifetime: name_lifetime() };
+                if !self.sink.add(name, offset, ino, FileKind::Directory, Some(of)) {
                     return false;
                 }
                 self.offset = offset;
@@ -207,6 +224,12 @@ impl<S: Sink> Listing<S> {
     pub(crate) fn fail(self, why: shoal_types::Errno) {
         self.sink.fail(why);
     }
+}
+
+/// What goes with a name, as it is known to whoever asks for it.
+fn of<'a>(shared: &Shared, asking: Asking, ino: InodeId, inode: &'a Inode) -> Of<'a> {
+    let lifetime = if shared.stale.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
+    Of { inode, lifetime }
 }
 
 fn parent(dir: InodeId, inode: &Inode) -> InodeId {

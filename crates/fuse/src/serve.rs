@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     pub stale: Arc<Dropper>,
     /// Of programs.
     pub locks: Locks,
-    splits: Splits,
+    pub splits: Splits,
     waiting: Gauge,
 }
 
@@ -63,6 +63,10 @@ impl Server {
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
+    }
+
+    pub(crate) fn stale(&self) -> &Arc<Dropper> {
+        &self.shared.stale
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -136,7 +140,10 @@ impl Server {
         R: Send + 'static,
     {
         let timer = Timer::start(op);
-        let outcome = call(&self.shared.client, Wait::Never, arg);
+        let outcome = match self.shared.stale.may_be_outdated(holds) {
+            true => Err(Failure::WouldBlock),
+            false => call(&self.shared.client, Wait::Never, arg),
+        };
         if let Err(Failure::WouldBlock) = outcome {
             if self.slow.refuses(Lane::of(op)) || self.shared.stale.is_too_much(holds) {
                 return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
@@ -144,6 +151,9 @@ impl Server {
             let arg = arg.to_owned();
             let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
             return self.later(timer, holds, reply, call, answer);
+        }
+        if let (Holds::Names { dirs, by }, Ok(_)) = (holds, &outcome) {
+            self.shared.stale.names_changed(dirs, by);
         }
         self.shared.finish(timer, reply, outcome, answer);
     }
@@ -188,15 +198,15 @@ impl Server {
         self.submit(Lane::of(timer.op()), Box::new(job));
     }
 
-    /// Lists a directory from an offset on.
-    pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, dir: InodeId, offset: u64) {
+    /// Lists a directory from an offset on, for a thread.
+    pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
         let timer = Timer::start(op);
-        let mut listing = Listing::new(sink, dir, offset, &self.shared.splits);
-        match listing.fill(&self.shared.client, Wait::Never, &self.shared.splits) {
+        let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
+        match listing.fill(&self.shared, Wait::Never) {
             Err(Failure::WouldBlock) => {
                 let shared = self.shared.clone();
                 let job = move || {
-                    let outcome = listing.fill(&shared.client, Wait::Allowed, &shared.splits);
+                    let outcome = listing.fill(&shared, Wait::Allowed);
                     shared.listed(timer.slow(), listing, outcome);
                 };
                 self.submit(Lane::Read, Box::new(job));

@@ -26,30 +26,39 @@
 //! such a name is detached when the name is looked up again.
 
 mod asked;
+mod askers;
+mod empty;
 mod notify;
 mod pages;
 mod state;
+mod thread;
 
+pub(crate) use askers::Asking;
 pub(crate) use pages::Write;
 
 use crate::limits::{
-    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_WAIT_MAX, BLOCKED_AFTER, DROPS_AT_ONCE_MAX, KERNEL_WAIT_MAX,
-    NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX, WRITE_DROPS_MAX,
+    ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
+    KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX, WRITE_DROPS_MAX,
 };
-use asked::Asker;
+use asked::Waiting;
+use askers::Askers;
 use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_client::{Client, KernelCache, Stale};
-use shoal_types::InodeId;
+use shoal_types::{FileKind, Inode, InodeId};
 use state::{Notice, State, Step};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 use std::time::Instant;
+use thread::Thread;
 
 /// What the kernel was made to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -76,10 +85,17 @@ pub(crate) enum Holds {
     Nothing,
     /// A directory (or something that may be one).
     Dir(InodeId),
-    /// Two of them.
-    Dirs(InodeId, InodeId),
+    /// Directories in which a thread changes names, perhaps the same twice.
+    Names { dirs: [InodeId; 2], by: u32 },
     /// Pages of a file.
     Pages(Write),
+}
+
+impl Holds {
+    /// A thread changes names in a directory.
+    pub(crate) fn names(dir: InodeId, by: u32) -> Holds {
+        Holds::Names { dirs: [dir, dir], by }
+    }
 }
 
 /// See [`Dropper::attributes_asked`].
@@ -88,23 +104,28 @@ pub(crate) struct AttributesAsked {
     ino: InodeId,
     /// The thread that asks.
     tid: u32,
-    asker: Option<Asker>,
+    asking: Asking,
+    /// What it did just before it was answered.
+    before: Option<Thread>,
 }
 
 impl AttributesAsked {
     /// It is about to be answered.
     pub(crate) fn ready(&mut self) {
         if self.stale.was_dropped(self.ino) {
-            self.asker = Some(Asker::of(self.tid));
+            self.before = Thread::look_at(self.tid);
         }
+    }
+
+    /// Whether the kernel may keep the answer.
+    pub(crate) fn may_keep(&self, inode: &Inode) -> bool {
+        self.stale.may_keep(self.asking, self.ino, inode)
     }
 }
 
 impl Drop for AttributesAsked {
     fn drop(&mut self) {
-        let mut state = self.stale.state.lock();
-        let matters = state.was_dropped(self.ino);
-        state.questions.answered(self.ino, self.asker, matters);
+        self.stale.state.lock().questions.answered(self.ino, self.tid, self.before);
     }
 }
 
@@ -114,6 +135,11 @@ pub(crate) struct Dropper {
     client: Weak<Client>,
     /// The way to the kernel, once there is one.
     kernel: OnceLock<Notifications>,
+    askers: Askers,
+    /// Anything was ever dropped.
+    drops_at_all: AtomicBool,
+    /// How often there was nothing to drop.
+    skips: AtomicU64,
     state: Mutex<State>,
     /// There is something to do for a thread.
     work: Condvar,
@@ -128,6 +154,9 @@ impl Dropper {
             me: me.clone(),
             client: Arc::downgrade(client),
             kernel: OnceLock::new(),
+            askers: Askers::new(),
+            drops_at_all: AtomicBool::new(false),
+            skips: AtomicU64::new(0),
             state: Mutex::default(),
             work: Condvar::new(),
             news: Condvar::new(),
@@ -167,10 +196,7 @@ impl Dropper {
         match holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.lock_dir(dir),
-            Holds::Dirs(one, other) => {
-                state.lock_dir(one);
-                state.lock_dir(other);
-            }
+            Holds::Names { dirs, .. } => dirs.into_iter().for_each(|dir| state.lock_dir(dir)),
             Holds::Pages(pages) => write = state.begin_write(pages),
         }
         drop(state);
@@ -178,16 +204,67 @@ impl Dropper {
         Some(UnderWay { stale: self.clone(), holds, write })
     }
 
-    fn attributes_under_way(&self, ino: InodeId) -> Option<std::time::Duration> {
-        let mut state = self.state.lock();
-        if state.ended { None } else { state.questions.under_way(ino) }
+    /// Waits until the kernel has looked at all attributes that it has asked for.
+    fn wait_for_askers(&self, ino: InodeId) {
+        let mut waiting = Waiting::of(ino);
+        loop {
+            let state = self.state.lock();
+            waiting.hear(&state.questions);
+            let ended = state.ended;
+            drop(state);
+            if ended || waiting.is_over() {
+                return;
+            }
+            std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
+        }
     }
 
     /// A thread asks the kernel, and that us, for the attributes of an inode, until the answer is dropped, which must not be before the request
     /// was answered.
     pub(crate) fn attributes_asked(self: &Arc<Dropper>, ino: InodeId, tid: u32) -> AttributesAsked {
         self.state.lock().questions.asked(ino);
-        AttributesAsked { stale: self.clone(), ino, tid, asker: None }
+        AttributesAsked { stale: self.clone(), ino, tid, asking: self.asks(tid), before: None }
+    }
+
+    /// A thread asks for something that comes with attributes. To be called before they are looked at.
+    pub(crate) fn asks(&self, tid: u32) -> Asking {
+        self.askers.asks(tid, self.skips.load(SeqCst))
+    }
+
+    /// The kernel asks about an inode, and may keep what it will be told. To be called before that is looked at.
+    pub(crate) fn is_asked_about(&self, ino: InodeId) {
+        if self.drops_at_all.load(SeqCst) {
+            self.state.lock().empty.is_asked_about(ino);
+        }
+    }
+
+    /// Whether the kernel may keep these attributes, with which a question is about to be answered. Otherwise they may be from before a change:
+    /// a local one in a directory that has been answered, or one of others that found nothing to drop.
+    pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
+        self.is_asked_about(ino);
+        self.skips.load(SeqCst) == asking.skips
+            && (inode.kind != FileKind::Directory || self.askers.answered(asking, ino))
+    }
+
+    /// A thread has changed names, and is about to be answered. Whatever others were told of the directories before is not to be taken in after that.
+    pub(crate) fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
+        let Some(kernel) = self.kernel.get() else { return };
+        for dir in std::iter::once(one).chain((other != one).then_some(other)) {
+            if self.askers.changed(by, dir)
+                && let Err(error) = kernel.attributes(dir)
+            {
+                tracing::error!(%error, %dir, "the kernel cannot drop the attributes of a directory");
+            }
+        }
+    }
+
+    /// Whether a change may have been sent by the kernel before pages of it were dropped. Then these are dropped once more before it is answered, and
+    /// that waits.
+    pub(crate) fn may_be_outdated(&self, holds: Holds) -> bool {
+        match holds {
+            Holds::Pages(Write { ino, .. }) => self.drops_at_all.load(Relaxed) && self.was_dropped(ino),
+            _ => false,
+        }
     }
 
     /// Whether an inode was dropped not long ago, or is about to be.
@@ -200,6 +277,12 @@ impl Dropper {
         self.state.lock().ended = true;
         self.news.notify_all();
         self.work.notify_all();
+    }
+
+    /// Inodes are about to be dropped.
+    fn note_drops(&self, inodes: &[InodeId]) {
+        self.drops_at_all.store(true, SeqCst);
+        self.state.lock().note_drops(inodes);
     }
 
     /// Has notices sent, and waits until nothing of it can be answered from the kernel's cache.
@@ -320,25 +403,33 @@ impl Dropper {
 
     fn tell_node(&self, kernel: &Notifications, id: u64, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
-        let start = Instant::now();
-        while let Some(left) = self.attributes_under_way(ino)
-            && start.elapsed() < ATTRIBUTES_WAIT_MAX
-        {
-            std::thread::sleep(left);
+        self.wait_for_askers(ino);
+        let whole = {
+            let mut state = self.state.lock();
+            state.goes_to_the_kernel(id);
+            (pages == Pages::ALL).then(|| state.empty.begin(ino))
+        };
+        let dropped = self.drop_node(kernel, ino, offset, len);
+        if let Some(drop) = whole {
+            self.state.lock().empty.end(ino, drop, dropped);
         }
-        self.state.lock().goes_to_the_kernel(id);
+    }
+
+    /// Has the kernel drop an inode. Whether it knew it.
+    fn drop_node(&self, kernel: &Notifications, ino: InodeId, offset: i64, len: i64) -> bool {
         let start = Instant::now();
         loop {
             match kernel.inode(ino, offset, len) {
-                Ok(Dropped::Yes | Dropped::Ended) => return,
+                Ok(Dropped::Yes) => return true,
+                Ok(Dropped::Ended) => return false,
                 // Either the kernel is about to forget it, or a process has an answer in hand that it did not look at yet.
                 Ok(Dropped::Unknown) if self.may_arrive(ino) && start.elapsed() < ARRIVAL_WAIT => {
                     std::thread::sleep(ARRIVAL_LOOK_EVERY);
                 }
-                Ok(Dropped::Unknown) => return,
+                Ok(Dropped::Unknown) => return false,
                 Err(error) => {
                     tracing::error!(%error, %ino, "the kernel cannot drop what others have changed");
-                    return;
+                    return false;
                 }
             }
         }
@@ -374,7 +465,11 @@ impl KernelCache for Dropper {
                 nodes.push(*dir);
             }
         }
-        self.state.lock().note_drops(&nodes);
+        self.note_drops(&nodes);
+        let mut state = self.state.lock();
+        nodes.retain(|ino| !state.empty.skips(*ino));
+        self.skips.store(state.empty.skipped(), SeqCst);
+        drop(state);
         // In this order: it waits for the directory's lock, and so for those who have just read the directory to be done.
         if crate::kernel::keeps_names() {
             if all_names {
@@ -390,7 +485,7 @@ impl KernelCache for Dropper {
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
         }
-        self.state.lock().note_drops(inodes);
+        self.note_drops(inodes);
         self.send(&whole(inodes));
     }
 }
@@ -422,9 +517,12 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The change was carried out, and is about to be answered. What is dropped after the answer makes the kernel pass over the attributes that a read
-    /// right after the write asks for; so as little as possible is left for then.
+    /// The change was carried out, and is about to be answered. Nothing is left to be dropped after that: it would make the kernel pass over the
+    /// attributes that a read right after the write asks for.
     pub(crate) fn carried_out(&self) {
+        if let Holds::Names { dirs, by } = self.holds {
+            self.stale.names_changed(dirs, by);
+        }
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
         for _ in 0..WRITE_DROPS_MAX {
             let Some(pages) = self.stale.state.lock().carried_out(ino, self.write) else { return };
@@ -439,14 +537,8 @@ impl Drop for UnderWay {
         match self.holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
-            Holds::Dirs(one, other) => {
-                state.unlock_dir(one);
-                state.unlock_dir(other);
-            }
-            Holds::Pages(Write { ino, .. }) => {
-                state.end_write(ino, self.write);
-                self.stale.wake(&mut state);
-            }
+            Holds::Names { dirs, .. } => dirs.into_iter().for_each(|dir| state.unlock_dir(dir)),
+            Holds::Pages(Write { ino, .. }) => state.end_write(ino, self.write),
         }
     }
 }

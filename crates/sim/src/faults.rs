@@ -43,6 +43,8 @@ pub enum What {
         /// In microseconds.
         delay_us_max: u64,
     },
+    /// What the first sends to the second takes up to so many microseconds.
+    SlowWay(Machine, Machine, u64),
     /// Nothing goes on on a machine, while its clocks do.
     Stop(Machine),
     /// A client's machine dies, and mounts again.
@@ -127,6 +129,7 @@ fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
         What::Isolate(node) => What::Isolate(who(node)),
         What::OneWay(from, to) => What::OneWay(who(from), who(to)),
         What::CutClient(client, node) => What::CutClient(client, who(node)),
+        What::SlowWay(from, to, micros) => What::SlowWay(who(from), to, micros),
         What::Stop(machine) => What::Stop(who(machine)),
         What::Flush(node) => What::Flush(who(node)),
         What::Replace(node) => What::Replace(who(node)),
@@ -165,6 +168,9 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What, long: Dura
             weather.breaks_one_of = *breaks_one_of;
             weather.delay_us_max = *delay_us_max;
         }),
+        What::SlowWay(from, to, micros) => {
+            cluster.network.set(|weather| _ = weather.slow.insert((*from, *to), *micros));
+        }
         What::Stop(machine) => {
             cluster.world.stop(*machine, long);
             cluster.network.stopped(*machine, long);
@@ -203,8 +209,10 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What) {
         What::Crash(node) => cluster.start_again(*node),
         What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
         What::Storm { .. } => cluster.network.set(|weather| {
-            *weather = Weather { cut: std::mem::take(&mut weather.cut), ..Weather::fair() };
+            let (cut, slow) = (std::mem::take(&mut weather.cut), std::mem::take(&mut weather.slow));
+            *weather = Weather { cut, slow, ..Weather::fair() };
         }),
+        What::SlowWay(from, to, _) => cluster.network.set(|weather| _ = weather.slow.remove(&(*from, *to))),
         What::KillClient(client) => programs.revive(*client),
         What::Disk(node, trouble) => {
             cluster.disks.set_trouble(&cluster.home(*node), Trouble::None);

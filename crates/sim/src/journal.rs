@@ -15,6 +15,9 @@ const LINES_MAX: usize = 4_000;
 /// What a mount says whose session has been ended.
 pub const ENDED: &str = "the servers ended this mount's session";
 
+/// What a server says that ends the session of a client of which it does not hear.
+const GIVEN_UP: &str = "ending a session that others wait for and that is silent";
+
 /// What was said in a world.
 #[derive(Default)]
 pub struct Told {
@@ -24,6 +27,8 @@ pub struct Told {
     pub errors: Vec<String>,
     /// When mounts lost a session, by its number.
     pub ended: BTreeMap<u64, u64>,
+    /// When servers gave a session up that was silent.
+    pub given_up: BTreeMap<u64, u64>,
     /// States that were fetched from others.
     pub snapshots: u64,
     /// Changes of members, on any replica.
@@ -106,10 +111,13 @@ impl State {
             told.snapshots += 1;
         } else if said.starts_with("the members of the group have changed") {
             told.changes += 1;
-        } else if said.contains(ENDED)
-            && let Some(session) = session
-        {
-            told.ended.entry(session).or_insert(self.world.time_ns());
+        } else if let Some(session) = session {
+            let now = self.world.time_ns();
+            if said.contains(ENDED) {
+                told.ended.entry(session).or_insert(now);
+            } else if said.starts_with(GIVEN_UP) {
+                told.given_up.entry(session).or_insert(now);
+            }
         }
     }
 }
@@ -122,14 +130,10 @@ struct Journal {
 struct Words(String, Option<u64>);
 
 impl Visit for Words {
-    fn record_u64(&mut self, field: &Field, value: u64) {
-        if field.name() == "session" {
-            self.1 = Some(value);
-        }
-        self.record_debug(field, &value);
-    }
-
     fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "session" {
+            self.1 = format!("{value:?}").parse().ok();
+        }
         let _ = match field.name() {
             "message" => write!(self.0, "{value:?} "),
             name => write!(self.0, "{name}={value:?} "),

@@ -25,6 +25,8 @@ pub struct Evidence {
     pub lives: BTreeMap<u32, (u32, SessionId)>,
     /// Sessions that did not end with their mount: when they did. True: the mount went on in another one.
     pub ends: BTreeMap<SessionId, (u64, bool)>,
+    /// When servers gave sessions up of which they did not hear: by then their clients answer nothing any more.
+    pub given_up: BTreeMap<SessionId, u64>,
     /// When something was wrong.
     pub spans: Vec<(u64, u64)>,
 }
@@ -101,8 +103,27 @@ impl Evidence {
             .any(|(of, session)| *of == mount && self.ends.get(session).is_some_and(|(_, goes_on)| *goes_on))
     }
 
+    /// A call that was answered in a session that the servers had given up before it began.
+    fn answered_too_late(&self) -> Option<String> {
+        let late = |call: &&Call| {
+            let session = self.session(call);
+            let lost_at = self.ends.get(&session).map_or(u64::MAX, |end| end.0);
+            let given_up = self.given_up.get(&session).is_some_and(|at| call.start > *at);
+            let failed = matches!(call.outcome, None | Some(Outcome::Failed { .. }));
+            // One that needs no answer may be true at any time.
+            let needs_none = matches!(call.op, Op::Fsync { .. });
+            given_up && !failed && !needs_none && call.end.is_some_and(|end| end < lost_at)
+        };
+        let call = self.calls.iter().find(late)?;
+        let outcome = call.outcome.as_ref()?;
+        Some(format!("answered without a lease, in a session that was given up: {} -> {outcome}", call.op))
+    }
+
     /// Looks for a choice of moments that explains everything.
     pub fn judge(&self, plan: &Plan) -> Judgement {
+        if let Some(late) = self.answered_too_late() {
+            return Judgement::Wrong(late);
+        }
         let known = |session: &&SessionId| self.lives.values().any(|(_, of)| of == *session);
         let sessions: Vec<SessionId> = self.ends.keys().filter(known).copied().collect();
         let moments: Vec<Vec<u64>> =
@@ -162,4 +183,88 @@ fn changes(op: &Op) -> bool {
             | Op::Fstat { .. }
             | Op::Fsync { .. }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_witness::ops::{Kind, Path};
+
+    const SESSION: SessionId = SessionId(1);
+    const SECOND: u64 = 1_000_000_000;
+
+    fn call(worker: u32, at: u64, op: Op, outcome: Outcome) -> Call {
+        Call { worker, tree: 0, start: at, end: Some(at + 10), op, outcome: Some(outcome) }
+    }
+
+    fn create(name: &str) -> Op {
+        let path = path(name);
+        Op::Open { path, create: true, exclusive: true, append: false, slot: 0 }
+    }
+
+    fn path(name: &str) -> Path {
+        Path::new(name.as_bytes())
+    }
+
+    fn makes(at: u64, name: &str, ino: u64) -> Call {
+        call(0, at, create(name), Outcome::Opened { ino: Some(ino) })
+    }
+
+    fn sees(at: u64, name: &str, ino: Option<u64>) -> Call {
+        let there = |ino| Outcome::Attributes { kind: Kind::File, ino, links: 1, bytes: 0 };
+        let missing = Outcome::failed(libc::ENOENT);
+        call(1, at, Op::Lstat { path: path(name) }, ino.map_or(missing, there))
+    }
+
+    /// Worker 0 has a session that ends after a second; worker 1 has another one, which does not.
+    fn judged(calls: &[Call], given_up: Option<u64>) -> Judgement {
+        let mut calls = calls.to_vec();
+        calls.sort_by_key(|call| call.start);
+        let evidence = Evidence {
+            calls,
+            lives: BTreeMap::from([(0, (0, SESSION)), (1, (1, SessionId(2)))]),
+            ends: BTreeMap::from([(SESSION, (SECOND, false))]),
+            given_up: given_up.map(|at| (SESSION, at)).into_iter().collect(),
+            spans: Vec::new(),
+        };
+        evidence.judge(&Plan::of(1))
+    }
+
+    #[test]
+    fn the_last_calls_of_a_session_may_be_lost_and_no_others() {
+        let two = [makes(100, "a", 7), makes(200, "b", 8)];
+        let then = |looks: &[Call]| judged(&[&two[..], looks].concat(), None);
+        let after = 2 * SECOND;
+        assert!(matches!(
+            then(&[sees(after, "a", Some(7)), sees(after + 20, "b", Some(8))]),
+            Judgement::Fine(0)
+        ));
+        assert!(matches!(
+            then(&[sees(after, "a", Some(7)), sees(after + 20, "b", None)]),
+            Judgement::Fine(1)
+        ));
+        assert!(matches!(then(&[sees(after, "a", None), sees(after + 20, "b", None)]), Judgement::Fine(2)));
+        // In order; and not what others have seen.
+        assert!(matches!(
+            then(&[sees(after, "a", None), sees(after + 20, "b", Some(8))]),
+            Judgement::Wrong(_)
+        ));
+        assert!(matches!(then(&[sees(300, "b", Some(8)), sees(after, "b", None)]), Judgement::Wrong(_)));
+    }
+
+    #[test]
+    fn what_was_synced_is_not_lost() {
+        let synced = call(0, 150, Op::Fsync { slot: 0 }, Outcome::Done);
+        let calls = [makes(100, "a", 7), synced, makes(200, "b", 8)];
+        let then = |looks: &[Call]| judged(&[&calls[..], looks].concat(), None);
+        assert!(matches!(then(&[sees(2 * SECOND, "b", None)]), Judgement::Fine(_)));
+        assert!(matches!(then(&[sees(2 * SECOND, "a", None)]), Judgement::Wrong(_)));
+    }
+
+    #[test]
+    fn a_session_that_was_given_up_answers_nothing() {
+        let calls = [makes(100, "a", 7), makes(200, "b", 8)];
+        assert!(matches!(judged(&calls, Some(150)), Judgement::Wrong(_)));
+        assert!(matches!(judged(&calls, Some(250)), Judgement::Fine(_)));
+    }
 }

@@ -26,6 +26,8 @@ pub struct Weather {
     pub breaks_one_of: u32,
     /// The longest time that a message takes, in microseconds.
     pub delay_us_max: u64,
+    /// The same from the first to the second, where it is another.
+    pub slow: BTreeMap<(Machine, Machine), u64>,
 }
 
 /// Silence after which a connection is dead, as in `shoal_net`, in milliseconds.
@@ -109,8 +111,9 @@ impl Network {
         (state.sent, state.lost)
     }
 
-    fn delay(&self, weather: &Weather) -> Duration {
-        let micros = self.world.between(DELAY_US_MIN, weather.delay_us_max.max(DELAY_US_MIN));
+    fn delay(&self, weather: &Weather, way: (Machine, Machine)) -> Duration {
+        let longest = weather.slow.get(&way).copied().unwrap_or(weather.delay_us_max);
+        let micros = self.world.between(DELAY_US_MIN, longest.max(DELAY_US_MIN));
         // A few take much longer than most.
         Duration::from_micros(if self.world.once_in(4) { micros } else { micros / 8 + DELAY_US_MIN })
     }
@@ -128,7 +131,7 @@ impl Network {
         }
         let copies = 1 + u32::from(self.world.once_in(weather.repeats_one_of));
         for _ in 0..copies {
-            self.world.start(to, self.delay(&weather), name, Box::new(deliver.clone()));
+            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver.clone()));
         }
     }
 
@@ -165,14 +168,14 @@ impl Network {
         if ordered {
             self.state.lock().connections.entry(pair).or_default().lane.push_back(serve);
             let deliver = move || network.go_on(pair, connection);
-            self.world.start(to, self.delay(&weather), name, Box::new(deliver));
+            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
         } else {
             let deliver = move || {
                 if network.is(pair, connection) {
                     serve();
                 }
             };
-            self.world.start(to, self.delay(&weather), name, Box::new(deliver));
+            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
         }
     }
 
@@ -220,7 +223,7 @@ impl Network {
                 deliver();
             }
         };
-        self.world.start(pair.0, self.delay(&weather), name, Box::new(arrive));
+        self.world.start(pair.0, self.delay(&weather, (pair.1, pair.0)), name, Box::new(arrive));
     }
 
     /// Whether a message passes on the connection of `pair`, and on which.

@@ -21,6 +21,8 @@ const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
 /// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
+/// Combinations that focused worlds are about.
+const KINDS: u32 = 14;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -144,9 +146,9 @@ impl Draw {
 
     /// One combination, several times.
     fn focused(&mut self) -> Vec<Fault> {
-        let kind = self.rng.random_range(0..12);
+        let kind = self.rng.random_range(0..KINDS);
         let times = match kind {
-            3..=6 => self.rng.random_range(1..=2),
+            3..=6 | 11..=12 => self.rng.random_range(1..=2),
             10 => 1,
             _ => self.rng.random_range(2..=5),
         };
@@ -171,11 +173,10 @@ impl Draw {
             }
             // Two die within one flush: what both had not flushed is gone.
             1 => during((ms(1..600), What::Crash(LEADER)), ms(0..20), (ms(1..600), What::Crash(FOLLOWER))),
-            // The lead changes while answers are under way for long.
+            // The lead changes while answers of the old leader are under way for long.
             2 => {
-                let (delay, long) = (ms(100_000..1_500_000), ms(500..4_000));
-                let storm = What::Storm { loses_one_of: 0, breaks_one_of: 0, delay_us_max: delay };
-                during((long, storm), ms(50..400), (ms(1..200), What::Transfer))
+                let way = What::SlowWay(LEADER, client, ms(500_000..2_000_000));
+                during((ms(500..3_000), way), ms(5..400), (ms(1..1_500), What::Transfer))
             }
             // A client dies, soon after a node or a brick has become slow.
             3 => {
@@ -236,6 +237,12 @@ impl Draw {
                     Fault { after_ms: after, for_ms: long, overlaps: true, what: second },
                     Fault { after_ms: ms(0..300), for_ms: 1, overlaps: false, what: What::Replace(node) },
                 ]
+            }
+            // A client dies while nobody leads, and nothing that it does is committed.
+            11 | 12 => {
+                let first = if ms(0..2) == 0 { What::Blackout } else { What::Isolate(LEADER) };
+                let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
+                during((long, first), after, (dead, What::KillClient(client)))
             }
             // The leader is cut off from the others, while clients still reach it and one of them does not.
             _ => during(

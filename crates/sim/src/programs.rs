@@ -22,6 +22,8 @@ use std::sync::Arc;
 
 /// Longest time between two calls of a worker, in microseconds.
 const THINK_US_MAX: u64 = 150_000;
+/// One of so many writes is synced at once.
+const SYNCED_ONE_OF: u32 = 3;
 /// A mount is tried again after this.
 const MOUNT_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A worker whose mount has lost its session rests for this long.
@@ -169,6 +171,11 @@ impl Programs {
             let op = worker.chooser.choose(|slot| worker.hands.holds(slot));
             let outcome = self.call(worker.number, &mut worker.hands, op.clone());
             worker.chooser.learn(&op, &outcome);
+            if let (Op::Write { slot, .. }, Outcome::Done) = (&op, &outcome)
+                && world.once_in(SYNCED_ONE_OF)
+            {
+                self.call(worker.number, &mut worker.hands, Op::Fsync { slot: *slot });
+            }
             if is_lost(&outcome) {
                 self.renew(&mut worker);
                 sleep(REST_AFTER_LOSS);

@@ -17,6 +17,7 @@ use crate::programs::Programs;
 use crate::scheduler::{End, Machine, OBSERVER, Scheduler};
 use shoal_runtime::simulator::Simulator;
 use shoal_runtime::time::Duration;
+use shoal_types::SessionId;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -124,6 +125,7 @@ pub fn live(plan: &Plan, print: bool, level: tracing::Level) -> Report {
         calls: programs.calls.take(),
         lives: programs.lives.take(),
         ends: ends(&told.ended, programs.deaths.take()),
+        given_up: told.given_up.iter().map(|(session, at)| (SessionId(*session), *at)).collect(),
         spans: book.spans.take(),
     };
     let told = journal::take();
@@ -146,11 +148,8 @@ pub fn live(plan: &Plan, print: bool, level: tracing::Level) -> Report {
 }
 
 /// The ends of sessions: by the servers, after which the mount goes on, or with their machine.
-fn ends(
-    ended: &BTreeMap<u64, u64>,
-    deaths: BTreeMap<shoal_types::SessionId, u64>,
-) -> BTreeMap<shoal_types::SessionId, (u64, bool)> {
-    let ended = ended.iter().map(|(session, at)| (shoal_types::SessionId(*session), (*at, true)));
+fn ends(ended: &BTreeMap<u64, u64>, deaths: BTreeMap<SessionId, u64>) -> BTreeMap<SessionId, (u64, bool)> {
+    let ended = ended.iter().map(|(session, at)| (SessionId(*session), (*at, true)));
     let mut ends: BTreeMap<_, _> = deaths.into_iter().map(|(session, at)| (session, (at, false))).collect();
     for (session, end) in ended {
         ends.entry(session).or_insert(end);

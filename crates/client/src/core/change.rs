@@ -85,8 +85,18 @@ impl Core {
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
-    /// An operation was carried out.
-    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId]) {
+    /// Of what an operation may have counted elsewhere: what is counted under itself already, and stays so.
+    pub(super) fn counted_apart(&self, op: &Op, subjects: &[InodeId]) -> Vec<InodeId> {
+        match op {
+            Op::Link { .. } | Op::Rename { .. } => {
+                subjects.iter().copied().filter(|ino| self.cache.cover(*ino) == Some(*ino)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// An operation was carried out. `apart`: see [`counted_apart`](Self::counted_apart), before that.
+    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], apart: &[InodeId]) {
         let batch = self.cache.stamp();
         for dir in parents {
             self.rights.used(*dir, *dir, batch);
@@ -98,10 +108,10 @@ impl Core {
                 for ino in subjects {
                     self.rights.used(*ino, *from, batch);
                     self.rights.used(*ino, *to, batch);
-                    self.recount(*ino);
+                    self.recount(*ino, apart);
                 }
             }
-            Op::Link { ino, .. } => self.recount(*ino),
+            Op::Link { ino, .. } => self.recount(*ino, apart),
             _ => {}
         }
         for ino in subjects {
@@ -141,11 +151,10 @@ impl Core {
     }
 
     /// An inode is counted elsewhere from now on: the right to change it goes along.
-    fn recount(&mut self, ino: InodeId) {
+    fn recount(&mut self, ino: InodeId, apart: &[InodeId]) {
         let Some(cover) = self.cache.cover(ino) else { return };
         self.refs.count_under(ino, cover);
         if self.cache.is_directory(ino) {
-            // Counted under itself wherever it is. Were it said to be new, a leader that has not heard yet who watches it would take it for ours alone.
             return;
         }
         // It is cached here, and a new leader has to hear of that also when the right to change it has been given back.
@@ -154,8 +163,11 @@ impl Core {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
             self.rights.give(right, cover, [], true);
         }
-        // Also where nothing has changed here: the servers may believe that it is held as what it was before.
-        self.journal.born(ino, cover);
+        // Also where nothing has changed here: the servers may believe that it is held as what it was before. But were it said of what is counted
+        // under itself wherever it is, a leader that has not heard yet who watches it would take it for ours alone.
+        if !apart.contains(&ino) {
+            self.journal.born(ino, cover);
+        }
     }
 }
 
@@ -274,5 +286,25 @@ mod tests {
         core.seal();
         let sealed = core.journal.take_sealed().expect("a batch");
         assert_eq!((sealed.ops.len(), sealed.born), (1, Vec::new()));
+    }
+
+    #[test]
+    fn a_file_of_several_names_is_said_to_be_counted_apart_once() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [name, second, third] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
+        let ino = made.expect("nothing is needed").ino;
+        commit(&mut core);
+        let mut link = |name: &Name| {
+            core.link(ino, root, name, now).expect("nothing is needed");
+            let seq = core.seal();
+            let sealed = core.journal.take_sealed().expect("a batch");
+            core.committed(seq);
+            sealed.born
+        };
+        assert_eq!(link(&second), [(ino, ino)]);
+        // Others may watch it as such by now.
+        assert_eq!(link(&third), []);
     }
 }

@@ -154,8 +154,9 @@ impl Core {
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
         self.may_do(&op, subjects)?;
         self.was_seen(&op, subjects)?;
+        let apart = self.counted_apart(&op, subjects);
         ops::apply(&mut self.cache, &op)?;
-        self.done(&op, subjects, parents);
+        self.done(&op, subjects, parents, &apart);
         self.room -= room;
         self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
         if self.journal.open_bytes() >= BATCH_BYTES_TARGET

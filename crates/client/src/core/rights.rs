@@ -74,12 +74,19 @@ impl Rights {
     ) {
         match right {
             Right::Cover(cover) => {
-                // Held through the cover from now on.
+                // Held through the cover from now on. But what was moved here is found elsewhere, and asked for alone, until that is committed.
                 let nodes: Vec<InodeId> = self.under.of(cover).collect();
-                let modified = nodes.into_iter().filter_map(|ino| Some(self.take(ino)?.modified)).max();
+                let mut modified = BatchSeq(0);
+                for ino in nodes {
+                    let Some(right) = self.take(ino) else { continue };
+                    modified = modified.max(right.modified);
+                    if right.modified > BatchSeq(0) {
+                        self.give_back(ino, right);
+                    }
+                }
                 let right = self.covers.entry(cover).or_default();
                 right.exclusive = true;
-                right.modified = right.modified.max(modified.unwrap_or(BatchSeq(0)));
+                right.modified = right.modified.max(modified);
             }
             Right::Node(ino) => {
                 self.covers.entry(cover).or_default();
@@ -252,6 +259,20 @@ mod tests {
         rights.give(Right::Node(FILE), DIR, [], true);
         rights.gone(FILE, BatchSeq(6));
         assert_eq!(rights.used_after(BatchSeq(5)).1.len(), 1, "its end is not committed either");
+    }
+
+    #[test]
+    fn what_was_moved_under_a_cover_that_is_held_since_is_given_back_when_that_is_committed() {
+        let (mut rights, elsewhere) = (Rights::default(), InodeId(2));
+        rights.give(Right::Node(FILE), elsewhere, [], true);
+        rights.used(FILE, elsewhere, BatchSeq(4));
+        assert!(rights.count_under(FILE, DIR));
+        rights.give(Right::Cover(DIR), DIR, [], true);
+        // The servers still find it elsewhere, and know of a right to the file alone.
+        assert_eq!(rights.release(FILE), BatchSeq(4));
+        assert!(rights.has_cover(DIR));
+        rights.committed(BatchSeq(4));
+        assert_eq!(rights.release(FILE), BatchSeq(0));
     }
 
     #[test]

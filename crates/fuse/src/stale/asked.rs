@@ -2,109 +2,151 @@
 //!
 //! Attributes that the kernel is told to drop after it has asked for them are passed over when they come, and a read(2) that wanted to
 //! know the size goes on with the one from before. So an inode is dropped while nobody is between his question and the moment
-//! at which he has looked at the answer. Nobody tells when that is; but who asks sleeps until he is answered, and looks at the answer
-//! as soon as he is given a processor: on a busy machine, that may take a while.
+//! at which he has looked at the answer. Nobody tells when that is; but a thread that was answered does not sleep before it has looked, and looks
+//! as soon as it runs: on a busy machine, that may take a while.
+//!
+//! Those who ask later than the drop begins are waited for like the others, because what the kernel knows may be older than what they are told. They are few:
+//! once one of them has looked, the kernel asks no more.
 
-use super::state::thread_state;
+use super::thread::Thread;
 use crate::limits::{
-    ASKED_ANSWERS_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_EVERY, ATTRIBUTES_WAIT_MAX, RECENT_DROPS_MAX,
+    ANSWERS_KEPT_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_TIME, ATTRIBUTES_WAIT_MAX, LOOK_WAIT_MAX, TICK_MAX,
 };
 use shoal_types::InodeId;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The thread that has asked, just before it is answered.
+/// An answer that was given.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    tid: u32,
-    /// How often it was given a processor. `None`: it does not sleep yet, or it cannot be told (it is in another container).
-    runs: Option<u64>,
-}
-
-impl Asker {
-    /// By the number of the thread, as the request names it.
-    pub(crate) fn of(tid: u32) -> Asker {
-        Asker { tid, runs: if sleeps(tid) { runs(tid) } else { None } }
-    }
-}
-
-/// Whether a thread sleeps.
-fn sleeps(tid: u32) -> bool {
-    matches!(thread_state(&format!("/proc/{tid}/stat")), Some('S' | 'D'))
-}
-
-/// How often a thread was given a processor: the third number of `/proc/PID/schedstat`, see `Documentation/scheduler/sched-stats.rst`.
-fn runs(tid: u32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().nth(2)?.parse().ok()
-}
-
-/// An answer on its way.
-#[derive(Debug)]
 struct Answered {
-    asker: Option<Asker>,
+    number: u64,
+    ino: InodeId,
+    /// The thread that asked; 0 is one of another container, of which nothing is known.
+    tid: u32,
+    /// What it did just before it was answered, if that was looked at.
+    before: Option<Thread>,
     at: Instant,
-    /// Since when whoever asked is known to have been given a processor.
-    runs_since: Option<Instant>,
-}
-
-impl Answered {
-    /// Whether it was looked at.
-    fn is_taken_in(&mut self) -> bool {
-        if self.at.elapsed() >= ATTRIBUTES_WAIT_MAX {
-            return true;
-        }
-        let Some(Asker { tid, runs: Some(before) }) = self.asker else {
-            return self.at.elapsed() >= ATTRIBUTES_GRACE;
-        };
-        // A thread that is not there any more has looked at it.
-        if self.runs_since.is_none() && runs(tid) != Some(before) {
-            self.runs_since = Some(Instant::now());
-        }
-        self.runs_since.is_some_and(|since| since.elapsed() >= ATTRIBUTES_LOOK_EVERY)
-    }
-}
-
-#[derive(Default, Debug)]
-struct Asked {
-    under_way: u32,
-    answered: Vec<Answered>,
 }
 
 /// See the module.
 #[derive(Default, Debug)]
-pub(super) struct Questions(HashMap<InodeId, Asked>);
+pub(super) struct Questions {
+    under_way: HashMap<InodeId, u32>,
+    /// The last ones, the oldest first.
+    answered: VecDeque<Answered>,
+    last_number: u64,
+}
 
 impl Questions {
     /// Somebody asks for the attributes of an inode.
     pub(super) fn asked(&mut self, ino: InodeId) {
-        self.0.entry(ino).or_default().under_way += 1;
+        *self.under_way.entry(ino).or_insert(0) += 1;
     }
 
-    /// He was answered. `matters`: others may change the inode soon.
-    pub(super) fn answered(&mut self, ino: InodeId, asker: Option<Asker>, matters: bool) {
-        if self.0.len() > RECENT_DROPS_MAX {
-            self.0.retain(|_, asked| asked.under_way > 0);
+    /// This thread was answered, and did `before` just before that, if it was looked at.
+    pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
+        if let Some(count) = self.under_way.get_mut(&ino) {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.remove(&ino);
+            }
         }
-        let Some(asked) = self.0.get_mut(&ino) else { return };
-        asked.under_way = asked.under_way.saturating_sub(1);
-        if matters && asked.answered.len() < ASKED_ANSWERS_MAX {
-            asked.answered.push(Answered { asker, at: Instant::now(), runs_since: None });
+        if self.answered.len() >= ANSWERS_KEPT_MAX {
+            self.answered.pop_front();
         }
-        if asked.under_way == 0 && asked.answered.is_empty() {
-            self.0.remove(&ino);
-        }
+        self.last_number += 1;
+        let (number, at) = (self.last_number, Instant::now());
+        self.answered.push_back(Answered { number, ino, tid, before, at });
+    }
+}
+
+/// A drop that waits for those who have asked.
+pub(super) struct Waiting {
+    ino: InodeId,
+    begun: Instant,
+    /// Answers up to this number are known.
+    known: u64,
+    are_under_way: bool,
+    lookers: Vec<Looker>,
+}
+
+impl Waiting {
+    pub(super) fn of(ino: InodeId) -> Waiting {
+        Waiting { ino, begun: Instant::now(), known: 0, are_under_way: false, lookers: Vec::new() }
     }
 
-    /// When to ask again whether the kernel has looked at all attributes that it has asked for; `None`: it has.
-    pub(super) fn under_way(&mut self, ino: InodeId) -> Option<Duration> {
-        let asked = self.0.get_mut(&ino)?;
-        asked.answered.retain_mut(|answer| !answer.is_taken_in());
-        if asked.under_way == 0 && asked.answered.is_empty() {
-            self.0.remove(&ino);
-            return None;
+    /// Takes in what there is of questions.
+    pub(super) fn hear(&mut self, questions: &Questions) {
+        self.are_under_way = questions.under_way.contains_key(&self.ino);
+        let fresh = questions.answered.iter().rev().take_while(|answered| answered.number > self.known);
+        let mut lookers: Vec<Looker> = Vec::new();
+        for answered in fresh.filter(|answered| answered.ino == self.ino) {
+            // Whoever has asked again has looked at what it was told before.
+            if answered.tid == 0 || lookers.iter().all(|looker| looker.tid != answered.tid) {
+                lookers.push(Looker::new(answered));
+            }
         }
-        Some(ATTRIBUTES_LOOK_EVERY)
+        self.lookers.retain(|old| old.tid == 0 || lookers.iter().all(|looker| looker.tid != old.tid));
+        self.lookers.append(&mut lookers);
+        self.known = questions.last_number;
+    }
+
+    /// Whether all have looked, or are waited for no longer.
+    pub(super) fn is_over(&mut self) -> bool {
+        self.lookers.retain_mut(|looker| !looker.has_looked());
+        let waited = self.begun.elapsed();
+        waited >= LOOK_WAIT_MAX
+            || (self.lookers.is_empty() && (!self.are_under_way || waited >= ATTRIBUTES_WAIT_MAX))
+    }
+}
+
+/// A thread that was answered.
+struct Looker {
+    tid: u32,
+    at: Instant,
+    evidence: Evidence,
+}
+
+impl Looker {
+    fn new(answered: &Answered) -> Looker {
+        let evidence = Evidence { first: answered.before, again: None };
+        Looker { tid: answered.tid, at: answered.at, evidence }
+    }
+
+    fn has_looked(&mut self) -> bool {
+        match self.tid {
+            0 => self.at.elapsed() >= ATTRIBUTES_GRACE,
+            tid => self.at.elapsed() >= LOOK_WAIT_MAX || self.evidence.shows_look(Thread::look_at(tid)),
+        }
+    }
+}
+
+/// What was seen of a thread since it was answered, or just before.
+#[derive(Default, Debug)]
+struct Evidence {
+    first: Option<Thread>,
+    /// How long it had run when it was first seen to have been given a processor again.
+    again: Option<Duration>,
+}
+
+impl Evidence {
+    /// Whether it is certain that the thread has run since. `now` is `None` if it is not there any more.
+    fn shows_look(&mut self, now: Option<Thread>) -> bool {
+        let Some(now) = now.filter(|now| !now.sleeps) else { return true };
+        let first = *self.first.get_or_insert(now);
+        let ran = now.ran.saturating_sub(first.ran);
+        if now.is_exact || first.sleeps {
+            return ran >= ATTRIBUTES_LOOK_TIME;
+        }
+        // What it has run since it was given a processor is counted with the next tick, and so may be what it had run before it was answered.
+        if ran >= TICK_MAX + ATTRIBUTES_LOOK_TIME {
+            return true;
+        }
+        let again = match self.again {
+            None if now.turns == first.turns => return false,
+            again => *self.again.insert(again.unwrap_or(now.ran)),
+        };
+        now.ran.saturating_sub(again) >= ATTRIBUTES_LOOK_TIME
     }
 }
 
@@ -114,45 +156,110 @@ mod tests {
     use std::sync::mpsc::channel;
 
     const FILE: InodeId = InodeId(8);
+    const OTHER: InodeId = InodeId(9);
+    /// No thread has this number.
+    const NO_THREAD: u32 = u32::MAX;
+
+    fn runs(turns: u64, ran: Duration) -> Option<Thread> {
+        Some(Thread { sleeps: false, ran, turns, is_exact: false })
+    }
+
+    fn is_over(questions: &Questions, waiting: &mut Waiting) -> bool {
+        waiting.hear(questions);
+        waiting.is_over()
+    }
 
     #[test]
-    fn an_answer_is_on_its_way_until_whoever_asked_has_run() {
+    fn a_question_is_waited_for_and_then_the_thread_that_asked_it() {
+        let mut questions = Questions::default();
+        let mut waiting = Waiting::of(FILE);
+        assert!(is_over(&questions, &mut waiting));
+        questions.asked(FILE);
+        questions.asked(FILE);
+        questions.asked(OTHER);
+        assert!(!is_over(&questions, &mut waiting));
+        questions.answered(FILE, NO_THREAD, None);
+        assert!(!is_over(&questions, &mut waiting));
+        // This one runs, and nothing shows that it has since it was answered.
+        questions.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
+        waiting.hear(&questions);
+        assert_eq!(waiting.lookers.len(), 1, "the other is gone");
+        assert!(!waiting.is_over(), "it was seen for the first time");
+        while !is_over(&questions, &mut waiting) {
+            std::hint::spin_loop();
+        }
+        assert!(questions.under_way.contains_key(&OTHER) && questions.under_way.len() == 1);
+    }
+
+    #[test]
+    fn a_thread_that_sleeps_again_has_looked() {
         let (tell_tid, tid) = channel();
-        let (wake, sleep) = channel();
-        let (tell_done, done) = channel::<()>();
+        let (wake, sleep) = channel::<()>();
         let thread = std::thread::spawn(move || {
             tell_tid.send(nix::unistd::gettid().as_raw() as u32).expect("heard");
-            sleep.recv().expect("woken");
-            let _ = done.recv();
+            let _ = sleep.recv();
         });
         let tid = tid.recv().expect("told");
-        while !sleeps(tid) {
+        while !Thread::look_at(tid).expect("it is there").sleeps {
             std::thread::yield_now();
         }
         let mut questions = Questions::default();
         questions.asked(FILE);
-        questions.answered(FILE, Some(Asker::of(tid)), true);
-        // Longer than where nothing is known of the thread.
-        std::thread::sleep(ATTRIBUTES_GRACE * 3);
-        assert!(questions.under_way(FILE).is_some() || runs(tid).is_none(), "it sleeps");
-        wake.send(()).expect("it waits");
-        let begun = Instant::now();
-        while let Some(pause) = questions.under_way(FILE) {
-            std::thread::sleep(pause);
-        }
-        assert!(begun.elapsed() <= ATTRIBUTES_WAIT_MAX * 2, "it is woken, and nobody else is waited for");
-        drop(tell_done);
+        questions.answered(FILE, tid, None);
+        assert!(is_over(&questions, &mut Waiting::of(FILE)));
+        drop(wake);
         thread.join().expect("ends");
     }
 
     #[test]
-    fn questions_are_counted_and_what_does_not_matter_is_forgotten() {
+    fn a_thread_that_was_not_given_a_processor_has_not_looked() {
+        let mut evidence = Evidence::default();
+        assert!(!evidence.shows_look(runs(3, TICK_MAX)));
+        assert!(!evidence.shows_look(runs(3, TICK_MAX)));
+        // What it had run before is counted only now.
+        assert!(!evidence.shows_look(runs(3, TICK_MAX * 2)));
+        assert!(!evidence.shows_look(runs(4, TICK_MAX * 2)));
+        assert!(evidence.shows_look(runs(4, TICK_MAX * 2 + ATTRIBUTES_LOOK_TIME)));
+    }
+
+    #[test]
+    fn a_thread_that_was_never_interrupted_is_believed_after_a_tick() {
+        let mut evidence = Evidence::default();
+        assert!(!evidence.shows_look(runs(3, Duration::ZERO)));
+        assert!(evidence.shows_look(runs(3, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
+        assert!(Evidence::default().shows_look(None), "it is gone");
+    }
+
+    #[test]
+    fn a_thread_that_was_asleep_and_has_run_since_is_not_waited_for() {
+        let first = Some(Thread { sleeps: true, ran: TICK_MAX, turns: 3, is_exact: false });
+        let mut evidence = Evidence { first, again: None };
+        assert!(!evidence.shows_look(runs(4, TICK_MAX)));
+        assert!(evidence.shows_look(runs(4, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
+    }
+
+    #[test]
+    fn a_thread_that_has_asked_again_is_waited_for_once() {
         let mut questions = Questions::default();
-        questions.asked(FILE);
-        questions.asked(FILE);
-        questions.answered(FILE, None, false);
-        assert!(questions.under_way(FILE).is_some());
-        questions.answered(FILE, None, false);
-        assert!(questions.under_way(FILE).is_none() && questions.0.is_empty());
+        let mut waiting = Waiting::of(FILE);
+        for _ in 0..3 {
+            for tid in [NO_THREAD, NO_THREAD - 1] {
+                questions.asked(FILE);
+                questions.answered(FILE, tid, None);
+            }
+            waiting.hear(&questions);
+        }
+        assert_eq!(waiting.lookers.len(), 2);
+    }
+
+    #[test]
+    fn old_answers_make_room() {
+        let mut questions = Questions::default();
+        for _ in 0..ANSWERS_KEPT_MAX + 1 {
+            questions.asked(FILE);
+            questions.answered(FILE, NO_THREAD, None);
+        }
+        assert_eq!(questions.answered.len(), ANSWERS_KEPT_MAX);
+        assert!(questions.under_way.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `INVAL_ENTRY` | one name, present or absent, and the directory's attributes | the directory's lock, exclusively |
 //! | `INVAL_INODE` | attributes and ACLs, and the pages of a range: content, listing, link target | pages being read or written |
+//! | the same from -1 on | attributes and ACLs | nothing |
 //! | `INC_EPOCH` | every name there is: each is looked up again when it is used next | nothing |
 
 use nix::errno::Errno;
@@ -15,6 +16,8 @@ use std::os::fd::AsRawFd;
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
 const INC_EPOCH: i32 = 8;
+/// In the place of an offset.
+const NO_CONTENT: i64 = -1;
 /// Length, code and an unused number.
 const HEADER_BYTES: usize = 16;
 
@@ -89,6 +92,11 @@ impl Notifications {
         body[8..16].copy_from_slice(&offset.to_ne_bytes());
         body[16..].copy_from_slice(&len.to_ne_bytes());
         self.send(INVAL_INODE, &body)
+    }
+
+    /// Drops attributes only. Never waits.
+    pub(crate) fn attributes(&self, ino: InodeId) -> nix::Result<Dropped> {
+        self.inode(ino, NO_CONTENT, 0)
     }
 
     /// Outdates every name.

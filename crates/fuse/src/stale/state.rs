@@ -1,7 +1,9 @@
 //! What is to be dropped, what is being dropped, and the local changes that could be in the way.
 
 use super::asked::Questions;
+use super::empty::Empty;
 use super::pages::{Pages, Write};
+use super::thread::thread_state;
 use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
@@ -102,6 +104,7 @@ pub(super) struct State {
     rounds: HashMap<RoundId, Round>,
     recent: Recent,
     pub questions: Questions,
+    pub empty: Empty,
     last_id: u64,
     pub threads: usize,
     pub idle: usize,
@@ -161,17 +164,13 @@ impl State {
         std::mem::take(&mut write.late).then_some(write.pages)
     }
 
-    /// A write was answered. What was to be dropped meanwhile is dropped once more.
+    /// A write was answered. Nothing is dropped after that: what was to be dropped since it was carried out shows it, wherever the kernel reads it again.
     pub fn end_write(&mut self, ino: InodeId, id: u64) {
         let Some(writes) = self.under_way.writes.get_mut(&ino) else { return };
         let Some(at) = writes.iter().position(|write| write.id == id) else { return };
-        let Writing { pages, len, late, .. } = writes.swap_remove(at);
-        self.under_way.write_bytes -= len;
+        self.under_way.write_bytes -= writes.swap_remove(at).len;
         if writes.is_empty() {
             self.under_way.writes.remove(&ino);
-        }
-        if late {
-            self.queue.push_back(Task { round: None, notice: Notice::Node { ino, pages } });
         }
     }
 
@@ -364,13 +363,6 @@ fn is_blocked(tid: i32) -> bool {
     thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
 }
 
-/// What a thread does, as one letter: see proc_pid_stat(5), which `stat` is. `None` if it cannot be read.
-pub(super) fn thread_state(stat: &str) -> Option<char> {
-    let text = std::fs::read_to_string(stat).ok()?;
-    // It stands behind the name, which is in brackets.
-    text.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,8 +443,7 @@ mod tests {
         for id in rest {
             state.done(id);
         }
-        let again = told(state.step(NO_THREAD));
-        for id in [whole, parts[1], again] {
+        for id in [whole, parts[1]] {
             state.done(id);
         }
         assert!(matches!(state.step(NO_THREAD), Step::Idle));

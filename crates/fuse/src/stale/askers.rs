@@ -1,0 +1,162 @@
+//! Who has asked for the attributes of directories, so that no answer is taken in after a local change that has made it wrong.
+//!
+//! The kernel forgets the attributes of a directory when a local change in it has been answered. Another thread that asked before the change, and was
+//! answered before it, may be given a processor only after that, and then takes its answer for valid. So the attributes are dropped before the
+//! change is answered: what was asked before that is passed over. That costs a message, and is done only if another thread than the one that
+//! makes the change has asked lately. That one has looked at all of its answers.
+//!
+//! The table has a fixed size. Directories that share a place in it are taken for one, which costs messages and nothing else. Only directories are
+//! noted: a local change of a file's content, size or link count makes the kernel pass over earlier answers by itself.
+
+use crate::limits::{ASKER_PLACES, LATE_ANSWER_MAX};
+use shoal_types::InodeId;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Instant;
+
+/// Nobody has asked.
+const NOBODY: u64 = 0;
+/// In the place of a thread's number: of another container, whose threads all look the same.
+const STRANGER: u32 = u32::MAX;
+/// Of the number of a thread.
+const TID_BITS: u32 = 32;
+
+#[derive(Default, Debug)]
+struct Place {
+    /// The thread that asked last, and above it the millisecond in which another one was last known to be that; 0 if none was.
+    asked: AtomicU64,
+    /// The number of the last change.
+    changed: AtomicU64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Askers {
+    places: Box<[Place]>,
+    /// Changes so far.
+    changes: AtomicU64,
+    begun: Instant,
+}
+
+/// A question on its way: how many changes there had been when it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    tid: u32,
+    changes: u64,
+    /// And how often there had been nothing to drop.
+    pub skips: u64,
+}
+
+fn known(tid: u32) -> u32 {
+    if tid == 0 { STRANGER } else { tid }
+}
+
+impl Askers {
+    pub(super) fn new() -> Askers {
+        let places = (0..ASKER_PLACES).map(|_| Place::default()).collect();
+        Askers { places, changes: AtomicU64::new(0), begun: Instant::now() }
+    }
+
+    /// A thread asks, for whatever inode. To be called before the inode is looked at.
+    pub(super) fn asks(&self, tid: u32, skips: u64) -> Asking {
+        Asking { tid: known(tid), changes: self.changes.load(SeqCst), skips }
+    }
+
+    /// The answer to a question has the attributes of a directory. Whether they may be kept: otherwise they may be from before a change.
+    pub(super) fn answered(&self, asking: Asking, dir: InodeId) -> bool {
+        let place = self.place(dir);
+        let mut seen = place.asked.load(SeqCst);
+        while seen as u32 != asking.tid {
+            let since = if seen == NOBODY { 0 } else { self.now_ms() };
+            let next = (since << TID_BITS) | u64::from(asking.tid);
+            match place.asked.compare_exchange_weak(seen, next, SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(now) => seen = now,
+            }
+        }
+        // Either this sees the change, or the change sees this.
+        place.changed.load(SeqCst) <= asking.changes
+    }
+
+    /// A thread has changed a directory, and is about to be answered. Whether answers may be on their way to others.
+    pub(super) fn changed(&self, tid: u32, dir: InodeId) -> bool {
+        let place = self.place(dir);
+        let number = self.changes.fetch_add(1, SeqCst) + 1;
+        place.changed.fetch_max(number, SeqCst);
+        let asked = place.asked.load(SeqCst);
+        let (last, other_ms) = (asked as u32, asked >> TID_BITS);
+        let is_late = || self.now_ms().saturating_sub(other_ms) < LATE_ANSWER_MAX.as_millis() as u64;
+        asked != NOBODY && (last != known(tid) || last == STRANGER || (other_ms > 0 && is_late()))
+    }
+
+    fn place(&self, dir: InodeId) -> &Place {
+        // Numbers of directories that are used together are close to each other.
+        &self.places[dir.0 as usize % ASKER_PLACES]
+    }
+
+    /// Never 0, which means never. That the upper bits are lost after 49 days costs a few messages.
+    fn now_ms(&self) -> u64 {
+        (self.begun.elapsed().as_millis() as u64 & u64::from(u32::MAX)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: InodeId = InodeId(7);
+    const ME: u32 = 100;
+    const OTHER: u32 = 200;
+
+    fn ask(askers: &Askers, tid: u32) {
+        assert!(askers.answered(askers.asks(tid, 0), DIR), "nothing has changed meanwhile");
+    }
+
+    #[test]
+    fn whoever_works_alone_pays_nothing() {
+        let askers = Askers::new();
+        assert!(!askers.changed(ME, DIR));
+        ask(&askers, ME);
+        assert!(!askers.changed(ME, DIR));
+        ask(&askers, ME);
+        assert!(!askers.changed(ME, InodeId(DIR.0 + 1)));
+    }
+
+    #[test]
+    fn an_answer_to_another_thread_may_be_on_its_way_while_a_change_is_answered() {
+        let askers = Askers::new();
+        ask(&askers, OTHER);
+        assert!(askers.changed(ME, DIR));
+        // The one that makes the change asks, too: that says nothing of the other.
+        ask(&askers, ME);
+        assert!(askers.changed(ME, DIR));
+        assert!(askers.changed(OTHER, DIR));
+    }
+
+    #[test]
+    fn an_answer_that_a_change_overtakes_is_not_kept() {
+        let askers = Askers::new();
+        let asking = askers.asks(OTHER, 0);
+        assert!(!askers.changed(ME, DIR), "it was not answered yet");
+        assert!(!askers.answered(asking, DIR));
+        ask(&askers, OTHER);
+        let elsewhere = askers.asks(OTHER, 0);
+        askers.changed(ME, InodeId(DIR.0 + 1));
+        assert!(askers.answered(elsewhere, DIR));
+    }
+
+    #[test]
+    fn threads_that_cannot_be_told_apart_are_taken_for_different_ones() {
+        let askers = Askers::new();
+        ask(&askers, 0);
+        assert!(askers.changed(0, DIR));
+    }
+
+    #[test]
+    fn what_others_asked_long_ago_does_not_count() {
+        let mut askers = Askers::new();
+        ask(&askers, OTHER);
+        ask(&askers, ME);
+        askers.begun -= LATE_ANSWER_MAX * 2;
+        assert!(!askers.changed(ME, DIR));
+    }
+}

@@ -1,0 +1,103 @@
+//! What the system tells of a thread, whoever's it is: see proc_pid_stat(5) and `Documentation/scheduler/sched-stats.rst`.
+
+use std::time::Duration;
+
+/// A thread at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Thread {
+    /// It waits for something else than a processor.
+    pub sleeps: bool,
+    /// For how long it has run so far.
+    pub ran: Duration,
+    /// How often it was given a processor.
+    pub turns: u64,
+    /// `ran` counts to this moment, and not only to the last tick.
+    pub is_exact: bool,
+}
+
+impl Thread {
+    /// `None`: there is none of that number, or nothing is told of it.
+    pub(super) fn look_at(tid: u32) -> Option<Thread> {
+        let schedstat = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+        let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
+        let (ran_ns, turns) = (fields.next()?.ok()?, fields.nth(1)?.ok()?);
+        let stat = Stat::read(&format!("/proc/{tid}/stat"))?;
+        let exact = if stat.is_alone { process_time(tid) } else { None };
+        Some(Thread {
+            sleeps: stat.state != RUNS,
+            ran: exact.unwrap_or(Duration::from_nanos(ran_ns)),
+            turns,
+            is_exact: exact.is_some(),
+        })
+    }
+}
+
+/// The state of a thread that runs or waits for a processor.
+const RUNS: char = 'R';
+/// Behind the name: the number of threads of its process.
+const THREADS_FIELD: usize = 17;
+
+/// Of `/proc/PID/stat`.
+struct Stat {
+    state: char,
+    /// Its process has no other threads.
+    is_alone: bool,
+}
+
+impl Stat {
+    fn read(path: &str) -> Option<Stat> {
+        let text = std::fs::read_to_string(path).ok()?;
+        // They stand behind the name, which is in brackets.
+        let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+        let state = fields.next()?.chars().next()?;
+        Some(Stat { state, is_alone: fields.nth(THREADS_FIELD - 1)? == "1" })
+    }
+}
+
+/// For how long a process has run, to this moment.
+fn process_time(pid: u32) -> Option<Duration> {
+    let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: both calls write where they are pointed to.
+    let failed = unsafe {
+        libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) != 0
+            || libc::clock_gettime(clock, &raw mut time) != 0
+    };
+    (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+}
+
+/// What a thread does, as one letter: see proc_pid_stat(5), which `stat` is. `None` if it cannot be read.
+pub(super) fn thread_state(stat: &str) -> Option<char> {
+    Stat::read(stat).map(|stat| stat.state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_thread_is_seen_to_run() {
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        let before = Thread::look_at(tid).expect("it is there");
+        assert!(!before.sleeps);
+        let mut now = before;
+        while now.ran == before.ran {
+            now = Thread::look_at(tid).expect("it is there");
+        }
+        assert!(now.ran > before.ran && now.turns >= before.turns);
+        assert!(Thread::look_at(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_process_of_one_thread_is_seen_to_sleep() {
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+        let look = || Thread::look_at(child.id()).expect("it is there");
+        while !look().sleeps {
+            std::thread::yield_now();
+        }
+        assert!(look().is_exact && look().turns > 0);
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+    }
+}
