@@ -109,7 +109,7 @@ sim: ## Whole clusters in one process, each from a seed, with faults and checks 
 	"$(CARGO_TARGET_DIR)/release/shoal-sim" --seed $(or $(SEED),1) --seeds $(or $(SEEDS),100) --jobs 2 --quiet
 
 .PHONY: bench
-bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack warm" picks some)
+bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack small" picks some; BENCH=several: several mounts)
 	@scripts/setup bench
 	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
 

@@ -41,9 +41,9 @@ struct Arguments {
     /// Where to work: a directory on the disk to measure
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Times that each thing is measured on each side
-    #[arg(long, default_value_t = limits::RUNS_DEFAULT)]
-    runs: usize,
+    /// Times that each thing is measured on each side [default: 3; 1 of several mounts alone, which takes as long]
+    #[arg(long)]
+    runs: Option<usize>,
     /// Measure a cluster of so many servers on this machine, each block on all of them
     #[arg(long, default_value_t = 0, value_name = "N")]
     nodes: usize,
@@ -54,7 +54,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below
+    /// Everything below but several mounts
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -73,7 +73,11 @@ enum What {
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     ensure!(nix::unistd::geteuid().is_root(), "benchmarks mount and drop caches: run them as root");
-    ensure!(arguments.runs > 0, "--runs wants at least 1");
+    let runs = arguments.runs.unwrap_or(match arguments.what[..] {
+        [What::Several] => limits::RUNS_SEVERAL_DEFAULT,
+        _ => limits::RUNS_DEFAULT,
+    });
+    ensure!(runs > 0, "--runs wants at least 1");
     let shoal = match arguments.shoal {
         Some(shoal) => shoal,
         None => std::env::current_exe()?.with_file_name("shoal"),
@@ -82,8 +86,9 @@ fn main() -> anyhow::Result<()> {
     let dir = arguments.dir.map_or_else(input::cache_dir, Ok)?.join("bench");
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
 
-    let mut bench = Bench::new(&shoal, &dir, arguments.runs, arguments.nodes)?;
-    let asked = |what: What| arguments.what.contains(&what) || arguments.what.contains(&What::All);
+    let mut bench = Bench::new(&shoal, &dir, runs, arguments.nodes)?;
+    let all = arguments.what.contains(&What::All);
+    let asked = |what: What| arguments.what.contains(&what) || (all && what != What::Several);
     for (what, run) in [
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
         (What::Small, small::run),
