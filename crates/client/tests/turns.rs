@@ -15,7 +15,8 @@ const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
 const TURNS: usize = 40;
 
-/// Questions that are asked while names are made in turn. `looks`: at the directory first, as a kernel does of which the attributes were dropped.
+/// Questions that are asked while names are made in turn. `looks`: at the directory first, as a kernel does that was made to drop its
+/// attributes.
 fn asked_in_turns(looks: bool) -> Vec<Question> {
     let (_dir, bricks, server) = relay::server();
     let way = Arc::new(Relay(Listener::new(server.clone())));

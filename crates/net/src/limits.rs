@@ -32,8 +32,8 @@ pub const WORKERS: usize = 48;
 pub const URGENT_WORKERS: usize = 4;
 /// Threads that move bytes, where there are cores for them.
 pub const IO_THREADS_MAX: usize = 2;
-/// Cores for each of them beyond the first: on a small machine a second one moves no more, and whenever something arrives it is woken only to find
-/// that the first one is at it.
+/// Cores for each of them beyond the first: on a small machine a second one moves no more, and whenever something arrives it is woken only
+/// to find that the first one is at it.
 pub const CORES_PER_IO_THREAD: usize = 2;
 /// Pieces shorter than this are gathered into one write, in bytes.
 pub const GATHER_BYTES: usize = 16 << 10;
