@@ -299,7 +299,7 @@ impl fuser::Filesystem for Front {
             &(),
             move |client, wait, ()| client.getattr(wait, ino),
             move |reply, inode| {
-                asked.ready();
+                asked.ready(inode.as_ref().ok());
                 answer::attr(reply, ino, inode, |inode| asked.may_keep(inode));
                 drop(asked);
             },

@@ -107,12 +107,15 @@ pub(crate) struct AttributesAsked {
     asking: Asking,
     /// What it did just before it was answered.
     before: Option<Thread>,
+    /// Nobody reads what has no content, and so nobody goes on with an old size of it.
+    has_content: bool,
 }
 
 impl AttributesAsked {
     /// It is about to be answered.
-    pub(crate) fn ready(&mut self) {
-        if self.stale.was_dropped(self.ino) {
+    pub(crate) fn ready(&mut self, inode: Option<&Inode>) {
+        self.has_content = inode.is_some_and(|inode| inode.kind == FileKind::Regular);
+        if self.has_content && self.stale.was_dropped(self.ino) {
             self.before = Thread::look_at(self.tid);
         }
     }
@@ -125,7 +128,11 @@ impl AttributesAsked {
 
 impl Drop for AttributesAsked {
     fn drop(&mut self) {
-        self.stale.state.lock().questions.answered(self.ino, self.tid, self.before);
+        let mut state = self.stale.state.lock();
+        match self.has_content {
+            true => state.questions.answered(self.ino, self.tid, self.before),
+            false => state.questions.is_over(self.ino),
+        }
     }
 }
 
@@ -223,7 +230,14 @@ impl Dropper {
     /// was answered.
     pub(crate) fn attributes_asked(self: &Arc<Dropper>, ino: InodeId, tid: u32) -> AttributesAsked {
         self.state.lock().questions.asked(ino);
-        AttributesAsked { stale: self.clone(), ino, tid, asking: self.asks(tid), before: None }
+        AttributesAsked {
+            stale: self.clone(),
+            ino,
+            tid,
+            asking: self.asks(tid),
+            before: None,
+            has_content: true,
+        }
     }
 
     /// A thread asks for something that comes with attributes. To be called before they are looked at.

@@ -69,6 +69,9 @@ pub const TURNS_PER_LOOK: u64 = 7;
 /// Names that hammering workers fight for: so few that most calls meet another's.
 pub const HAMMER_NAMES: u32 = 40;
 
+/// How long a thread sleeps that measures how busy the machine is: seldom enough to add nothing to it.
+pub const LATENESS_NAP: Duration = Duration::from_millis(10);
+
 /// Wrong things that are printed one by one.
 pub const WRONG_SHOWN: usize = 20;
 

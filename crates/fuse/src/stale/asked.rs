@@ -43,14 +43,19 @@ impl Questions {
         *self.under_way.entry(ino).or_insert(0) += 1;
     }
 
-    /// This thread was answered, and did `before` just before that, if it was looked at.
-    pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
+    /// A question was answered, and nobody goes on with what the kernel makes of the answer.
+    pub(super) fn is_over(&mut self, ino: InodeId) {
         if let Some(count) = self.under_way.get_mut(&ino) {
             *count -= 1;
             if *count == 0 {
                 self.under_way.remove(&ino);
             }
         }
+    }
+
+    /// This thread was answered, and did `before` just before that, if it was looked at.
+    pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
+        self.is_over(ino);
         if self.answered.len() >= ANSWERS_KEPT_MAX {
             self.answered.pop_front();
         }

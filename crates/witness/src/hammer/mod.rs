@@ -4,6 +4,7 @@
 //! (`EIO`, `ENOTCONN`, `ESTALE`, ...), or if in the end, when all is quiet, the mounts do not list the same names with the same
 //! attributes.
 
+pub mod lateness;
 pub mod worker;
 
 use crate::limits;
@@ -11,6 +12,7 @@ use crate::ops::errno_name;
 use crate::pool::{self, News, Pool, WRONG};
 use crate::run::prepare;
 use anyhow::{Context, ensure};
+use lateness::Napper;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -82,8 +84,11 @@ pub fn hammer(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         hammer.pool.start(command)?;
     }
     let all: BTreeSet<usize> = (0..hammer.pool.len()).collect();
+    let napper = Napper::start();
     let hung = hammer.do_all(&all, &Task::Work { ms: seconds * 1000 }, Duration::from_secs(*seconds))?.1;
+    let lateness = napper.stop();
     hammer.print(*seconds);
+    println!("the machine: {lateness}");
     // Calls that were not long enough to be caught in the act, and errors that calls of others do not explain.
     for (call, sum) in &hammer.sums {
         if sum.longest_ns > longest_ms * 1_000_000 {

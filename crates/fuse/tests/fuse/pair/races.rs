@@ -120,6 +120,29 @@ fn both_unpack_and_remove_trees_in_directories_of_their_own() {
 }
 
 #[test]
+fn both_append_more_than_a_page_at_once_to_one_file_without_a_pause() {
+    const WRITES: usize = 100;
+    /// Each crosses a page, which stays locked in the kernel while the rest of it waits.
+    const BYTES: usize = 5000;
+    pair(|pair| {
+        fs::write(pair.a.path("log"), "").expect("written");
+        pair.step("append");
+        on_each(pair, |name, side| {
+            let mut file = OpenOptions::new().append(true).open(side.path("log")).expect("opens");
+            for _ in 0..WRITES {
+                file.write_all(name.repeat(BYTES).as_bytes()).expect("appended");
+            }
+        });
+        pair.step("read");
+        let [one, other] = [&pair.a, &pair.b].map(|side| fs::read(side.path("log")).expect("read"));
+        for letter in [b'a', b'b'] {
+            assert_eq!(one.iter().filter(|byte| **byte == letter).count(), WRITES * BYTES);
+        }
+        assert!(one.len() == 2 * WRITES * BYTES && one == other);
+    });
+}
+
+#[test]
 fn both_make_and_remove_names_in_one_directory() {
     const NAMES: usize = 200;
     pair(|pair| {
