@@ -85,8 +85,14 @@ impl Core {
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
-    /// Of what an operation may have counted elsewhere: what is counted under itself already, and stays so.
-    pub(super) fn counted_apart(&self, op: &Op, subjects: &[InodeId]) -> Vec<InodeId> {
+    /// Of what an operation may have counted elsewhere: what is counted under itself already, and stays so. What is not yet is found where it was
+    /// until that is committed: whoever gives back the right to that gives back this as well.
+    pub(super) fn counted_apart(&mut self, op: &Op, subjects: &[InodeId]) -> Vec<InodeId> {
+        if let Op::Link { ino, .. } = op
+            && let Some(cover) = self.cache.cover(*ino)
+        {
+            self.rights.used(*ino, cover, self.cache.stamp());
+        }
         match op {
             Op::Link { .. } | Op::Rename { .. } => {
                 subjects.iter().copied().filter(|ino| self.cache.cover(*ino) == Some(*ino)).collect()
@@ -306,5 +312,21 @@ mod tests {
         assert_eq!(link(&second), [(ino, ino)]);
         // Others may watch it as such by now.
         assert_eq!(link(&third), []);
+    }
+
+    #[test]
+    fn a_right_to_a_directory_is_given_back_when_a_link_of_a_file_in_it_is_committed() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [name, other, dir] = ["a", "b", "d"].map(|name| Name::try_from(name).expect("a name"));
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
+        let ino = made.expect("nothing is needed").ino;
+        let into = make_directory(&mut core, &dir);
+        commit(&mut core);
+        core.link(ino, into, &other, now).expect("nothing is needed");
+        let linked = core.cache.stamp();
+        // Others look at the file, which they find in the directory of its first name.
+        let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
+        assert_eq!(core.begin_recall(&recall), linked);
     }
 }
