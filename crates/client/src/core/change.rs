@@ -136,10 +136,23 @@ impl Core {
         if !self.rights.is_held(ino) {
             return;
         }
+        // Files of it that have lost their names and are open still are counted under it, so it is not let go before them.
+        if self.refs.under(ino).next().is_some() {
+            self.rights.dead_covers.insert(ino);
+            return;
+        }
         match self.journal.gone(ino) {
             true => self.rights.gone(ino, self.cache.stamp()),
             // Nobody else has ever heard of it.
             false => self.rights.forget(ino),
+        }
+    }
+
+    /// Something under a cover is not referred to any more.
+    pub(super) fn left(&mut self, cover: InodeId) {
+        if self.rights.dead_covers.contains(&cover) && self.refs.under(cover).next().is_none() {
+            self.rights.dead_covers.remove(&cover);
+            self.died(cover);
         }
     }
 
@@ -312,6 +325,30 @@ mod tests {
         assert_eq!(link(&second), [(ino, ino)]);
         // Others may watch it as such by now.
         assert_eq!(link(&third), []);
+    }
+
+    #[test]
+    fn a_directory_is_not_let_go_before_files_of_it_that_are_open_still() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [name, file] = ["dir", "file"].map(|name| Name::try_from(name).expect("a name"));
+        let dir = make_directory(&mut core, &name);
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let made = core.create(&caller, dir, &file, 0o100644, 0, &Bytes::new(), now);
+        let ino = made.expect("nothing is needed").ino;
+        commit(&mut core);
+        let gone = |core: &mut Core| {
+            let seq = core.seal();
+            let sealed = core.journal.take_sealed().expect("a batch");
+            core.committed(seq);
+            sealed.gone
+        };
+        core.remove(dir, &file, false, now).expect("nothing is needed");
+        core.remove(root, &name, true, now).expect("nothing is needed");
+        assert_eq!(gone(&mut core), [], "whoever asks for the file is to find who has it");
+        assert!(declares(&mut core, dir));
+        core.forget(ino, 1);
+        assert_eq!(gone(&mut core), [dir]);
+        assert!(!declares(&mut core, dir));
     }
 
     #[test]

@@ -194,9 +194,11 @@ impl Core {
 
     /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
     pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
-        if self.refs.remove(ino, count) && self.rights.held.remove(&ino) && self.dead.is_none() {
+        let Some(cover) = self.refs.remove(ino, count) else { return };
+        if self.rights.held.remove(&ino) && self.dead.is_none() {
             self.bury(ino);
         }
+        self.left(cover);
     }
 
     /// The servers hear that an inode is not held here any more. An orphan dies: without a trace if its whole life fits the open batch.

@@ -53,20 +53,17 @@ impl References {
         self.under.insert(cover, ino);
     }
 
-    /// So many fewer. Answers whether those were the last.
-    pub(super) fn remove(&mut self, ino: InodeId, count: u64) -> bool {
-        match self.known.get_mut(&ino) {
-            Some(refs) if refs.count > count => {
-                refs.count -= count;
-                false
-            }
-            Some(refs) => {
-                self.under.remove(refs.cover, ino);
-                self.known.remove(&ino);
-                true
-            }
-            None => false,
+    /// So many fewer. If those were the last, answers what the inode is counted under.
+    pub(super) fn remove(&mut self, ino: InodeId, count: u64) -> Option<InodeId> {
+        let refs = self.known.get_mut(&ino)?;
+        if refs.count > count {
+            refs.count -= count;
+            return None;
         }
+        let cover = refs.cover;
+        self.under.remove(cover, ino);
+        self.known.remove(&ino);
+        Some(cover)
     }
 
     /// An inode is counted under this cover from now on.
@@ -121,9 +118,9 @@ mod tests {
         assert_eq!(refs.under(one).count(), 0);
         assert_eq!(refs.under(other).collect::<Vec<_>>(), [file]);
         refs.count_under(file, one);
-        assert!(!refs.remove(file, 1));
+        assert_eq!(refs.remove(file, 1), None);
         assert_eq!(refs.under(one).collect::<Vec<_>>(), [file]);
-        assert!(refs.remove(file, 1) && !refs.contains(file));
+        assert!(refs.remove(file, 1) == Some(one) && !refs.contains(file));
         assert_eq!(refs.under(one).count(), 0);
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct Rights {
     given_back: FxHashMap<InodeId, NodeRight>,
     /// The same of whole covers.
     gone_down: FxHashMap<InodeId, BatchSeq>,
+    /// Directories that are no more, but for what is referred to and was in them last.
+    pub(super) dead_covers: FxHashSet<InodeId>,
     /// Inodes that the servers know this client to refer to, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
     /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
