@@ -525,6 +525,12 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
         assert_eq!(one.rename(wait, root, b"q", root, b"r", replace), stale);
         assert_eq!(look(one, b"r"), None);
         assert_eq!(one.rename(wait, root, b"q", root, b"r", replace), Ok(()));
+        // One that is back under its name is the one that the kernel means.
+        other.create(wait, &CALLER, root, b"k", mode, 0).expect("new");
+        look(one, b"k").expect("there");
+        other.rename(wait, root, b"k", root, b"l", replace).expect("moved");
+        other.rename(wait, root, b"l", root, b"k", replace).expect("moved back");
+        assert_eq!(one.rmdir(wait, root, b"k"), Ok(()));
         // Files are what their names say.
         one.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         other.unlink(wait, root, b"f").expect("removed");

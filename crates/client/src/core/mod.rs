@@ -32,7 +32,7 @@ use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES
 use inherit::Unreported;
 use references::References;
 use rights::Rights;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 use shoal_namespace::{Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
 use shoal_wire::Want;
@@ -85,8 +85,8 @@ pub(crate) struct Core {
     /// Of the root.
     root_unreported: Unreported,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
-    /// be another than the kernel believes, which takes that one for dead from then on, for good.
-    unseen: FxHashSet<(InodeId, Name)>,
+    /// be another than the kernel believes, which takes that one for dead from then on, for good. With what they stood for before, if that is known.
+    unseen: FxHashMap<(InodeId, Name), Option<Option<InodeId>>>,
     /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,
 }
@@ -104,7 +104,7 @@ impl Core {
             walks: Walks::default(),
             refs: References::default(),
             root_unreported: Unreported::default(),
-            unseen: FxHashSet::default(),
+            unseen: FxHashMap::default(),
             dead: None,
         }
     }

@@ -188,12 +188,17 @@ impl Core {
         self.execute(op, &subjects, parents, 0)
     }
 
-    /// Somebody else has changed a name.
+    /// Somebody else is going to change a name.
     pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
         if self.unseen.len() >= UNSEEN_NAMES_MAX {
             self.unseen.clear();
         }
-        self.unseen.insert((dir, name.clone()));
+        let known = match self.cache.node(dir) {
+            Some(Node { body: Body::Directory(names), .. }) => names.get(name),
+            _ => None,
+        };
+        // What the kernel was told is what it stood for at first.
+        self.unseen.entry((dir, name.clone())).or_insert(known.map(|dentry| dentry.map(|dentry| dentry.ino)));
     }
 
     /// The kernel is told what a name stands for.
@@ -204,15 +209,19 @@ impl Core {
     }
 
     /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means: it looks again, and
-    /// comes back.
+    /// comes back. A name that stands for the same again, or still, is no reason.
     pub(super) fn was_seen(&self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
-        let unseen = |dir: &InodeId, name: &Name| self.unseen.contains(&(*dir, name.clone()));
+        let unseen = |dir: &InodeId, name: &Name, now: Option<&InodeId>| {
+            let before = self.unseen.get(&(*dir, name.clone()));
+            before.is_some_and(|before| *before != Some(now.copied()))
+        };
         let stale = match op {
             _ if self.unseen.is_empty() => false,
-            Op::Rmdir { parent, name, .. } => unseen(parent, name),
+            Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
+            // Both names may stand for one inode.
             Op::Rename { from, from_name, to, to_name, .. } => {
                 subjects.iter().any(|ino| self.cache.is_directory(*ino))
-                    && (unseen(from, from_name) || unseen(to, to_name))
+                    && (unseen(from, from_name, subjects.first()) || unseen(to, to_name, subjects.get(1)))
             }
             _ => false,
         };

@@ -60,8 +60,8 @@ impl Core {
                 self.rights.held.insert(*ino);
                 ack.refers.push(*ino);
             }
-            self.cache.drop_node(*ino, names);
             names.iter().for_each(|name| self.forget_name(*ino, name));
+            self.cache.drop_node(*ino, names);
             stale.push(Stale::Node(*ino));
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
             self.lose_interest(*cover, &mut ack, stale);
