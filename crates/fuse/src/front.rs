@@ -5,6 +5,7 @@ use crate::encode::inode_id;
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
+use crate::near;
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
@@ -54,6 +55,7 @@ impl Front {
         (mode, rdev): (u32, u32),
         reply: fuser::ReplyEntry,
     ) {
+        near::met(tid, 0);
         let parent = inode_id(parent);
         self.server.change(
             op,
@@ -78,6 +80,7 @@ impl fuser::Filesystem for Front {
     // --- names ---
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
+        near::met(req.pid(), 0);
         let parent = inode_id(parent);
         if self.primer.is_meant(parent, name.as_bytes()) {
             self.server.note(Timer::start(Op::Lookup));
@@ -141,6 +144,7 @@ impl fuser::Filesystem for Front {
         flags: i32,
         reply: fuser::ReplyCreate,
     ) {
+        near::met(req.pid(), 0);
         let (caller, parent) = (caller(req, umask), inode_id(parent));
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.server.shared().locks.handle();
@@ -202,6 +206,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+        near::met(req.pid(), 0);
         let parent = inode_id(parent);
         self.server.change(
             Op::Unlink,
@@ -214,6 +219,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+        near::met(req.pid(), 0);
         let parent = inode_id(parent);
         self.server.change(
             Op::Rmdir,
@@ -291,6 +297,7 @@ impl fuser::Filesystem for Front {
     // --- attributes ---
 
     fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
+        near::met(req.pid(), 0);
         let ino = self.about(ino);
         let mut asked = self.server.shared().attributes_asked(ino, req.pid());
         self.server.serve(
@@ -324,6 +331,7 @@ impl fuser::Filesystem for Front {
         _flags: Option<fuser::BsdFileFlags>,
         reply: fuser::ReplyAttr,
     ) {
+        near::met(req.pid(), 0);
         let ino = self.about(ino);
         let shared = self.server.shared();
         let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
@@ -366,7 +374,7 @@ impl fuser::Filesystem for Front {
 
     fn read(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -375,6 +383,7 @@ impl fuser::Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
+        near::met(req.pid(), size as usize);
         if self.server.bars(fh) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
@@ -390,7 +399,7 @@ impl fuser::Filesystem for Front {
 
     fn write(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         fh: FileHandle,
         offset: u64,
@@ -400,6 +409,7 @@ impl fuser::Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
+        near::met(req.pid(), data.len());
         if self.server.bars(fh) {
             return self.server.refuse(Op::Write, reply, Errno::EIO);
         }
@@ -548,7 +558,8 @@ impl fuser::Filesystem for Front {
 
     // --- extended attributes ---
 
-    fn getxattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
+        near::met(req.pid(), 0);
         let ino = self.about(ino);
         self.server.serve(
             Op::Getxattr,

@@ -33,6 +33,7 @@ mod listing;
 mod locks;
 mod mount;
 pub mod mountinfo;
+mod near;
 mod orphan;
 mod prime;
 mod serve;

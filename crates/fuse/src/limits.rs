@@ -99,3 +99,9 @@ pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// When the kernel has not dropped anything for this long, although it was told to, it is waited for no longer. It waits for
 /// reads that are under way, so this is longer than a read takes whose brick has died.
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
+/// After so many requests of one thread in a row, a thread that reads requests goes to that one's processor.
+pub const NEAR_AFTER: u32 = 32;
+/// Where that is now is looked at once in so many requests.
+pub const NEAR_LOOK_EVERY: u32 = 8;
+/// A request of more bytes is not small: the program may go on while it is carried out.
+pub const SMALL_BYTES_MAX: usize = 64 << 10;

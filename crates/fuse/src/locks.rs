@@ -359,6 +359,7 @@ fn wait_for_lock(
     }
     let its = shared.clone();
     let run = move || {
+        crate::near::everywhere();
         let outcome = its.client.lock(&lock, Some(&wait));
         its.locks.give_thread_back();
         finish(&its, timer, reply, outcome);

@@ -40,6 +40,7 @@ use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
+use crate::near;
 use asked::Waiting;
 use askers::Askers;
 use notify::{Dropped, Notifications};
@@ -368,6 +369,7 @@ impl Dropper {
     fn work(&self) {
         let Some(kernel) = self.kernel.get() else { return };
         kernel.keep_nothing_else();
+        near::everywhere();
         let tid = nix::unistd::gettid().as_raw();
         let mut state = self.state.lock();
         while !state.ended {
