@@ -41,6 +41,7 @@ mod setattr;
 mod slow;
 mod stale;
 mod stats;
+mod thread;
 mod tune;
 mod xattr;
 

@@ -5,12 +5,10 @@
 //! programs make calls, or much is moved in one call, the threads run wherever there is room, as usual.
 
 use crate::limits::{NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
+use crate::thread::processor_of;
 use std::cell::RefCell;
 use std::mem::{size_of, zeroed};
 use std::sync::OnceLock;
-
-/// Behind the name in `/proc/PID/stat`: the processor that a thread ran on last. See proc_pid_stat(5).
-const PROCESSOR_FIELD: usize = 36;
 
 /// The processors that this process may use.
 static ALL: OnceLock<Processors> = OnceLock::new();
@@ -97,13 +95,6 @@ fn all() -> Option<&'static Processors> {
     // Nobody is confined before this is known.
     let here = Processors::here()?;
     Some(ALL.get_or_init(|| here))
-}
-
-/// The processor that a thread ran on last.
-fn processor_of(tid: u32) -> Option<usize> {
-    let text = std::fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-    // The fields stand behind the name, which is in brackets.
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(PROCESSOR_FIELD)?.parse().ok()
 }
 
 /// This thread has read a request of that thread, which waits for the answer: of so many bytes, or for so many.

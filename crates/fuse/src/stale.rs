@@ -31,7 +31,6 @@ mod empty;
 mod notify;
 mod pages;
 mod state;
-mod thread;
 
 pub(crate) use askers::Asking;
 pub(crate) use pages::Write;
@@ -41,6 +40,7 @@ use crate::limits::{
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use crate::near;
+use crate::thread::Thread;
 use asked::Waiting;
 use askers::Askers;
 use notify::{Dropped, Notifications};
@@ -59,7 +59,6 @@ use std::sync::atomic::{
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 use std::time::Instant;
-use thread::Thread;
 
 /// What the kernel was made to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

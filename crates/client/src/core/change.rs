@@ -150,8 +150,7 @@ impl Core {
 
     /// Something under a cover is not referred to any more.
     pub(super) fn left(&mut self, cover: InodeId) {
-        if self.rights.dead_covers.contains(&cover) && self.refs.under(cover).next().is_none() {
-            self.rights.dead_covers.remove(&cover);
+        if self.rights.dead_covers.remove(&cover) {
             self.died(cover);
         }
     }
@@ -242,6 +241,12 @@ mod tests {
         ino
     }
 
+    fn make_file(core: &mut Core, dir: InodeId, name: &Name) -> InodeId {
+        let caller = Caller { uid: 0, gid: 0, umask: 0 };
+        let made = core.create(&caller, dir, name, 0o100644, 0, &Bytes::new(), Timestamp::default());
+        made.expect("nothing is needed").ino
+    }
+
     fn declares(core: &mut Core, ino: InodeId) -> bool {
         core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
     }
@@ -285,9 +290,7 @@ mod tests {
         // Others look at the root, too.
         take_back(&mut core, Item::Downgrade(root));
         core.rights.give(Right::Node(root), root, [name.clone(), other.clone()], true);
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
-        let ino = made.expect("nothing is needed").ino;
+        let ino = make_file(&mut core, root, &name);
         core.link(ino, root, &other, now).expect("nothing is needed");
         take_back(&mut core, Item::Downgrade(ino));
         assert!(core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, false))));
@@ -311,9 +314,7 @@ mod tests {
     fn a_file_of_several_names_is_said_to_be_counted_apart_once() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, second, third] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
-        let ino = made.expect("nothing is needed").ino;
+        let ino = make_file(&mut core, root, &name);
         commit(&mut core);
         let mut link = |name: &Name| {
             core.link(ino, root, name, now).expect("nothing is needed");
@@ -332,9 +333,7 @@ mod tests {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, file] = ["dir", "file"].map(|name| Name::try_from(name).expect("a name"));
         let dir = make_directory(&mut core, &name);
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let made = core.create(&caller, dir, &file, 0o100644, 0, &Bytes::new(), now);
-        let ino = made.expect("nothing is needed").ino;
+        let ino = make_file(&mut core, dir, &file);
         commit(&mut core);
         let gone = |core: &mut Core| {
             let seq = core.seal();
@@ -355,9 +354,7 @@ mod tests {
     fn a_right_to_a_directory_is_given_back_when_a_link_of_a_file_in_it_is_committed() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, other, dir] = ["a", "b", "d"].map(|name| Name::try_from(name).expect("a name"));
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let made = core.create(&caller, root, &name, 0o100644, 0, &Bytes::new(), now);
-        let ino = made.expect("nothing is needed").ino;
+        let ino = make_file(&mut core, root, &name);
         let into = make_directory(&mut core, &dir);
         commit(&mut core);
         core.link(ino, into, &other, now).expect("nothing is needed");

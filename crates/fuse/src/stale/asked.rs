@@ -8,10 +8,10 @@
 //! Those who ask later than the drop begins are waited for like the others, because what the kernel knows may be older than what they are told. They are few:
 //! once one of them has looked, the kernel asks no more.
 
-use super::thread::Thread;
 use crate::limits::{
     ANSWERS_KEPT_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_TIME, ATTRIBUTES_WAIT_MAX, LOOK_WAIT_MAX, TICK_MAX,
 };
+use crate::thread::Thread;
 use shoal_types::InodeId;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};

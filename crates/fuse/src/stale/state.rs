@@ -3,8 +3,8 @@
 use super::asked::Questions;
 use super::empty::Empty;
 use super::pages::{Pages, Write};
-use super::thread::thread_state;
 use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
+use crate::thread::thread_state;
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// A thread at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thread {
+pub(crate) struct Thread {
     /// It waits for something else than a processor.
     pub sleeps: bool,
     /// For how long it has run so far.
@@ -17,7 +17,7 @@ pub(super) struct Thread {
 
 impl Thread {
     /// `None`: there is none of that number, or nothing is told of it.
-    pub(super) fn look_at(tid: u32) -> Option<Thread> {
+    pub(crate) fn look_at(tid: u32) -> Option<Thread> {
         let schedstat = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
         let (ran_ns, turns) = (fields.next()?.ok()?, fields.nth(1)?.ok()?);
@@ -36,12 +36,15 @@ impl Thread {
 const RUNS: char = 'R';
 /// Behind the name: the number of threads of its process.
 const THREADS_FIELD: usize = 17;
+/// Behind the name as well: the processor that it ran on last.
+const PROCESSOR_FIELD: usize = 36;
 
 /// Of `/proc/PID/stat`.
 struct Stat {
     state: char,
     /// Its process has no other threads.
     is_alone: bool,
+    processor: usize,
 }
 
 impl Stat {
@@ -50,7 +53,9 @@ impl Stat {
         // They stand behind the name, which is in brackets.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
-        Some(Stat { state, is_alone: fields.nth(THREADS_FIELD - 1)? == "1" })
+        let is_alone = fields.nth(THREADS_FIELD - 1)? == "1";
+        let processor = fields.nth(PROCESSOR_FIELD - THREADS_FIELD - 1)?.parse().ok()?;
+        Some(Stat { state, is_alone, processor })
     }
 }
 
@@ -66,8 +71,13 @@ fn process_time(pid: u32) -> Option<Duration> {
 }
 
 /// What a thread does, as one letter: see proc_pid_stat(5), which `stat` is. `None` if it cannot be read.
-pub(super) fn thread_state(stat: &str) -> Option<char> {
+pub(crate) fn thread_state(stat: &str) -> Option<char> {
     Stat::read(stat).map(|stat| stat.state)
+}
+
+/// The processor that a thread ran on last.
+pub(crate) fn processor_of(tid: u32) -> Option<usize> {
+    Stat::read(&format!("/proc/{tid}/stat")).map(|stat| stat.processor)
 }
 
 #[cfg(test)]
