@@ -78,6 +78,8 @@ pub const WALK_ENTERED_MAX: usize = 64;
 pub const WALK_RUNS_AHEAD_MAX: usize = 16;
 /// ... and their bytes.
 pub const WALK_RUNS_AHEAD_BYTES_MAX: u64 = 8 << 20;
+/// Directories in which a walk has not arrived and of whose content in blocks the first is read ahead, too.
+pub const WALK_RUNS_DIRS_AHEAD: usize = 6;
 /// Runs of content that are remembered to be read on a walk's way.
 pub const WALK_RUNS_MAX: usize = 1024;
 /// Files of a directory of which the contents did not come along are asked for one by one so often, then all at once.
