@@ -55,6 +55,8 @@ pub struct Settings {
     pub inline_bytes: u32,
     /// Copies of a block.
     pub replica: u8,
+    /// Bytes that a mount caches.
+    pub cache_bytes: usize,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -225,6 +227,11 @@ impl Cluster {
         self.network.returned(machine);
     }
 
+    /// Bytes that a mount caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.settings.cache_bytes
+    }
+
     /// Mounts the volume on a machine.
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;
@@ -232,7 +239,7 @@ impl Cluster {
         let depot = self.depot.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
-            cache_bytes: 4 << 20,
+            cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {

@@ -33,6 +33,7 @@ pub const MISTAKES: &[&str] = &[
     "take one copy of a block for enough",
     "take blocks for deleted that are not",
     "leave what a dead client stored",
+    "keep what a session held",
 ];
 
 /// The first seed that finds a mistake, and how. Seeds that find something without it do not count.
