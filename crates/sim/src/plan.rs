@@ -68,6 +68,12 @@ impl Plan {
         }
     }
 
+    /// Whether a brick may be left with what others have forgotten.
+    pub fn has_troubled_bricks(&self) -> bool {
+        let is_one = |what: &What| matches!(what, What::BrickAway(_) | What::BrickSlow(_) | What::Rot(_));
+        self.faults.iter().any(|fault| is_one(&fault.what))
+    }
+
     /// Whether nodes or bricks complain because they are made to.
     pub fn has_complaints(&self) -> bool {
         self.faults.iter().any(|fault| {

@@ -210,7 +210,7 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
     programs.unmount();
     say("unmounted");
     compare(cluster, book);
-    *book.blocks.borrow_mut() = after::look(cluster, book);
+    *book.blocks.borrow_mut() = after::look(cluster, book, plan);
     for trouble in cluster.troubles() {
         book.find(trouble);
     }
