@@ -22,7 +22,7 @@ const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
 /// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
 /// Combinations that focused worlds are about.
-const KINDS: u32 = 14;
+const KINDS: u32 = 16;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -250,6 +250,10 @@ impl Draw {
                 let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
                 during((long, first), after, (dead, What::KillClient(client)))
             }
+            // The lead changes while a client comes late to what it is answered.
+            13 => during((ms(500..4_000), What::Busy(client)), ms(50..1_500), (ms(1..400), What::Transfer)),
+            // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
+            14 => vec![self.fault(1, What::VoterDies)],
             // The leader is cut off from the others, while clients still reach it and one of them does not.
             _ => during(
                 (ms(1_000..5_000), What::Isolate(LEADER)),
