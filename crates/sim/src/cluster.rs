@@ -26,6 +26,8 @@ pub const FIRST_CLIENT: Machine = 11;
 const VOLUME: u128 = 0x51;
 /// A replica takes the place of another within this.
 const REPLACED_WITHIN: Duration = Duration::from_secs(60);
+/// How often everything on the bricks is swept: the worlds are short.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(300);
 /// How often it is looked whether something has come about.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -130,7 +132,9 @@ impl Cluster {
             let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
             let Settings { log_bytes, replica, .. } = cluster.settings;
             let log_bytes = Some(log_bytes);
-            let options = Options { create: Some(VOLUME), replica, log_bytes, ..Options::default() };
+            let sweep_every = Some(SWEEP_EVERY);
+            let options =
+                Options { create: Some(VOLUME), replica, log_bytes, sweep_every, ..Options::default() };
             let replica =
                 ReplicaOptions { group: GroupId(VOLUME), id: replica_on(node), founders, log_bytes };
             let blocks = cluster.depot.seen_from(node);

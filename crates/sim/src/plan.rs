@@ -24,7 +24,7 @@ const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
 /// What a mount caches, in bytes: in a quarter of all worlds less than it works with.
 const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
 /// Combinations that focused worlds are about.
-const KINDS: u32 = 14;
+const KINDS: u32 = 16;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
@@ -70,6 +70,12 @@ impl Plan {
             rounds: rng.random_range(4..12),
             settings,
         }
+    }
+
+    /// Whether a brick may be left with what others have forgotten.
+    pub fn has_troubled_bricks(&self) -> bool {
+        let is_one = |what: &What| matches!(what, What::BrickAway(_) | What::BrickSlow(_) | What::Rot(_));
+        self.faults.iter().any(|fault| is_one(&fault.what))
     }
 
     /// Whether nodes or bricks complain because they are made to.
@@ -248,6 +254,10 @@ impl Draw {
                 let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
                 during((long, first), after, (dead, What::KillClient(client)))
             }
+            // The lead changes while a client comes late to what it is answered.
+            13 => during((ms(500..4_000), What::Busy(client)), ms(50..1_500), (ms(1..400), What::Transfer)),
+            // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
+            14 => vec![self.fault(1, What::VoterDies)],
             // The leader is cut off from the others, while clients still reach it and one of them does not.
             _ => during(
                 (ms(1_000..5_000), What::Isolate(LEADER)),
