@@ -196,7 +196,7 @@ mod tests {
     use bytes::Bytes;
     use shoal_namespace::RenameFlags;
     use shoal_types::{Inode, SessionId, Timestamp};
-    use shoal_wire::{FileRecord, Item, Recall};
+    use shoal_wire::{AcquireReply, FileRecord, Item, Recall};
 
     /// A core that knows an empty root, and may change it.
     fn core() -> Core {
@@ -224,7 +224,7 @@ mod tests {
             target: Bytes::new(),
         };
         let ticket = core.ticket();
-        core.install_exclusive(&[InodeId::ROOT]);
+        core.install_exclusive(ticket, &[InodeId::ROOT]);
         let root =
             FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() };
         core.install_inode(ticket, root);
@@ -271,6 +271,25 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
         assert!(!declares(&mut core, ino));
+    }
+
+    #[test]
+    fn what_was_given_of_a_directory_that_has_died_meanwhile_does_not_count() {
+        let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
+        let ino = make_directory(&mut core, &name);
+        commit(&mut core);
+        let asked = core.ticket();
+        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        let answered = |core: &mut Core| {
+            let reply = AcquireReply { rights: vec![Right::Cover(ino)], ..AcquireReply::default() };
+            core.install_rights(asked, &[], reply);
+            core.install_exclusive(asked, &[ino]);
+            core.install_name(asked, ino, &name, None);
+        };
+        answered(&mut core);
+        commit(&mut core);
+        answered(&mut core);
+        assert!(core.declare(2, 100).iter().all(|said| said.covers.iter().all(|(cover, _)| *cover != ino)));
     }
 
     fn commit(core: &mut Core) {
