@@ -44,6 +44,8 @@ pub struct Cluster {
     dir: PathBuf,
     settings: Settings,
     troubles: RefCell<Vec<String>>,
+    /// Nodes that are just being started.
+    starting: RefCell<BTreeSet<Machine>>,
 }
 
 /// How a volume is made.
@@ -75,6 +77,7 @@ impl Cluster {
             dir: dir.to_owned(),
             settings,
             troubles: RefCell::default(),
+            starting: RefCell::default(),
         })
     }
 
@@ -124,6 +127,7 @@ impl Cluster {
         std::fs::create_dir_all(&home).expect("the directory of a world can be written to");
         self.network.returned(node);
         let cluster = self.clone();
+        self.starting.borrow_mut().insert(node);
         self.on(node, "start", move || {
             let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
             let Settings { log_bytes, replica, .. } = cluster.settings;
@@ -148,6 +152,7 @@ impl Cluster {
                 }
             }
         });
+        self.starting.borrow_mut().remove(&node);
     }
 
     fn peers(&self, node: Machine) -> Arc<Others> {
@@ -192,8 +197,11 @@ impl Cluster {
         self.servers.set_members(members);
     }
 
-    /// A node that has died starts again.
+    /// A node that has died starts again. It may have died twice, and be about to already.
     pub fn start_again(self: &Rc<Cluster>, node: Machine) {
+        while self.starting.borrow().contains(&node) {
+            sleep(LOOK_EVERY);
+        }
         if self.servers.get(node).is_none() {
             self.start(node, false);
         }
