@@ -109,13 +109,14 @@ impl Core {
         }
         match op {
             Op::Create { ino, parent, new, .. } => self.born(*ino, *parent, new.kind == FileKind::Directory),
-            Op::Rename { from, to, .. } if from != to => {
-                // Counted elsewhere from now on.
+            Op::Rename { from, to, flags, .. } if from != to => {
                 for ino in subjects {
                     self.rights.used(*ino, *from, batch);
                     self.rights.used(*ino, *to, batch);
-                    self.recount(*ino, apart);
                 }
+                // Counted elsewhere from now on. What was replaced is not.
+                let moved = subjects.iter().take(if flags.exchange { 2 } else { 1 });
+                moved.for_each(|ino| self.recount(*ino, apart));
             }
             Op::Link { ino, .. } => self.recount(*ino, apart),
             _ => {}
@@ -184,7 +185,7 @@ impl Core {
         // Also where nothing has changed here: the servers may believe that it is held as what it was before. But were it said of what is counted
         // under itself wherever it is, a leader that has not heard yet who watches it would take it for ours alone.
         if !apart.contains(&ino) {
-            self.journal.born(ino, cover);
+            self.journal.moved(ino, cover);
         }
     }
 }
@@ -345,6 +346,37 @@ mod tests {
         assert_eq!(link(&second), [(ino, ino)]);
         // Others may watch it as such by now.
         assert_eq!(link(&third), []);
+    }
+
+    #[test]
+    fn what_dies_in_the_batch_that_moves_it_or_something_over_it_is_told_to_a_new_leader() {
+        let (mut core, now) = (core(), Timestamp::default());
+        let [one, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let [from, to] = [&one, &other].map(|name| make_directory(&mut core, name));
+        let (moved, replaced) = (make_file(&mut core, from, &one), make_file(&mut core, to, &one));
+        commit(&mut core);
+        // Others look at both directories, too.
+        for (dir, ino) in [(from, moved), (to, replaced)] {
+            core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(dir)] });
+            core.rights.give(Right::Node(dir), dir, [one.clone()], true);
+            core.rights.give(Right::Node(ino), dir, [], true);
+        }
+        let flags = RenameFlags { no_replace: false, exchange: false };
+        core.rename((from, &one), (to, &one), flags, now).expect("nothing is needed");
+        core.forget(replaced, 1);
+        core.remove(to, &one, false, now).expect("nothing is needed");
+        core.forget(moved, 1);
+        let told = |core: &mut Core| -> Vec<InodeId> {
+            let said = core.declare(2, 100);
+            let nodes = said.iter().flat_map(|said| &said.nodes).map(|(ino, ..)| *ino);
+            nodes.filter(|ino| [moved, replaced].contains(ino)).collect()
+        };
+        assert_eq!(told(&mut core), [moved, replaced]);
+        let seq = core.seal();
+        let sealed = core.journal.take_sealed().expect("a batch");
+        assert_eq!((sealed.born, sealed.gone), (Vec::new(), vec![replaced, moved]));
+        core.committed(seq);
+        assert_eq!(told(&mut core), []);
     }
 
     #[test]
