@@ -94,6 +94,8 @@ pub const RECALLS_UNUSED_MAX: u32 = 4;
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
+/// A difference between the servers' clock and this machine's that people are told of.
+pub const CLOCK_DIFFERENCE_SAID: Duration = Duration::from_secs(1);
 /// How often it is looked whether the lease has run out.
 pub const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Rights said to a new leader in one message, so that it fits a frame.

@@ -334,7 +334,8 @@ impl fuser::Filesystem for Front {
         near::met(req.pid(), 0);
         let ino = self.about(ino);
         let shared = self.server.shared();
-        let set = Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid());
+        let set =
+            Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
         self.server.change(
             Op::Setattr,
             Holds::Dir(ino),

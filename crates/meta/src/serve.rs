@@ -192,8 +192,7 @@ impl MetaService for Server {
             volume: volume.id,
             renew_ms: RENEW.as_millis() as u64,
             inline_bytes: volume.options.inline_bytes,
-            now: Timestamp::now(),
-            grant: GrantReply { first_inode, inodes, bytes: 0 },
+            grant: GrantReply { now: Timestamp::now(), first_inode, inodes, bytes: 0 },
             term,
             lease_ms: (shared.sessions.dead_after() * LEASE_PART.0 / LEASE_PART.1).as_millis() as u64,
         })
@@ -208,7 +207,7 @@ impl MetaService for Server {
         let shared = &self.shared;
         shared.serving()?;
         shared.sessions.report(grant.session, grant.space.outstanding_bytes)?;
-        let mut reply = GrantReply::default();
+        let mut reply = GrantReply { now: Timestamp::default(), first_inode: 0, inodes: 0, bytes: 0 };
         if grant.inodes > 0 {
             let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
             match shared.propose(&command)? {
@@ -219,6 +218,7 @@ impl MetaService for Server {
         if grant.space.want_bytes > 0 {
             reply.bytes = shared.grant_room(grant.session, grant.space)?;
         }
+        reply.now = Timestamp::now();
         Ok(reply)
     }
 

@@ -12,7 +12,7 @@ use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Ti
 use shoal_wire::*;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// See the module.
@@ -29,6 +29,8 @@ pub struct Group {
     pub located: AtomicU64,
     /// Blocks that have been moved, and where to.
     pub moved: Mutex<HashMap<BlockId, BlockGroup>>,
+    /// Its clock is ahead of this machine's, in seconds.
+    pub ahead_secs: AtomicI64,
     /// Operations applied so far, in order.
     pub applied: Mutex<Vec<shoal_namespace::Op>>,
 }
@@ -43,6 +45,7 @@ impl Group {
             largest: AtomicU64::new(0),
             located: AtomicU64::new(0),
             moved: Mutex::default(),
+            ahead_secs: AtomicI64::new(0),
             applied: Mutex::default(),
         };
         let options = VolumeOptions { inline_bytes, ..VolumeOptions::default() };
@@ -63,6 +66,12 @@ impl Group {
         let (batch, outcome) = apply_command(&self.store, &command).expect("a sound store");
         self.store.write(&batch).expect("memory does not fail");
         outcome
+    }
+
+    /// What its clock shows.
+    pub fn now(&self) -> Timestamp {
+        let now = Timestamp::now();
+        Timestamp { secs: now.secs + self.ahead_secs.load(Ordering::SeqCst), ..now }
     }
 
     /// Ends a session, and all before it.
@@ -128,7 +137,7 @@ impl Group {
 
 impl MetaService for Group {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        let open = Command::OpenSession { client: request.client, time: request.now, inodes: 1000 };
+        let open = Command::OpenSession { client: request.client, time: Timestamp::now(), inodes: 1000 };
         let Outcome::Opened { session, first, inodes } = self.apply(open) else { panic!("no session") };
         let options = query::volume(&self.store).unwrap().unwrap().options;
         Ok(OpenReply {
@@ -136,8 +145,7 @@ impl MetaService for Group {
             volume: 1,
             renew_ms: 60_000,
             inline_bytes: options.inline_bytes,
-            now: request.now,
-            grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
+            grant: GrantReply { now: self.now(), first_inode: first.0, inodes, bytes: 0 },
             term: 0,
             lease_ms: 60_000,
         })
@@ -147,7 +155,7 @@ impl MetaService for Group {
         Ok(())
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        let mut reply = GrantReply::default();
+        let mut reply = GrantReply { now: self.now(), first_inode: 0, inodes: 0, bytes: 0 };
         if grant.inodes > 0 {
             let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
             if let Outcome::Granted { first, inodes } = self.apply(command) {
