@@ -380,6 +380,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_let_go_and_is_referred_to_anew_is_said_to_be_held_when_that_is_committed() {
+        let (mut core, root) = (core(), InodeId::ROOT);
+        let ino = make_file(&mut core, root, &Name::try_from("a").expect("a name"));
+        commit(&mut core);
+        let items = vec![Item::Drop { ino, cover: root, names: Vec::new(), hold: true }];
+        let recall = Recall { id: 1, after: Vec::new(), items };
+        let finish = |core: &mut Core| core.finish_recall(&recall, &mut Vec::new()).map(|ack| ack.refers);
+        core.begin_recall(&recall);
+        assert_eq!(finish(&mut core), Some(vec![ino]));
+        core.begin_recall(&recall);
+        core.forget(ino, 1);
+        core.refs.add(ino, root);
+        assert_eq!(finish(&mut core), None, "what is said now is undone by what is on its way");
+        core.begin_recall(&recall);
+        commit(&mut core);
+        assert_eq!(finish(&mut core), Some(vec![ino]));
+    }
+
+    #[test]
     fn a_directory_is_not_let_go_before_files_of_it_that_are_open_still() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, file] = ["dir", "file"].map(|name| Name::try_from(name).expect("a name"));
