@@ -443,7 +443,7 @@ fn readdir_huge(
         // Of another term: it may be shown, and not kept.
         let counts = core.rights.term == reply.term && request.counts();
         if counts {
-            core.install_exclusive(&reply.exclusive);
+            core.install_exclusive(ticket, &reply.exclusive);
         }
         for mut entry in page.entries {
             entry.record = entry.record.filter(|_| counts);

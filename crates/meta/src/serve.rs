@@ -56,6 +56,7 @@ impl Server {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+        self.shared.leases.drop_work();
     }
 
     /// The replica under it.
@@ -226,7 +227,7 @@ impl MetaService for Server {
         let shared = &self.shared;
         let admitted = shared
             .admit(session)
-            .and_then(|term| shared.lease_born(term, session, &commit.born).map(|()| term));
+            .and_then(|term| shared.lease_born(term, (session, seq), &commit.born).map(|()| term));
         let term = match admitted {
             Ok(term) => term,
             Err(error) => return done(Err(error)),

@@ -172,6 +172,11 @@ impl Core {
         }
     }
 
+    /// Nobody else watches a directory that has come.
+    pub(crate) fn walk_gives(&mut self, ahead: &Ahead, dir: InodeId) {
+        self.install_exclusive(ahead.ticket, &[dir]);
+    }
+
     /// Takes in a directory that has come.
     pub(crate) fn walk_came(&mut self, ahead: &Ahead, dir: InodeId, entries: Vec<DirEntry>) {
         let before = self.cache.bytes();
