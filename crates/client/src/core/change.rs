@@ -380,6 +380,19 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_exchanged_with_itself_whatever_its_name_has_stood_for_meanwhile() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let name = Name::try_from("a").expect("a name");
+        let ino = make_directory(&mut core, &name);
+        commit(&mut core);
+        for before in [None, Some(None), Some(Some(ino))] {
+            core.unseen.insert((root, name.clone()), before);
+            let flags = RenameFlags { no_replace: false, exchange: true };
+            core.rename((root, &name), (root, &name), flags, now).expect("nothing is looked up again");
+        }
+    }
+
+    #[test]
     fn what_was_let_go_and_is_referred_to_anew_is_said_to_be_held_when_that_is_committed() {
         let (mut core, root) = (core(), InodeId::ROOT);
         let ino = make_file(&mut core, root, &Name::try_from("a").expect("a name"));

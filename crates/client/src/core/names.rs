@@ -254,9 +254,10 @@ impl Core {
         let stale = match op {
             _ if self.unseen.is_empty() => false,
             Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
-            // Both names may stand for one inode.
+            // A directory has one name: to move it there is to leave it.
             Op::Rename { from, from_name, to, to_name, .. } => {
-                subjects.iter().any(|ino| self.cache.is_directory(*ino))
+                (from, from_name) != (to, to_name)
+                    && subjects.iter().any(|ino| self.cache.is_directory(*ino))
                     && (unseen(from, from_name, subjects.first()) || unseen(to, to_name, subjects.get(1)))
             }
             _ => false,
