@@ -92,11 +92,18 @@ impl crate::Client {
     /// Finds a name; `None` if there is none. A file found gains a kernel reference (see [`forget`](Self::forget)).
     /// `.` and `..` are what a file server asks for that knows nothing but a number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
+        Ok(self.find(wait, parent, name)?.map(|(entry, _)| entry))
+    }
+
+    /// The same, and whether it is a directory that the kernel was told of, or has moved, as being in another one.
+    pub fn find(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<(Entry, bool)>> {
+        let by_number = |entry| Some((entry, false));
         match name {
-            b"." => self.shell().call(wait, |core| core.enter(parent)).map(Some),
-            b".." => {
-                self.shell().call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir))).map(Some)
-            }
+            b"." => self.shell().call(wait, |core| core.enter(parent)).map(by_number),
+            b".." => self
+                .shell()
+                .call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir)))
+                .map(by_number),
             name => {
                 let name = core::name(name)?;
                 // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.

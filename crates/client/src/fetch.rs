@@ -120,7 +120,16 @@ impl Shell {
             Need::Directory { dir, .. } if self.await_walk(dir) => Ok(Fetched::nothing()),
             Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
             Need::Extents(ino, start) => self.fetch_extents(ino, start),
-            Need::Rights(wants) => self.fetch_rights(wants),
+            Need::Rights(wants) => {
+                let dirs: Vec<InodeId> =
+                    wants.iter().filter(|want| !want.names.is_empty()).map(|want| want.ino).collect();
+                if self.state.lock().core.retries.wait_for(&dirs) {
+                    self.changed.notify_all();
+                }
+                let fetched = self.fetch_rights(wants);
+                self.state.lock().core.retries.have_waited_for(&dirs);
+                fetched
+            }
             Need::Inodes => self.fetch_grant(0, true).map(done),
             Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
             Need::Window => self.wait_for_window().map(done),

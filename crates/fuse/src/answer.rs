@@ -4,7 +4,7 @@ use crate::encode::{absent, errno, file_attr, generation};
 use crate::kernel::name_lifetime;
 use crate::limits::KERNEL_CACHE;
 use bytes::Bytes;
-use fuser::{FileHandle, FopenFlags, Generation};
+use fuser::{FileHandle, FopenFlags, Generation, INodeNo};
 use shoal_client::Entry;
 use shoal_types::{Errno, Inode, InodeId};
 use std::cell::RefCell;
@@ -52,16 +52,22 @@ pub(crate) fn entry_once(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
     }
 }
 
-/// A lookup; what is not there is cached by the kernel too. `may_keep` says whether attributes are.
+/// A lookup; what is not there is cached by the kernel too. `may_keep` says whether attributes are, `node` by which number the kernel is to know it.
 pub(crate) fn found(
     reply: fuser::ReplyEntry,
-    found: Result<Option<Entry>, Errno>,
+    found: Result<Option<(Entry, bool)>, Errno>,
     may_keep: impl FnOnce(&Entry) -> bool,
+    node: impl FnOnce(&Entry, bool) -> INodeNo,
 ) {
-    match found.transpose() {
-        Some(Ok(found)) if !may_keep(&found) => entry_once(reply, Ok(found)),
-        Some(found) => entry(reply, found),
-        None => reply.entry(&name_lifetime(), &absent(), Generation(0)),
+    match found {
+        Ok(Some((entry, has_moved))) => {
+            let lifetime = if may_keep(&entry) { KERNEL_CACHE } else { Duration::ZERO };
+            let (node, Entry { ino, inode }) = (node(&entry, has_moved), entry);
+            let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
+            reply.entry_by_node(node, &lifetime, &name_lifetime(), &attr, generation);
+        }
+        Ok(None) => reply.entry(&name_lifetime(), &absent(), Generation(0)),
+        Err(why) => reply.fail(why),
     }
 }
 

@@ -6,10 +6,6 @@ use shoal_client::Failure;
 use shoal_types::{Errno, FileKind, Inode, InodeId, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(crate) fn inode_id(ino: INodeNo) -> InodeId {
-    InodeId(ino.0)
-}
-
 pub(crate) fn node(ino: InodeId) -> INodeNo {
     INodeNo(ino.0)
 }

@@ -1,11 +1,12 @@
 //! The requests of the kernel, one method each: decode, call the client, encode. `Wait` and threads are in `serve`.
 
 use crate::answer;
-use crate::encode::inode_id;
+use crate::encode::node;
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
 use crate::near;
+use crate::nodes::inode_id;
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
@@ -16,7 +17,7 @@ use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, Write
 use shoal_client::{Caller, Entry, Fallocate, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
-use shoal_types::{Errno, InodeId, Statfs};
+use shoal_types::{Errno, FileKind, InodeId, Statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -76,21 +77,32 @@ impl fuser::Filesystem for Front {
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
         near::met(req.pid(), 0);
+        let (place, tid) = (parent, req.pid());
         let parent = inode_id(parent);
         if self.primer.is_meant(parent, name.as_bytes()) {
             self.server.note(Timer::start(Op::Lookup));
             return self.primer.answer(reply);
         }
-        let stale = self.server.stale().clone();
-        let asking = stale.asks(req.pid());
+        let shared = self.server.shared();
+        let asking = shared.stale.asks(tid);
+        let by_number = name == OsStr::new(".");
         self.server.serve(
             Op::Lookup,
             reply,
             name.as_bytes(),
-            move |client, wait, name| client.lookup(wait, parent, name),
+            move |client, wait, name| client.find(wait, parent, name),
             move |reply, found| {
-                let may_keep = |Entry { ino, inode }: &Entry| stale.may_keep(asking, *ino, inode);
-                answer::found(reply, found, may_keep);
+                let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
+                let node = |Entry { ino, inode }: &Entry, has_moved| match inode.kind {
+                    // It is asked for by a number that the kernel has kept.
+                    FileKind::Directory if !by_number => {
+                        // What is below one that has several numbers may be elsewhere, too.
+                        let has_moved = has_moved || shared.nodes.of(parent).len() > 1;
+                        shared.nodes.found(tid, place, *ino, has_moved)
+                    }
+                    _ => node(*ino),
+                };
+                answer::found(reply, found, may_keep, node);
             },
         );
     }
@@ -99,7 +111,9 @@ impl fuser::Filesystem for Front {
     fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
         let timer = Timer::start(Op::Forget);
         if !Primer::is_own(inode_id(ino)) {
-            self.server.client().forget(inode_id(ino), nlookup);
+            let client = self.server.client();
+            client.forget(inode_id(ino), nlookup);
+            self.server.shared().nodes.forgotten(ino, nlookup, || client.refers(inode_id(ino)));
         }
         self.server.note(timer);
     }

@@ -34,6 +34,7 @@ mod locks;
 mod mount;
 pub mod mountinfo;
 mod near;
+mod nodes;
 mod orphan;
 mod prime;
 mod serve;

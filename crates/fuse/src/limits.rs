@@ -99,6 +99,12 @@ pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// When the kernel has not dropped anything for this long, although it was told to, it is waited for no longer. It waits for
 /// reads that are under way, so this is longer than a read takes whose brick has died.
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
+/// A thread that asks for a directory which has moved, and does so again within this time, has perhaps failed to take the first answer in.
+pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);
+/// Such questions that are remembered.
+pub const ARRIVALS_MAX: usize = 1024;
+/// Numbers besides its own by which the kernel may know a directory; then they are used again.
+pub const ALIASES_MAX: u64 = 0x7fff;
 /// After so many requests of one thread in a row, a thread that reads requests goes to that one's processor.
 pub const NEAR_AFTER: u32 = 32;
 /// Where that is now is looked at once in so many requests.

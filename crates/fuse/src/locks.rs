@@ -12,8 +12,8 @@
 //! may overtake the request that it is about, and is remembered then.
 
 use crate::answer::{self, Fail};
-use crate::encode::inode_id;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
+use crate::nodes::inode_id;
 use crate::serve::{Server, Shared};
 use crate::stats::{Op, Timer};
 use fuser::{FileHandle, FopenFlags, INodeNo, LockOwner, ReplyEmpty, ReplyLock, ReplyOpen, RequestId};

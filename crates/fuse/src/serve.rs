@@ -6,6 +6,7 @@ use crate::kernel::ENOMEM;
 use crate::limits::LOCK_THREADS;
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
+use crate::nodes::Nodes;
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stale::{AttributesAsked, Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     /// Of programs.
     pub locks: Locks,
     pub splits: Splits,
+    pub nodes: Arc<Nodes>,
     waiting: Gauge,
 }
 
@@ -55,9 +57,10 @@ impl Server {
     ) -> io::Result<Server> {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
-        let stale = Dropper::new(&client);
+        let nodes = Arc::<Nodes>::default();
+        let stale = Dropper::new(&client, &nodes);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        let shared = Shared { client, counters, stale, locks, splits, waiting };
+        let shared = Shared { client, counters, stale, locks, splits, nodes, waiting };
         Ok(Server { shared: Arc::new(shared), slow, device })
     }
 
@@ -152,8 +155,8 @@ impl Server {
             let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
             return self.later(timer, holds, reply, call, answer);
         }
-        if let (Holds::Names { dirs, by }, Ok(_)) = (holds, &outcome) {
-            self.shared.stale.names_changed(dirs, by);
+        if outcome.is_ok() {
+            self.shared.stale.changed(holds);
         }
         self.shared.finish(timer, reply, outcome, answer);
     }

@@ -40,6 +40,7 @@ use crate::limits::{
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use crate::near;
+use crate::nodes::Nodes;
 use crate::thread::Thread;
 use asked::Waiting;
 use askers::Askers;
@@ -140,6 +141,7 @@ impl Drop for AttributesAsked {
 pub(crate) struct Dropper {
     me: Weak<Dropper>,
     client: Weak<Client>,
+    nodes: Arc<Nodes>,
     /// The way to the kernel, once there is one.
     kernel: OnceLock<Notifications>,
     askers: Askers,
@@ -156,10 +158,11 @@ pub(crate) struct Dropper {
 }
 
 impl Dropper {
-    pub(crate) fn new(client: &Arc<Client>) -> Arc<Dropper> {
+    pub(crate) fn new(client: &Arc<Client>, nodes: &Arc<Nodes>) -> Arc<Dropper> {
         Arc::new_cyclic(|me| Dropper {
             me: me.clone(),
             client: Arc::downgrade(client),
+            nodes: nodes.clone(),
             kernel: OnceLock::new(),
             askers: Askers::new(),
             drops_at_all: AtomicBool::new(false),
@@ -260,14 +263,41 @@ impl Dropper {
             && (inode.kind != FileKind::Directory || self.askers.answered(asking, ino))
     }
 
+    /// A thread has changed something, and is about to be answered. By other numbers than the one that it was about the kernel does not know of that.
+    pub(crate) fn changed(&self, holds: Holds) {
+        let (dirs, by) = match holds {
+            Holds::Dir(ino) => ([ino; 2], None),
+            Holds::Names { dirs, by } => (dirs, Some(by)),
+            Holds::Nothing | Holds::Pages(_) => return,
+        };
+        let aliased = self.nodes.of_aliased();
+        if by.is_some() && dirs.iter().any(|dir| aliased.contains(dir)) {
+            self.outdate();
+        }
+        if let Some(kernel) = self.kernel.get() {
+            for node in aliased {
+                // A listing as well.
+                if let Err(error) = kernel.inode(node, 0, 0) {
+                    tracing::error!(%error, %node, "the kernel cannot drop what was changed under another number");
+                }
+            }
+        }
+        if let Some(by) = by {
+            self.names_changed(dirs, by);
+        }
+    }
+
     /// A thread has changed names, and is about to be answered. Whatever others were told of the directories before is not to be taken in after that.
-    pub(crate) fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
+    fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         let Some(kernel) = self.kernel.get() else { return };
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
-            if self.askers.changed(by, dir)
-                && let Err(error) = kernel.attributes(dir)
-            {
-                tracing::error!(%error, %dir, "the kernel cannot drop the attributes of a directory");
+            if !self.askers.changed(by, dir) {
+                continue;
+            }
+            for node in self.nodes.of(dir) {
+                if let Err(error) = kernel.attributes(node) {
+                    tracing::error!(%error, %dir, "the kernel cannot drop the attributes of a directory");
+                }
             }
         }
     }
@@ -404,9 +434,11 @@ impl Dropper {
         match notice {
             Notice::Entry { dir, name } => {
                 self.counts.names.fetch_add(1, Relaxed);
-                if let Err(error) = kernel.entry(*dir, name) {
-                    tracing::warn!(%error, %dir, "the kernel cannot drop a name: all names are outdated instead");
-                    self.outdate();
+                for node in self.nodes.of(*dir) {
+                    if let Err(error) = kernel.entry(node, name) {
+                        tracing::warn!(%error, %dir, "the kernel cannot drop a name: all names are outdated instead");
+                        self.outdate();
+                    }
                 }
             }
             Notice::Node { ino, pages } => {
@@ -434,7 +466,12 @@ impl Dropper {
     fn drop_node(&self, kernel: &Notifications, ino: InodeId, offset: i64, len: i64) -> bool {
         let start = Instant::now();
         loop {
-            match kernel.inode(ino, offset, len) {
+            let mut told = Ok(Dropped::Unknown);
+            // The last is the one that counts; by another the kernel may not know it any more.
+            for node in self.nodes.of(ino) {
+                told = kernel.inode(node, offset, len);
+            }
+            match told {
                 Ok(Dropped::Yes) => return true,
                 Ok(Dropped::Ended) => return false,
                 // Either the kernel is about to forget it, or a process has an answer in hand that it did not look at yet.
@@ -535,9 +572,7 @@ impl UnderWay {
     /// The change was carried out, and is about to be answered. Nothing is left to be dropped after that: it would make the kernel pass over the
     /// attributes that a read right after the write asks for.
     pub(crate) fn carried_out(&self) {
-        if let Holds::Names { dirs, by } = self.holds {
-            self.stale.names_changed(dirs, by);
-        }
+        self.stale.changed(self.holds);
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
         let late = self.stale.state.lock().carried_out(ino, self.write);
         if let Some(pages) = late {

@@ -270,6 +270,24 @@ impl ReplyEntry {
         ));
     }
 
+    /// The same, with a number for the kernel that is not the one in the attributes.
+    pub fn entry_by_node(
+        self,
+        node: INodeNo,
+        attr_ttl: &Duration,
+        entry_ttl: &Duration,
+        attr: &FileAttr,
+        generation: Generation,
+    ) {
+        self.reply.send_ll(&ll::ResponseStruct::new_entry(
+            node,
+            generation,
+            &attr.into(),
+            *attr_ttl,
+            *entry_ttl,
+        ));
+    }
+
     /// Reply to a request with the given error code
     pub fn error(self, err: Errno) {
         self.reply.error(err);

@@ -43,8 +43,14 @@ impl Core {
         }
     }
 
-    /// lookup, with a kernel reference for what is found. `fetched`: something was fetched for this very call.
-    pub(crate) fn lookup(&mut self, dir: InodeId, name: &Name, fetched: bool) -> Outcome<Option<Entry>> {
+    /// lookup, with a kernel reference for what is found, and whether that is a directory that the kernel had elsewhere. `fetched`: something was
+    /// fetched for this very call.
+    pub(crate) fn lookup(
+        &mut self,
+        dir: InodeId,
+        name: &Name,
+        fetched: bool,
+    ) -> Outcome<Option<(Entry, bool)>> {
         self.alive()?;
         let found = match self.resolve(dir, name)? {
             Some(dentry) => Some(self.entry(dentry.ino)?),
@@ -52,10 +58,11 @@ impl Core {
         };
         self.walks_into(dir, fetched);
         self.seen(dir, name, found.as_ref().map(|entry| entry.inode.kind));
-        if let Some(Entry { ino, .. }) = &found {
-            self.refer(*ino);
-        }
-        Ok(found)
+        Ok(found.map(|entry| {
+            self.refer(entry.ino);
+            let has_moved = entry.inode.kind == FileKind::Directory && self.refs.place(entry.ino, dir);
+            (entry, has_moved)
+        }))
     }
 
     /// A file by its number, with a kernel reference.
@@ -131,6 +138,9 @@ impl Core {
         self.execute(op, &[ino], &[parent], OP_ROOM_BYTES)?;
         self.inodes.start += 1;
         self.refer(ino);
+        if kind == FileKind::Directory {
+            self.refs.place(ino, parent);
+        }
         self.entry(ino)
     }
 
@@ -239,6 +249,10 @@ impl Core {
             {
                 self.is_known(*from, from_name);
                 self.is_known(*to, to_name);
+                // The kernel has moved them, too.
+                for (ino, dir) in subjects.iter().zip([to, from]) {
+                    self.refs.place(*ino, *dir);
+                }
             }
             _ => {}
         }

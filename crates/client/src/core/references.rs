@@ -32,6 +32,8 @@ struct Refs {
     count: u64,
     /// What the inode was counted under when it was last looked at.
     cover: InodeId,
+    /// Of a directory: where the kernel has it.
+    place: Option<InodeId>,
     unreported: Unreported,
 }
 
@@ -47,7 +49,7 @@ impl References {
     pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
         self.known
             .entry(ino)
-            .or_insert_with(|| Refs { count: 0, cover, unreported: Unreported::default() })
+            .or_insert_with(|| Refs { count: 0, cover, place: None, unreported: Unreported::default() })
             .count += 1;
         self.count_under(ino, cover);
         self.under.insert(cover, ino);
@@ -74,6 +76,12 @@ impl References {
             self.under.remove(std::mem::replace(&mut refs.cover, cover), ino);
             self.under.insert(cover, ino);
         }
+    }
+
+    /// The kernel has a directory in this one from now on. Answers whether it had it elsewhere.
+    pub(super) fn place(&mut self, ino: InodeId, dir: InodeId) -> bool {
+        let Some(refs) = self.known.get_mut(&ino) else { return false };
+        refs.place.replace(dir).is_some_and(|before| before != dir)
     }
 
     pub(super) fn contains(&self, ino: InodeId) -> bool {

@@ -87,6 +87,8 @@ pub(crate) struct Retries {
     /// The thread whose call is carried out, where that matters.
     pub(crate) by: u32,
     expected: Vec<Expected>,
+    /// Directories in which others here wait for the right to change names, each as often.
+    waited_for: Vec<InodeId>,
     /// Something of it has changed.
     news: bool,
 }
@@ -128,6 +130,22 @@ impl Retries {
         }
     }
 
+    /// Others here begin to wait for the right to change names in these directories. They hold the kernel's locks of them, so nobody comes back
+    /// to these before.
+    pub(crate) fn wait_for(&mut self, dirs: &[InodeId]) -> bool {
+        self.waited_for.extend(dirs);
+        !self.expected.is_empty()
+    }
+
+    /// They wait no longer.
+    pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) {
+        for dir in dirs {
+            if let Some(at) = self.waited_for.iter().position(|waited| waited == dir) {
+                self.waited_for.swap_remove(at);
+            }
+        }
+    }
+
     /// Whether those who wait have to look again.
     pub(crate) fn take_news(&mut self, now: impl FnOnce() -> Timestamp) -> bool {
         if !std::mem::take(&mut self.news) {
@@ -148,7 +166,11 @@ impl Retries {
                 Item::Downgrade(of) | Item::Release(of) | Item::Drop { ino: of, .. } => of == ino,
             })
         };
+        let is_held_up = |Expected { retry, .. }: &&Expected| {
+            retry.names.iter().any(|(dir, _)| self.waited_for.contains(dir))
+        };
         let kept = self.expected.iter().filter(|expected| expected.retry.keeps.iter().any(wanted));
+        let kept = kept.filter(|expected| !is_held_up(expected));
         kept.filter_map(|expected| expected.left(now)).max()
     }
 }
@@ -203,6 +225,18 @@ mod tests {
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_LOOKED_MAX), "it has nothing else to do");
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 0 }), None);
         assert!(retries.expected.is_empty());
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_cannot_come_back() {
+        let mut retries = Retries::default();
+        assert!(!retries.wait_for(&[DIR, DIR]));
+        retries.expect(retry(&["a"], Then::Removes));
+        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "others hold the directory's lock");
+        retries.have_waited_for(&[DIR]);
+        assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
+        retries.have_waited_for(&[DIR]);
+        assert!(retries.keep(&recall(DIR), at(1)).is_some());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 mod cut;
 mod held;
 mod locks;
+mod moved;
 mod quiet;
 mod races;
 mod random;
