@@ -122,6 +122,11 @@ impl crate::Client {
         self.mount.with_current(|shell| shell.forget(ino, count));
     }
 
+    /// The time that is given to what is changed now: the servers'.
+    pub fn now(&self) -> Timestamp {
+        self.mount.clock().now()
+    }
+
     /// Attributes of an inode.
     pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> {
         self.shell().call(wait, |core| core.getattr(ino))
@@ -133,7 +138,7 @@ impl crate::Client {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.setattr(ino, set, now))
     }
 
@@ -154,6 +159,24 @@ impl crate::Client {
         rdev: u32,
     ) -> Reply<Entry> {
         self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
+    }
+
+    /// open(2) with `O_CREAT` of a name that the kernel takes for absent. If somebody else has made it, that fails with `ESTALE`: the kernel looks
+    /// again, and finds it.
+    pub fn create_or_find(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+    ) -> Reply<Entry> {
+        let name = core::name(name)?;
+        let now = self.now();
+        self.shell().call(wait, |core| {
+            core.find_again(parent, &name, now)?;
+            core.create(caller, parent, &name, mode, 0, &Bytes::new(), now)
+        })
     }
 
     /// symlink(2). The link gains a kernel reference.
@@ -184,37 +207,40 @@ impl crate::Client {
         target: Bytes,
     ) -> Reply<Entry> {
         let name = core::name(name)?;
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
     }
 
     /// link(2). The file gains a kernel reference.
     pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> {
         let name = core::name(name)?;
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.link(ino, parent, &name, now))
     }
 
     /// unlink(2).
     pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
-        self.remove(wait, parent, name, false)
-    }
-
-    /// rmdir(2).
-    pub fn rmdir(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
-        self.remove(wait, parent, name, true)
-    }
-
-    fn remove(&self, wait: Wait, parent: InodeId, name: &[u8], directory: bool) -> Reply<()> {
         let name = core::name(name)?;
-        let now = Timestamp::now();
-        self.shell().call(wait, |core| core.remove(parent, &name, directory, now))
+        let now = self.now();
+        self.shell().call(wait, |core| core.remove(parent, &name, false, now))
     }
 
-    /// renameat2(2).
+    /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks again, and comes back.
+    pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
+        let name = core::name(name)?;
+        let now = self.now();
+        self.shell().call(wait, |core| {
+            core.retries.by = by;
+            core.remove(parent, &name, true, now)
+        })
+    }
+
+    /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
+    #[allow(clippy::too_many_arguments)] // Those of the system call, and who makes it.
     pub fn rename(
         &self,
         wait: Wait,
+        by: u32,
         from: InodeId,
         from_name: &[u8],
         to: InodeId,
@@ -222,8 +248,11 @@ impl crate::Client {
         flags: RenameFlags,
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
-        let now = Timestamp::now();
-        self.shell().call(wait, |core| core.rename((from, &from_name), (to, &to_name), flags, now))
+        let now = self.now();
+        self.shell().call(wait, |core| {
+            core.retries.by = by;
+            core.rename((from, &from_name), (to, &to_name), flags, now)
+        })
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.
@@ -257,20 +286,20 @@ impl crate::Client {
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
         let data = Bytes::copy_from_slice(data);
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
     }
 
     /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
         let data = Bytes::copy_from_slice(data);
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.append(ino, &data, clear_setid, now))
     }
 
     /// fallocate(2).
     pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.fallocate(ino, offset, len, what, now))
     }
 
@@ -284,7 +313,7 @@ impl crate::Client {
         dst_offset: u64,
         len: u64,
     ) -> Reply<u64> {
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
     }
 
@@ -342,14 +371,14 @@ impl crate::Client {
     pub fn setxattr(&self, wait: Wait, ino: InodeId, name: &[u8], value: &[u8], how: XattrSet) -> Reply<()> {
         let name = xattr_name(name)?;
         let value = Bytes::copy_from_slice(value);
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.setxattr(ino, &name, &value, how, now))
     }
 
     /// removexattr(2).
     pub fn removexattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<()> {
         let name = xattr_name(name)?;
-        let now = Timestamp::now();
+        let now = self.now();
         self.shell().call(wait, |core| core.removexattr(ino, &name, now))
     }
 
@@ -438,7 +467,7 @@ fn readdir_huge(
         // Of another term: it may be shown, and not kept.
         let counts = core.rights.term == reply.term && request.counts();
         if counts {
-            core.install_exclusive(&reply.exclusive);
+            core.install_exclusive(ticket, &reply.exclusive);
         }
         for mut entry in page.entries {
             entry.record = entry.record.filter(|_| counts);

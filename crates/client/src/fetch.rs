@@ -176,7 +176,9 @@ impl Shell {
         let (reply, request) = self.ask(Question::Inode(ino))?;
         let Found::Inode(record) = reply.found else { return Err(self.confused()) };
         self.learn([&*record]);
-        Ok(taken(request, reply.term, reply.exclusive, move |core| core.install_inode(ticket, *record)))
+        Ok(taken((request, ticket), reply.term, reply.exclusive, move |core| {
+            core.install_inode(ticket, *record)
+        }))
     }
 
     fn fetch_name(&self, dir: InodeId, name: Name) -> Result<Fetched<'_>, Errno> {
@@ -186,7 +188,7 @@ impl Shell {
         let Found::Lookup(found) = reply.found else { return Err(self.confused()) };
         self.learn(found.found.iter().map(|(_, record)| record));
         let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
-        Ok(taken(request, reply.term, reply.exclusive, install))
+        Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
     fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<Fetched<'_>, Errno> {
@@ -205,7 +207,7 @@ impl Shell {
             self.learn(entries.iter().filter_map(|entry| entry.record.as_ref()));
             budget = budget.saturating_sub(LIST_PAGE_BYTES);
             let last = entries.last().map(|entry| entry.name.cookie());
-            let page = taken(request, reply.term, reply.exclusive, move |core| {
+            let page = taken((request, ticket), reply.term, reply.exclusive, move |core| {
                 core.install_page(ticket, dir, entries);
                 if end {
                     core.install_end(ticket, dir, version, contents);
@@ -230,7 +232,7 @@ impl Shell {
         let Found::Extents(found) = reply.found else { return Err(self.confused()) };
         self.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
         let install = move |core: &mut Core| core.install_extents(ticket, ino, start, found);
-        Ok(taken(request, reply.term, reply.exclusive, install))
+        Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
     fn fetch_rights(&self, wants: Vec<Want>) -> Result<Fetched<'_>, Errno> {
@@ -244,7 +246,7 @@ impl Shell {
         self.learn(reply.names.iter().filter_map(|(_, _, found)| Some(&found.found.as_ref()?.1)));
         let term = reply.term;
         let install = move |core: &mut Core| core.install_rights(ticket, &wants, reply);
-        Ok(taken(request, term, Vec::new(), install))
+        Ok(taken((request, ticket), term, Vec::new(), install))
     }
 
     /// Takes in where the blocks of files are.
@@ -261,7 +263,7 @@ impl Shell {
 
 /// What was answered in a term: of another one, it counts for nothing.
 fn taken<'a>(
-    request: Request<'a>,
+    (request, ticket): (Request<'a>, Ticket),
     term: u64,
     exclusive: Vec<InodeId>,
     install: impl FnOnce(&mut Core) + 'a,
@@ -269,7 +271,7 @@ fn taken<'a>(
     let install = move |core: &mut Core| {
         let counts = core.rights.term == term || mistake("count answers of an earlier leader");
         if counts {
-            core.install_exclusive(&exclusive);
+            core.install_exclusive(ticket, &exclusive);
             install(core);
         }
         counts

@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::limits::{INODE_GRANT, INODE_LOW, ROOM_GRANT_BYTES, ROOM_LOW_BYTES};
 use crate::shell::Shell;
-use shoal_types::Errno;
+use shoal_types::{Errno, Timestamp};
 use shoal_wire::{Grant, GrantReply, Space};
 
 impl Shell {
@@ -32,14 +32,16 @@ impl Shell {
         if self.state.lock().core.room >= bytes { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
-    /// Asks for a grant and takes it; also renews the session.
+    /// Asks for a grant and takes it; also renews the session, and looks at the servers' clock.
     fn grant(&self, inodes: u64, want_bytes: u64) -> Result<(), Errno> {
         let outstanding_bytes = {
             let core = &self.state.lock().core;
             core.room + core.journal.uncommitted_room()
         };
         let grant = Grant { session: self.session, inodes, space: Space { outstanding_bytes, want_bytes } };
+        let asked = Timestamp::now();
         let granted = self.meta.grant(grant).map_err(|error| self.refused(error))?;
+        self.lasting.clock.heard(asked, granted.now);
         take_grant(&mut self.state.lock().core, granted);
         Ok(())
     }

@@ -23,6 +23,7 @@
 
 mod acl;
 mod api;
+mod clock;
 mod core;
 mod failover;
 mod fetch;

@@ -11,6 +11,7 @@
 //! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of whatever was open. A mount whose session was ended
 //! works again as soon as a server answers. The end of the mount waits for none of this.
 
+use crate::clock::Clock;
 use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
 use crate::kernel::KernelCache;
 use crate::lease::Moment;
@@ -40,6 +41,7 @@ pub(crate) struct Lasting {
     pub(crate) servers: Servers,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) options: Options,
+    pub(crate) clock: Clock,
     /// What caches in front of the client.
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
     /// Hears which session the servers have ended.
@@ -92,13 +94,12 @@ impl Lasting {
 
     fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
         let asked = Moment::now();
-        let request = SessionRequest {
-            protocol: PROTOCOL_VERSION,
-            client: self.options.name.clone(),
-            instance,
-            now: Timestamp::now(),
-        };
-        way.meta.open_session(request).map(|opened| (opened, asked))
+        let request =
+            SessionRequest { protocol: PROTOCOL_VERSION, client: self.options.name.clone(), instance };
+        let sent = Timestamp::now();
+        let opened = way.meta.open_session(request)?;
+        self.clock.heard(sent, opened.grant.now);
+        Ok((opened, asked))
     }
 }
 
@@ -111,7 +112,7 @@ impl Mount {
     ) -> Result<Arc<Mount>, MetaError> {
         let (ended, ends) = channel::unbounded();
         let kernel = OnceLock::new();
-        let lasting = Arc::new(Lasting { servers, bricks, options, kernel, ended });
+        let lasting = Arc::new(Lasting { servers, bricks, options, clock: Clock::default(), kernel, ended });
         let way = lasting.way();
         let opened = lasting.open(&way, shoal_runtime::random::wide())?;
         let (shell, threads) = Shell::start(&lasting, way, opened);
@@ -126,6 +127,10 @@ impl Mount {
             .expect("the system has room for a thread");
         mount.course.lock().keeper = Some(keeper);
         Ok(mount)
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.lasting.clock
     }
 
     /// The session that there is.

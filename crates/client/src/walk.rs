@@ -70,11 +70,9 @@ impl Shell {
                 drop(request);
                 return self.answered_ahead(ahead, None);
             }
-            core.install_exclusive(if reply.exclusive.contains(dir) {
-                std::slice::from_ref(dir)
-            } else {
-                &[]
-            });
+            if reply.exclusive.contains(dir) {
+                core.walk_gives(ahead, *dir);
+            }
             if let Some(entries) = entries.take() {
                 core.walk_came(ahead, *dir, entries);
             }

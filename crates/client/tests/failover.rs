@@ -23,12 +23,8 @@ const LONG: Duration = Duration::from_secs(60);
 const PROMPT: Duration = Duration::from_secs(3);
 
 fn open(failover: &Failover) -> SessionId {
-    let request = SessionRequest {
-        protocol: PROTOCOL_VERSION,
-        client: "test".into(),
-        instance: rand::random(),
-        now: Timestamp::default(),
-    };
+    let request =
+        SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), instance: rand::random() };
     failover.open_session(request).expect("a session").session
 }
 

@@ -90,7 +90,7 @@ fn a_renamed_file_is_committed_after_its_content() {
     let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"new", 0o600, 0).unwrap();
     client.write(WAIT, file.ino, 0, &vec![7; 5 << 20], false).unwrap();
     let (root, flags) = (InodeId::ROOT, RenameFlags::default());
-    client.rename(WAIT, root, b"new", root, b"current", flags).unwrap();
+    client.rename(WAIT, 1, root, b"new", root, b"current", flags).unwrap();
     client.fsync(InodeId::ROOT).unwrap();
     let ops = world.group.applied.lock();
     let rename = ops.iter().position(|op| matches!(op, Op::Rename { .. })).unwrap();
@@ -221,4 +221,28 @@ fn an_unsynced_change_reaches_the_server_by_itself() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     panic!("nothing arrived within five seconds");
+}
+
+#[test]
+fn what_is_changed_gets_the_time_of_the_servers_wherever_their_clock_goes() {
+    let world = World::new();
+    let ahead = |secs| world.group.ahead_secs.store(secs, Ordering::SeqCst);
+    ahead(3600);
+    let client = world.mount();
+    // The clocks are asked one after the other, hence a second more or less.
+    let is_theirs = |time: Timestamp| world.group.now().secs.abs_diff(time.secs) <= 1;
+    let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
+    let made = client.getattr(WAIT, file.ino).unwrap();
+    assert!(is_theirs(made.mtime) && is_theirs(made.ctime), "{made:?}");
+    // Another leads, and is asked for more inode numbers before anybody has to wait for them.
+    ahead(-3600);
+    assert!(is_theirs(Timestamp { secs: client.now().secs - 7200, ..made.mtime }));
+    for n in 0..1000 {
+        let name = format!("another{n}");
+        client.create(WAIT, &ROOT, InodeId::ROOT, name.as_bytes(), 0o600, 0).unwrap();
+    }
+    client.fsync(InodeId::ROOT).unwrap();
+    client.write(WAIT, file.ino, 0, b"content", false).unwrap();
+    let written = client.getattr(WAIT, file.ino).unwrap();
+    assert!(is_theirs(written.mtime) && is_theirs(written.ctime), "{written:?}");
 }

@@ -73,9 +73,9 @@ pub(crate) fn absent() -> FileAttr {
 }
 
 /// A time from utimensat(2).
-pub(crate) fn timestamp(time: TimeOrNow) -> Timestamp {
+pub(crate) fn timestamp(time: TimeOrNow, now: Timestamp) -> Timestamp {
     match time {
-        TimeOrNow::Now => Timestamp::now(),
+        TimeOrNow::Now => now,
         TimeOrNow::SpecificTime(time) => exact(time),
     }
 }
@@ -118,9 +118,13 @@ mod tests {
         // utimensat(-5 s, 300 ms), that is 4.7 s before 1970, as fuser hands it over.
         let from_fuser = UNIX_EPOCH - Duration::new(5, 300_000_000);
         let meant = Timestamp { secs: -5, nanos: 300_000_000 };
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(from_fuser)), meant);
+        assert_eq!(timestamp(TimeOrNow::SpecificTime(from_fuser), meant), meant);
         let after = UNIX_EPOCH + Duration::new(5, 300_000_000);
-        assert_eq!(timestamp(TimeOrNow::SpecificTime(after)), Timestamp { secs: 5, nanos: 300_000_000 });
+        assert_eq!(
+            timestamp(TimeOrNow::SpecificTime(after), meant),
+            Timestamp { secs: 5, nanos: 300_000_000 }
+        );
+        assert_eq!(timestamp(TimeOrNow::Now, meant), meant);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::encode::timestamp;
 use fuser::TimeOrNow;
 use shoal_namespace::SetAttr;
+use shoal_types::Timestamp;
 
 /// The fields of the request as the kernel sent them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,7 +23,8 @@ impl Wanted {
     /// - truncate clears them unless the caller has `CAP_FSETID`, which is taken to mean root;
     /// - a request for nothing is what the kernel sends when they are all there is to clear: before the first write by
     ///   someone who may not keep them, and on chown to nobody in particular.
-    pub(crate) fn resolve(self, caller_uid: u32) -> SetAttr {
+    pub(crate) fn resolve(self, caller_uid: u32, now: Timestamp) -> SetAttr {
+        let timestamp = |time| timestamp(time, now);
         let Wanted { mode, uid, gid, size, atime, mtime } = self;
         let chown = uid.is_some() || gid.is_some();
         let truncate = size.is_some() && caller_uid != 0;
@@ -44,16 +46,18 @@ impl Wanted {
 mod tests {
     use super::*;
 
+    const NOW: Timestamp = Timestamp { secs: 7, nanos: 8 };
+
     #[test]
     fn set_id_bits_go_with_chown_and_with_truncation_by_others_than_root() {
         let chown = Wanted { gid: Some(5), ..Wanted::default() };
-        assert!(chown.resolve(0).clear_setid);
+        assert!(chown.resolve(0, NOW).clear_setid);
         let truncate = Wanted { size: Some(0), ..Wanted::default() };
-        assert!(truncate.resolve(1000).clear_setid);
-        assert!(!truncate.resolve(0).clear_setid);
+        assert!(truncate.resolve(1000, NOW).clear_setid);
+        assert!(!truncate.resolve(0, NOW).clear_setid);
         let chmod = Wanted { mode: Some(0o104755), ..Wanted::default() };
-        assert!(!chmod.resolve(1000).clear_setid);
-        assert_eq!(chmod.resolve(1000).perm, Some(0o4755));
-        assert!(Wanted::default().resolve(1000).clear_setid);
+        assert!(!chmod.resolve(1000, NOW).clear_setid);
+        assert_eq!(chmod.resolve(1000, NOW).perm, Some(0o4755));
+        assert!(Wanted::default().resolve(1000, NOW).clear_setid);
     }
 }

@@ -28,7 +28,7 @@ use shoal_runtime::planted::mistake;
 use shoal_runtime::random;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{InodeId, SessionId};
+use shoal_types::{BatchSeq, InodeId, SessionId};
 use shoal_wire::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
 };
@@ -138,6 +138,11 @@ impl Leases {
         self.stopped.notify_all();
     }
 
+    /// Lets go of what no thread is left for: it refers to the server, which refers to it.
+    pub(crate) fn drop_work(&self) {
+        while self.work.try_recv().is_ok() {}
+    }
+
     fn run(&self, job: Job) {
         if let Some(jobs) = &*self.jobs.lock() {
             // The receiver is kept here.
@@ -231,7 +236,9 @@ impl Shared {
             if let Some(poll) = inner.polls.remove(&session) {
                 self.leases.run(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));
             }
-            inner.table.end(session);
+            if !mistake("keep what a session held") {
+                inner.table.end(session);
+            }
             let answers = inner.locks.session_ended(session);
             self.leases.run(Box::new(move || answers.into_iter().for_each(|(done, answer)| done(answer))));
         });
@@ -241,10 +248,15 @@ impl Shared {
     pub(crate) fn lease_born(
         self: &Arc<Self>,
         term: u64,
-        session: SessionId,
+        (session, seq): (SessionId, BatchSeq),
         born: &[(InodeId, InodeId)],
     ) -> Result<(), MetaError> {
         if born.is_empty() || mistake("do not say what is born") {
+            return Ok(());
+        }
+        let known = self.tree(query::session(&self.store, session))?;
+        if known.is_some_and(|known| seq <= known.last) {
+            // It comes once more: others may know by now what it has made, also those who have not said yet to a new leader what they watch.
             return Ok(());
         }
         self.with_table(term, |inner| inner.table.born(session, born))
@@ -421,4 +433,19 @@ fn told(table: &mut Table, session: SessionId, seen: u64) -> Vec<Recall> {
             items: recall.items.into_iter().map(item).collect(),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_no_thread_is_left_for_keeps_nothing_alive() {
+        let (leases, server) = (Leases::new(), Arc::new(()));
+        let refers = server.clone();
+        leases.run(Box::new(move || drop(refers)));
+        leases.stop();
+        leases.drop_work();
+        assert_eq!(Arc::strong_count(&server), 1);
+    }
 }

@@ -56,6 +56,7 @@ impl Server {
             // A thread that panicked has said so.
             let _ = thread.join();
         }
+        self.shared.leases.drop_work();
     }
 
     /// The replica under it.
@@ -191,8 +192,7 @@ impl MetaService for Server {
             volume: volume.id,
             renew_ms: RENEW.as_millis() as u64,
             inline_bytes: volume.options.inline_bytes,
-            now: Timestamp::now(),
-            grant: GrantReply { first_inode, inodes, bytes: 0 },
+            grant: GrantReply { now: Timestamp::now(), first_inode, inodes, bytes: 0 },
             term,
             lease_ms: (shared.sessions.dead_after() * LEASE_PART.0 / LEASE_PART.1).as_millis() as u64,
         })
@@ -207,7 +207,7 @@ impl MetaService for Server {
         let shared = &self.shared;
         shared.serving()?;
         shared.sessions.report(grant.session, grant.space.outstanding_bytes)?;
-        let mut reply = GrantReply::default();
+        let mut reply = GrantReply { now: Timestamp::default(), first_inode: 0, inodes: 0, bytes: 0 };
         if grant.inodes > 0 {
             let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
             match shared.propose(&command)? {
@@ -218,6 +218,7 @@ impl MetaService for Server {
         if grant.space.want_bytes > 0 {
             reply.bytes = shared.grant_room(grant.session, grant.space)?;
         }
+        reply.now = Timestamp::now();
         Ok(reply)
     }
 
@@ -226,7 +227,7 @@ impl MetaService for Server {
         let shared = &self.shared;
         let admitted = shared
             .admit(session)
-            .and_then(|term| shared.lease_born(term, session, &commit.born).map(|()| term));
+            .and_then(|term| shared.lease_born(term, (session, seq), &commit.born).map(|()| term));
         let term = match admitted {
             Ok(term) => term,
             Err(error) => return done(Err(error)),

@@ -46,6 +46,8 @@ pub struct Cluster {
     dir: PathBuf,
     settings: Settings,
     troubles: RefCell<Vec<String>>,
+    /// Nodes that are just being started.
+    starting: RefCell<BTreeSet<Machine>>,
 }
 
 /// How a volume is made.
@@ -57,6 +59,8 @@ pub struct Settings {
     pub inline_bytes: u32,
     /// Copies of a block.
     pub replica: u8,
+    /// Bytes that a mount caches.
+    pub cache_bytes: usize,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -77,6 +81,7 @@ impl Cluster {
             dir: dir.to_owned(),
             settings,
             troubles: RefCell::default(),
+            starting: RefCell::default(),
         })
     }
 
@@ -126,6 +131,7 @@ impl Cluster {
         std::fs::create_dir_all(&home).expect("the directory of a world can be written to");
         self.network.returned(node);
         let cluster = self.clone();
+        self.starting.borrow_mut().insert(node);
         self.on(node, "start", move || {
             let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
             let Settings { log_bytes, replica, .. } = cluster.settings;
@@ -152,6 +158,7 @@ impl Cluster {
                 }
             }
         });
+        self.starting.borrow_mut().remove(&node);
     }
 
     fn peers(&self, node: Machine) -> Arc<Others> {
@@ -196,8 +203,11 @@ impl Cluster {
         self.servers.set_members(members);
     }
 
-    /// A node that has died starts again.
+    /// A node that has died starts again. It may have died twice, and be about to already.
     pub fn start_again(self: &Rc<Cluster>, node: Machine) {
+        while self.starting.borrow().contains(&node) {
+            sleep(LOOK_EVERY);
+        }
         if self.servers.get(node).is_none() {
             self.start(node, false);
         }
@@ -229,6 +239,11 @@ impl Cluster {
         self.network.returned(machine);
     }
 
+    /// Bytes that a mount caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.settings.cache_bytes
+    }
+
     /// Mounts the volume on a machine.
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;
@@ -236,7 +251,7 @@ impl Cluster {
         let depot = self.depot.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
-            cache_bytes: 4 << 20,
+            cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {

@@ -32,6 +32,7 @@ pub const MISTAKES: &[&str] = &[
     "name a block before it is stored",
     "take one copy of a block for enough",
     "leave what a dead client stored",
+    "keep what a session held",
 ];
 
 /// The first seed that finds a mistake, and how. Seeds that find something without it do not count.

@@ -21,6 +21,8 @@ const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
 /// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
+/// What a mount caches, in bytes: in a quarter of all worlds less than it works with.
+const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
 /// Combinations that focused worlds are about.
 const KINDS: u32 = 16;
 /// Seconds that a wall clock may be off.
@@ -54,6 +56,8 @@ impl Plan {
             log_bytes: LOG_BYTES[rng.random_range(0..LOG_BYTES.len())],
             inline_bytes: INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())],
             replica: rng.random_range(2..=3),
+            cache_bytes: CACHE_BYTES
+                [SmallRng::seed_from_u64(seed ^ 0xcac4e).random_range(0..CACHE_BYTES.len())],
         };
         let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients };
         let faults = if rng.random_bool(0.4) { draw.mixed() } else { draw.focused() };

@@ -7,6 +7,7 @@
 //! all is well again; the state does not fit together, or blocks are left over or missing ([`crate::after`]); a server or client complains, fails or panics.
 
 use crate::after;
+use crate::bounds;
 use crate::cluster::{Cluster, FIRST_CLIENT, NODES, SPARE};
 use crate::disk::Disks;
 use crate::faults::{self, Spans};
@@ -202,6 +203,7 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
         if !work(cluster, programs, book, (round, faults)) {
             return;
         }
+        bounds::look(cluster, programs, book, plan.clients);
         round += 1;
     }
     world.set_calm(true);
@@ -213,6 +215,7 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
     }
     programs.unmount();
     say("unmounted");
+    bounds::look_back(cluster, book);
     compare(cluster, book);
     *book.blocks.borrow_mut() = after::look(cluster, book, plan);
     for trouble in cluster.troubles() {

@@ -12,7 +12,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 4;
+pub const PROTOCOL_VERSION: u32 = 5;
 
 /// Why a metadata server did not do what it was asked to.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -84,8 +84,6 @@ pub struct SessionRequest {
     /// A number of this client's own choosing: asking again with the same one, because the answer was lost, takes the place of
     /// the session that was opened the first time.
     pub instance: u128,
-    /// The client's wall clock when it asked, to measure its offset.
-    pub now: Timestamp,
 }
 
 /// A session's start.
@@ -99,8 +97,6 @@ pub struct OpenReply {
     pub renew_ms: u64,
     /// Content up to this size is kept inline, in bytes.
     pub inline_bytes: u32,
-    /// The server's wall clock when it answered.
-    pub now: Timestamp,
     /// What the session may use from now on.
     pub grant: GrantReply,
     /// The leader's term, of which the session's rights will be.
@@ -130,8 +126,10 @@ pub struct Grant {
 }
 
 /// What was granted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GrantReply {
+    /// The server's wall clock when it answered.
+    pub now: Timestamp,
     /// The first of `inodes` consecutive numbers that are the session's alone.
     pub first_inode: u64,
     /// How many.

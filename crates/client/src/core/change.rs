@@ -109,13 +109,14 @@ impl Core {
         }
         match op {
             Op::Create { ino, parent, new, .. } => self.born(*ino, *parent, new.kind == FileKind::Directory),
-            Op::Rename { from, to, .. } if from != to => {
-                // Counted elsewhere from now on.
+            Op::Rename { from, to, flags, .. } if from != to => {
                 for ino in subjects {
                     self.rights.used(*ino, *from, batch);
                     self.rights.used(*ino, *to, batch);
-                    self.recount(*ino, apart);
                 }
+                // Counted elsewhere from now on. What was replaced is not.
+                let moved = subjects.iter().take(if flags.exchange { 2 } else { 1 });
+                moved.for_each(|ino| self.recount(*ino, apart));
             }
             Op::Link { ino, .. } => self.recount(*ino, apart),
             _ => {}
@@ -184,7 +185,7 @@ impl Core {
         // Also where nothing has changed here: the servers may believe that it is held as what it was before. But were it said of what is counted
         // under itself wherever it is, a leader that has not heard yet who watches it would take it for ours alone.
         if !apart.contains(&ino) {
-            self.journal.born(ino, cover);
+            self.journal.moved(ino, cover);
         }
     }
 }
@@ -224,7 +225,7 @@ mod tests {
             target: Bytes::new(),
         };
         let ticket = core.ticket();
-        core.install_exclusive(&[InodeId::ROOT]);
+        core.install_exclusive(ticket, &[InodeId::ROOT]);
         let root =
             FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() };
         core.install_inode(ticket, root);
@@ -271,6 +272,25 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
         assert!(!declares(&mut core, ino));
+    }
+
+    #[test]
+    fn what_was_given_of_a_directory_that_has_died_meanwhile_does_not_count() {
+        let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
+        let ino = make_directory(&mut core, &name);
+        commit(&mut core);
+        let asked = core.ticket();
+        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        let answered = |core: &mut Core| {
+            let reply = AcquireReply { rights: vec![Right::Cover(ino)], ..AcquireReply::default() };
+            core.install_rights(asked, &[], reply);
+            core.install_exclusive(asked, &[ino]);
+            core.install_name(asked, ino, &name, None);
+        };
+        answered(&mut core);
+        commit(&mut core);
+        answered(&mut core);
+        assert!(core.declare(2, 100).iter().all(|said| said.covers.iter().all(|(cover, _)| *cover != ino)));
     }
 
     fn commit(core: &mut Core) {
@@ -326,6 +346,56 @@ mod tests {
         assert_eq!(link(&second), [(ino, ino)]);
         // Others may watch it as such by now.
         assert_eq!(link(&third), []);
+    }
+
+    #[test]
+    fn what_dies_in_the_batch_that_moves_it_or_something_over_it_is_told_to_a_new_leader() {
+        let (mut core, now) = (core(), Timestamp::default());
+        let [one, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let [from, to] = [&one, &other].map(|name| make_directory(&mut core, name));
+        let (moved, replaced) = (make_file(&mut core, from, &one), make_file(&mut core, to, &one));
+        commit(&mut core);
+        // Others look at both directories, too.
+        for (dir, ino) in [(from, moved), (to, replaced)] {
+            core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(dir)] });
+            core.rights.give(Right::Node(dir), dir, [one.clone()], true);
+            core.rights.give(Right::Node(ino), dir, [], true);
+        }
+        let flags = RenameFlags { no_replace: false, exchange: false };
+        core.rename((from, &one), (to, &one), flags, now).expect("nothing is needed");
+        core.forget(replaced, 1);
+        core.remove(to, &one, false, now).expect("nothing is needed");
+        core.forget(moved, 1);
+        let told = |core: &mut Core| -> Vec<InodeId> {
+            let said = core.declare(2, 100);
+            let nodes = said.iter().flat_map(|said| &said.nodes).map(|(ino, ..)| *ino);
+            nodes.filter(|ino| [moved, replaced].contains(ino)).collect()
+        };
+        assert_eq!(told(&mut core), [moved, replaced]);
+        let seq = core.seal();
+        let sealed = core.journal.take_sealed().expect("a batch");
+        assert_eq!((sealed.born, sealed.gone), (Vec::new(), vec![replaced, moved]));
+        core.committed(seq);
+        assert_eq!(told(&mut core), []);
+    }
+
+    #[test]
+    fn what_was_let_go_and_is_referred_to_anew_is_said_to_be_held_when_that_is_committed() {
+        let (mut core, root) = (core(), InodeId::ROOT);
+        let ino = make_file(&mut core, root, &Name::try_from("a").expect("a name"));
+        commit(&mut core);
+        let items = vec![Item::Drop { ino, cover: root, names: Vec::new(), hold: true }];
+        let recall = Recall { id: 1, after: Vec::new(), items };
+        let finish = |core: &mut Core| core.finish_recall(&recall, &mut Vec::new()).map(|ack| ack.refers);
+        core.begin_recall(&recall);
+        assert_eq!(finish(&mut core), Some(vec![ino]));
+        core.begin_recall(&recall);
+        core.forget(ino, 1);
+        core.refs.add(ino, root);
+        assert_eq!(finish(&mut core), None, "what is said now is undone by what is on its way");
+        core.begin_recall(&recall);
+        commit(&mut core);
+        assert_eq!(finish(&mut core), Some(vec![ino]));
     }
 
     #[test]

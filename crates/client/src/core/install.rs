@@ -33,6 +33,12 @@ impl Core {
         self.cache.evictions != ticket.evictions && self.cache.evicted_modified > ticket.acked
     }
 
+    /// Whether an inode may have died here since a request was made: then the servers have let go of the rights to it, or will do so, without a word.
+    fn has_died(&self, ticket: Ticket, ino: InodeId) -> bool {
+        let unknown = ino != MOVES && !self.cache.contains(ino);
+        unknown && (self.cache.is_dead(ino) || self.outdated(ticket))
+    }
+
     /// Takes in an inode.
     pub(crate) fn install_inode(&mut self, ticket: Ticket, record: FileRecord) {
         if !self.outdated(ticket) {
@@ -91,9 +97,9 @@ impl Core {
 
     /// Rule 2. Answers whether the server's word counts.
     fn take_name(&mut self, ticket: Ticket, dir: InodeId, name: &Name, dentry: Option<Dentry>) -> bool {
-        self.rights.watch(dir);
         let Some(node) = self.cache.node(dir) else { return false };
         let Body::Directory(names) = &mut node.body else { return false };
+        self.rights.watch(dir);
         if names.is_complete() {
             // Everything about this directory is known here, and newer; a file may still be missing.
             return names.get(name).flatten() == dentry;
@@ -119,6 +125,10 @@ impl Core {
         let unknown = wants.iter().filter(|want| want.ino != MOVES).filter(told);
         self.rights.missing = unknown.map(|want| want.ino).collect();
         for right in &reply.rights {
+            let (Right::Cover(of) | Right::Node(of)) = right;
+            if self.has_died(ticket, *of) {
+                continue;
+            }
             let (cover, names): (InodeId, Vec<Name>) = match right {
                 Right::Cover(cover) => (*cover, Vec::new()),
                 Right::Node(ino) => {
@@ -153,9 +163,11 @@ impl Core {
     }
 
     /// Covers that nobody else watches were given along with an answer.
-    pub(crate) fn install_exclusive(&mut self, covers: &[InodeId]) {
+    pub(crate) fn install_exclusive(&mut self, ticket: Ticket, covers: &[InodeId]) {
         for cover in covers {
-            self.rights.give(Right::Cover(*cover), *cover, [], true);
+            if !self.has_died(ticket, *cover) {
+                self.rights.give(Right::Cover(*cover), *cover, [], true);
+            }
         }
     }
 

@@ -51,8 +51,8 @@ struct Open {
     tracks: FxHashMap<InodeId, Track>,
     /// Directories of files that came and went: their times have moved.
     touched: BTreeSet<InodeId>,
-    /// Inodes that began as this client's alone, and what they are counted under.
-    born: BTreeMap<InodeId, InodeId>,
+    /// Inodes that were made here, or are counted elsewhere from now on: what they are counted under, and whether they were made here.
+    born: BTreeMap<InodeId, (InodeId, bool)>,
     /// Inodes that there was a right to, and that are no more.
     gone: Vec<InodeId>,
     bytes: usize,
@@ -167,12 +167,17 @@ impl Journal {
 
     /// An inode begins as this client's alone.
     pub(super) fn born(&mut self, ino: InodeId, cover: InodeId) {
-        self.open.born.insert(ino, cover);
+        self.open.born.insert(ino, (cover, true));
+    }
+
+    /// An inode is counted elsewhere from now on.
+    pub(super) fn moved(&mut self, ino: InodeId, cover: InodeId) {
+        self.open.born.entry(ino).or_insert((cover, false)).0 = cover;
     }
 
     /// An inode is no more. Answers whether the servers may have heard of it.
     pub(super) fn gone(&mut self, ino: InodeId) -> bool {
-        let known = self.open.born.remove(&ino).is_none();
+        let known = !self.open.born.remove(&ino).is_some_and(|(_, made)| made);
         if known {
             self.open.gone.push(ino);
         }
@@ -301,7 +306,7 @@ impl Journal {
         self.uncommitted.push_back(Uncommitted { seq, bytes: bytes as u64, room, recorded, since });
         self.uncommitted_bytes += open.bytes as u64;
         self.uncommitted_room += open.room;
-        let born = open.born.into_iter().collect();
+        let born = open.born.into_iter().map(|(ino, (cover, _))| (ino, cover)).collect();
         self.sealed.push_back(Sealed { seq, ops, blocks: begun, born, gone: open.gone });
     }
 }

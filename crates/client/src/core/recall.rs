@@ -43,10 +43,13 @@ impl Core {
     }
 
     /// What was changed is committed: forgets what is to be forgotten. The kernel is to do the same with `stale` before this is acknowledged.
-    /// `None` if it was changed once more meanwhile, because whoever it was recalled for has gone: begin again.
+    /// `None` if it was changed once more meanwhile, because whoever it was recalled for has gone, or let go and referred to anew: begin again.
     pub(crate) fn finish_recall(&mut self, recall: &Recall, stale: &mut Vec<Stale>) -> Option<Ack> {
         let dirty = |item: &Item| match item {
-            Item::Drop { ino, .. } => self.cache.modified(*ino) > self.cache.acked(),
+            Item::Drop { ino, hold, .. } => {
+                let let_go = *hold && self.rights.let_go.contains_key(ino);
+                let_go || self.cache.modified(*ino) > self.cache.acked()
+            }
             Item::Downgrade(_) | Item::Release(_) => false,
         };
         if self.alive().is_ok() && recall.items.iter().any(dirty) {
@@ -99,7 +102,7 @@ impl Core {
             stale.push(Stale::Names(cover));
             return;
         }
-        if self.cache.is_modified_under(cover) {
+        if self.cache.is_modified_under(cover) || self.rights.let_go.contains_key(&cover) {
             return;
         }
         if self.referred(cover) {

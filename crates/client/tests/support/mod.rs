@@ -10,9 +10,9 @@ use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Timestamp};
 use shoal_wire::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// See the module.
@@ -29,6 +29,8 @@ pub struct Group {
     pub located: AtomicU64,
     /// Blocks that have been moved, and where to.
     pub moved: Mutex<HashMap<BlockId, BlockGroup>>,
+    /// Its clock is ahead of this machine's, in seconds.
+    pub ahead_secs: AtomicI64,
     /// Operations applied so far, in order.
     pub applied: Mutex<Vec<shoal_namespace::Op>>,
 }
@@ -43,6 +45,7 @@ impl Group {
             largest: AtomicU64::new(0),
             located: AtomicU64::new(0),
             moved: Mutex::default(),
+            ahead_secs: AtomicI64::new(0),
             applied: Mutex::default(),
         };
         let options = VolumeOptions { inline_bytes, ..VolumeOptions::default() };
@@ -63,6 +66,12 @@ impl Group {
         let (batch, outcome) = apply_command(&self.store, &command).expect("a sound store");
         self.store.write(&batch).expect("memory does not fail");
         outcome
+    }
+
+    /// What its clock shows.
+    pub fn now(&self) -> Timestamp {
+        let now = Timestamp::now();
+        Timestamp { secs: now.secs + self.ahead_secs.load(Ordering::SeqCst), ..now }
     }
 
     /// Ends a session, and all before it.
@@ -128,7 +137,7 @@ impl Group {
 
 impl MetaService for Group {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        let open = Command::OpenSession { client: request.client, time: request.now, inodes: 1000 };
+        let open = Command::OpenSession { client: request.client, time: Timestamp::now(), inodes: 1000 };
         let Outcome::Opened { session, first, inodes } = self.apply(open) else { panic!("no session") };
         let options = query::volume(&self.store).unwrap().unwrap().options;
         Ok(OpenReply {
@@ -136,8 +145,7 @@ impl MetaService for Group {
             volume: 1,
             renew_ms: 60_000,
             inline_bytes: options.inline_bytes,
-            now: request.now,
-            grant: GrantReply { first_inode: first.0, inodes, bytes: 0 },
+            grant: GrantReply { now: self.now(), first_inode: first.0, inodes, bytes: 0 },
             term: 0,
             lease_ms: 60_000,
         })
@@ -147,7 +155,7 @@ impl MetaService for Group {
         Ok(())
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        let mut reply = GrantReply::default();
+        let mut reply = GrantReply { now: self.now(), first_inode: 0, inodes: 0, bytes: 0 };
         if grant.inodes > 0 {
             let command = Command::GrantInodes { session: grant.session, count: grant.inodes };
             if let Outcome::Granted { first, inodes } = self.apply(command) {
@@ -214,6 +222,8 @@ pub struct Bricks {
     pub blocks: Mutex<HashMap<BlockId, Bytes>>,
     /// Every put fails while this is set.
     pub broken: AtomicBool,
+    /// Blocks of which something was read.
+    pub read: Mutex<HashSet<BlockId>>,
 }
 
 impl BlockService for Bricks {
@@ -227,6 +237,7 @@ impl BlockService for Bricks {
         }
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.read.lock().insert(id);
         let blocks = self.blocks.lock();
         let block = blocks.get(&id).ok_or(BlockError::Missing(id))?;
         Ok(block.slice(offset as usize..(offset + len) as usize))

@@ -5,7 +5,7 @@ use crate::support::{MemBricks, VOLUME, assert_consistent, name, time};
 use bytes::Bytes;
 use shoal_meta::{Options, ReplicaOptions, Server, fetch_state};
 use shoal_namespace::op::{NewInode, Op};
-use shoal_types::{BatchSeq, FileKind, GroupId, InodeId, NodeId, ReplicaId, SessionId, Timestamp};
+use shoal_types::{BatchSeq, FileKind, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{Commit, MetaError, MetaService, PROTOCOL_VERSION, SessionRequest, encode_ops};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -210,12 +210,7 @@ pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Resu
     let due = Instant::now() + PATIENCE;
     loop {
         let leader = cluster.await_leader();
-        let request = SessionRequest {
-            protocol: PROTOCOL_VERSION,
-            client: client.into(),
-            instance,
-            now: Timestamp::now(),
-        };
+        let request = SessionRequest { protocol: PROTOCOL_VERSION, client: client.into(), instance };
         match cluster.up[&leader].open_session(request) {
             Ok(opened) => {
                 let first_inode = opened.grant.first_inode;

@@ -4,6 +4,7 @@ mod cluster;
 mod fabric;
 mod faults;
 mod lead;
+mod leases;
 mod locks;
 mod members;
 mod states;

@@ -101,12 +101,7 @@ pub type Outcome = Receiver<Result<CommitReply, MetaError>>;
 
 impl Session {
     pub fn try_open(server: &Arc<Server>) -> Result<Session, MetaError> {
-        let request = SessionRequest {
-            protocol: PROTOCOL_VERSION,
-            client: "test".into(),
-            instance: 0,
-            now: Timestamp::now(),
-        };
+        let request = SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), instance: 0 };
         let opened = server.open_session(request)?;
         let next_inode = opened.grant.first_inode;
         Ok(Session {

@@ -1,0 +1,128 @@
+//! Times that a mount gives to what it changes: this machine's clock, set right by that of the servers.
+//!
+//! **Model.** A server says what its clock shows when it answers. That was between question and answer, so its clock is ahead of this machine's by
+//! something between `said - answered` and `said - asked`. The correction moves only if it lies outside of that, and only to the nearer end: how long
+//! a message takes is never taken for a difference of clocks, and clocks that are kept together (NTP) are left alone, to the nanosecond.
+//!
+//! **Assumes.** Nothing of either clock: both may be set at any time, and what is heard next puts that right. Times may go back then.
+
+use crate::limits::CLOCK_DIFFERENCE_SAID;
+use shoal_types::Timestamp;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Clock {
+    /// How far that of the servers is ahead, as far as is known, in nanoseconds.
+    ahead_ns: AtomicI64,
+    /// People have been told that the two are far apart.
+    said: AtomicBool,
+}
+
+impl Clock {
+    /// Now, by the clock of the servers.
+    pub(crate) fn now(&self) -> Timestamp {
+        later(Timestamp::now(), self.ahead_ns.load(Ordering::Relaxed))
+    }
+
+    /// A server's clock showed `said` after `asked` and before now.
+    pub(crate) fn heard(&self, asked: Timestamp, said: Timestamp) {
+        self.learn(asked, said, Timestamp::now());
+    }
+
+    fn learn(&self, asked: Timestamp, said: Timestamp, answered: Timestamp) {
+        let (least, most) = (between(answered, said), between(asked, said));
+        if least > most {
+            // This machine's clock was set back meanwhile.
+            return;
+        }
+        // Two answers at once may each move it: both were right.
+        let known = self.ahead_ns.load(Ordering::Relaxed);
+        let ahead = known.clamp(least, most);
+        if ahead != known {
+            self.ahead_ns.store(ahead, Ordering::Relaxed);
+        }
+        let far = ahead.unsigned_abs() >= CLOCK_DIFFERENCE_SAID.as_nanos() as u64;
+        if self.said.swap(far, Ordering::Relaxed) == far {
+            return;
+        }
+        let by_ms = ahead / 1_000_000;
+        if far {
+            tracing::warn!(
+                by_ms,
+                "the servers' clock is ahead of this machine's; times of files are the servers'"
+            );
+        } else {
+            tracing::info!(by_ms, "the servers' clock and this machine's are together again");
+        }
+    }
+}
+
+/// From one time to another, in nanoseconds, as far as that can be said.
+fn between(from: Timestamp, to: Timestamp) -> i64 {
+    let ns = |time: Timestamp| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
+    (ns(to) - ns(from)).clamp(i64::MIN.into(), i64::MAX.into()) as i64
+}
+
+/// A time so many nanoseconds later.
+fn later(time: Timestamp, ns: i64) -> Timestamp {
+    let ns = i64::from(time.nanos) + ns % 1_000_000_000 + 1_000_000_000 * (ns / 1_000_000_000);
+    Timestamp {
+        secs: time.secs.saturating_add(ns.div_euclid(1_000_000_000)),
+        nanos: ns.rem_euclid(1_000_000_000) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: i64) -> Timestamp {
+        later(Timestamp { secs: 1_000_000, nanos: 0 }, ms * 1_000_000)
+    }
+
+    fn ahead_ms(clock: &Clock) -> i64 {
+        clock.ahead_ns.load(Ordering::Relaxed) / 1_000_000
+    }
+
+    #[test]
+    fn a_clock_that_may_be_right_is_left_alone() {
+        let clock = Clock::default();
+        clock.learn(at(0), at(5), at(7));
+        clock.learn(at(10), at(10), at(12));
+        assert_eq!(ahead_ms(&clock), 0);
+    }
+
+    #[test]
+    fn a_clock_that_is_wrong_is_set_right_as_far_as_is_proven() {
+        let clock = Clock::default();
+        clock.learn(at(0), at(5_000), at(10));
+        assert_eq!(ahead_ms(&clock), 4_990);
+        // A slower answer proves less, a faster one more.
+        clock.learn(at(100), at(5_105), at(150));
+        assert_eq!(ahead_ms(&clock), 4_990);
+        clock.learn(at(200), at(5_200), at(202));
+        assert_eq!(ahead_ms(&clock), 4_998);
+        // Another leads, whose clock is behind.
+        clock.learn(at(300), at(-700), at(302));
+        assert_eq!(ahead_ms(&clock), -1_000);
+    }
+
+    #[test]
+    fn an_answer_during_which_the_clock_was_set_back_says_nothing() {
+        let clock = Clock::default();
+        clock.learn(at(10_000), at(50), at(20));
+        assert_eq!(ahead_ms(&clock), 0);
+    }
+
+    #[test]
+    fn times_before_and_after_1970_are_moved_both_ways() {
+        let time = |secs, nanos| Timestamp { secs, nanos };
+        assert_eq!(later(time(5, 999_999_999), 1), time(6, 0));
+        assert_eq!(later(time(5, 0), -1), time(4, 999_999_999));
+        assert_eq!(later(time(-5, 0), -1_500_000_000), time(-7, 500_000_000));
+        assert_eq!(between(time(-5, 0), time(5, 1)), 10_000_000_001);
+        assert_eq!(between(time(i64::MIN, 0), time(i64::MAX, 0)), i64::MAX);
+        assert_eq!(later(time(i64::MAX, 0), i64::MAX), time(i64::MAX, 854_775_807));
+    }
+}

@@ -1,0 +1,38 @@
+//! Rights of clients when the lead changes hands.
+
+use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
+use shoal_meta::Server;
+use shoal_types::{InodeId, SessionId};
+use shoal_wire::{Declaration, MetaError, MetaService, Poll, Token, wait_for};
+use std::sync::mpsc::channel;
+
+/// Says that a session caches what is counted under an inode, and that this is all.
+fn declare(server: &Server, session: SessionId, cover: InodeId) -> Result<(), MetaError> {
+    let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
+    let told = wait_for(|done| server.recalls(poll, done))?;
+    assert!(told.declare);
+    let part = Declaration::part(session, told.term);
+    server.declare(Declaration { covers: vec![(cover, false)], last: true, ..part })
+}
+
+#[test]
+fn what_was_made_by_a_batch_that_comes_once_more_may_be_known_to_others_by_now() {
+    let mut cluster = Cluster::new(3);
+    let [mut maker, other] =
+        [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session"));
+    maker.write(&mut cluster, 1);
+    let first = cluster.await_leader();
+    cluster.crash(first);
+    let next = cluster.await_leader();
+    let server = cluster.up[&next].clone();
+    eventually("it serves", || server.statfs(other.id).is_ok());
+    let made = InodeId(1000);
+    let mut again = maker.batch(1);
+    again.born = vec![(made, made)];
+    let (tell, told) = channel();
+    server.submit(again, Box::new(move |answer| drop(tell.send(answer))));
+    told.recv_timeout(PATIENCE).expect("in time").expect("an answer");
+    declare(&server, other.id, made).expect("others look at it");
+    declare(&server, maker.id, made).expect("its maker as well");
+    drop(server);
+}
