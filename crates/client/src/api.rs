@@ -161,6 +161,24 @@ impl crate::Client {
         self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
     }
 
+    /// open(2) with `O_CREAT` of a name that the kernel takes for absent. If somebody else has made it, that fails with `ESTALE`: the kernel looks
+    /// again, and finds it.
+    pub fn create_or_find(
+        &self,
+        wait: Wait,
+        caller: &Caller,
+        parent: InodeId,
+        name: &[u8],
+        mode: u32,
+    ) -> Reply<Entry> {
+        let name = core::name(name)?;
+        let now = self.now();
+        self.shell().call(wait, |core| {
+            core.find_again(parent, &name, now)?;
+            core.create(caller, parent, &name, mode, 0, &Bytes::new(), now)
+        })
+    }
+
     /// symlink(2). The link gains a kernel reference.
     pub fn symlink(
         &self,
@@ -202,24 +220,27 @@ impl crate::Client {
 
     /// unlink(2).
     pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
-        self.remove(wait, parent, name, false)
-    }
-
-    /// rmdir(2).
-    pub fn rmdir(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
-        self.remove(wait, parent, name, true)
-    }
-
-    fn remove(&self, wait: Wait, parent: InodeId, name: &[u8], directory: bool) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.remove(parent, &name, directory, now))
+        self.shell().call(wait, |core| core.remove(parent, &name, false, now))
     }
 
-    /// renameat2(2).
+    /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks again, and comes back.
+    pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
+        let name = core::name(name)?;
+        let now = self.now();
+        self.shell().call(wait, |core| {
+            core.retries.by = by;
+            core.remove(parent, &name, true, now)
+        })
+    }
+
+    /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
+    #[allow(clippy::too_many_arguments)] // Those of the system call, and who makes it.
     pub fn rename(
         &self,
         wait: Wait,
+        by: u32,
         from: InodeId,
         from_name: &[u8],
         to: InodeId,
@@ -228,7 +249,10 @@ impl crate::Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = self.now();
-        self.shell().call(wait, |core| core.rename((from, &from_name), (to, &to_name), flags, now))
+        self.shell().call(wait, |core| {
+            core.retries.by = by;
+            core.rename((from, &from_name), (to, &to_name), flags, now)
+        })
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.

@@ -11,11 +11,12 @@ use crate::limits::{
     ANSWER_WAIT_MAX, CLOCK_LOOK_EVERY, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX,
     RECALL_THREADS_MAX,
 };
-use crate::shell::Shell;
+use crate::shell::{Shell, State};
 use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::{Duration, Instant, since_boot};
-use shoal_types::Errno;
+use shoal_types::{Errno, Timestamp};
 use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -216,13 +217,13 @@ impl Shell {
         }
         let mut stale: Vec<Stale> = Vec::new();
         let mut ack = loop {
-            let needed = self.state.lock().core.begin_recall(recall);
+            let needed = self.let_come_back(recall).core.begin_recall(recall);
             let drops = recall.items.iter().any(|item| matches!(item, Item::Drop { .. }));
             let hasty = !drops && mistake("give back what is not committed");
             if !hasty && self.wait_for_commit(needed).is_err() {
                 return;
             }
-            if let Some(ack) = self.state.lock().core.finish_recall(recall, &mut stale) {
+            if let Some(ack) = self.let_come_back(recall).core.finish_recall(recall, &mut stale) {
                 break ack;
             }
         };
@@ -235,6 +236,21 @@ impl Shell {
             ack.refers.clear();
         }
         self.acknowledge(term, ack);
+    }
+
+    /// Waits until whoever was refused and looks again has come back, or is waited for no longer.
+    fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        while let Some(left) = state.core.retries.keep(recall, Timestamp::now()) {
+            if state.stopping || state.core.alive().is_err() {
+                break;
+            }
+            let late = self.changed.wait_for(&mut state, left).timed_out();
+            if late {
+                tracing::debug!(recall = recall.id, retries = ?state.core.retries, "whoever was refused has not come back");
+            }
+        }
+        state
     }
 
     fn acknowledge(&self, term: u64, ack: Ack) {

@@ -78,6 +78,8 @@ pub const WALK_ENTERED_MAX: usize = 64;
 pub const WALK_RUNS_AHEAD_MAX: usize = 16;
 /// ... and their bytes.
 pub const WALK_RUNS_AHEAD_BYTES_MAX: u64 = 8 << 20;
+/// Directories in which a walk has not arrived and of whose content in blocks the first is read ahead, too.
+pub const WALK_RUNS_DIRS_AHEAD: usize = 6;
 /// Runs of content that are remembered to be read on a walk's way.
 pub const WALK_RUNS_MAX: usize = 1024;
 /// Files of a directory of which the contents did not come along are asked for one by one so often, then all at once.
@@ -92,6 +94,13 @@ pub const RECALLS_UNUSED_MAX: u32 = 4;
 /// Names remembered that others have changed and that the kernel has not asked for since. With more they are all forgotten: what they
 /// protect against is rare, see `Core::unseen`.
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
+/// A call that was refused because the kernel has to look again is waited for this long at most, by others who want to change the same names: the kernel comes
+/// back after a few messages, unless the machine is overloaded.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
+/// And so long once it has looked at all of them: then it comes at once, or never.
+pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(250);
+/// Such calls that are waited for; more are as good as none.
+pub const RETRIES_MAX: usize = 1024;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
 /// A difference between the servers' clock and this machine's that people are told of.

@@ -16,7 +16,7 @@ use shoal_namespace::Fault;
 use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
 use shoal_runtime::thread::JoinHandle;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{Errno, InodeId, SessionId};
+use shoal_types::{Errno, InodeId, SessionId, Timestamp};
 use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
 use std::sync::{Arc, Weak};
 
@@ -161,7 +161,11 @@ impl Shell {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
+            let returned = state.core.retries.take_news(Timestamp::now);
             self.see_to(state);
+            if returned {
+                self.changed.notify_all();
+            }
             match outcome {
                 // The process may have been stopped for a while: looked at again, now that the answer is there.
                 Ok(_) if !changed && !self.lease.holds() => {}

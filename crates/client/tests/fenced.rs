@@ -223,7 +223,7 @@ fn it_happens_again_and_again_and_each_time_exactly_what_was_not_committed_is_lo
         world.swallow();
         cut_off.create(WAIT, &CALLER, dir, &name("lost"), 0o100644, 0).expect("made");
         let flags = RenameFlags::default();
-        cut_off.rename(WAIT, dir, &name("kept"), dir, &name("moved"), flags).expect("moved");
+        cut_off.rename(WAIT, 1, dir, &name("kept"), dir, &name("moved"), flags).expect("moved");
         world.fence();
         for client in [cut_off, one] {
             let there = |name: &[u8]| client.lookup(WAIT, dir, name).expect("answered").is_some();

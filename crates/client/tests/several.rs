@@ -234,7 +234,11 @@ impl Program {
             }
             48..56 => {
                 let n = self.chance.random_range(1..=self.course.dirs.max(1));
-                self.client.rmdir(wait, InodeId::ROOT, format!("d{n}").as_bytes())?;
+                let name = format!("d{n}").into_bytes();
+                let me = self.number as u32;
+                self.looking_twice(&[(InodeId::ROOT, &name)], |client| {
+                    client.rmdir(wait, me, InodeId::ROOT, &name)
+                })?;
             }
             56..62 => {
                 let (from, to) = (self.dir()?, self.dir()?);
@@ -248,7 +252,10 @@ impl Program {
                 let (name, new) = (self.any(from), self.any(to));
                 let exchange = self.chance.random_bool(0.1);
                 let flags = RenameFlags { no_replace: false, exchange };
-                self.client.rename(wait, from, &name, to, &new, flags)?;
+                let me = self.number as u32;
+                self.looking_twice(&[(from, &name), (to, &new)], |client| {
+                    client.rename(wait, me, from, &name, to, &new, flags)
+                })?;
             }
             74..80 => {
                 let dir = self.dir()?;
@@ -292,6 +299,33 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Makes a call as a kernel does: if it is told that it may be mistaken it looks again, and comes back once.
+    fn looking_twice(
+        &mut self,
+        names: &[(InodeId, &[u8])],
+        call: impl Fn(&Client) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let stale = Err(Failure::Errno(Errno::ESTALE));
+        let session = self.client.session();
+        let outcome = call(&self.client);
+        if outcome != stale {
+            return outcome;
+        }
+        let mut kinds = Vec::new();
+        for (dir, name) in names {
+            let found = self.client.lookup(Wait::Allowed, *dir, name)?;
+            kinds.push(found.as_ref().map(|entry| entry.inode.kind));
+            self.refs.extend(found.map(|entry| entry.ino));
+        }
+        // It sees for itself that others cannot be removed or moved like this.
+        if kinds.iter().any(|kind| *kind != Some(FileKind::Directory)) {
+            return Ok(());
+        }
+        let outcome = call(&self.client);
+        assert!(outcome != stale || self.client.session() != session, "it was told so twice: {names:?}");
+        outcome
     }
 
     /// Makes a file that nobody else ever touches.
@@ -510,32 +544,71 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
             look(one, name).expect("there");
         }
         // Another directory has come under the name that the kernel knows.
-        other.rename(wait, root, b"p", root, b"r", replace).expect("moved");
+        other.rename(wait, 1, root, b"p", root, b"r", replace).expect("moved");
         let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
-        assert_eq!(one.rmdir(wait, root, b"p"), stale);
-        assert_eq!(one.rename(wait, root, b"q", root, b"p", replace), stale);
-        assert_eq!(one.rename(wait, root, b"p", root, b"q", replace), stale);
+        assert_eq!(one.rmdir(wait, 1, root, b"p"), stale);
+        assert_eq!(one.rename(wait, 1, root, b"q", root, b"p", replace), stale);
+        assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), stale);
         // Until it has looked again.
         assert_eq!(look(one, b"p"), Some(new));
-        assert_eq!(one.rmdir(wait, root, b"p"), Ok(()));
+        assert_eq!(one.rmdir(wait, 1, root, b"p"), Ok(()));
         assert_eq!(look(other, b"p"), None);
         // A name that is free by now is no better.
         look(one, b"r").expect("there");
-        other.rmdir(wait, root, b"r").expect("removed");
-        assert_eq!(one.rename(wait, root, b"q", root, b"r", replace), stale);
+        other.rmdir(wait, 1, root, b"r").expect("removed");
+        assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), stale);
         assert_eq!(look(one, b"r"), None);
-        assert_eq!(one.rename(wait, root, b"q", root, b"r", replace), Ok(()));
+        assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), Ok(()));
         // One that is back under its name is the one that the kernel means.
         other.create(wait, &CALLER, root, b"k", mode, 0).expect("new");
         look(one, b"k").expect("there");
-        other.rename(wait, root, b"k", root, b"l", replace).expect("moved");
-        other.rename(wait, root, b"l", root, b"k", replace).expect("moved back");
-        assert_eq!(one.rmdir(wait, root, b"k"), Ok(()));
+        other.rename(wait, 1, root, b"k", root, b"l", replace).expect("moved");
+        other.rename(wait, 1, root, b"l", root, b"k", replace).expect("moved back");
+        assert_eq!(one.rmdir(wait, 1, root, b"k"), Ok(()));
         // Files are what their names say.
         one.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         other.unlink(wait, root, b"f").expect("removed");
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         assert_eq!(one.unlink(wait, root, b"f"), Ok(()));
+    });
+}
+
+#[test]
+fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
+    let (wait, root) = (Wait::Allowed, InodeId::ROOT);
+    let mode = FileKind::Directory.mode_bits() | 0o755;
+    let replace = RenameFlags { no_replace: false, exchange: false };
+    two(|one, other| {
+        let look = |name: &[u8]| one.lookup(wait, root, name).expect("answered").map(|entry| entry.ino);
+        let stale = Failure::Errno(Errno::ESTALE);
+        other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
+        look(b"p").expect("there");
+        for round in 0..4 {
+            let old = format!("old{round}");
+            other.rename(wait, 1, root, b"p", root, old.as_bytes(), replace).expect("moved");
+            let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
+            assert_eq!(one.rmdir(wait, 1, root, b"p"), Err(stale));
+            std::thread::scope(|scope| {
+                let mover = scope.spawn(|| other.rename(wait, 1, root, b"p", root, b"q", replace));
+                std::thread::sleep(Duration::from_millis(50));
+                assert_eq!(look(b"p"), Some(new));
+                assert_eq!(one.rmdir(wait, 1, root, b"p"), Ok(()));
+                let moved = mover.join().expect("no panic");
+                assert_eq!(moved, Err(Failure::Errno(Errno::ENOENT)));
+            });
+            other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
+            look(b"p").expect("there");
+        }
+        // The same where a name has come to be, which is opened then.
+        let made = other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new").ino;
+        assert_eq!(one.create_or_find(wait, &CALLER, root, b"f", 0o100644).err(), Some(stale));
+        std::thread::scope(|scope| {
+            let remover = scope.spawn(|| other.unlink(wait, root, b"f"));
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(look(b"f"), Some(made));
+            assert_eq!(remover.join().expect("no panic"), Ok(()));
+        });
+        assert!(one.create_or_find(wait, &CALLER, root, b"f", 0o100644).is_ok(), "the name is free");
     });
 }
 

@@ -11,12 +11,14 @@ use shoal_types::{Cookie, FileKind, InodeId};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
+/// Nothing here takes so long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than a directory is left alone after it was changed.
 const QUIET: Duration = Duration::from_millis(1200);
 
@@ -24,6 +26,7 @@ const QUIET: Duration = Duration::from_millis(1200);
 struct Two {
     _dir: TempDir,
     server: Arc<Server>,
+    bricks: Arc<support::Bricks>,
     way: Arc<Relay<Listener>>,
     maker: Arc<Client>,
     walker: Arc<Client>,
@@ -35,8 +38,8 @@ impl Two {
         let way = Arc::new(Relay(Listener::new(server.clone())));
         let options = |name: &str| Options { name: name.into(), ..Options::default() };
         let maker = Client::open(server.clone(), bricks.clone(), options("maker")).expect("a session");
-        let walker = Client::open(way.clone(), bricks, options("walker")).expect("a session");
-        Two { _dir, server, way, maker, walker }
+        let walker = Client::open(way.clone(), bricks.clone(), options("walker")).expect("a session");
+        Two { _dir, server, bricks, way, maker, walker }
     }
 
     fn end(self) {
@@ -114,6 +117,23 @@ fn a_tree_is_read_with_few_requests() {
     let (asked, recalled) = (two.way.0.count(), stat(&two.maker, "client_recalls_total") - recalls);
     assert!(asked <= DIRS / 8, "{asked} requests for {DIRS} directories");
     assert!(recalled <= DIRS as u64 / 8, "{recalled} recalls for {DIRS} directories");
+    two.end();
+}
+
+#[test]
+fn content_in_blocks_is_read_before_the_walk_comes_to_its_directory() {
+    const DIRS: usize = 40;
+    const READ: usize = 10;
+    let two = Two::new();
+    let content = vec![b'x'; 200_000];
+    let (top, _) = forest(&two.maker, DIRS, &content);
+    assert_eq!(walk(&two.walker, top, READ, true, &content), READ);
+    let due = Instant::now() + PATIENCE;
+    while two.bricks.read.lock().len() < READ + 3 {
+        assert!(Instant::now() < due, "{} blocks were read", two.bricks.read.lock().len());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(two.bricks.read.lock().len() < DIRS, "all of them were read");
     two.end();
 }
 

@@ -13,7 +13,7 @@ use crate::stale::{Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Entry, Failure, Fallocate, Seek, Wait};
+use shoal_client::{Caller, Entry, Fallocate, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, InodeId, Statfs};
@@ -31,11 +31,6 @@ pub(crate) struct Front {
 
 fn caller(req: &Request, umask: u32) -> Caller {
     Caller { uid: req.uid(), gid: req.gid(), umask }
-}
-
-/// Another error in the place of one.
-fn instead(failure: Failure, of: Errno, what: Errno) -> Failure {
-    if failure == Failure::Errno(of) { what.into() } else { failure }
 }
 
 impl Front {
@@ -154,12 +149,10 @@ impl fuser::Filesystem for Front {
             reply,
             name.as_bytes(),
             move |client, wait, name| {
-                let made = client.create(wait, &caller, parent, name, mode | libc::S_IFREG, 0);
-                // The kernel took the name for absent, but another client has made it. Now it looks again, and opens it.
-                if exclusive {
-                    made
-                } else {
-                    made.map_err(|failure| instead(failure, Errno::EEXIST, Errno::ESTALE))
+                let mode = mode | libc::S_IFREG;
+                match exclusive {
+                    true => client.create(wait, &caller, parent, name, mode, 0),
+                    false => client.create_or_find(wait, &caller, parent, name, mode),
                 }
             },
             move |reply, made| answer::created(reply, handle, made),
@@ -220,13 +213,13 @@ impl fuser::Filesystem for Front {
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         near::met(req.pid(), 0);
-        let parent = inode_id(parent);
+        let (parent, by) = (inode_id(parent), req.pid());
         self.server.change(
             Op::Rmdir,
-            Holds::names(parent, req.pid()),
+            Holds::names(parent, by),
             reply,
             name.as_bytes(),
-            move |client, wait, name| client.rmdir(wait, parent, name),
+            move |client, wait, name| client.rmdir(wait, by, parent, name),
             answer::empty,
         );
     }
@@ -250,13 +243,13 @@ impl fuser::Filesystem for Front {
             exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
         };
         let (from, to) = (inode_id(parent), inode_id(newparent));
-        let from_name = name.as_bytes().to_vec();
+        let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
         self.server.change(
             Op::Rename,
-            Holds::Names { dirs: [from, to], by: req.pid() },
+            Holds::Names { dirs: [from, to], by },
             reply,
             newname.as_bytes(),
-            move |client, wait, to_name| client.rename(wait, from, &from_name, to, to_name, flags),
+            move |client, wait, to_name| client.rename(wait, by, from, &from_name, to, to_name, flags),
             answer::empty,
         );
     }

@@ -2,7 +2,7 @@
 //! group has just begun, and does the background work until the lead is lost.
 
 use crate::background;
-use crate::limits::{COMPACT_AFTER, RETRY_AFTER};
+use crate::limits::RETRY_AFTER;
 use crate::open::Options;
 use crate::shared::Shared;
 use shoal_namespace::records::VolumeOptions;
@@ -40,7 +40,7 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
         // on stops the work.
         let leads = || core.running().is_ok() && core.lead.holds(core.applied()) == Some(term);
         if leads() {
-            background::run(shared, options.compact_after.unwrap_or(COMPACT_AFTER));
+            background::run(shared, options);
         }
         shared.heal.lead(false);
         // What ended the work of a leader will not be better at once.

@@ -236,7 +236,9 @@ impl Shared {
             if let Some(poll) = inner.polls.remove(&session) {
                 self.leases.run(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));
             }
-            inner.table.end(session);
+            if !mistake("keep what a session held") {
+                inner.table.end(session);
+            }
             let answers = inner.locks.session_ended(session);
             self.leases.run(Box::new(move || answers.into_iter().for_each(|(done, answer)| done(answer))));
         });

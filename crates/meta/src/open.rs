@@ -41,6 +41,9 @@ pub struct Options {
     /// A file of many small extents is left alone for this long before it is compacted; by default
     /// [`limits::COMPACT_AFTER`](crate::limits::COMPACT_AFTER).
     pub compact_after: Option<Duration>,
+    /// Copies that nobody knows of are looked for on all bricks this often; by default
+    /// [`limits::SWEEP_EVERY`](crate::limits::SWEEP_EVERY).
+    pub sweep_every: Option<Duration>,
 }
 
 /// Why a server could not be opened.
@@ -211,10 +214,9 @@ impl Server {
         for (session, _) in query::sessions(&shared.store)? {
             shared.end_session(session)?;
         }
-        let worker = shared.clone();
-        let compact_after = options.compact_after.unwrap_or(COMPACT_AFTER);
+        let (worker, how) = (shared.clone(), *options);
         shared.background.begin();
-        let background = spawn("shoal-background", move || background::run(&worker, compact_after));
+        let background = spawn("shoal-background", move || background::run(&worker, &how));
         let worker = shared.clone();
         let heal = spawn("shoal-heal", move || heal::run(&worker));
         shared.heal.lead(true);

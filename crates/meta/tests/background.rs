@@ -8,10 +8,10 @@ use shoal_namespace::kv::KvStore;
 use shoal_namespace::op::Op;
 use shoal_namespace::query;
 use shoal_namespace::{Command, Outcome, apply_command};
-use shoal_types::{BlockId, Extent, InodeId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat, MetaService};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, Extent, InodeId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockService, BlockStat, MetaService, VolumeBlocks};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use support::*;
 
@@ -258,4 +258,85 @@ fn a_brick_that_fails_for_a_while_holds_nobody_up() {
     session.commit(&[op, unlink_op("f", false)]);
     session.touch("g");
     eventually("the block is deleted on the second try", || bricks.0.count() == 0);
+}
+
+/// Bricks that say of the first deletions that they may not have done them, as those do that do not answer.
+struct Forgetful(MemBricks, AtomicUsize);
+
+impl VolumeBlocks for Forgetful {
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        self.0.store(id, parts)
+    }
+    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.0.fetch(id, group, offset, len)
+    }
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
+        let fails =
+            self.1.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+        match fails {
+            true => Ok(blocks.iter().map(|(id, _)| *id).collect()),
+            false => self.0.discard(blocks),
+        }
+    }
+    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.0.session_blocks(session)
+    }
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.0.stored_sessions()
+    }
+    fn room(&self) -> Result<Statfs, BlockError> {
+        self.0.room()
+    }
+    fn is_whole(&self, _group: BlockGroup) -> bool {
+        true
+    }
+    fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        Ok(info.group)
+    }
+}
+
+/// What sweeps often, where nobody says that a brick is back.
+fn sweeping() -> Options {
+    Options { sweep_every: Some(Duration::from_millis(50)), ..options() }
+}
+
+#[test]
+fn what_a_brick_did_not_delete_is_deleted_though_nobody_says_that_it_is_back() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks = Arc::new(Forgetful(MemBricks::default(), 2.into()));
+    let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    // One of the garbage list, and one that only a sweep knows of.
+    let (_, op) = session.block(&bricks.0, file, 0, vec![1; 5000]);
+    session.commit(&[op, unlink_op("f", false)]);
+    session.block(&bricks.0, file, 0, vec![2; 5000]);
+    server.close_session(session.id).expect("close");
+    eventually("both are deleted", || bricks.0.count() == 0);
+    assert_eq!(bricks.1.load(Ordering::SeqCst), 0, "neither was deleted at the first attempt");
+}
+
+#[test]
+fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (kept, op) = session.block(&bricks, file, 0, vec![1; 5000]);
+    session.commit(&[op]);
+    session.block(&bricks, file, 0, vec![2; 5000]);
+    server.close_session(session.id).expect("close");
+    eventually("what it left is deleted", || bricks.count() == 1);
+    let late = BlockId { session: session.id, seq: 1 << 30 };
+    bricks.put(late, &[vec![3].into()]).expect("put");
+    eventually("so is what comes later", || bricks.get(late, 0, 1).is_err());
+    assert!(bricks.get(kept, 0, 1).is_ok());
+    let (steps, decided) = (stat(&server, "background_steps_total"), stat(&server, "raft_applied_index"));
+    eventually("it is swept again and again", || stat(&server, "background_steps_total") > steps + 20);
+    assert_eq!(
+        stat(&server, "raft_applied_index"),
+        decided,
+        "a sweep that finds nothing leaves nothing in the log"
+    );
 }

@@ -1,6 +1,7 @@
 //! What is looked at when a world has come to rest: whether the state of the volume fits together, and what is on the bricks.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, SWEEP_EVERY};
+use crate::plan::Plan;
 use crate::story::Book;
 use shoal_namespace::check::{self, Finding, Visitor};
 use shoal_namespace::kv::KvStore;
@@ -11,8 +12,10 @@ use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What nothing refers to is deleted within this, when all is well: what a brick did not delete is tried again.
+/// What nothing refers to is deleted within this, when all is well: what was swept is swept once more ...
 const COLLECTED_WITHIN: Duration = Duration::from_secs(120);
+/// ... and where bricks were in trouble within this: what was left there is found when everything is swept.
+const SWEPT_WITHIN: Duration = SWEEP_EVERY.saturating_add(COLLECTED_WITHIN);
 /// Blocks that are named where they should not be, at most.
 const NAMED_MAX: usize = 5;
 
@@ -33,9 +36,10 @@ impl Visitor for State {
 }
 
 /// Looks at everything. Answers how many blocks are on bricks.
-pub fn look(cluster: &Rc<Cluster>, book: &Book) -> usize {
+pub fn look(cluster: &Rc<Cluster>, book: &Book, plan: &Plan) -> usize {
     let mut left = None;
-    cluster.wait_until(COLLECTED_WITHIN, || {
+    let patience = if plan.has_troubled_bricks() { SWEPT_WITHIN } else { COLLECTED_WITHIN };
+    cluster.wait_until(patience, || {
         left = left_over(cluster);
         left.as_ref().is_some_and(Vec::is_empty)
     });
@@ -74,7 +78,7 @@ fn state(cluster: &Rc<Cluster>) -> Option<State> {
 }
 
 /// Copies on bricks of blocks that the namespace does not name there. None if nobody leads.
-fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
+pub fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
     let server = cluster.servers.get(cluster.leader()?)?;
     let store = server.replica().store().clone();
     let mut left = Vec::new();

@@ -26,6 +26,8 @@ pub const FIRST_CLIENT: Machine = 11;
 const VOLUME: u128 = 0x51;
 /// A replica takes the place of another within this.
 const REPLACED_WITHIN: Duration = Duration::from_secs(60);
+/// How often everything on the bricks is swept: the worlds are short.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(300);
 /// How often it is looked whether something has come about.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
@@ -57,6 +59,8 @@ pub struct Settings {
     pub inline_bytes: u32,
     /// Copies of a block.
     pub replica: u8,
+    /// Bytes that a mount caches.
+    pub cache_bytes: usize,
 }
 
 fn replica_on(node: Machine) -> ReplicaId {
@@ -132,7 +136,9 @@ impl Cluster {
             let founders = first.then(|| cluster.nodes().into_iter().map(replica_on).collect());
             let Settings { log_bytes, replica, .. } = cluster.settings;
             let log_bytes = Some(log_bytes);
-            let options = Options { create: Some(VOLUME), replica, log_bytes, ..Options::default() };
+            let sweep_every = Some(SWEEP_EVERY);
+            let options =
+                Options { create: Some(VOLUME), replica, log_bytes, sweep_every, ..Options::default() };
             let replica =
                 ReplicaOptions { group: GroupId(VOLUME), id: replica_on(node), founders, log_bytes };
             let blocks = cluster.depot.seen_from(node);
@@ -233,6 +239,11 @@ impl Cluster {
         self.network.returned(machine);
     }
 
+    /// Bytes that a mount caches.
+    pub fn cache_bytes(&self) -> usize {
+        self.settings.cache_bytes
+    }
+
     /// Mounts the volume on a machine.
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;
@@ -240,7 +251,7 @@ impl Cluster {
         let depot = self.depot.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
-            cache_bytes: 4 << 20,
+            cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {

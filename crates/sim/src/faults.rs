@@ -7,6 +7,7 @@ use crate::journal::say;
 use crate::network::Weather;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
+use shoal_meta::Role;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use std::cell::RefCell;
@@ -18,6 +19,10 @@ pub const LEADER: Machine = 100;
 pub const FOLLOWER: Machine = 101;
 /// One of so many blocks of a brick is damaged or lost.
 const ROT_ONE_OF: u32 = 2;
+/// When the leader is cut off, another is elected within this.
+const ELECTED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a leader that was just elected is cut off.
+const UNHEARD_FOR: Duration = Duration::from_millis(700);
 
 /// Something that goes wrong for a while.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +52,11 @@ pub enum What {
     SlowWay(Machine, Machine, u64),
     /// Nothing goes on on a machine, while its clocks do.
     Stop(Machine),
+    /// A machine has too much to do: its threads get their turns late.
+    Busy(Machine),
+    /// The leader is cut off until another is elected. At that moment whoever voted for it dies; when it is back, it hears of the old leader and not of
+    /// the new one.
+    VoterDies,
     /// A client's machine dies, and mounts again.
     KillClient(Machine),
     /// The lead is handed over.
@@ -131,6 +141,7 @@ fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
         What::CutClient(client, node) => What::CutClient(client, who(node)),
         What::SlowWay(from, to, micros) => What::SlowWay(who(from), to, micros),
         What::Stop(machine) => What::Stop(who(machine)),
+        What::Busy(machine) => What::Busy(who(machine)),
         What::Flush(node) => What::Flush(who(node)),
         What::Replace(node) => What::Replace(who(node)),
         What::SetClock(machine, seconds) => What::SetClock(who(machine), seconds),
@@ -175,6 +186,8 @@ fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What, long: Dura
             cluster.world.stop(*machine, long);
             cluster.network.stopped(*machine, long);
         }
+        What::Busy(machine) => cluster.world.keep_busy(*machine, long),
+        What::VoterDies => let_voter_die(cluster, long),
         What::KillClient(client) => programs.kill(*client),
         What::Transfer => {
             for server in cluster.nodes().into_iter().filter_map(|node| cluster.servers.get(node)) {
@@ -226,6 +239,31 @@ fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What) {
         What::BrickSlow(brick) => cluster.depot.set_slow(*brick, false),
         _ => {}
     }
+}
+
+fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
+    let Some(old) = cluster.leader() else { return };
+    let cut = |node: Machine| cuts(cluster, &What::Isolate(node));
+    cluster.network.set(|weather| weather.cut.extend(cut(old)));
+    let leads = |node: &Machine| {
+        let server = cluster.servers.get(*node).filter(|_| *node != old);
+        server.is_some_and(|server| server.replica().status().role == Role::Leader)
+    };
+    let elected = || cluster.nodes().into_iter().find(leads);
+    cluster.wait_until(ELECTED_WITHIN, || elected().is_some());
+    let new = elected();
+    cluster.network.set(|weather| {
+        weather.cut.retain(|pair| !cut(old).contains(pair));
+        weather.cut.extend(new.into_iter().flat_map(cut));
+    });
+    let Some(new) = new else { return };
+    if let Some(voter) = cluster.nodes().into_iter().find(|node| ![old, new].contains(node)) {
+        cluster.crash(voter);
+        sleep(dead);
+        cluster.start_again(voter);
+    }
+    sleep(UNHEARD_FOR);
+    cluster.network.set(|weather| weather.cut.retain(|pair| !cut(new).contains(pair)));
 }
 
 /// Bricks, to draw one.

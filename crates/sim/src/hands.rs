@@ -178,7 +178,7 @@ impl Hands {
             Op::Rmdir { path } => {
                 let (dir, name) = held.parent(path)?;
                 held.lookup(dir, name)?;
-                client.rmdir(WAIT, dir, &[name])?;
+                client.rmdir(WAIT, 1, dir, &[name])?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = held.parent(path)?;
@@ -205,7 +205,7 @@ impl Hands {
                 }
                 let flags =
                     RenameFlags { no_replace: *how == How::NoReplace, exchange: *how == How::Exchange };
-                client.rename(WAIT, from, &[from_name], to, &[to_name], flags)?;
+                client.rename(WAIT, 1, from, &[from_name], to, &[to_name], flags)?;
             }
             Op::Link { from, to } => {
                 let (ino, inode) = held.find(from)?;

@@ -7,6 +7,7 @@
 //! **Promises.** Two runs of one seed are the same to the last turn ([`story::Report::digest`]).
 
 pub mod after;
+pub mod bounds;
 pub mod brick;
 pub mod cluster;
 pub mod disk;

@@ -31,8 +31,8 @@ pub const MISTAKES: &[&str] = &[
     "do not send again what a dead leader was sent",
     "name a block before it is stored",
     "take one copy of a block for enough",
-    "take blocks for deleted that are not",
     "leave what a dead client stored",
+    "keep what a session held",
 ];
 
 /// The first seed that finds a mistake, and how. Seeds that find something without it do not count.

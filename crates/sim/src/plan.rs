@@ -21,8 +21,10 @@ const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
 /// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
+/// What a mount caches, in bytes: in a quarter of all worlds less than it works with.
+const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
 /// Combinations that focused worlds are about.
-const KINDS: u32 = 14;
+const KINDS: u32 = 16;
 /// Those that are drawn more often, since even in them it is rare that something shows: a client that comes back with what it has not sent, and
 /// a leader that serves without being able to decide.
 const KINDS_OFTEN: [u32; 2] = [4, KINDS - 1];
@@ -59,6 +61,8 @@ impl Plan {
             log_bytes: LOG_BYTES[rng.random_range(0..LOG_BYTES.len())],
             inline_bytes: INLINE_BYTES[rng.random_range(0..INLINE_BYTES.len())],
             replica: rng.random_range(2..=3),
+            cache_bytes: CACHE_BYTES
+                [SmallRng::seed_from_u64(seed ^ 0xcac4e).random_range(0..CACHE_BYTES.len())],
         };
         let mut draw = Draw { rng: SmallRng::seed_from_u64(seed ^ 0xfa17), clients };
         let faults = if rng.random_bool(0.4) { draw.mixed() } else { draw.focused() };
@@ -71,6 +75,12 @@ impl Plan {
             rounds: rng.random_range(4..12),
             settings,
         }
+    }
+
+    /// Whether a brick may be left with what others have forgotten.
+    pub fn has_troubled_bricks(&self) -> bool {
+        let is_one = |what: &What| matches!(what, What::BrickAway(_) | What::BrickSlow(_) | What::Rot(_));
+        self.faults.iter().any(|fault| is_one(&fault.what))
     }
 
     /// Whether nodes or bricks complain because they are made to.
@@ -252,6 +262,10 @@ impl Draw {
                 let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
                 during((long, first), after, (dead, What::KillClient(client)))
             }
+            // The lead changes while a client comes late to what it is answered.
+            13 => during((ms(500..4_000), What::Busy(client)), ms(50..1_500), (ms(1..400), What::Transfer)),
+            // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
+            14 => vec![self.fault(1, What::VoterDies)],
             // The leader is cut off from the others, while clients still reach it and one of them does not.
             _ if ms(0..3) == 0 => during(
                 (ms(1_000..5_000), What::Isolate(LEADER)),

@@ -118,6 +118,13 @@ impl Scheduler {
         inner.machines.entry(machine).or_default().stopped_until = until;
     }
 
+    /// Has a machine too much to do for a while: tasks on it are held up often, and for long.
+    pub fn keep_busy(&self, machine: Machine, long: Duration) {
+        let mut inner = self.inner.borrow_mut();
+        let until = inner.now + long.as_nanos() as u64;
+        inner.machines.entry(machine).or_default().busy_until = until;
+    }
+
     /// Whether tasks are held up now and then.
     pub fn set_calm(&self, calm: bool) {
         self.inner.borrow_mut().calm = calm;

@@ -7,6 +7,7 @@
 //! all is well again; the state does not fit together, or blocks are left over or missing ([`crate::after`]); a server or client complains, fails or panics.
 
 use crate::after;
+use crate::bounds;
 use crate::cluster::{Cluster, FIRST_CLIENT, NODES, SPARE};
 use crate::disk::Disks;
 use crate::faults::{self, Spans};
@@ -30,6 +31,8 @@ const CALLS_END_WITHIN: Duration = Duration::from_secs(60);
 const REPLICAS_ALIKE_WITHIN: Duration = Duration::from_secs(60);
 /// A group that begins has a leader within this.
 const LEADER_WITHIN: Duration = Duration::from_secs(20);
+/// While programs are at work it is looked every 20 ms whether they are done, and one of so many times also whether replicas are what they should be.
+const COMPARED_ONE_OF: u64 = 20;
 /// The fastest and slowest clocks run apart by this, in millionths.
 const DRIFT_PPM_MAX: i64 = 20_000;
 
@@ -71,6 +74,8 @@ pub struct Report {
 pub struct Book {
     findings: RefCell<Vec<String>>,
     blocks: RefCell<usize>,
+    /// Digests of the state at entries of the log.
+    states: RefCell<BTreeMap<u64, u128>>,
     spans: Spans,
 }
 
@@ -198,6 +203,7 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
         if !work(cluster, programs, book, (round, faults)) {
             return;
         }
+        bounds::look(cluster, programs, book, plan.clients);
         round += 1;
     }
     world.set_calm(true);
@@ -209,8 +215,9 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
     }
     programs.unmount();
     say("unmounted");
+    bounds::look_back(cluster, book);
     compare(cluster, book);
-    *book.blocks.borrow_mut() = after::look(cluster, book);
+    *book.blocks.borrow_mut() = after::look(cluster, book, plan);
     for trouble in cluster.troubles() {
         book.find(trouble);
     }
@@ -231,7 +238,18 @@ fn work(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Book, (round, fau
     let tasks = programs.work();
     let is_done = |tasks: &[u64]| tasks.iter().all(|task| cluster.world.is_finished(*task));
     // As long as something is wrong, they may wait.
-    cluster.wait_until(WORLD_MAX, || is_done(&tasks) || is_done(&[faults]));
+    let mut fits = true;
+    cluster.wait_until(WORLD_MAX, || {
+        let is_over = is_done(&tasks) || is_done(&[faults]);
+        // About once a second while they are at work.
+        if cluster.world.below(COMPARED_ONE_OF) == 0 {
+            fits = compare_now(cluster, book).is_some();
+        }
+        is_over || !fits
+    });
+    if !fits {
+        return false;
+    }
     if !cluster.wait_until(CALLS_END_WITHIN, || is_done(&tasks)) {
         let open = programs.open_calls().join(", ");
         book.find(format!("in round {round} these do not return: {open}"));
@@ -242,24 +260,41 @@ fn work(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Book, (round, fau
 
 /// All replicas come to the same state.
 fn compare(cluster: &Rc<Cluster>, book: &Book) {
-    let mut seen: BTreeMap<u64, u128> = BTreeMap::new();
-    let mut wrong = None;
+    let mut differ = false;
     let alike = cluster.wait_until(REPLICAS_ALIKE_WITHIN, || {
         cluster.reopen_where_needed();
-        let digests = cluster.digests();
-        for (node, index, digest) in &digests {
-            cluster.world.note(*index ^ *digest as u64);
-            if *seen.entry(*index).or_insert(*digest) != *digest {
-                wrong =
-                    Some(format!("node {node} has another state than others at entry {index} of the log"));
-            }
-        }
-        let first = digests.first().map(|one| one.1);
-        wrong.is_some() || digests.len() == NODES as usize && digests.iter().all(|one| Some(one.1) == first)
+        let digests = compare_now(cluster, book);
+        let first = digests.as_ref().and_then(|digests| Some(digests.first()?.1));
+        differ = digests.is_none();
+        let is_alike = |digests: Vec<(Machine, u64, u128)>| {
+            digests.len() == NODES as usize && digests.iter().all(|one| Some(one.1) == first)
+        };
+        digests.is_none_or(is_alike)
     });
-    match wrong {
-        Some(wrong) => book.find(wrong),
-        None if !alike => book.find("the replicas do not come to the same entry of the log".into()),
-        None => {}
+    if !alike && !differ {
+        book.find("the replicas do not come to the same entry of the log".into());
     }
+}
+
+/// Where the replicas are; `None` if one of them is not what it should be.
+fn compare_now(cluster: &Rc<Cluster>, book: &Book) -> Option<Vec<(Machine, u64, u128)>> {
+    let servers = cluster.nodes().into_iter().filter_map(|node| Some((node, cluster.servers.get(node)?)));
+    let claims: BTreeMap<_, _> = servers.map(|(node, server)| (node, server.replica().applied())).collect();
+    let digests = cluster.digests();
+    for (node, index, digest) in &digests {
+        cluster.world.note(*index ^ *digest as u64);
+        let known = *book.states.borrow_mut().entry(*index).or_insert(*digest);
+        let wrong = match claims.get(node) {
+            _ if known != *digest => {
+                format!("node {node} has another state than others at entry {index} of the log")
+            }
+            Some(claim) if claim > index => {
+                format!("node {node} says that it has applied entry {claim} of the log, and has {index}")
+            }
+            _ => continue,
+        };
+        book.find(wrong);
+        return None;
+    }
+    Some(digests)
 }

@@ -101,8 +101,8 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// Stores a new block on as many bricks as the volume wants copies, or on fewer (but never too few to survive the next
     /// failure) where some do not answer. Answers the bricks that have it durably. Storing the same block again is fine.
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError>;
-    /// Reads from any brick of the block's group, checked against the block's checksums. [`BlockError::Missing`] only if every
-    /// brick of the group says so: then the block was collected, or moved to another group.
+    /// Reads from any brick of the block's group, checked against the block's checksums. [`BlockError::Missing`] only if each
+    /// brick of the group says so, or that its copy is damaged: then the block was collected, or moved to another group.
     fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError>;
     /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Answers those that may
     /// still be on some brick, because it does not answer.

@@ -17,6 +17,7 @@ mod names;
 mod ranges;
 mod recall;
 mod references;
+mod retries;
 mod rights;
 mod walks;
 
@@ -31,6 +32,7 @@ pub(crate) use walks::{Ahead, Walks};
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
 use inherit::Unreported;
 use references::References;
+use retries::Retries;
 use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Fault, Op, ops};
@@ -87,6 +89,7 @@ pub(crate) struct Core {
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
     /// be another than the kernel believes, which takes that one for dead from then on, for good. With what they stood for before, if that is known.
     unseen: FxHashMap<(InodeId, Name), Option<Option<InodeId>>>,
+    pub(crate) retries: Retries,
     /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,
 }
@@ -105,6 +108,7 @@ impl Core {
             refs: References::default(),
             root_unreported: Unreported::default(),
             unseen: FxHashMap::default(),
+            retries: Retries::default(),
             dead: None,
         }
     }
@@ -157,6 +161,7 @@ impl Core {
         let apart = self.counted_apart(&op, subjects);
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &apart);
+        self.has_named(&op, subjects);
         self.room -= room;
         self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
         if self.journal.open_bytes() >= BATCH_BYTES_TARGET

@@ -2,6 +2,7 @@
 
 use super::cache::{Body, Node};
 use super::directory::Directory;
+use super::retries::{Retry, Then};
 use super::{Core, Need, Outcome};
 use crate::acl;
 use crate::api::{Caller, Entry, Visit};
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp, mode};
+use shoal_wire::MOVES;
 
 impl Core {
     fn directory(&mut self, dir: InodeId) -> Outcome<(&Inode, &Directory)> {
@@ -49,7 +51,7 @@ impl Core {
             None => None,
         };
         self.walks_into(dir, fetched);
-        self.seen(dir, name);
+        self.seen(dir, name, found.as_ref().map(|entry| entry.inode.kind));
         if let Some(Entry { ino, .. }) = &found {
             self.refer(*ino);
         }
@@ -62,6 +64,17 @@ impl Core {
         let entry = self.entry(ino)?;
         self.refer(ino);
         Ok(entry)
+    }
+
+    /// Sends a call that would have made a name back to look what it stands for, if it is there. Until it has, the name stays.
+    pub(crate) fn find_again(&mut self, dir: InodeId, name: &Name, now: Timestamp) -> Outcome<()> {
+        self.alive()?;
+        if self.resolve(dir, name)?.is_none() {
+            return Ok(());
+        }
+        let (names, then) = (vec![(dir, name.clone())], Then::Finds);
+        self.retries.expect(Retry { names, then, keeps: vec![dir], refused: now });
+        Err(Errno::ESTALE.into())
     }
 
     /// Makes a file of any kind.
@@ -202,15 +215,38 @@ impl Core {
     }
 
     /// The kernel is told what a name stands for.
-    fn seen(&mut self, dir: InodeId, name: &Name) {
+    fn seen(&mut self, dir: InodeId, name: &Name, found: Option<FileKind>) {
+        self.retries.looked(dir, name, found);
+        self.is_known(dir, name);
+    }
+
+    /// The kernel knows what a name stands for.
+    fn is_known(&mut self, dir: InodeId, name: &Name) {
         if !self.unseen.is_empty() {
             self.unseen.remove(&(dir, name.clone()));
         }
     }
 
+    /// The kernel is told that a call has succeeded, and so knows what has become of the names; but which of two files it has moved it may be
+    /// mistaken about.
+    pub(super) fn has_named(&mut self, op: &Op, subjects: &[InodeId]) {
+        match op {
+            Op::Create { parent, name, .. }
+            | Op::Unlink { parent, name, .. }
+            | Op::Rmdir { parent, name, .. } => self.is_known(*parent, name),
+            Op::Rename { from, from_name, to, to_name, .. }
+                if subjects.iter().any(|ino| self.cache.is_directory(*ino)) =>
+            {
+                self.is_known(*from, from_name);
+                self.is_known(*to, to_name);
+            }
+            _ => {}
+        }
+    }
+
     /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means: it looks again, and
     /// comes back. A name that stands for the same again, or still, is no reason.
-    pub(super) fn was_seen(&self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
+    pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let unseen = |dir: &InodeId, name: &Name, now: Option<&InodeId>| {
             let before = self.unseen.get(&(*dir, name.clone()));
             before.is_some_and(|before| *before != Some(now.copied()))
@@ -225,7 +261,22 @@ impl Core {
             }
             _ => false,
         };
-        if stale { Err(Errno::ESTALE.into()) } else { Ok(()) }
+        let (names, then, refused) = match op {
+            Op::Rmdir { parent, name, time, .. } => (vec![(*parent, name)], Then::Removes, *time),
+            Op::Rename { from, from_name, to, to_name, flags, time, .. } => {
+                (vec![(*from, from_name), (*to, to_name)], Then::Renames(*flags), *time)
+            }
+            _ => return Ok(()),
+        };
+        if !stale {
+            self.retries.came_back(&names);
+            return Ok(());
+        }
+        let dirs = names.iter().map(|(dir, _)| *dir);
+        let keeps = dirs.chain(subjects.iter().copied()).chain([MOVES]).collect();
+        let names = names.into_iter().map(|(dir, name)| (dir, name.clone())).collect();
+        self.retries.expect(Retry { names, then, keeps, refused });
+        Err(Errno::ESTALE.into())
     }
 
     /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes gains a
@@ -265,7 +316,7 @@ impl Core {
                     return Ok(false);
                 }
                 if inode.is_some() {
-                    self.seen(dir, name);
+                    self.seen(dir, name, Some(dentry.kind));
                     self.refer(dentry.ino);
                 }
                 at = name.cookie();

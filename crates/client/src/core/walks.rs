@@ -174,14 +174,20 @@ impl Walk {
         passed.or_else(|| if whatever { self.order.iter().rev().find_map(here) } else { None })
     }
 
-    /// What will be read next, as much as is read ahead.
-    fn runs_ahead(&self) -> Vec<BlockRef> {
+    /// Directories that are here, and the next to be looked into.
+    fn next_here(&self) -> impl Iterator<Item = InodeId> {
+        let behind = self.order.range(self.at.clone()..).take(WALK_RUNS_DIRS_AHEAD);
+        behind.filter_map(|(_, (dir, stage))| matches!(stage, Stage::Here(_)).then_some(*dir))
+    }
+
+    /// What will be read next, as much as is read ahead: here, and then in the next directories.
+    fn runs_ahead(&self, next: &[BlockRef]) -> Vec<BlockRef> {
         let mut bytes = 0;
         let fits = |run: &&BlockRef| {
             bytes += u64::from(run.len);
             bytes <= WALK_RUNS_AHEAD_BYTES_MAX
         };
-        self.runs.iter().take(WALK_RUNS_AHEAD_MAX).take_while(fits).copied().collect()
+        self.runs.iter().chain(next).take(WALK_RUNS_AHEAD_MAX).take_while(fits).copied().collect()
     }
 }
 
@@ -234,7 +240,7 @@ impl Walks {
             let near = walk.runs.iter().take(WALK_RUNS_AHEAD_MAX).position(|run| run.id == id);
             if let Some(at) = near {
                 walk.runs.drain(..=at);
-                self.runs = walk.runs_ahead();
+                self.runs = walk.runs_ahead(&[]);
                 return;
             }
         }

@@ -10,7 +10,7 @@ use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Timestamp};
 use shoal_wire::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -222,6 +222,8 @@ pub struct Bricks {
     pub blocks: Mutex<HashMap<BlockId, Bytes>>,
     /// Every put fails while this is set.
     pub broken: AtomicBool,
+    /// Blocks of which something was read.
+    pub read: Mutex<HashSet<BlockId>>,
 }
 
 impl BlockService for Bricks {
@@ -235,6 +237,7 @@ impl BlockService for Bricks {
         }
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.read.lock().insert(id);
         let blocks = self.blocks.lock();
         let block = blocks.get(&id).ok_or(BlockError::Missing(id))?;
         Ok(block.slice(offset as usize..(offset + len) as usize))

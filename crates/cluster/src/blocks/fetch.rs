@@ -18,7 +18,7 @@ impl Inner {
         len: u32,
     ) -> Result<Bytes, BlockError> {
         let holders = self.holders(&self.bricks.map(), id, group);
-        let mut reading = Reading { damaged: Vec::new(), failure: None };
+        let mut reading = Reading::default();
         let content = reading.run(self, id, holders, offset, len)?;
         for brick in reading.damaged {
             self.repair(id, group, brick);
@@ -28,9 +28,12 @@ impl Inner {
 }
 
 /// One block being read.
+#[derive(Default)]
 struct Reading {
     damaged: Vec<BrickId>,
-    /// The worst of what was heard that is not "there is no such block".
+    /// A brick does not have it.
+    missing: bool,
+    /// The worst of what was heard otherwise.
     failure: Option<BlockError>,
 }
 
@@ -71,8 +74,7 @@ impl Reading {
                 }
                 None if Instant::now() >= give_up => {
                     calls.pending.iter().for_each(|it| inner.health.failed(*it));
-                    let what = format!("no brick answers with block {id}");
-                    return Err(self.failure.take().unwrap_or(BlockError::Unreachable(what)));
+                    return Err(self.verdict(id, true));
                 }
                 None => {
                     waited_for.clone_from(&calls.pending);
@@ -80,7 +82,19 @@ impl Reading {
                 }
             }
         }
-        Err(self.failure.take().unwrap_or(BlockError::Missing(id)))
+        Err(self.verdict(id, false))
+    }
+
+    /// What it means that nobody had a good copy. `silent`: some have not answered.
+    fn verdict(&mut self, id: BlockId, silent: bool) -> BlockError {
+        match self.failure.take() {
+            None | Some(BlockError::Corrupt { .. }) if silent => {
+                BlockError::Unreachable(format!("no brick answers with block {id}"))
+            }
+            // Its copies are deleted one after the other: the damaged one may be the last of a block that is no more.
+            None | Some(BlockError::Corrupt { .. }) if self.missing => BlockError::Missing(id),
+            failure => failure.unwrap_or(BlockError::Missing(id)),
+        }
     }
 
     fn note(&mut self, id: BlockId, brick: BrickId, answer: Result<Bytes, BlockError>) {
@@ -92,7 +106,7 @@ impl Reading {
             Err(error) => error,
         };
         match &error {
-            BlockError::Missing(_) => return,
+            BlockError::Missing(_) => return self.missing = true,
             BlockError::Corrupt { .. } => {
                 tracing::error!(%brick, %error, "a copy is damaged");
                 self.damaged.push(brick);
@@ -103,5 +117,26 @@ impl Reading {
         if matches!(self.failure, None | Some(BlockError::Corrupt { .. })) {
             self.failure = Some(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::SessionId;
+
+    #[test]
+    fn only_where_every_copy_is_damaged_a_block_is_said_to_be_damaged() {
+        let id = BlockId { session: SessionId(1), seq: 1 };
+        let damaged = || Some(BlockError::Corrupt { id, what: "its checksum".into() });
+        let verdict =
+            |failure, missing, silent| Reading { damaged: Vec::new(), missing, failure }.verdict(id, silent);
+        assert_eq!(verdict(damaged(), false, false), damaged().expect("given above"));
+        assert_eq!(verdict(damaged(), true, false), BlockError::Missing(id));
+        assert_eq!(verdict(None, true, false), BlockError::Missing(id));
+        assert_eq!(verdict(None, false, false), BlockError::Missing(id), "no brick is left to ask");
+        assert!(matches!(verdict(damaged(), true, true), BlockError::Unreachable(_)));
+        let away = BlockError::Unreachable("it is away".into());
+        assert_eq!(verdict(Some(away.clone()), true, false), away);
     }
 }

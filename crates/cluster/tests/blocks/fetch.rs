@@ -71,6 +71,19 @@ fn damage_everywhere_is_an_error_and_never_data() {
     assert!(matches!(blocks.fetch(id(1), group, 0, 100), Err(BlockError::Corrupt { .. })));
 }
 
+/// Copies are deleted one after the other, and whoever reads the block meanwhile has to look again where it is, if it still is.
+#[test]
+fn a_damaged_copy_is_no_reason_to_take_a_block_that_is_being_deleted_for_damaged() {
+    let (world, blocks) = World::new(2, 2, &[1, 2]);
+    for (deleted, left) in [(1, 2), (2, 1)] {
+        let id = id(deleted);
+        let group = blocks.store(id, &[content(1, 100)]).unwrap();
+        world.mem(BrickId(left as u16)).damage(id);
+        world.mem(BrickId(deleted as u16)).remove(id);
+        assert_eq!(blocks.fetch(id, group, 0, 100), Err(BlockError::Missing(id)));
+    }
+}
+
 #[test]
 fn a_brick_that_hangs_delays_a_read_once() {
     let (world, blocks) = World::new(3, 3, &[1, 2, 3]);

@@ -6,7 +6,6 @@ use super::Trouble;
 use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
 use crate::shared::Shared;
 use shoal_namespace::{Command, query};
-use shoal_runtime::planted::mistake;
 use shoal_types::BlockId;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -40,9 +39,7 @@ impl Collector {
         if self.deferred.len() > DEFERRED_BLOCKS_MAX {
             self.deferred.clear();
         }
-        if !mistake("take blocks for deleted that are not") {
-            self.deferred.extend(shared.bricks.discard(&placed)?);
-        }
+        self.deferred.extend(shared.bricks.discard(&placed)?);
         let gone = placed.into_iter().map(|(id, _)| id).filter(|id| !self.deferred.contains(id));
         let blocks: Vec<BlockId> = gone.collect();
         if !blocks.is_empty() {

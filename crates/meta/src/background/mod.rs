@@ -1,8 +1,8 @@
-//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing refers to, deleting what
-//! ended sessions left on the bricks, merging many small extents into blocks.
+//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing refers to, deleting copies
+//! on the bricks that nobody knows of, merging many small extents into blocks.
 //!
 //! One thread does it all, one bounded step after the other. It sleeps until a change makes work (the applying thread
-//! sees that in what it writes) and never looks around for it. Everything it decides goes through the log like everybody's
+//! sees that in what it writes), and looks around for it only on the bricks, a few times a day. Everything it decides goes through the log like everybody's
 //! commands, so it may stop or crash between any two steps and begin again.
 
 mod collect;
@@ -11,8 +11,10 @@ pub(crate) mod heal;
 mod reap;
 mod sweep;
 
-use crate::limits::RETRY_AFTER;
+use crate::limits::{COMPACT_AFTER, RETRY_AFTER, SWEEP_EVERY};
+use crate::open::Options;
 use crate::shared::Shared;
+use collect::Collector;
 use compact::Compactor;
 use shoal_namespace::{Fault, TreeError};
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -20,6 +22,7 @@ use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
 use shoal_wire::{BlockError, MetaError};
 use std::sync::atomic::{AtomicU64, Ordering};
+use sweep::Sweeper;
 
 /// What there is to do.
 #[derive(Default, Clone, Debug)]
@@ -32,7 +35,7 @@ pub(crate) struct Work {
     pub(crate) compact: bool,
     /// These sessions have ended.
     pub(crate) sweep: Vec<SessionId>,
-    /// Look for blocks of all sessions that have ended.
+    /// Look for copies that nobody knows of in all sessions.
     pub(crate) sweep_all: bool,
     /// Bricks may have come back: what they did not delete is tried again.
     pub(crate) bricks: bool,
@@ -169,16 +172,14 @@ impl Background {
         self.state.lock().stop
     }
 
-    /// Waits for work, or until a moment if one is given; `None` to end.
-    fn next(&self, until: Option<Instant>) -> Option<Work> {
+    /// Waits for work, or until a moment; `None` to end.
+    fn next(&self, until: Instant) -> Option<Work> {
         let mut state = self.state.lock();
         state.busy = false;
         self.idle.notify_all();
         while !state.stop && !state.work.is_some() {
-            match until {
-                None => self.wake.wait(&mut state),
-                Some(until) if self.wake.wait_until(&mut state, until).timed_out() => break,
-                Some(_) => {}
+            if self.wake.wait_until(&mut state, until).timed_out() {
+                break;
             }
         }
         if state.stop {
@@ -198,14 +199,24 @@ impl Background {
     }
 }
 
+/// What is done, one bounded step after the other.
+struct Worker {
+    collector: Collector,
+    sweeper: Sweeper,
+    compactor: Compactor,
+}
+
 /// Runs until stopped.
-pub(crate) fn run(shared: &Shared, compact_after: Duration) {
-    let mut compactor = Compactor::new(compact_after);
-    let mut collector = collect::Collector::default();
-    while let Some(work) = shared.background.next(compactor.due()) {
+pub(crate) fn run(shared: &Shared, options: &Options) {
+    let mut worker = Worker {
+        collector: Collector::default(),
+        sweeper: Sweeper::new(options.sweep_every.unwrap_or(SWEEP_EVERY)),
+        compactor: Compactor::new(options.compact_after.unwrap_or(COMPACT_AFTER)),
+    };
+    while let Some(work) = shared.background.next(worker.due()) {
         shared.background.done.steps.fetch_add(1, Ordering::Relaxed);
         let mut left = Work::default();
-        let outcome = step(shared, &work, &mut left, &mut collector, &mut compactor);
+        let outcome = worker.step(shared, &work, &mut left);
         match outcome {
             Ok(()) => shared.background.add(left),
             // The group has no leader for a while, or too few bricks answer to know how much room there is.
@@ -233,34 +244,37 @@ pub(crate) fn run(shared: &Shared, compact_after: Duration) {
     }
 }
 
-fn step(
-    shared: &Shared,
-    work: &Work,
-    left: &mut Work,
-    collector: &mut collect::Collector,
-    compactor: &mut Compactor,
-) -> Result<(), Trouble> {
-    if work.reap {
-        left.reap = reap::step(shared)?;
+impl Worker {
+    /// When there is something to do that nobody asks for.
+    fn due(&self) -> Instant {
+        let sweep = self.sweeper.due();
+        self.compactor.due().map_or(sweep, |compact| compact.min(sweep))
     }
-    if work.bricks {
-        collector.bricks_are_back();
+
+    fn step(&mut self, shared: &Shared, work: &Work, left: &mut Work) -> Result<(), Trouble> {
+        if work.reap {
+            left.reap = reap::step(shared)?;
+        }
+        if work.bricks {
+            self.collector.bricks_are_back();
+        }
+        if work.collect || work.bricks {
+            left.collect = self.collector.step(shared)?;
+        }
+        let now = Instant::now();
+        if work.sweep_all {
+            self.sweeper.all(now);
+        }
+        work.sweep.iter().for_each(|session| self.sweeper.ended(*session, now));
+        // Whatever was not deleted, for whichever reason, is tried again then, too.
+        left.bricks = self.sweeper.step(shared)?;
+        if work.compact {
+            self.compactor.look();
+        }
+        // What gives room back goes first.
+        if !left.reap && !left.collect {
+            self.compactor.step(shared)?;
+        }
+        Ok(())
     }
-    if work.collect || work.bricks {
-        left.collect = collector.step(shared)?;
-    }
-    if work.sweep_all {
-        left.sweep = sweep::stored_sessions(shared)?;
-    }
-    for session in &work.sweep {
-        sweep::session(shared, *session)?;
-    }
-    if work.compact {
-        compactor.look();
-    }
-    // What gives room back goes first.
-    if !left.reap && !left.collect {
-        compactor.step(shared)?;
-    }
-    Ok(())
 }

@@ -11,6 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const HELD_UP_ONE_OF: u32 = 3_000;
 /// ... for this long at most, in nanoseconds.
 const HELD_UP_NS_MAX: u64 = 30_000_000;
+/// On a machine that is busy it is so many turns ...
+const BUSY_ONE_OF: u32 = 60;
+/// ... and this long, in nanoseconds.
+const BUSY_NS_MAX: u64 = 600_000_000;
 /// A task that is given more turns than this within a second does not wait for what it should.
 const TURNS_A_SECOND_MAX: u32 = 30_000;
 /// Parts per million.
@@ -47,6 +51,7 @@ pub(super) struct Clock {
     pub(super) drift_ppm: i64,
     pub(super) wall_offset_ns: u64,
     pub(super) stopped_until: u64,
+    pub(super) busy_until: u64,
 }
 
 pub(super) struct Inner {
@@ -176,8 +181,12 @@ impl Inner {
                 self.set_timer(task, clock.stopped_until, Timer::GoOn);
                 continue;
             }
-            if !self.calm && self.machine_of(task) != OBSERVER && self.rng.random_ratio(1, HELD_UP_ONE_OF) {
-                let at = self.now + self.rng.random_range(0..HELD_UP_NS_MAX);
+            let (one_of, longest) = match clock.busy_until > self.now {
+                true => (BUSY_ONE_OF, BUSY_NS_MAX),
+                false => (HELD_UP_ONE_OF, HELD_UP_NS_MAX),
+            };
+            if !self.calm && self.machine_of(task) != OBSERVER && self.rng.random_ratio(1, one_of) {
+                let at = self.now + self.rng.random_range(0..longest);
                 self.set_timer(task, at, Timer::GoOn);
                 continue;
             }

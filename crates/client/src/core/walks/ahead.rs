@@ -19,15 +19,16 @@ impl Core {
         for unneeded in self.walks.enter(dir, &children, has_files) {
             self.cache.give_up(unneeded);
         }
+        let Some(walk) = self.walks.walks.last() else { return };
+        if walk.steps < WALK_STEPS_MIN || !walk.reads() {
+            return;
+        }
+        let next: Vec<BlockRef> = walk.next_here().flat_map(|dir| self.runs_in(dir)).collect();
         let runs = self.runs_in(dir);
-        if let Some(walk) = self.walks.walks.last_mut()
-            && walk.steps >= WALK_STEPS_MIN
-            && walk.reads()
-            && !runs.is_empty()
-        {
+        if let Some(walk) = self.walks.walks.last_mut() {
             walk.runs.truncate(WALK_RUNS_MAX.saturating_sub(runs.len()));
             runs.into_iter().rev().for_each(|run| walk.runs.push_front(run));
-            self.walks.runs = walk.runs_ahead();
+            self.walks.runs = walk.runs_ahead(&next);
         }
     }
 
