@@ -26,9 +26,8 @@ fn of_mount(cache_bytes: u64) -> [(&'static str, u64); 3] {
 const OF_SERVER: [(&str, u64); 2] =
     [("proposals_under_way", PROPOSALS_MAX as u64), ("proposed_bytes_under_way", PROPOSED_BYTES_MAX as u64)];
 
-/// What a server counts that there is none of when nobody has mounted.
-const OF_NOBODY: [&str; 8] = [
-    "sessions",
+/// What a server counts that there is none of when there are no sessions.
+const OF_NOBODY: [&str; 7] = [
     "granted_bytes",
     "lease_rights",
     "lease_waiting",
@@ -59,15 +58,21 @@ pub fn look(cluster: &Cluster, programs: &Programs, book: &Book, mounts: u32) {
     }
 }
 
-/// Looks whether anything is left of those who have left.
-pub fn look_back(cluster: &Rc<Cluster>, book: &Book) {
+/// Looks whether anything is left of those who have left. Of those who have died it may be for an hour, if nobody asks for it.
+pub fn look_back(cluster: &Rc<Cluster>, programs: &Programs, book: &Book) {
+    let dead = programs.deaths.borrow().len() as u64;
     let mut left = Vec::new();
     let is_clean = cluster.wait_until(LET_GO_WITHIN, || {
         let Some(server) = cluster.leader().and_then(|leader| cluster.servers.get(leader)) else {
             return false;
         };
         let counted = server.stats();
-        left = counted.into_iter().filter(|(name, count)| *count > 0 && OF_NOBODY.contains(name)).collect();
+        let sessions = counted.iter().find(|(name, _)| *name == "sessions").map_or(0, |(_, count)| *count);
+        let is_left = |(name, count): &(&str, u64)| match *name {
+            "sessions" => *count > dead,
+            name => sessions == 0 && *count > 0 && OF_NOBODY.contains(&name),
+        };
+        left = counted.into_iter().filter(is_left).collect();
         left.is_empty()
     });
     if !is_clean {

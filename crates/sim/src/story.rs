@@ -215,7 +215,7 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
     }
     programs.unmount();
     say("unmounted");
-    bounds::look_back(cluster, book);
+    bounds::look_back(cluster, programs, book);
     compare(cluster, book);
     *book.blocks.borrow_mut() = after::look(cluster, book, plan);
     for trouble in cluster.troubles() {
