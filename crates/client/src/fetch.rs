@@ -106,6 +106,7 @@ impl Fetched<'_> {
 
     /// Takes it in. Answers whether it still counts.
     pub(crate) fn install(self, core: &mut Core) -> bool {
+        core.rights.missing.clear();
         self.request.as_ref().is_none_or(Request::counts) && (self.install)(core)
     }
 }

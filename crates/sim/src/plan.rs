@@ -263,7 +263,15 @@ impl Draw {
                 during((long, first), after, (dead, What::KillClient(client)))
             }
             // The lead changes while a client comes late to what it is answered.
-            13 => during((ms(500..4_000), What::Busy(client)), ms(50..1_500), (ms(1..400), What::Transfer)),
+            13 => {
+                let mut faults =
+                    during((ms(2_000..8_000), What::Busy(client)), ms(50..1_000), (1, What::Transfer));
+                for _ in 0..4 {
+                    let again = Fault { after_ms: ms(100..1_200), ..faults[1].clone() };
+                    faults.push(again);
+                }
+                faults
+            }
             // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
             14 => vec![self.fault(1, What::VoterDies)],
             // The leader is cut off from the others, while clients still reach it and one of them does not.

@@ -433,4 +433,22 @@ mod tests {
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.begin_recall(&recall), linked);
     }
+
+    #[test]
+    fn what_the_servers_did_not_know_when_another_call_asked_may_be_there_by_now() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let name = Name::try_from("a").expect("a name");
+        let ino = make_file(&mut core, root, &name);
+        // A call that failed for another reason before it looked at the answer; the file was committed, and dropped for somebody else.
+        let ticket = core.ticket();
+        core.install_rights(ticket, &[node(ino, false)], AcquireReply::default());
+        commit(&mut core);
+        let dropped = Item::Drop { ino, cover: root, names: Vec::new(), hold: false };
+        let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root), dropped] };
+        core.begin_recall(&recall);
+        core.finish_recall(&recall, &mut Vec::new()).expect("nothing is under way");
+        core.begin();
+        let written = core.write(ino, 0, &Bytes::from_static(b"x"), false, now);
+        assert!(matches!(written, Err(Fault::Tree(_))), "{written:?}");
+    }
 }

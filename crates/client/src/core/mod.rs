@@ -115,6 +115,7 @@ impl Core {
 
     /// What every call begins with.
     pub(crate) fn begin(&mut self) {
+        self.rights.missing.clear();
         if self.cache.is_full() {
             self.make_room_of_walks();
         }

@@ -54,8 +54,8 @@ pub(crate) struct Rights {
     pub(super) said_to_refer: FxHashSet<InodeId>,
     /// Inodes that the servers were told not to be held any more, and the batch that says so: it is committed before they may be held again.
     pub(super) let_go: FxHashMap<InodeId, BatchSeq>,
-    /// Wanted inodes that the servers knew nothing of when they were asked last.
-    pub(super) missing: Vec<InodeId>,
+    /// Wanted inodes that the servers knew nothing of when they were asked for the call that goes on: later they may.
+    pub(crate) missing: Vec<InodeId>,
     /// Recalls carried out.
     pub(crate) recalled: u64,
 }
