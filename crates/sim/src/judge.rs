@@ -78,8 +78,8 @@ impl Evidence {
             let (mount, session) = self.lives[&call.worker];
             let lost = call.outcome.as_ref().is_some_and(is_lost);
             let Some((end, goes_on)) = self.ends.get(&session).copied() else {
-                // The loss of an earlier session is reported once more, by the next fsync.
-                let reported = lost && matches!(call.op, Op::Fsync { .. });
+                // The loss of an earlier session is reported once more: by the next fsync, and by the next change of a file of which one was lost.
+                let reported = lost && reports(&call.op);
                 return !(reported && self.has_lost(mount));
             };
             let cut = cuts.get(&session).copied().unwrap_or(end);
@@ -185,6 +185,11 @@ fn changes(op: &Op) -> bool {
     )
 }
 
+/// Calls that report a loss instead of being carried out.
+fn reports(op: &Op) -> bool {
+    matches!(op, Op::Fsync { .. } | Op::Write { .. } | Op::Truncate { .. } | Op::Ftruncate { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,6 +255,24 @@ mod tests {
             Judgement::Wrong(_)
         ));
         assert!(matches!(then(&[sees(300, "b", Some(8)), sees(after, "b", None)]), Judgement::Wrong(_)));
+    }
+
+    #[test]
+    fn a_loss_is_reported_once_more_by_a_change_of_content_in_the_next_session_of_the_mount() {
+        let judged = |worker: u32, op: Op| {
+            let evidence = Evidence {
+                calls: vec![makes(100, "a", 7), call(worker, 2 * SECOND, op, Outcome::failed(libc::EIO))],
+                lives: BTreeMap::from([(0, (0, SESSION)), (1, (1, SessionId(2))), (2, (0, SessionId(3)))]),
+                ends: BTreeMap::from([(SESSION, (SECOND, true))]),
+                given_up: BTreeMap::new(),
+                spans: Vec::new(),
+            };
+            evidence.judge(&Plan::of(1))
+        };
+        let truncate = || Op::Truncate { path: path("a"), words: 0 };
+        assert!(matches!(judged(2, truncate()), Judgement::Fine(_)));
+        assert!(matches!(judged(1, truncate()), Judgement::Wrong(_)), "nothing was lost there");
+        assert!(matches!(judged(2, Op::Lstat { path: path("a") }), Judgement::Wrong(_)));
     }
 
     #[test]
