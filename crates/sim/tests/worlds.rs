@@ -101,7 +101,8 @@ fn planted_mistakes_are_found() {
         "forget one watcher",
         "acknowledge a recall without carrying it out",
         "do not say what is born",
-        "apply a batch again that comes again",
+        "keep what a session held",
+        "name a block before it is stored",
     ];
     for mistake in planted {
         assert!(mistakes::find(mistake, 1..1 + SEEDS).is_some(), "{mistake}: not found by {SEEDS} seeds");

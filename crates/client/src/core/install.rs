@@ -123,7 +123,11 @@ impl Core {
         // The servers do not know what was made here and is under way; anything else that they do not know is no more.
         let told = |want: &&Want| reply.records.iter().all(|record| record.ino != want.ino);
         let unknown = wants.iter().filter(|want| want.ino != MOVES).filter(told);
-        self.rights.missing = unknown.map(|want| want.ino).collect();
+        self.rights.missing.clear();
+        // What was under way then may have been committed since, and dropped.
+        if !self.outdated(ticket) {
+            self.rights.missing.extend(unknown.map(|want| want.ino));
+        }
         for right in &reply.rights {
             let (Right::Cover(of) | Right::Node(of)) = right;
             if self.has_died(ticket, *of) {
