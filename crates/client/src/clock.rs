@@ -66,11 +66,9 @@ fn between(from: Timestamp, to: Timestamp) -> i64 {
 
 /// A time so many nanoseconds later.
 fn later(time: Timestamp, ns: i64) -> Timestamp {
-    let ns = i64::from(time.nanos) + ns % 1_000_000_000 + 1_000_000_000 * (ns / 1_000_000_000);
-    Timestamp {
-        secs: time.secs.saturating_add(ns.div_euclid(1_000_000_000)),
-        nanos: ns.rem_euclid(1_000_000_000) as u32,
-    }
+    let nanos = i64::from(time.nanos) + ns.rem_euclid(1_000_000_000);
+    let secs = ns.div_euclid(1_000_000_000) + nanos / 1_000_000_000;
+    Timestamp { secs: time.secs.saturating_add(secs), nanos: (nanos % 1_000_000_000) as u32 }
 }
 
 #[cfg(test)]

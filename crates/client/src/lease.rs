@@ -16,7 +16,7 @@ use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::{Duration, Instant, since_boot};
-use shoal_types::{Errno, Timestamp};
+use shoal_types::Errno;
 use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -241,7 +241,7 @@ impl Shell {
     /// Waits until whoever was refused and looks again has come back, or is waited for no longer.
     fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        while let Some(left) = state.core.retries.keep(recall, Timestamp::now()) {
+        while let Some(left) = state.core.retries.keep(recall, self.lasting.clock.now()) {
             if state.stopping || state.core.alive().is_err() {
                 break;
             }

@@ -16,7 +16,7 @@ use shoal_namespace::Fault;
 use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
 use shoal_runtime::thread::JoinHandle;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{Errno, InodeId, SessionId, Timestamp};
+use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
 use std::sync::{Arc, Weak};
 
@@ -161,7 +161,7 @@ impl Shell {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
-            let returned = state.core.retries.take_news(Timestamp::now);
+            let returned = state.core.retries.take_news(|| self.lasting.clock.now());
             self.see_to(state);
             if returned {
                 self.changed.notify_all();

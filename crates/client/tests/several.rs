@@ -512,12 +512,26 @@ fn fence(server: &Server, clients: &[Arc<Client>], seed: u64, over: &AtomicBool)
     fenced
 }
 
-/// A server and two clients without a kernel.
+/// A server whose clock is an hour ahead.
+struct Fast(Arc<Server>);
+
+impl Way for Fast {
+    fn server(&self) -> &Arc<Server> {
+        &self.0
+    }
+    fn ahead_secs(&self) -> i64 {
+        3600
+    }
+}
+
+/// A server and two clients without a kernel, of which the first has another clock.
 fn two(body: impl FnOnce(&Client, &Client)) {
     let (_dir, bricks, server) = relay::server();
-    let [one, other] = ["one", "other"].map(|name| {
+    let ways: [(&str, Arc<dyn MetaService>); 2] =
+        [("one", Arc::new(Relay(Fast(server.clone())))), ("other", server.clone())];
+    let [one, other] = ways.map(|(name, way)| {
         let options = Options { name: name.into(), ..Options::default() };
-        Client::open(server.clone(), bricks.clone(), options).expect("a session")
+        Client::open(way, bricks.clone(), options).expect("a session")
     });
     body(&one, &other);
     for client in [one, other] {

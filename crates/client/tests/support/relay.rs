@@ -33,6 +33,10 @@ pub trait Way: Send + Sync + 'static {
     fn back<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
         done
     }
+    /// What the server's clock is ahead by, in seconds.
+    fn ahead_secs(&self) -> i64 {
+        0
+    }
     /// To a question.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         self.server().ask(ask, self.back(done));
@@ -44,13 +48,17 @@ pub struct Relay<W>(pub W);
 
 impl<W: Way> MetaService for Relay<W> {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.0.server().open_session(request)
+        let mut opened = self.0.server().open_session(request)?;
+        opened.grant.now.secs += self.0.ahead_secs();
+        Ok(opened)
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
         self.0.server().close_session(session)
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.0.server().grant(grant)
+        let mut granted = self.0.server().grant(grant)?;
+        granted.now.secs += self.0.ahead_secs();
+        Ok(granted)
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
         self.0.server().submit(commit, self.0.back(done));
