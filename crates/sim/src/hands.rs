@@ -25,6 +25,8 @@ struct Open {
 /// One worker's open files on one mount.
 pub struct Hands {
     client: Arc<Client>,
+    /// Which thread it is there.
+    thread: u32,
     slots: Vec<Option<Open>>,
 }
 
@@ -116,9 +118,10 @@ impl Held<'_> {
 }
 
 impl Hands {
-    /// On a mount.
-    pub fn new(client: Arc<Client>) -> Hands {
-        Hands { client, slots: vec![None; usize::from(SLOTS)] }
+    /// On a mount, of a worker with a number of its own.
+    pub fn new(client: Arc<Client>, worker: u32) -> Hands {
+        // Threads are counted from 1.
+        Hands { client, thread: worker + 1, slots: vec![None; usize::from(SLOTS)] }
     }
 
     /// The mount that they work on.
@@ -178,7 +181,7 @@ impl Hands {
             Op::Rmdir { path } => {
                 let (dir, name) = held.parent(path)?;
                 held.lookup(dir, name)?;
-                client.rmdir(WAIT, 1, dir, &[name])?;
+                client.rmdir(WAIT, self.thread, dir, &[name])?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = held.parent(path)?;
@@ -205,7 +208,7 @@ impl Hands {
                 }
                 let flags =
                     RenameFlags { no_replace: *how == How::NoReplace, exchange: *how == How::Exchange };
-                client.rename(WAIT, 1, from, &[from_name], to, &[to_name], flags)?;
+                client.rename(WAIT, self.thread, from, &[from_name], to, &[to_name], flags)?;
             }
             Op::Link { from, to } => {
                 let (ino, inode) = held.find(from)?;
