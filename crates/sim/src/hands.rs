@@ -1,6 +1,6 @@
 //! A program's system calls on a mount, as a kernel without caches would pass them on: paths are walked name by name.
 
-use shoal_client::{Caller, Client, Failure, Reply, Wait};
+use shoal_client::{Caller, Client, Failure, Looked, Reply, Wait};
 use shoal_namespace::{RenameFlags, SetAttr};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId};
 use shoal_witness::limits::{READ_BYTES, SLOTS};
@@ -52,6 +52,7 @@ fn attributes(ino: InodeId, inode: &Inode) -> Outcome {
 /// References to inodes that end with the call.
 struct Held<'a> {
     client: &'a Client,
+    thread: u32,
     inodes: Vec<InodeId>,
 }
 
@@ -65,8 +66,8 @@ impl Drop for Held<'_> {
 
 impl Held<'_> {
     fn lookup(&mut self, dir: InodeId, name: u8) -> Reply<Option<(InodeId, Inode)>> {
-        let found = self.client.lookup(WAIT, dir, &[name])?;
-        Ok(found.map(|entry| {
+        let found = self.client.find(WAIT, self.thread, dir, &[name])?;
+        Ok(found.map(|Looked { entry, .. }| {
             self.inodes.push(entry.ino);
             (entry.ino, entry.inode)
         }))
@@ -158,7 +159,7 @@ impl Hands {
 
     fn attempt(&mut self, op: &Op) -> Reply<Outcome> {
         let client = self.client.clone();
-        let mut held = Held { client: &client, inodes: Vec::new() };
+        let mut held = Held { client: &client, thread: self.thread, inodes: Vec::new() };
         match op {
             Op::Open { path, create, exclusive, append, slot } => {
                 let ino = open(&mut held, path, *create, *exclusive)?;
