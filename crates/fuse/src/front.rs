@@ -94,12 +94,12 @@ impl fuser::Filesystem for Front {
             move |client, wait, name| client.find(wait, tid, parent, name),
             move |reply, found| {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
-                let node = |Looked { entry, has_moved, .. }: &Looked| match entry.inode.kind {
+                let node = |Looked { entry, has_moved, again }: &Looked| match entry.inode.kind {
                     // It is asked for by a number that the kernel has kept.
                     FileKind::Directory if !by_number => {
                         // What is below one that has several numbers may be elsewhere, too.
                         let has_moved = *has_moved || shared.nodes.of(parent).len() > 1;
-                        shared.nodes.found(tid, place, entry.ino, has_moved)
+                        shared.nodes.found(tid, place, entry.ino, has_moved, *again)
                     }
                     _ => node(entry.ino),
                 };
