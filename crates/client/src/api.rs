@@ -81,6 +81,17 @@ pub enum Fallocate {
     },
 }
 
+/// What a name stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Looked {
+    /// It.
+    pub entry: Entry,
+    /// It is a directory that the kernel was told of, or has moved, as being in another one.
+    pub has_moved: bool,
+    /// Whoever looks does so because it was refused with `ESTALE`.
+    pub again: bool,
+}
+
 /// What a listing hands out per name: the name, what it stands for, and its inode if inodes were asked for.
 /// `.` and `..` are not among them. Breaking off means "this one did not fit": it is listed again next time.
 pub type Visit<'a> = &'a mut dyn FnMut(&Name, Dentry, Option<&Inode>) -> ControlFlow<()>;
@@ -92,12 +103,12 @@ impl crate::Client {
     /// Finds a name; `None` if there is none. A file found gains a kernel reference (see [`forget`](Self::forget)).
     /// `.` and `..` are what a file server asks for that knows nothing but a number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
-        Ok(self.find(wait, parent, name)?.map(|(entry, _)| entry))
+        Ok(self.find(wait, 0, parent, name)?.map(|found| found.entry))
     }
 
-    /// The same, and whether it is a directory that the kernel was told of, or has moved, as being in another one.
-    pub fn find(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<(Entry, bool)>> {
-        let by_number = |entry| Some((entry, false));
+    /// The same by a thread (0 if it is not known). One that was refused with `ESTALE` is answered when it may do what it comes back for.
+    pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<Looked>> {
+        let by_number = |entry| Some(Looked { entry, has_moved: false, again: false });
         match name {
             b"." => self.shell().call(wait, |core| core.enter(parent)).map(by_number),
             b".." => self
@@ -109,13 +120,20 @@ impl crate::Client {
                 // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
                 let (shell, mut tries) = (self.shell(), LOOKUP_TRIES);
                 loop {
-                    match shell.call_again(wait, |core, fetched| core.lookup(parent, &name, fetched)) {
+                    match shell.call_again(wait, |core, fetched| core.lookup(by, parent, &name, fetched)) {
                         Err(Failure::Errno(Errno::ENOENT)) if tries > 1 => tries -= 1,
                         found => return found,
                     }
                 }
             }
         }
+    }
+
+    /// Whether a thread that looks at a name does so because it was refused with `ESTALE`. Then these are the directories in which it is about to change
+    /// names.
+    pub fn looks_again(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
+        let name = core::name(name).ok()?;
+        self.shell().state.lock().core.retries.looks_again_in(by, parent, &name)
     }
 
     /// The directory that a directory is in (`..`); the root's is the root.
@@ -168,11 +186,12 @@ impl crate::Client {
         self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
     }
 
-    /// open(2) with `O_CREAT` of a name that the kernel takes for absent. If somebody else has made it, that fails with `ESTALE`: the kernel looks
-    /// again, and finds it.
+    /// open(2) with `O_CREAT` of a name that the kernel takes for absent, by a thread. If somebody else has made it, that fails with `ESTALE`: the
+    /// kernel looks again, and finds it.
     pub fn create_or_find(
         &self,
         wait: Wait,
+        by: u32,
         caller: &Caller,
         parent: InodeId,
         name: &[u8],
@@ -180,10 +199,7 @@ impl crate::Client {
     ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| {
-            core.find_again(parent, &name, now)?;
-            core.create(caller, parent, &name, mode, 0, &Bytes::new(), now)
-        })
+        self.shell().call(wait, |core| core.create_or_find(by, caller, parent, &name, mode, now))
     }
 
     /// symlink(2). The link gains a kernel reference.

@@ -43,7 +43,7 @@ mod stats;
 mod wait;
 mod walk;
 
-pub use api::{Caller, Entry, Failure, Fallocate, Reply, Seek, Visit, Wait};
+pub use api::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait};
 pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};
 pub use locks::{Lock, LockWait};

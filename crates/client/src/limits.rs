@@ -94,12 +94,14 @@ pub const RECALLS_UNUSED_MAX: u32 = 4;
 /// Names remembered that others have changed and that the kernel has not asked for since. With more they are all forgotten: what they
 /// protect against is rare, see `Core::unseen`.
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
-/// A call that was refused because the kernel has to look again is waited for this long at most, by others who want to change the same names: the kernel comes
-/// back after a few messages, unless the machine is overloaded.
-pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
-/// And so long once it has looked at all of them: then it comes at once, or never.
-pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(250);
-/// Such calls that are waited for; more are as good as none.
+/// A call that was refused because the kernel has to look again keeps what it has waited for this long at most, while others want to change the same names: the
+/// kernel comes back after a few messages, unless others hold its locks.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
+/// And so long once it has looked: then it comes at once, or never; but a thread may have to wait for a processor.
+pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
+/// So long it is known what was refused: who comes back later has waited for others, each of whom took less.
+pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(60);
+/// Such calls that are known; more are as good as none.
 pub const RETRIES_MAX: usize = 1024;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);

@@ -236,7 +236,7 @@ impl Program {
                 let n = self.chance.random_range(1..=self.course.dirs.max(1));
                 let name = format!("d{n}").into_bytes();
                 let me = self.number as u32;
-                self.looking_twice(&[(InodeId::ROOT, &name)], |client| {
+                self.looking_twice(me, &[(InodeId::ROOT, &name)], |client| {
                     client.rmdir(wait, me, InodeId::ROOT, &name)
                 })?;
             }
@@ -253,7 +253,7 @@ impl Program {
                 let exchange = self.chance.random_bool(0.1);
                 let flags = RenameFlags { no_replace: false, exchange };
                 let me = self.number as u32;
-                self.looking_twice(&[(from, &name), (to, &new)], |client| {
+                self.looking_twice(me, &[(from, &name), (to, &new)], |client| {
                     client.rename(wait, me, from, &name, to, &new, flags)
                 })?;
             }
@@ -304,6 +304,7 @@ impl Program {
     /// Makes a call as a kernel does: if it is told that it may be mistaken it looks again, and comes back once.
     fn looking_twice(
         &mut self,
+        me: u32,
         names: &[(InodeId, &[u8])],
         call: impl Fn(&Client) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -314,7 +315,7 @@ impl Program {
         }
         let mut kinds = Vec::new();
         for (dir, name) in names {
-            let found = self.client.lookup(Wait::Allowed, *dir, name)?;
+            let found = self.client.find(Wait::Allowed, me, *dir, name)?.map(|found| found.entry);
             kinds.push(found.as_ref().map(|entry| entry.inode.kind));
             self.refs.extend(found.map(|entry| entry.ino));
         }
@@ -590,7 +591,8 @@ fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
     let mode = FileKind::Directory.mode_bits() | 0o755;
     let replace = RenameFlags { no_replace: false, exchange: false };
     two(|one, other| {
-        let look = |name: &[u8]| one.lookup(wait, root, name).expect("answered").map(|entry| entry.ino);
+        let look =
+            |name: &[u8]| one.find(wait, 1, root, name).expect("answered").map(|found| found.entry.ino);
         let stale = Failure::Errno(Errno::ESTALE);
         other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
         look(b"p").expect("there");
@@ -612,14 +614,71 @@ fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
         }
         // The same where a name has come to be, which is opened then.
         let made = other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new").ino;
-        assert_eq!(one.create_or_find(wait, &CALLER, root, b"f", 0o100644).err(), Some(stale));
+        assert_eq!(one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644).err(), Some(stale));
         std::thread::scope(|scope| {
             let remover = scope.spawn(|| other.unlink(wait, root, b"f"));
             std::thread::sleep(Duration::from_millis(50));
             assert_eq!(look(b"f"), Some(made));
             assert_eq!(remover.join().expect("no panic"), Ok(()));
         });
-        assert!(one.create_or_find(wait, &CALLER, root, b"f", 0o100644).is_ok(), "the name is free");
+        assert!(one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644).is_ok(), "the name is free");
+    });
+}
+
+#[test]
+fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between() {
+    let (wait, root) = (Wait::Allowed, InodeId::ROOT);
+    let mode = FileKind::Directory.mode_bits() | 0o755;
+    let replace = RenameFlags { no_replace: false, exchange: false };
+    let gone = Err(Failure::Errno(Errno::ENOENT));
+    two(|one, other| {
+        let look =
+            |name: &[u8]| one.find(wait, 1, root, name).expect("answered").map(|found| found.entry.ino);
+        let move_away = |name: &[u8], to: &[u8]| other.rename(wait, 1, root, name, root, to, replace);
+        for name in [b"p", b"q"] {
+            other.create(wait, &CALLER, root, name, mode, 0).expect("new");
+            look(name).expect("there");
+        }
+        let stale = Failure::Errno(Errno::ESTALE);
+        for round in 0..4 {
+            let [old, older, new, late] =
+                ["old", "older", "new", "late"].map(|name| format!("{name}{round}").into_bytes());
+            move_away(b"p", &old).expect("moved");
+            other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
+            assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Err(stale));
+            // Another program here gets the kernel's lock, and waits for the other client, which waits for what is kept.
+            let there = std::thread::scope(|scope| {
+                let mover = scope.spawn(|| {
+                    move_away(b"p", &older).expect("moved");
+                    other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino
+                });
+                std::thread::sleep(Duration::from_millis(50));
+                one.create(wait, &CALLER, root, &new, 0o100644, 0).expect("new");
+                mover.join().expect("no panic")
+            });
+            assert_eq!(look(b"p"), Some(there));
+            std::thread::scope(|scope| {
+                let mover = scope.spawn(|| move_away(b"p", &late));
+                std::thread::sleep(Duration::from_millis(50));
+                look(b"q").expect("there");
+                assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Ok(()));
+                assert_eq!(mover.join().expect("no panic"), gone);
+            });
+            other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
+            look(b"p").expect("there");
+        }
+        // A name that has come to be, and is free again.
+        other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
+        let open = || one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644);
+        assert_eq!(open().err(), Some(stale));
+        other.unlink(wait, root, b"f").expect("nobody is waited for long");
+        assert_eq!(look(b"f"), None);
+        std::thread::scope(|scope| {
+            let maker = scope.spawn(|| other.create(wait, &CALLER, root, b"f", 0o100644, 0));
+            std::thread::sleep(Duration::from_millis(50));
+            assert!(open().is_ok(), "it has stayed free");
+            assert_eq!(maker.join().expect("no panic").err(), Some(Failure::Errno(Errno::EEXIST)));
+        });
     });
 }
 

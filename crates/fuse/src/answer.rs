@@ -5,7 +5,7 @@ use crate::kernel::name_lifetime;
 use crate::limits::KERNEL_CACHE;
 use bytes::Bytes;
 use fuser::{FileHandle, FopenFlags, Generation, INodeNo};
-use shoal_client::Entry;
+use shoal_client::{Entry, Looked};
 use shoal_types::{Errno, Inode, InodeId};
 use std::cell::RefCell;
 use std::time::Duration;
@@ -55,14 +55,14 @@ pub(crate) fn entry_once(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
 /// A lookup; what is not there is cached by the kernel too. `may_keep` says whether attributes are, `node` by which number the kernel is to know it.
 pub(crate) fn found(
     reply: fuser::ReplyEntry,
-    found: Result<Option<(Entry, bool)>, Errno>,
+    found: Result<Option<Looked>, Errno>,
     may_keep: impl FnOnce(&Entry) -> bool,
-    node: impl FnOnce(&Entry, bool) -> INodeNo,
+    node: impl FnOnce(&Looked) -> INodeNo,
 ) {
     match found {
-        Ok(Some((entry, has_moved))) => {
-            let lifetime = if may_keep(&entry) { KERNEL_CACHE } else { Duration::ZERO };
-            let (node, Entry { ino, inode }) = (node(&entry, has_moved), entry);
+        Ok(Some(found)) => {
+            let lifetime = if may_keep(&found.entry) { KERNEL_CACHE } else { Duration::ZERO };
+            let (node, Entry { ino, inode }) = (node(&found), found.entry);
             let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
             reply.entry_by_node(node, &lifetime, &name_lifetime(), &attr, generation);
         }

@@ -14,7 +14,7 @@ use crate::stale::{Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Entry, Fallocate, Seek, Wait};
+use shoal_client::{Caller, Entry, Fallocate, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -86,21 +86,22 @@ impl fuser::Filesystem for Front {
         let shared = self.server.shared();
         let asking = shared.stale.asks(tid);
         let by_number = name == OsStr::new(".");
-        self.server.serve(
+        self.server.look(
             Op::Lookup,
+            |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
             reply,
             name.as_bytes(),
-            move |client, wait, name| client.find(wait, parent, name),
+            move |client, wait, name| client.find(wait, tid, parent, name),
             move |reply, found| {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
-                let node = |Entry { ino, inode }: &Entry, has_moved| match inode.kind {
+                let node = |Looked { entry, has_moved, again }: &Looked| match entry.inode.kind {
                     // It is asked for by a number that the kernel has kept.
                     FileKind::Directory if !by_number => {
                         // What is below one that has several numbers may be elsewhere, too.
-                        let has_moved = has_moved || shared.nodes.of(parent).len() > 1;
-                        shared.nodes.found(tid, place, *ino, has_moved)
+                        let has_moved = *has_moved || shared.nodes.of(parent).len() > 1;
+                        shared.nodes.found(tid, place, entry.ino, has_moved, *again)
                     }
-                    _ => node(*ino),
+                    _ => node(entry.ino),
                 };
                 answer::found(reply, found, may_keep, node);
             },
@@ -154,19 +155,19 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyCreate,
     ) {
         near::met(req.pid(), 0);
-        let (caller, parent) = (caller(req, umask), inode_id(parent));
+        let (caller, by, parent) = (caller(req, umask), req.pid(), inode_id(parent));
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.server.shared().locks.handle();
         self.server.change(
             Op::Create,
-            Holds::names(parent, req.pid()),
+            Holds::names(parent, by),
             reply,
             name.as_bytes(),
             move |client, wait, name| {
                 let mode = mode | libc::S_IFREG;
                 match exclusive {
                     true => client.create(wait, &caller, parent, name, mode, 0),
-                    false => client.create_or_find(wait, &caller, parent, name, mode),
+                    false => client.create_or_find(wait, by, &caller, parent, name, mode),
                 }
             },
             move |reply, made| answer::created(reply, handle, made),

@@ -126,7 +126,31 @@ impl Server {
         A::Owned: Send + 'static,
         R: Send + 'static,
     {
-        self.change(op, Holds::Nothing, reply, arg, call, answer);
+        self.look(op, |_| Holds::Nothing, reply, arg, call, answer);
+    }
+
+    /// The same, where it is found out only if the call has to wait what the kernel holds.
+    pub(crate) fn look<A, T, R>(
+        &self,
+        op: Op,
+        holds: impl FnOnce(&Client) -> Holds,
+        reply: R,
+        arg: &A,
+        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) where
+        A: ToOwned + ?Sized,
+        A::Owned: Send + 'static,
+        R: Send + 'static,
+    {
+        let timer = Timer::start(op);
+        match call(&self.shared.client, Wait::Never, arg) {
+            Err(Failure::WouldBlock) => {
+                let holds = holds(&self.shared.client);
+                self.wait(timer, holds, reply, arg, call, answer);
+            }
+            outcome => self.shared.finish(timer, reply, outcome, answer),
+        }
     }
 
     /// The same with a call that changes something, while the kernel holds locks.
@@ -149,21 +173,7 @@ impl Server {
             false => call(&self.shared.client, Wait::Never, arg),
         };
         if let Err(Failure::WouldBlock) = outcome {
-            if self.slow.refuses(Lane::of(op)) || self.shared.stale.is_too_much(holds) {
-                return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
-            }
-            let (arg, stale) = (arg.to_owned(), self.shared.stale.clone());
-            let call = move |client: &Client| match stale.may_be_outdated(holds) {
-                true => match call(client, Wait::Never, arg.borrow()) {
-                    Err(Failure::WouldBlock) => {
-                        stale.is_waiting(holds);
-                        call(client, Wait::Allowed, arg.borrow())
-                    }
-                    outcome => outcome,
-                },
-                false => call(client, Wait::Allowed, arg.borrow()),
-            };
-            return self.later(timer, holds, reply, call, answer);
+            return self.wait(timer, holds, reply, arg, call, answer);
         }
         if outcome.is_ok() {
             self.shared.stale.changed(holds);
@@ -186,6 +196,36 @@ impl Server {
             shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
         };
         self.submit(Lane::Size, Box::new(job));
+    }
+
+    /// Has a call made by a thread that may wait, unless that would be too much.
+    fn wait<A, T, R>(
+        &self,
+        timer: Timer,
+        holds: Holds,
+        reply: R,
+        arg: &A,
+        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) where
+        A: ToOwned + ?Sized,
+        A::Owned: Send + 'static,
+        R: Send + 'static,
+    {
+        if self.slow.refuses(lane(timer.op(), holds)) || self.shared.stale.is_too_much(holds) {
+            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
+        }
+        let (arg, stale) = (arg.to_owned(), self.shared.stale.clone());
+        let call = move |client: &Client| {
+            if stale.may_be_outdated(holds) {
+                match call(client, Wait::Never, arg.borrow()) {
+                    Err(Failure::WouldBlock) => stale.is_waiting(holds),
+                    outcome => return outcome,
+                }
+            }
+            call(client, Wait::Allowed, arg.borrow())
+        };
+        self.later(timer, holds, reply, call, answer);
     }
 
     /// Makes a call that always waits.
@@ -212,7 +252,7 @@ impl Server {
         call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let shared = self.shared.clone();
+        let (shared, lane) = (self.shared.clone(), lane(timer.op(), holds));
         let under_way = shared.stale.under_way(holds);
         let session = shared.client.session();
         let job = move || {
@@ -225,7 +265,7 @@ impl Server {
             shared.finish(timer.slow(), reply, outcome, answer);
             drop(under_way);
         };
-        self.submit(Lane::of(timer.op()), Box::new(job));
+        self.submit(lane, Box::new(job));
     }
 
     /// Lists a directory from an offset on, for a thread.
@@ -311,5 +351,13 @@ impl Shared {
             Ok(()) => listing.send(),
             Err(why) => listing.fail(why),
         }
+    }
+}
+
+/// Whoever holds the locks of names waits for others, also when he only looks.
+fn lane(op: Op, holds: Holds) -> Lane {
+    match holds {
+        Holds::Names { .. } => Lane::Change,
+        Holds::Nothing | Holds::Dir(_) | Holds::Pages(_) => Lane::of(op),
     }
 }

@@ -103,6 +103,15 @@ impl Holds {
     pub(crate) fn names(dir: InodeId, by: u32) -> Holds {
         Holds::Names { dirs: [dir, dir], by }
     }
+
+    /// A thread looks at a name, perhaps because it is about to change names in these directories.
+    pub(crate) fn of_looks(by: u32, dirs: &Option<Vec<InodeId>>) -> Holds {
+        match dirs.as_deref() {
+            Some([dir]) => Holds::names(*dir, by),
+            Some([one, other]) => Holds::Names { dirs: [*one, *other], by },
+            _ => Holds::Nothing,
+        }
+    }
 }
 
 /// See [`Dropper::attributes_asked`].

@@ -1,6 +1,6 @@
 //! A program's system calls on a mount, as a kernel without caches would pass them on: paths are walked name by name.
 
-use shoal_client::{Caller, Client, Failure, Reply, Wait};
+use shoal_client::{Caller, Client, Failure, Looked, Reply, Wait};
 use shoal_namespace::{RenameFlags, SetAttr};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId};
 use shoal_witness::limits::{READ_BYTES, SLOTS};
@@ -25,6 +25,8 @@ struct Open {
 /// One worker's open files on one mount.
 pub struct Hands {
     client: Arc<Client>,
+    /// Which thread it is there.
+    thread: u32,
     slots: Vec<Option<Open>>,
 }
 
@@ -50,6 +52,7 @@ fn attributes(ino: InodeId, inode: &Inode) -> Outcome {
 /// References to inodes that end with the call.
 struct Held<'a> {
     client: &'a Client,
+    thread: u32,
     inodes: Vec<InodeId>,
 }
 
@@ -63,8 +66,8 @@ impl Drop for Held<'_> {
 
 impl Held<'_> {
     fn lookup(&mut self, dir: InodeId, name: u8) -> Reply<Option<(InodeId, Inode)>> {
-        let found = self.client.lookup(WAIT, dir, &[name])?;
-        Ok(found.map(|entry| {
+        let found = self.client.find(WAIT, self.thread, dir, &[name])?;
+        Ok(found.map(|Looked { entry, .. }| {
             self.inodes.push(entry.ino);
             (entry.ino, entry.inode)
         }))
@@ -116,9 +119,10 @@ impl Held<'_> {
 }
 
 impl Hands {
-    /// On a mount.
-    pub fn new(client: Arc<Client>) -> Hands {
-        Hands { client, slots: vec![None; usize::from(SLOTS)] }
+    /// On a mount, of a worker with a number of its own.
+    pub fn new(client: Arc<Client>, worker: u32) -> Hands {
+        // Threads are counted from 1.
+        Hands { client, thread: worker + 1, slots: vec![None; usize::from(SLOTS)] }
     }
 
     /// The mount that they work on.
@@ -155,7 +159,7 @@ impl Hands {
 
     fn attempt(&mut self, op: &Op) -> Reply<Outcome> {
         let client = self.client.clone();
-        let mut held = Held { client: &client, inodes: Vec::new() };
+        let mut held = Held { client: &client, thread: self.thread, inodes: Vec::new() };
         match op {
             Op::Open { path, create, exclusive, append, slot } => {
                 let ino = open(&mut held, path, *create, *exclusive)?;
@@ -178,7 +182,7 @@ impl Hands {
             Op::Rmdir { path } => {
                 let (dir, name) = held.parent(path)?;
                 held.lookup(dir, name)?;
-                client.rmdir(WAIT, 1, dir, &[name])?;
+                client.rmdir(WAIT, self.thread, dir, &[name])?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = held.parent(path)?;
@@ -205,7 +209,7 @@ impl Hands {
                 }
                 let flags =
                     RenameFlags { no_replace: *how == How::NoReplace, exchange: *how == How::Exchange };
-                client.rename(WAIT, 1, from, &[from_name], to, &[to_name], flags)?;
+                client.rename(WAIT, self.thread, from, &[from_name], to, &[to_name], flags)?;
             }
             Op::Link { from, to } => {
                 let (ino, inode) = held.find(from)?;

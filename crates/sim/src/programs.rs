@@ -98,7 +98,7 @@ impl Programs {
             let session = client.session();
             let number = self.number(mount, session);
             let worker = Worker {
-                hands: Hands::new(client.clone()),
+                hands: Hands::new(client.clone(), number),
                 chooser: Chooser::new(self.seed, number),
                 session,
                 number,
@@ -190,7 +190,7 @@ impl Programs {
         let mount = self.lives.borrow()[&worker.number].0;
         worker.session = client.session();
         worker.number = self.number(mount, worker.session);
-        worker.hands = Hands::new(client);
+        worker.hands = Hands::new(client, worker.number);
         worker.chooser.forget();
     }
 
@@ -217,7 +217,7 @@ impl Programs {
         let (me, client) = (self.clone(), self.client(mount)?);
         let look = move || {
             let number = me.number(mount, client.session());
-            let mut hands = Hands::new(client);
+            let mut hands = Hands::new(client, number);
             crate::hands::look_at_all(&mut |op| me.call(number, &mut hands, op));
         };
         Some(self.cluster.world.start(Self::machine(mount), Duration::ZERO, "look", Box::new(look)))

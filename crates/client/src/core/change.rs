@@ -15,6 +15,22 @@ fn named(dir: InodeId, name: &Name, takes: bool) -> Want {
     Want { ino: dir, names: vec![WantName { name: name.clone(), takes }], hold: false }
 }
 
+/// The rights to names, perhaps in one directory, and whether what moves among them is a directory.
+fn all_named(names: &[(InodeId, &Name)], takes: bool, moves_directory: bool) -> Vec<Want> {
+    let mut wants: Vec<Want> = Vec::new();
+    for (dir, name) in names {
+        let want = named(*dir, name, takes);
+        match wants.iter_mut().find(|known| known.ino == *dir) {
+            Some(known) => known.names.extend(want.names),
+            None => wants.push(want),
+        }
+    }
+    if moves_directory && wants.len() > 1 {
+        wants.push(node(MOVES, false));
+    }
+    wants
+}
+
 /// What an operation needs. Inodes that names stand for are not among it: they come with the names.
 fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
     match op {
@@ -22,16 +38,7 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
         Op::Link { ino, parent, name, .. } => vec![node(*ino, true), named(*parent, name, false)],
         Op::Unlink { parent, name, .. } | Op::Rmdir { parent, name, .. } => vec![named(*parent, name, true)],
         Op::Rename { from, from_name, to, to_name, .. } => {
-            let mut wants = vec![named(*from, from_name, true)];
-            let target = named(*to, to_name, true);
-            match wants.first_mut() {
-                Some(first) if from == to => first.names.extend(target.names),
-                _ => wants.push(target),
-            }
-            if moves_directory && from != to {
-                wants.push(node(MOVES, false));
-            }
-            wants
+            all_named(&[(*from, from_name), (*to, to_name)], true, moves_directory)
         }
         Op::SetAttr { ino, .. }
         | Op::Write { ino, .. }
@@ -53,6 +60,17 @@ impl Core {
     /// Makes sure that a name may be made in a directory.
     pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
         self.may(&[named(dir, name, false)], &[], false)
+    }
+
+    /// Makes sure that something may be done with these names and what they stand for, or that they may be made.
+    pub(super) fn may_name_all(
+        &mut self,
+        names: &[(InodeId, &Name)],
+        subjects: &[InodeId],
+        takes: bool,
+    ) -> Outcome<()> {
+        let moves_directory = subjects.iter().any(|ino| self.cache.is_directory(*ino));
+        self.may(&all_named(names, takes, moves_directory), subjects, takes)
     }
 
     /// Makes sure that an operation may be done.

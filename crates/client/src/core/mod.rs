@@ -4,6 +4,7 @@
 //! Every call answers from what is here or says what it [`Need`]s; the shell around fetches that, installs it,
 //! and calls again. A call that needs something has changed nothing.
 
+mod again;
 mod attrs;
 mod blocks;
 mod cache;

@@ -2,16 +2,14 @@
 
 use super::cache::{Body, Node};
 use super::directory::Directory;
-use super::retries::{Retry, Then};
 use super::{Core, Need, Outcome};
 use crate::acl;
-use crate::api::{Caller, Entry, Visit};
-use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, UNSEEN_NAMES_MAX};
+use crate::api::{Caller, Entry, Looked, Visit};
+use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
 use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp, mode};
-use shoal_wire::MOVES;
 
 impl Core {
     fn directory(&mut self, dir: InodeId) -> Outcome<(&Inode, &Directory)> {
@@ -22,7 +20,7 @@ impl Core {
     }
 
     /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
-    fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
+    pub(super) fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
         // A name that is here counts, whatever else somebody has changed in the directory.
         if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir) {
             if let Some(known) = names.get(name) {
@@ -43,25 +41,31 @@ impl Core {
         }
     }
 
-    /// lookup, with a kernel reference for what is found, and whether that is a directory that the kernel had elsewhere. `fetched`: something was
-    /// fetched for this very call.
+    /// lookup by a thread, with a kernel reference for what is found. `fetched`: something was fetched for this very call.
     pub(crate) fn lookup(
         &mut self,
+        by: u32,
         dir: InodeId,
         name: &Name,
         fetched: bool,
-    ) -> Outcome<Option<(Entry, bool)>> {
+    ) -> Outcome<Option<Looked>> {
         self.alive()?;
+        let keeps = self.may_come_back(by, dir, name)?;
+        let again = keeps.is_some();
         let found = match self.resolve(dir, name)? {
             Some(dentry) => Some(self.entry(dentry.ino)?),
             None => None,
         };
         self.walks_into(dir, fetched);
-        self.seen(dir, name, found.as_ref().map(|entry| entry.inode.kind));
+        if let Some(keeps) = keeps {
+            let kind = found.as_ref().map(|entry| entry.inode.kind);
+            self.retries.looked(by, dir, name, kind, &keeps);
+        }
+        self.is_known(dir, name);
         Ok(found.map(|entry| {
             self.refer(entry.ino);
             let has_moved = entry.inode.kind == FileKind::Directory && self.refs.place(entry.ino, dir);
-            (entry, has_moved)
+            Looked { entry, has_moved, again }
         }))
     }
 
@@ -71,17 +75,6 @@ impl Core {
         let entry = self.entry(ino)?;
         self.refer(ino);
         Ok(entry)
-    }
-
-    /// Sends a call that would have made a name back to look what it stands for, if it is there. Until it has, the name stays.
-    pub(crate) fn find_again(&mut self, dir: InodeId, name: &Name, now: Timestamp) -> Outcome<()> {
-        self.alive()?;
-        if self.resolve(dir, name)?.is_none() {
-            return Ok(());
-        }
-        let (names, then) = (vec![(dir, name.clone())], Then::Finds);
-        self.retries.expect(Retry { names, then, keeps: vec![dir], refused: now });
-        Err(Errno::ESTALE.into())
     }
 
     /// Makes a file of any kind.
@@ -211,89 +204,6 @@ impl Core {
         self.execute(op, &subjects, parents, 0)
     }
 
-    /// Somebody else is going to change a name.
-    pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
-        if self.unseen.len() >= UNSEEN_NAMES_MAX {
-            self.unseen.clear();
-        }
-        let known = match self.cache.node(dir) {
-            Some(Node { body: Body::Directory(names), .. }) => names.get(name),
-            _ => None,
-        };
-        // What the kernel was told is what it stood for at first.
-        self.unseen.entry((dir, name.clone())).or_insert(known.map(|dentry| dentry.map(|dentry| dentry.ino)));
-    }
-
-    /// The kernel is told what a name stands for.
-    fn seen(&mut self, dir: InodeId, name: &Name, found: Option<FileKind>) {
-        self.retries.looked(dir, name, found);
-        self.is_known(dir, name);
-    }
-
-    /// The kernel knows what a name stands for.
-    fn is_known(&mut self, dir: InodeId, name: &Name) {
-        if !self.unseen.is_empty() {
-            self.unseen.remove(&(dir, name.clone()));
-        }
-    }
-
-    /// The kernel is told that a call has succeeded, and so knows what has become of the names; but which of two files it has moved it may be
-    /// mistaken about.
-    pub(super) fn has_named(&mut self, op: &Op, subjects: &[InodeId]) {
-        match op {
-            Op::Create { parent, name, .. }
-            | Op::Unlink { parent, name, .. }
-            | Op::Rmdir { parent, name, .. } => self.is_known(*parent, name),
-            Op::Rename { from, from_name, to, to_name, .. }
-                if subjects.iter().any(|ino| self.cache.is_directory(*ino)) =>
-            {
-                self.is_known(*from, from_name);
-                self.is_known(*to, to_name);
-                // The kernel has moved them, too.
-                for (ino, dir) in subjects.iter().zip([to, from]) {
-                    self.refs.place(*ino, *dir);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means: it looks again, and
-    /// comes back. A name that stands for the same again, or still, is no reason.
-    pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
-        let unseen = |dir: &InodeId, name: &Name, now: Option<&InodeId>| {
-            let before = self.unseen.get(&(*dir, name.clone()));
-            before.is_some_and(|before| *before != Some(now.copied()))
-        };
-        let stale = match op {
-            _ if self.unseen.is_empty() => false,
-            Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
-            // A directory has one name: to move it there is to leave it.
-            Op::Rename { from, from_name, to, to_name, .. } => {
-                (from, from_name) != (to, to_name)
-                    && subjects.iter().any(|ino| self.cache.is_directory(*ino))
-                    && (unseen(from, from_name, subjects.first()) || unseen(to, to_name, subjects.get(1)))
-            }
-            _ => false,
-        };
-        let (names, then, refused) = match op {
-            Op::Rmdir { parent, name, time, .. } => (vec![(*parent, name)], Then::Removes, *time),
-            Op::Rename { from, from_name, to, to_name, flags, time, .. } => {
-                (vec![(*from, from_name), (*to, to_name)], Then::Renames(*flags), *time)
-            }
-            _ => return Ok(()),
-        };
-        if !stale {
-            self.retries.came_back(&names);
-            return Ok(());
-        }
-        let dirs = names.iter().map(|(dir, _)| *dir);
-        let keeps = dirs.chain(subjects.iter().copied()).chain([MOVES]).collect();
-        let names = names.into_iter().map(|(dir, name)| (dir, name.clone())).collect();
-        self.retries.expect(Retry { names, then, keeps, refused });
-        Err(Errno::ESTALE.into())
-    }
-
     /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes gains a
     /// kernel reference. `fetched`: the directory was fetched for this very call, so what is missing now will not come.
     pub(crate) fn readdir(
@@ -331,7 +241,7 @@ impl Core {
                     return Ok(false);
                 }
                 if inode.is_some() {
-                    self.seen(dir, name, Some(dentry.kind));
+                    self.is_known(dir, name);
                     self.refer(dentry.ino);
                 }
                 at = name.cookie();

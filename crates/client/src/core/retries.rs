@@ -1,7 +1,11 @@
 //! Calls that were refused with `ESTALE`. The kernel looks their names up again and comes back, but only once: what it will be told then has to be
-//! right still when it is back. So nobody else gets to change these names in between, if that does not take too long.
+//! right still when it is back. So whoever looks again is not told anything before he has all rights that he will need, and these are not given back
+//! before he is back, if that does not take too long. When he looks he holds the kernel's locks of these directories, so nobody here comes in between.
+//!
+//! Mostly it need not come to that: the rights for which the call had waited before it was refused are kept until he looks. But another program here
+//! may get the kernel's lock before him, and wait for others; then they are given back, because those may wait for us.
 
-use crate::limits::{RETRIES_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
+use crate::limits::{RETRIES_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
 use shoal_namespace::RenameFlags;
 use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
@@ -10,8 +14,8 @@ use shoal_wire::{Item, Recall};
 /// What the kernel does with what it is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
-    /// Nothing that has to do with the name.
-    Finds,
+    /// Opens it, or makes it if it is free.
+    Opens,
     /// Removes it, if it is a directory's.
     Removes,
     /// Moves what the first stands for to the second.
@@ -19,7 +23,7 @@ pub(super) enum Then {
 }
 
 /// A call that was refused.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Retry {
     pub(super) names: Vec<(InodeId, Name)>,
     pub(super) then: Then,
@@ -34,15 +38,17 @@ struct Expected {
     retry: Retry,
     /// Which thread's.
     by: u32,
-    /// What the kernel was told since of each name.
+    /// What the thread was told since of each name.
     told: Vec<Option<Option<FileKind>>>,
-    /// When it was told the last of them.
-    ready: Option<Timestamp>,
+    /// It was told something, and has the rights that it needs.
+    has_looked: bool,
+    /// When that was noticed.
+    looked: Option<Timestamp>,
 }
 
 impl Expected {
-    fn has_looked(&self) -> bool {
-        self.told.iter().all(Option::is_some)
+    fn is_about(&self, dir: InodeId, name: &Name) -> bool {
+        self.retry.names.iter().any(|(of, what)| *of == dir && what == name)
     }
 
     /// Whether the kernel does not come back with what it knows now.
@@ -50,7 +56,7 @@ impl Expected {
         let is_directory =
             |at: usize| self.told[at].map(|found| found.map(|kind| kind == FileKind::Directory));
         match self.retry.then {
-            Then::Finds => self.has_looked(),
+            Then::Opens => matches!(is_directory(0), Some(Some(_))),
             Then::Removes => matches!(is_directory(0), Some(None | Some(false))),
             Then::Renames(flags) => match (is_directory(0), is_directory(1)) {
                 (Some(None), _) => true,
@@ -61,25 +67,34 @@ impl Expected {
         }
     }
 
-    /// For how long it may still be waited for.
+    /// Whether the kernel may still come back.
+    fn is_known(&self, now: Timestamp) -> bool {
+        left_of(RETRY_KNOWN_MAX, self.retry.refused, now).is_some()
+    }
+
+    /// For how long others may still be kept waiting.
     fn left(&self, now: Timestamp) -> Option<Duration> {
-        let until = |from: Timestamp, wait: Duration| {
-            let gone = nanos(now).saturating_sub(nanos(from));
-            // A clock that was set back says nothing.
-            let gone = Duration::from_nanos(u64::try_from(gone).unwrap_or(u64::MAX));
-            wait.checked_sub(gone).filter(|left| !left.is_zero())
-        };
-        let left = until(self.retry.refused, RETRY_WAIT_MAX)?;
-        match self.ready {
-            Some(ready) => until(ready, RETRY_LOOKED_MAX).map(|more| more.min(left)),
-            None => Some(left),
+        match self.looked {
+            Some(looked) => left_of(RETRY_LOOKED_MAX, looked, now),
+            None => left_of(RETRY_WAIT_MAX, self.retry.refused, now),
         }
     }
+}
+
+/// What is left of some time that began once.
+fn left_of(wait: Duration, from: Timestamp, now: Timestamp) -> Option<Duration> {
+    let gone = nanos(now).saturating_sub(nanos(from));
+    // A clock that was set back says nothing.
+    let gone = Duration::from_nanos(u64::try_from(gone).unwrap_or(u64::MAX));
+    wait.checked_sub(gone).filter(|left| !left.is_zero())
 }
 
 fn nanos(time: Timestamp) -> i128 {
     i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
 }
+
+/// The number of all threads that the kernel cannot tell us, because they are in another PID namespace.
+const UNKNOWN_THREAD: u32 = 0;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -96,22 +111,51 @@ pub(crate) struct Retries {
 impl Retries {
     /// A call is refused.
     pub(super) fn expect(&mut self, retry: Retry) {
+        let (by, now) = (self.by, retry.refused);
+        // A thread makes one call at a time.
+        self.expected.retain(|known| (known.by != by || by == UNKNOWN_THREAD) && known.is_known(now));
         if self.expected.len() >= RETRIES_MAX {
             self.expected.remove(0);
         }
         let told = vec![None; retry.names.len()];
-        self.expected.push(Expected { retry, by: self.by, told, ready: None });
+        self.expected.push(Expected { retry, by, told, has_looked: false, looked: None });
     }
 
-    /// The kernel is told what a name stands for.
-    pub(super) fn looked(&mut self, dir: InodeId, name: &Name, found: Option<FileKind>) {
-        for Expected { retry, told, .. } in &mut self.expected {
+    /// What a thread was refused that looks at a name of it now.
+    pub(super) fn looks_again(&self, by: u32, dir: InodeId, name: &Name) -> Option<&Retry> {
+        let is_it = |expected: &&Expected| expected.by == by && expected.is_about(dir, name);
+        self.expected.iter().rev().find(is_it).map(|expected| &expected.retry)
+    }
+
+    /// The directories of that.
+    pub(crate) fn looks_again_in(&self, by: u32, dir: InodeId, name: &Name) -> Option<Vec<InodeId>> {
+        let retry = self.looks_again(by, dir, name)?;
+        Some(retry.names.iter().map(|(dir, _)| *dir).collect())
+    }
+
+    /// The same thread has all rights that it needs, and is told what the name stands for. It keeps these.
+    pub(super) fn looked(
+        &mut self,
+        by: u32,
+        dir: InodeId,
+        name: &Name,
+        found: Option<FileKind>,
+        keeps: &[InodeId],
+    ) {
+        for expected in &mut self.expected {
+            if expected.by != by || !expected.is_about(dir, name) {
+                continue;
+            }
+            let Expected { retry, told, .. } = &mut *expected;
             for ((of, what), told) in retry.names.iter().zip(told) {
                 if *of == dir && what == name {
                     *told = Some(found);
-                    self.news = true;
                 }
             }
+            retry.keeps = keeps.to_vec();
+            expected.has_looked = true;
+            expected.looked = None;
+            self.news = true;
         }
         if self.news {
             self.expected.retain(|expected| !expected.is_over());
@@ -152,15 +196,15 @@ impl Retries {
             return false;
         }
         let now = now();
-        for expected in self.expected.iter_mut().filter(|expected| expected.has_looked()) {
-            expected.ready.get_or_insert(now);
+        for expected in self.expected.iter_mut().filter(|expected| expected.has_looked) {
+            expected.looked.get_or_insert(now);
         }
         true
     }
 
     /// For how long this is not to be given back yet.
     pub(crate) fn keep(&mut self, recall: &Recall, now: Timestamp) -> Option<Duration> {
-        self.expected.retain(|expected| expected.left(now).is_some());
+        self.expected.retain(|expected| expected.is_known(now));
         let wanted = |ino: &InodeId| {
             recall.items.iter().any(|item| match item {
                 Item::Downgrade(of) | Item::Release(of) | Item::Drop { ino: of, .. } => of == ino,
@@ -217,14 +261,39 @@ mod tests {
 
     #[test]
     fn nobody_is_waited_for_long_who_does_not_come_back() {
-        let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
+        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
         retries.expect(retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
-        retries.looked(DIR, &name, Some(FileKind::Directory));
-        assert!(retries.take_news(|| at(400)));
-        assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_LOOKED_MAX), "it has nothing else to do");
-        assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 0 }), None);
-        assert!(retries.expected.is_empty());
+        assert_eq!(retries.keep(&recall(DIR), at(500)), None);
+        // It has waited for others, and looks now.
+        assert!(
+            retries.looks_again(2, DIR, &name).is_none() && retries.looks_again(1, OTHER, &name).is_none()
+        );
+        assert!(retries.looks_again(1, DIR, &name).is_some());
+        retries.looked(2, DIR, &name, None, &[DIR]);
+        assert!(!retries.take_news(|| at(600)), "another thread has looked");
+        retries.looked(1, DIR, &name, Some(FileKind::Directory), &[DIR, OTHER]);
+        assert!(retries.take_news(|| at(600)));
+        assert_eq!(
+            retries.keep(&recall(OTHER), at(600)),
+            Some(RETRY_LOOKED_MAX),
+            "it has nothing else to do"
+        );
+        assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 100_000_000 }), None);
+        assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 69, nanos: 0 }), None);
+        assert!(retries.looks_again(1, DIR, &name).is_none(), "it has forgotten");
+    }
+
+    #[test]
+    fn a_thread_makes_one_call_at_a_time() {
+        let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
+        for by in [UNKNOWN_THREAD, 1] {
+            let mut retries = Retries { by, ..Retries::default() };
+            retries.expect(retry(&["a"], Then::Removes));
+            retries.expect(retry(&["b"], Then::Removes));
+            assert_eq!(retries.looks_again(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
+            assert!(retries.looks_again(by, DIR, &other).is_some());
+        }
     }
 
     #[test]
@@ -247,13 +316,13 @@ mod tests {
         let comes = |then, found: [Option<FileKind>; 2]| {
             let mut retries = Retries::default();
             retries.expect(retry(if matches!(then, Then::Renames(_)) { &["a", "b"] } else { &["a"] }, then));
-            retries.looked(OTHER, &one, None);
+            retries.looked(0, OTHER, &one, None, &[DIR]);
             assert!(retries.keep(&recall(DIR), at(1)).is_some());
-            retries.looked(DIR, &one, found[0]);
-            retries.looked(DIR, &other, found[1]);
+            retries.looked(0, DIR, &one, found[0], &[DIR]);
+            retries.looked(0, DIR, &other, found[1], &[DIR]);
             retries.keep(&recall(DIR), at(1)).is_some()
         };
-        assert!(!comes(Then::Finds, [Some(Regular), None]));
+        assert!(!comes(Then::Opens, [Some(Regular), None]) && comes(Then::Opens, [None, None]));
         assert!(comes(Then::Removes, [Some(Directory), None]));
         assert!(!comes(Then::Removes, [Some(Regular), None]) && !comes(Then::Removes, [None, None]));
         let replace = flags(false, false);
