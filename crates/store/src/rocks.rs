@@ -10,6 +10,7 @@
 //!
 //! **Memory** is bounded by [`RocksOptions`].
 
+use crate::checksum;
 use crate::limits::*;
 use bytes::Bytes;
 use rocksdb::checkpoint::Checkpoint;
@@ -65,6 +66,7 @@ fn failed(doing: &str, error: rocksdb::Error) -> StoreError {
 impl RocksStore {
     /// Opens the store in a directory, or makes it.
     pub fn open(dir: &Path, options: &RocksOptions) -> Result<RocksStore, StoreError> {
+        checksum::assert_right();
         let db = DB::open(&db_options(options), dir)
             .map_err(|error| failed(&format!("opening {}", dir.display()), error))?;
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
