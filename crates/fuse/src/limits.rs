@@ -120,3 +120,5 @@ pub const NEAR_AFTER: u32 = 32;
 pub const NEAR_LOOK_EVERY: u32 = 8;
 /// A request of more bytes is not small: the program may go on while it is carried out.
 pub const SMALL_BYTES_MAX: usize = 64 << 10;
+/// So many requests in a row that are not small, to one thread that reads requests, are taken for a stream.
+pub const LARGE_CALLS_MIN: u32 = 4;
