@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// In a directory whose files are in memory: without it, that is a new directory of the same name.
+const MARK: &str = "files-are-in-memory";
 /// Bytes that reach a disk together or not at all.
 const SECTOR_BYTES: usize = 512;
 /// A flush takes this long at most, in microseconds ...
@@ -117,7 +119,14 @@ impl Disks {
             if !dir.exists() {
                 return Err(missing("directory"));
             }
-            let dir = disks.dirs.lock().entry(dir.to_owned()).or_default().clone();
+            let mut dirs = disks.dirs.lock();
+            // Directories are removed and made without us.
+            let mark = dir.join(MARK);
+            if !mark.exists() {
+                std::fs::write(mark, [])?;
+                dirs.remove(dir);
+            }
+            let dir = dirs.entry(dir.to_owned()).or_default().clone();
             let generation = dir.lock().generation;
             Ok(Box::new(SimDisk { dir, generation }) as Box<dyn Disk>)
         });
