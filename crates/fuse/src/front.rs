@@ -304,20 +304,22 @@ impl fuser::Filesystem for Front {
 
     // --- attributes ---
 
-    fn getattr(&self, req: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
+    fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
         near::met(req.pid(), 0);
-        let ino = self.about(ino);
-        let mut asked = self.server.shared().attributes_asked(ino, req.pid());
+        let (ino, tid) = (self.about(ino), req.pid());
+        let stale = self.server.stale();
+        // Only read(2) and lseek(2) name an open file: they want the size.
+        let is_look = stale.is_look(tid, ino, fh.is_some());
+        if fh.is_some() && !is_look && stale.was_dropped(ino) {
+            return self.server.show_size(reply, ino, tid);
+        }
+        let asked = stale.attributes_asked(ino, tid, is_look);
         self.server.serve(
             Op::Getattr,
             reply,
             &(),
             move |client, wait, ()| client.getattr(wait, ino),
-            move |reply, inode| {
-                asked.ready(inode.as_ref().ok());
-                answer::attr(reply, ino, inode, |inode| asked.may_keep(inode));
-                drop(asked);
-            },
+            move |reply, inode| asked.answer(reply, inode),
         );
     }
 
@@ -397,12 +399,16 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
         let ino = self.about(ino);
+        let reading = self.server.stale().is_read(ino, offset, size);
         self.server.serve(
             Op::Read,
             reply,
             &(),
             move |client, wait, ()| client.read(wait, ino, offset, size),
-            answer::parts,
+            move |reply, parts| {
+                answer::parts(reply, parts);
+                drop(reading);
+            },
         );
     }
 

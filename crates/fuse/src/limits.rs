@@ -89,6 +89,15 @@ pub const ANSWERS_KEPT_MAX: usize = 2048;
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Places for directories that somebody has asked about. Those that share one cost messages.
 pub const ASKER_PLACES: usize = 4096;
+/// Threads that have the kernel take sizes in. They wait for threads that read, and for local changes of the same file.
+pub const SIZE_THREADS: usize = 8;
+/// Threads that may wait at the same time for the lock of those who change a file locally. They wait no longer than these do.
+pub const SIZE_LOCKERS_MAX: usize = 64;
+/// A program that reads a file which others change waits for the kernel to take the size in, if that does not take longer than this: a local change of it may wait
+/// for other clients, and these for the next leader.
+pub const SIZE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has.
+pub const SIZE_LOOK_EVERY: Duration = Duration::from_micros(200);
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the
@@ -111,3 +120,5 @@ pub const NEAR_AFTER: u32 = 32;
 pub const NEAR_LOOK_EVERY: u32 = 8;
 /// A request of more bytes is not small: the program may go on while it is carried out.
 pub const SMALL_BYTES_MAX: usize = 64 << 10;
+/// So many requests in a row that are not small, to one thread that reads requests, are taken for a stream.
+pub const LARGE_CALLS_MIN: u32 = 4;

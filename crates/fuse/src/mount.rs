@@ -141,12 +141,10 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         .map_err(MountError::Session)
         .inspect(|()| client.set_kernel(shared.stale.clone()))
         .and_then(|()| start(server, device, &mountpoint, &options))
-        .map(|(device, end, session)| Mounted {
-            mountpoint: mountpoint.clone(),
-            device,
-            shared,
-            end,
-            session: Mutex::new(Some(session)),
+        .map(|(device, end, session)| {
+            shared.stale.is_at(mountpoint.clone(), device.clone());
+            let (mountpoint, session) = (mountpoint.clone(), Mutex::new(Some(session)));
+            Mounted { mountpoint, device, shared: shared.clone(), end, session }
         })
         .inspect_err(|_| {
             let _ = nix::mount::umount2(&mountpoint, MntFlags::MNT_DETACH);

@@ -2,9 +2,10 @@
 //!
 //! A program that makes one small call after the other waits for each answer, so one processor is enough for it and for the thread that answers.
 //! On two, each message costs an interrupt from one to the other, twice: on virtual machines that is most of what a small call takes. Where several
-//! programs make calls, or much is moved in one call, the threads run wherever there is room, as usual.
+//! programs make calls, or much is moved in one call after the other, the threads run wherever there is room, as usual. (One now and then is a file of
+//! a tree that is a little longer than the others.)
 
-use crate::limits::{NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
+use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
 use std::cell::RefCell;
 use std::mem::{size_of, zeroed};
@@ -14,7 +15,7 @@ use std::sync::OnceLock;
 static ALL: OnceLock<Processors> = OnceLock::new();
 
 thread_local! {
-    static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, on: None }) };
+    static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, large: 0, on: None }) };
 }
 
 /// Whose requests a thread has read last.
@@ -22,6 +23,8 @@ struct Company {
     tid: u32,
     /// How many of his in a row.
     calls: u32,
+    /// How many of the last of them in a row were not small.
+    large: u32,
     /// The one processor that it runs on because of that.
     on: Option<usize>,
 }
@@ -61,8 +64,9 @@ impl Processors {
 }
 
 impl Company {
-    fn met(&mut self, tid: u32) {
-        if tid != self.tid {
+    fn met(&mut self, tid: u32, bytes: usize) {
+        self.large = if bytes <= SMALL_BYTES_MAX { 0 } else { self.large.saturating_add(1) };
+        if tid != self.tid || self.large >= LARGE_CALLS_MIN {
             (self.tid, self.calls) = (tid, 0);
             return self.part();
         }
@@ -99,13 +103,7 @@ fn all() -> Option<&'static Processors> {
 
 /// This thread has read a request of that thread, which waits for the answer: of so many bytes, or for so many.
 pub(crate) fn met(tid: u32, bytes: usize) {
-    COMPANY.with_borrow_mut(|company| match bytes <= SMALL_BYTES_MAX {
-        true => company.met(tid),
-        false => {
-            company.calls = 0;
-            company.part();
-        }
-    });
+    COMPANY.with_borrow_mut(|company| company.met(tid, bytes));
 }
 
 /// This thread runs wherever there is room: it may have been started by one that does not.
@@ -128,14 +126,21 @@ mod tests {
     fn a_thread_stays_with_who_keeps_it_busy_until_somebody_else_comes() {
         std::thread::spawn(|| {
             let before = processors();
-            let mut company = Company { tid: 0, calls: 0, on: None };
+            let mut company = Company { tid: 0, calls: 0, large: 0, on: None };
             let me = nix::unistd::gettid().as_raw() as u32;
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me, 0));
             assert_eq!(processors(), 1, "it is where the other one, which is itself, was last");
             std::thread::spawn(everywhere).join().expect("it runs");
-            company.met(me + 1);
+            company.met(me, SMALL_BYTES_MAX + 1);
+            company.met(me, 0);
+            assert_eq!(processors(), 1, "one long file is no stream");
+            (0..LARGE_CALLS_MIN).for_each(|_| company.met(me, SMALL_BYTES_MAX + 1));
+            assert_eq!(processors(), before, "but this is");
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me, 0));
+            assert_eq!(processors(), 1, "it has come back");
+            company.met(me + 1, 0);
             assert_eq!(processors(), before);
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(u32::MAX));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(u32::MAX, 0));
             assert_eq!(processors(), before, "nobody knows where that one is");
         })
         .join()

@@ -1,6 +1,6 @@
 //! How a request is answered: from memory on the thread that read it, or else by a thread that may wait.
 
-use crate::answer::Fail;
+use crate::answer::{self, Fail};
 use crate::encode::settled;
 use crate::kernel::ENOMEM;
 use crate::limits::LOCK_THREADS;
@@ -8,17 +8,18 @@ use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodes::Nodes;
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stale::{AttributesAsked, Dropper, Holds};
+use crate::stale::{Dropper, Holds};
 use crate::stats::{Counters, Op, Stats, Timer};
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
-use shoal_types::{Errno, InodeId};
+use shoal_types::{Errno, Inode, InodeId};
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// What all threads of a mount share.
 pub(crate) struct Shared {
@@ -180,6 +181,23 @@ impl Server {
         self.shared.finish(timer, reply, outcome, answer);
     }
 
+    /// Answers a thread that reads an open file with its attributes, when the kernel has taken the size in. See [`Dropper::size_asked`].
+    pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
+        let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
+        if self.slow.refuses(Lane::Size) {
+            let refused = Err::<Inode, _>(ENOMEM.into());
+            return shared
+                .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
+        }
+        let job = move || {
+            let Shared { client, stale, .. } = &*shared;
+            let asked = stale.size_asked(client, ino, tid, begun);
+            let outcome = client.getattr(Wait::Allowed, ino);
+            shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
+        };
+        self.submit(Lane::Size, Box::new(job));
+    }
+
     /// Has a call made by a thread that may wait, unless that would be too much.
     fn wait<A, T, R>(
         &self,
@@ -197,8 +215,16 @@ impl Server {
         if self.slow.refuses(lane(timer.op(), holds)) || self.shared.stale.is_too_much(holds) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
-        let arg = arg.to_owned();
-        let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
+        let (arg, stale) = (arg.to_owned(), self.shared.stale.clone());
+        let call = move |client: &Client| {
+            if stale.may_be_outdated(holds) {
+                match call(client, Wait::Never, arg.borrow()) {
+                    Err(Failure::WouldBlock) => stale.is_waiting(holds),
+                    outcome => return outcome,
+                }
+            }
+            call(client, Wait::Allowed, arg.borrow())
+        };
         self.later(timer, holds, reply, call, answer);
     }
 
@@ -296,11 +322,6 @@ impl Shared {
             self.stale.forget(&[Stale::Node(ino)]);
         }
         Ok(())
-    }
-
-    /// See [`Dropper::attributes_asked`].
-    pub(crate) fn attributes_asked(&self, ino: InodeId, tid: u32) -> AttributesAsked {
-        self.stale.attributes_asked(ino, tid)
     }
 
     /// Whether the kernel was made to drop an inode not long ago.

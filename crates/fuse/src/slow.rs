@@ -8,7 +8,9 @@
 //! back-pressure. Whoever waits here for long has a look now and then whether there is still a kernel to answer. The other
 //! queues must not hold up the reading threads, so their bounds are so large that whoever meets them is refused.
 
-use crate::limits::{CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SLOW_QUEUE_LEN_MAX, SYNC_THREADS};
+use crate::limits::{
+    CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS,
+};
 use crate::stats::Op;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use std::io;
@@ -28,6 +30,8 @@ pub(crate) enum Lane {
     Sync,
     /// Servers, about locks of programs.
     Lock,
+    /// Reads, and local changes of the same file.
+    Size,
 }
 
 impl Lane {
@@ -51,6 +55,7 @@ pub(crate) struct Lanes {
     changes: SlowPool,
     syncs: SlowPool,
     locks: SlowPool,
+    sizes: SlowPool,
 }
 
 impl Lanes {
@@ -61,6 +66,7 @@ impl Lanes {
             changes: SlowPool::start("change", threads, None)?,
             syncs: SlowPool::start("sync", SYNC_THREADS.min(threads), None)?,
             locks: SlowPool::start("lock", lock_threads, None)?,
+            sizes: SlowPool::start("size", SIZE_THREADS.min(threads), None)?,
         })
     }
 
@@ -70,6 +76,7 @@ impl Lanes {
             Lane::Change => &self.changes,
             Lane::Sync => &self.syncs,
             Lane::Lock => &self.locks,
+            Lane::Size => &self.sizes,
         }
     }
 
@@ -85,12 +92,14 @@ impl Lanes {
 
     /// Shows how many jobs wait.
     pub(crate) fn gauge(&self) -> Gauge {
-        Gauge([&self.reads, &self.changes, &self.syncs, &self.locks].map(|pool| pool.jobs.clone()))
+        Gauge(
+            [&self.reads, &self.changes, &self.syncs, &self.locks, &self.sizes].map(|pool| pool.jobs.clone()),
+        )
     }
 
     /// Finishes all jobs and stops. Calls `hurry` if that takes long.
     pub(crate) fn drain(&mut self, hurry: impl Fn()) {
-        let pools = [&mut self.reads, &mut self.changes, &mut self.syncs, &mut self.locks];
+        let pools = [&mut self.sizes, &mut self.reads, &mut self.changes, &mut self.syncs, &mut self.locks];
         for pool in pools {
             pool.drain(&hurry);
         }
@@ -107,7 +116,7 @@ struct SlowPool {
 }
 
 /// See [`Lanes::gauge`].
-pub(crate) struct Gauge([Receiver<Job>; 4]);
+pub(crate) struct Gauge([Receiver<Job>; 5]);
 
 impl Gauge {
     pub(crate) fn waiting(&self) -> usize {

@@ -8,9 +8,11 @@
 //! - *Names* in a directory that is held are dropped by outdating all names there are, which takes no lock. The same if
 //!   a directory turns out to be locked for longer than [`NAME_PATIENCE`](limits::NAME_PATIENCE) by whatever else.
 //! - *Pages* that a waiting write may hold are dropped by themselves, so that they hold up no others, and nobody waits for
-//!   them: they are locked, so nobody reads them, and the kernel fills them anew. Others of the write's pages are dropped
+//!   them: they are locked, so nobody reads them, and the kernel fills them anew. (Unless they are locked because they are being filled.) Others of the write's pages are dropped
 //!   under it; whoever then reads them before the write is carried out puts them into the cache as they were. Therefore a
 //!   write's pages are dropped once more when it has been carried out and before it is answered.
+//! - A write to pages that the kernel has is shown to everybody here before we hear of it. If others use the file and it has to wait, its pages are
+//!   dropped, so that until it is carried out they show what was there before.
 //!
 //! Notifications are sent by threads of their own, which may block, and which nothing else depends on: not even the end of a
 //! process that is killed. Whoever wants things dropped waits as long as he must.
@@ -30,11 +32,13 @@ mod askers;
 mod empty;
 mod notify;
 mod pages;
+mod size;
 mod state;
 
 pub(crate) use askers::Asking;
 pub(crate) use pages::Write;
 
+use crate::answer;
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
@@ -48,11 +52,13 @@ use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_client::{Client, KernelCache, Stale};
-use shoal_types::{FileKind, Inode, InodeId};
+use shoal_types::{Errno, FileKind, Inode, InodeId};
+use size::{Looks, Place};
 use state::{Notice, State, Step};
 use std::collections::HashSet;
 use std::fs::File;
 use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -119,27 +125,39 @@ pub(crate) struct AttributesAsked {
     before: Option<Thread>,
     /// Nobody reads what has no content, and so nobody goes on with an old size of it.
     has_content: bool,
+    /// One of our own threads asks, to see what the kernel makes of the answer.
+    is_look: bool,
 }
 
 impl AttributesAsked {
-    /// It is about to be answered.
-    pub(crate) fn ready(&mut self, inode: Option<&Inode>) {
-        self.has_content = inode.is_some_and(|inode| inode.kind == FileKind::Regular);
-        if self.has_content && self.stale.was_dropped(self.ino) {
+    pub(crate) fn answer(mut self, reply: fuser::ReplyAttr, inode: Result<Inode, Errno>) {
+        let (stale, ino, asking) = (self.stale.clone(), self.ino, self.asking);
+        let answer = |inode| answer::attr(reply, ino, inode, |inode| stale.may_keep(asking, ino, inode));
+        if self.is_look {
+            // Before the thread goes on.
+            if let Ok(inode) = &inode {
+                stale.looks.tell(self.tid, inode.size, self);
+            }
+            return answer(inode);
+        }
+        self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
+        if self.has_content && stale.was_dropped(ino) {
             self.before = Thread::look_at(self.tid);
         }
+        answer(inode);
+        drop(self);
     }
 
-    /// Whether the kernel may keep the answer.
-    pub(crate) fn may_keep(&self, inode: &Inode) -> bool {
-        self.stale.may_keep(self.asking, self.ino, inode)
+    /// It is not answered yet, and is taken for another question when it is.
+    fn withdraw(mut self) {
+        self.has_content = false;
     }
 }
 
 impl Drop for AttributesAsked {
     fn drop(&mut self) {
         let mut state = self.stale.state.lock();
-        match self.has_content {
+        match self.has_content && !self.is_look {
             true => state.questions.answered(self.ino, self.tid, self.before),
             false => state.questions.is_over(self.ino),
         }
@@ -153,6 +171,9 @@ pub(crate) struct Dropper {
     nodes: Arc<Nodes>,
     /// The way to the kernel, once there is one.
     kernel: OnceLock<Notifications>,
+    /// Where the mount is, once programs can use it.
+    place: OnceLock<Place>,
+    looks: Looks,
     askers: Askers,
     /// Anything was ever dropped.
     drops_at_all: AtomicBool,
@@ -173,6 +194,8 @@ impl Dropper {
             client: Arc::downgrade(client),
             nodes: nodes.clone(),
             kernel: OnceLock::new(),
+            place: OnceLock::new(),
+            looks: Looks::default(),
             askers: Askers::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
@@ -188,6 +211,11 @@ impl Dropper {
         let notifications = Notifications::of(conversation)?;
         self.kernel.get_or_init(|| notifications);
         Ok(())
+    }
+
+    /// Programs can use the mount from now on, at this place.
+    pub(crate) fn is_at(&self, mountpoint: PathBuf, device: String) {
+        self.place.get_or_init(|| Place::new(mountpoint, device));
     }
 
     pub(crate) fn drops(&self) -> Drops {
@@ -223,6 +251,15 @@ impl Dropper {
         Some(UnderWay { stale: self.clone(), holds, write })
     }
 
+    /// The kernel reads content of a file, until the answer is dropped, which must not be before the request was answered.
+    pub(crate) fn is_read(self: &Arc<Dropper>, ino: InodeId, offset: u64, len: u32) -> Option<BeingRead> {
+        self.drops_at_all.load(SeqCst).then(|| {
+            let pages = Pages::of_bytes(offset, u64::from(len));
+            self.state.lock().begin_read(ino, pages);
+            BeingRead { stale: self.clone(), ino, pages }
+        })
+    }
+
     /// Waits until the kernel has looked at all attributes that it has asked for.
     fn wait_for_askers(&self, ino: InodeId) {
         let mut waiting = Waiting::of(ino);
@@ -240,7 +277,12 @@ impl Dropper {
 
     /// A thread asks the kernel, and that us, for the attributes of an inode, until the answer is dropped, which must not be before the request
     /// was answered.
-    pub(crate) fn attributes_asked(self: &Arc<Dropper>, ino: InodeId, tid: u32) -> AttributesAsked {
+    pub(crate) fn attributes_asked(
+        self: &Arc<Dropper>,
+        ino: InodeId,
+        tid: u32,
+        is_look: bool,
+    ) -> AttributesAsked {
         self.state.lock().questions.asked(ino);
         AttributesAsked {
             stale: self.clone(),
@@ -249,6 +291,7 @@ impl Dropper {
             asking: self.asks(tid),
             before: None,
             has_content: true,
+            is_look,
         }
     }
 
@@ -315,14 +358,29 @@ impl Dropper {
     /// that waits.
     pub(crate) fn may_be_outdated(&self, holds: Holds) -> bool {
         match holds {
-            Holds::Pages(Write { ino, .. }) => self.drops_at_all.load(Relaxed) && self.was_dropped(ino),
+            Holds::Pages(Write { ino, .. }) => self.was_dropped(ino),
             _ => false,
         }
     }
 
+    /// A change of a file that others use as well has to wait. What the kernel shows of a write already, in pages that it knew, is not to be seen before it
+    /// is carried out.
+    pub(crate) fn is_waiting(&self, holds: Holds) {
+        let Holds::Pages(Write { ino, offset, len }) = holds else { return };
+        let pages = Pages::of_bytes(offset, len);
+        let mut state = self.state.lock();
+        state.queue(pages.apart([pages]).into_iter().map(|pages| Notice::Node { ino, pages }));
+        self.wake(&mut state);
+    }
+
     /// Whether an inode was dropped not long ago, or is about to be.
     pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
-        self.state.lock().was_dropped(ino)
+        self.drops_at_all.load(SeqCst) && self.state.lock().was_dropped(ino)
+    }
+
+    /// The number of the last drop of an inode, if that was not long ago.
+    fn last_drop(&self, ino: InodeId) -> Option<u64> {
+        self.state.lock().last_drop(ino)
     }
 
     /// The mount has ended: nobody waits for the kernel any more.
@@ -567,6 +625,19 @@ const fn is_passed_over() -> bool {
 
 fn whole(inodes: &[InodeId]) -> Vec<Notice> {
     inodes.iter().map(|ino| Notice::Node { ino: *ino, pages: Pages::ALL }).collect()
+}
+
+/// See [`Dropper::is_read`].
+pub(crate) struct BeingRead {
+    stale: Arc<Dropper>,
+    ino: InodeId,
+    pages: Pages,
+}
+
+impl Drop for BeingRead {
+    fn drop(&mut self) {
+        self.stale.state.lock().end_read(self.ino, self.pages);
+    }
 }
 
 /// A change that waits.

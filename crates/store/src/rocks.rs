@@ -10,6 +10,7 @@
 //!
 //! **Memory** is bounded by [`RocksOptions`].
 
+use crate::checksum;
 use crate::limits::*;
 use bytes::Bytes;
 use rocksdb::checkpoint::Checkpoint;
@@ -65,6 +66,7 @@ fn failed(doing: &str, error: rocksdb::Error) -> StoreError {
 impl RocksStore {
     /// Opens the store in a directory, or makes it.
     pub fn open(dir: &Path, options: &RocksOptions) -> Result<RocksStore, StoreError> {
+        checksum::assert_right();
         let db = DB::open(&db_options(options), dir)
             .map_err(|error| failed(&format!("opening {}", dir.display()), error))?;
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
@@ -184,6 +186,8 @@ fn db_options(options: &RocksOptions) -> Options {
     db.create_if_missing(options.create);
     db.set_paranoid_checks(true);
     db.set_max_open_files(OPEN_FILES_MAX);
+    // Contents lie in blob files in the order in which whole directories are read: the kernel is left to find that out, and to read ahead.
+    db.set_advise_random_on_open(false);
     db.set_max_background_jobs(BACKGROUND_JOBS_MAX);
     db.set_keep_log_file_num(INFO_LOGS_KEPT);
     db.set_max_log_file_size(INFO_LOG_BYTES_MAX);

@@ -73,8 +73,8 @@ pub enum Tolerance {
     /// A call by path that fails with `ESTALE` did not happen. Linux walks a path again when it meets something stale, but only
     /// once: on a mount whose names change elsewhere, that may be stale, too.
     Estale,
-    /// What a read returns of a file that another call changes at the same moment says nothing. Linux shows what is about to be written before
-    /// that is carried out, and reads up to the size that it knew before while a local change of it is under way.
+    /// What a read returns of a file that is written to on the same mount at the same moment says nothing. Linux shows what is about to be written before the file
+    /// system hears of it.
     Contended,
 }
 
@@ -133,7 +133,7 @@ impl History {
             call.start <= cut
         });
         if tolerated.contains(&Tolerance::Contended) {
-            calls = without_contended_reads(calls);
+            calls = self.header.without_contended_reads(calls);
         }
         calls.retain_mut(|call| {
             let Some(Outcome::Failed { errno }) = call.outcome else { return true };
@@ -200,36 +200,38 @@ impl History {
     }
 }
 
-/// Leaves out successful reads of files that another call may have changed meanwhile.
-fn without_contended_reads(calls: Vec<Call>) -> Vec<Call> {
-    let mut open: BTreeMap<(u32, u8), Option<u64>> = BTreeMap::new();
-    let (mut reads, mut changes) = (Vec::new(), Vec::new());
-    for (number, call) in calls.iter().enumerate() {
-        match (&call.op, &call.outcome) {
-            (Op::Open { slot, .. }, Some(Outcome::Opened { ino })) => {
-                open.insert((call.worker, *slot), *ino);
+impl Header {
+    /// Leaves out successful reads of files to which another call on the same mount may have written meanwhile.
+    fn without_contended_reads(&self, calls: Vec<Call>) -> Vec<Call> {
+        let mut open: BTreeMap<(u32, u8), Option<u64>> = BTreeMap::new();
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for (number, call) in calls.iter().enumerate() {
+            match (&call.op, &call.outcome) {
+                (Op::Open { slot, .. }, Some(Outcome::Opened { ino })) => {
+                    open.insert((call.worker, *slot), *ino);
+                }
+                (Op::Read { slot }, Some(Outcome::Content { .. })) => {
+                    reads.push((number, open.get(&(call.worker, *slot)).copied().flatten()));
+                }
+                (Op::Write { slot, .. }, _) => {
+                    writes.push((call, open.get(&(call.worker, *slot)).copied().flatten()));
+                }
+                _ => {}
             }
-            (Op::Read { slot }, Some(Outcome::Content { .. })) => {
-                reads.push((number, open.get(&(call.worker, *slot)).copied().flatten()));
-            }
-            (Op::Write { slot, .. } | Op::Ftruncate { slot, .. }, _) => {
-                changes.push((call, open.get(&(call.worker, *slot)).copied().flatten()));
-            }
-            // Of whichever file.
-            (Op::Truncate { .. }, _) => changes.push((call, None)),
-            _ => {}
         }
+        let contended = |(number, file): &(usize, Option<u64>)| {
+            let read = &calls[*number];
+            writes.iter().any(|(write, written)| {
+                (file.is_none() || written.is_none() || file == written)
+                    && write.tree == read.tree
+                    && self.mount_of(write.worker) == self.mount_of(read.worker)
+                    && read.end.is_none_or(|end| write.start <= end)
+                    && write.end.is_none_or(|end| read.start <= end)
+            })
+        };
+        let contended: BTreeSet<usize> =
+            reads.iter().filter(|read| contended(read)).map(|read| read.0).collect();
+        let kept = calls.into_iter().enumerate().filter(|(number, _)| !contended.contains(number));
+        kept.map(|(_, call)| call).collect()
     }
-    let contended = |(number, file): &(usize, Option<u64>)| {
-        let read = &calls[*number];
-        changes.iter().any(|(change, changed)| {
-            (file.is_none() || changed.is_none() || file == changed)
-                && change.tree == read.tree
-                && read.end.is_none_or(|end| change.start <= end)
-                && change.end.is_none_or(|end| read.start <= end)
-        })
-    };
-    let contended: BTreeSet<usize> = reads.iter().filter(|read| contended(read)).map(|read| read.0).collect();
-    let kept = calls.into_iter().enumerate().filter(|(number, _)| !contended.contains(number));
-    kept.map(|(_, call)| call).collect()
 }

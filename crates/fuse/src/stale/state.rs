@@ -70,31 +70,41 @@ struct UnderWay {
     write_bytes: u64,
 }
 
+/// A drop: its number, and when it began.
+#[derive(Clone, Copy, Debug)]
+struct Dropped {
+    number: u64,
+    at: Instant,
+}
+
 /// Inodes that were dropped a moment ago.
 #[derive(Default, Debug)]
 struct Recent {
-    nodes: HashMap<InodeId, Instant>,
+    nodes: HashMap<InodeId, Dropped>,
     /// There were too many.
-    all: Option<Instant>,
+    all: Option<Dropped>,
+    last_number: u64,
 }
 
 impl Recent {
     fn note(&mut self, ino: InodeId) {
-        let now = Instant::now();
+        self.last_number += 1;
+        let dropped = Dropped { number: self.last_number, at: Instant::now() };
         if self.nodes.len() >= RECENT_DROPS_MAX {
-            self.nodes.retain(|_, at| now - *at < RECENT);
+            self.nodes.retain(|_, before| dropped.at - before.at < RECENT);
         }
         if self.nodes.len() >= RECENT_DROPS_MAX {
-            self.all = Some(now);
+            self.all = Some(dropped);
             self.nodes.clear();
         } else {
-            self.nodes.insert(ino, now);
+            self.nodes.insert(ino, dropped);
         }
     }
 
-    fn has(&self, ino: InodeId) -> bool {
-        let times = self.nodes.get(&ino).into_iter().chain(&self.all);
-        times.into_iter().any(|at| at.elapsed() < RECENT)
+    /// The number of the last drop of an inode, if it was not long ago.
+    fn last(&self, ino: InodeId) -> Option<u64> {
+        let drops = self.nodes.get(&ino).into_iter().chain(&self.all);
+        drops.filter(|dropped| dropped.at.elapsed() < RECENT).map(|dropped| dropped.number).max()
     }
 }
 
@@ -105,6 +115,8 @@ pub(super) struct State {
     running: Vec<Running>,
     rounds: HashMap<RoundId, Round>,
     recent: Recent,
+    /// What the kernel reads of files.
+    reads: HashMap<InodeId, Vec<Pages>>,
     pub questions: Questions,
     pub empty: Empty,
     last_id: u64,
@@ -148,7 +160,7 @@ impl State {
     /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told
     /// to drop a moment ago.
     pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
-        let (id, late) = (self.id(), self.recent.has(ino));
+        let (id, late) = (self.id(), self.recent.last(ino).is_some());
         let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late, carried_out: false };
         self.under_way.write_bytes += len;
         self.under_way.writes.entry(ino).or_default().push(writing);
@@ -177,6 +189,27 @@ impl State {
         }
     }
 
+    // --- local reads ---
+
+    pub fn begin_read(&mut self, ino: InodeId, pages: Pages) {
+        self.reads.entry(ino).or_default().push(pages);
+    }
+
+    pub fn end_read(&mut self, ino: InodeId, pages: Pages) {
+        let Some(reads) = self.reads.get_mut(&ino) else { return };
+        if let Some(at) = reads.iter().position(|read| *read == pages) {
+            reads.swap_remove(at);
+        }
+        if reads.is_empty() {
+            self.reads.remove(&ino);
+        }
+    }
+
+    /// Whether pages are being read: then they may be filled with what was there before. They are not locked by a write.
+    fn are_read(&self, ino: InodeId, pages: Pages) -> bool {
+        self.reads.get(&ino).is_some_and(|reads| reads.iter().any(|read| read.overlaps(pages)))
+    }
+
     // --- rounds ---
 
     /// A thread has waited for something else until now.
@@ -187,8 +220,13 @@ impl State {
     }
 
     /// Whether an inode was dropped not long ago.
-    pub fn was_dropped(&mut self, ino: InodeId) -> bool {
-        self.recent.has(ino)
+    pub fn was_dropped(&self, ino: InodeId) -> bool {
+        self.recent.last(ino).is_some()
+    }
+
+    /// The number of the last drop of an inode, if it was not long ago.
+    pub fn last_drop(&self, ino: InodeId) -> Option<u64> {
+        self.recent.last(ino)
     }
 
     /// Inodes are about to be dropped.
@@ -203,6 +241,11 @@ impl State {
         self.rounds.insert(round, Round { left, progress, outdated: false });
         self.queue.extend(notices.map(|notice| Task { round: Some(round), notice }));
         round
+    }
+
+    /// Queues notices that nobody waits for.
+    pub fn queue(&mut self, notices: impl Iterator<Item = Notice>) {
+        self.queue.extend(notices.map(|notice| Task { round: None, notice }));
     }
 
     /// What is left of a round, and since when nothing of it was done; `None`: it is finished.
@@ -308,7 +351,7 @@ impl State {
     /// Whether a thread waits for a local write already to drop exactly these pages. One is enough: it drops them when they are unlocked, and nobody
     /// reads them before. Writes that follow each other may unlock them for moments only, and each has others drop them.
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
-        self.running.iter().any(|running| {
+        !self.are_read(ino, pages) && self.running.iter().any(|running| {
             running.excused
                 && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
                 && is_blocked(running.tid)
@@ -349,7 +392,8 @@ impl State {
                 Notice::Entry { dir, .. } => {
                     names |= since >= NAME_PATIENCE || self.under_way.dirs.contains_key(dir);
                 }
-                Notice::Node { ino, pages } if since >= BLOCKED_AFTER => {
+                // What is being read may be old.
+                Notice::Node { ino, pages } if since >= BLOCKED_AFTER && !self.are_read(*ino, *pages) => {
                     let writes = self.under_way.writes.get(ino).into_iter().flatten();
                     let touched = writes.into_iter().any(|write| write.pages.overlaps(*pages));
                     if touched && is_blocked(running.tid) {
@@ -492,6 +536,29 @@ mod tests {
         let round = state.begin(notice());
         told(state.step(NO_THREAD));
         assert!(state.left(round).is_some());
+    }
+
+    #[test]
+    fn pages_that_are_being_read_beside_a_write_are_waited_for() {
+        let mut state = State::default();
+        state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        let page = Pages::of_bytes(0, 1);
+        state.begin_read(FILE, Pages::of_bytes(0, 8192));
+        state.begin_read(FILE, page);
+        let round = state.begin([Notice::Node { ino: FILE, pages: page }].into_iter());
+        let blocked = told(state.step(NO_THREAD));
+        std::thread::sleep(BLOCKED_AFTER);
+        for pages in [Pages::of_bytes(0, 8192), page] {
+            state.unblock(round);
+            assert!(state.left(round).is_some());
+            state.end_read(FILE, pages);
+        }
+        state.begin_read(FILE, Pages::of_bytes(4096, 1));
+        state.unblock(round);
+        assert!(state.left(round).is_none());
+        state.end_read(FILE, Pages::of_bytes(4096, 1));
+        state.done(blocked);
+        assert!(state.reads.is_empty());
     }
 
     #[test]

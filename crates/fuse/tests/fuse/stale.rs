@@ -393,6 +393,30 @@ fn what_surrounds_a_write_in_its_page_is_read_again_after_it() {
 }
 
 #[test]
+fn a_write_to_a_file_that_others_use_is_not_seen_before_it_is_carried_out() {
+    let (volume, gate) = gated(|volume| fs::write(volume.path("file"), pattern(8192)).expect("written"));
+    let path = volume.path("file");
+    let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).expect("opens"));
+    let inode = ino(&path);
+    volume.client.read(Wait::Allowed, inode, 0, 8192).expect("read");
+    forget(&volume, &[Stale::Node(inode)]);
+    assert!(fs::read(&path).expect("read") == pattern(8192));
+    gate.shut_grants();
+    let writer = file.clone();
+    let write = task(move || writer.write_all_at(b"here", 5000));
+    wait_for(|| gate.waiting() > 0);
+    let seen = move || {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, 5000).map(|()| bytes).expect("read")
+    };
+    wait_for(|| seen() == pattern(8192)[5000..5004]);
+    assert!(!write.is_done());
+    gate.open();
+    write.end().expect("written");
+    assert_eq!(&seen(), b"here");
+}
+
+#[test]
 fn pages_that_are_being_read_are_waited_for() {
     let (volume, gate) = gated(|volume| fs::write(volume.path("file"), pattern(3 << 20)).expect("written"));
     let path = volume.path("file");

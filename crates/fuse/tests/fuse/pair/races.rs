@@ -5,7 +5,10 @@ use super::{Pair, Side, pair};
 use crate::sys::errno;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 fn names(side: &Side, dir: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(side.path(dir)).expect("read");
@@ -195,5 +198,61 @@ fn both_move_directories_about_and_no_ring_comes_of_it() {
         let (a, b) = (snapshot(pair.a.root()), snapshot(pair.b.root()));
         assert_eq!(a, b);
         assert_eq!(a.keys().map(String::as_str).collect::<Vec<_>>(), ["", "x", "x/a", "y", "y/b"]);
+    });
+}
+
+/// Threads on both mounts append words to a file, and others that read it find at least the words whose writing had ended before they began. `disturb` is done
+/// again and again meanwhile, on the first mount.
+fn appended_words_are_there(disturb: impl Fn(&Pair) + Send + Sync + 'static) {
+    const WORDS: usize = 300;
+    const WORD: &[u8; 8] = b"appended";
+    pair(move |pair| {
+        fs::write(pair.a.path("file"), "").expect("written");
+        let (appended, working) = (AtomicUsize::new(0), AtomicUsize::new(2));
+        std::thread::scope(|scope| {
+            for side in [&pair.a, &pair.b] {
+                let (appended, working) = (&appended, &working);
+                scope.spawn(move || {
+                    let mut file = OpenOptions::new().append(true).open(side.path("file")).expect("opens");
+                    for n in 0..WORDS {
+                        pair.step(format!("append {n}"));
+                        file.write_all(WORD).expect("written");
+                        appended.fetch_add(1, SeqCst);
+                    }
+                    working.fetch_sub(1, SeqCst);
+                });
+                scope.spawn(move || {
+                    let file = File::open(side.path("file")).expect("opens");
+                    let mut content = vec![0; WORD.len() * (WORDS * 2 + 1)];
+                    while working.load(SeqCst) > 0 {
+                        let before = appended.load(SeqCst);
+                        let len = file.read_at(&mut content, 0).expect("read");
+                        assert!(len >= before * WORD.len(), "{len} bytes after {before} words");
+                        assert!(content[..len].chunks(WORD.len()).all(|word| word == WORD));
+                    }
+                });
+            }
+            while working.load(SeqCst) > 0 {
+                disturb(pair);
+            }
+        });
+        assert_eq!(fs::metadata(pair.b.path("file")).expect("there").len(), (WORD.len() * WORDS * 2) as u64);
+    });
+}
+
+#[test]
+fn what_was_appended_elsewhere_is_read_while_something_is_appended_here() {
+    appended_words_are_there(|_| std::thread::sleep(Duration::from_millis(1)));
+}
+
+#[test]
+fn what_was_appended_elsewhere_is_read_while_names_of_the_file_come_and_go_here() {
+    appended_words_are_there(|pair| {
+        let (file, other) = (pair.a.path("file"), pair.a.path("other"));
+        match fs::hard_link(file, &other) {
+            Ok(()) => fs::remove_file(other).expect("removed"),
+            // The kernel counts names itself: if it was told the new count before it takes in that one is gone, it counts one too few, until it asks again.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+        }
     });
 }

@@ -1,0 +1,302 @@
+//! Sizes, which the kernel has to take in before anybody reads.
+//!
+//! read(2) asks for the attributes of a file that were dropped, and then goes by the size that the *kernel* has. That is not always what it was told. An answer
+//! is passed over if the attributes were touched since it was asked for: dropped once more, or changed by a local write, truncate, link, or unlink. And
+//! as long as a write beyond the end or a truncate is under way, perhaps waiting for another client, no size is taken in at all. The file is then read up to where it
+//! ended before, though it was changed elsewhere long ago.
+//!
+//! So whoever reads a file that others have changed is answered only when the kernel has been *seen* to have a size that was right since he asked. It is asked in
+//! the way of every program: by statx(2), so that it asks us in turn, and then for what it has made of that. If that is something else, lseek(2) to the end of
+//! the file waits its turn among the local changes (it takes the lock that they hold), and none of them is under way then.
+//!
+//! From the moment at which the size was looked at until the reader has looked at its own answer the file is not dropped.
+
+use super::{AttributesAsked, Dropper};
+use crate::encode::generation;
+use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
+use parking_lot::Mutex;
+use shoal_client::{Client, Wait};
+use shoal_types::{FileKind, InodeId};
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::thread::Builder;
+use std::time::Instant;
+
+/// How the kernel writes down an inode for those who open it without a name (`FILEID_INO64_GEN`, `linux/exportfs.h`).
+const INO64_GEN: i32 = 0x81;
+/// The file itself, and no name in it.
+const ITSELF: &CStr = c"";
+/// Standard input, output and error.
+const STDIO: libc::c_uint = 3;
+
+/// `struct file_handle` of open_by_handle_at(2).
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    node: [u32; 2],
+    generation: u32,
+}
+
+/// Where the mount can be found.
+#[derive(Debug)]
+pub(super) struct Place {
+    mountpoint: PathBuf,
+    /// As `MAJOR:MINOR`.
+    device: String,
+}
+
+impl Place {
+    pub(super) fn new(mountpoint: PathBuf, device: String) -> Place {
+        Place { mountpoint, device }
+    }
+
+    /// Opens a file. Fails if the mount is not where it was, or the kernel does not know the file.
+    fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<OwnedFd> {
+        let root = self.root()?;
+        let handle = Handle {
+            bytes: (size_of::<Handle>() - std::mem::offset_of!(Handle, node)) as u32,
+            kind: INO64_GEN,
+            node: [(ino.0 >> 32) as u32, ino.0 as u32],
+            generation: generation as u32,
+        };
+        let flags = flags | libc::O_CLOEXEC;
+        // SAFETY: the call reads a handle of the length that it says, and answers a descriptor that is nobody else's.
+        unsafe {
+            match libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const handle, flags) {
+                fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as i32)),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+    }
+
+    /// The root directory. It is open for moments only: as long as it is, nobody can unmount.
+    fn root(&self) -> io::Result<File> {
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let root = OpenOptions::new().read(true).custom_flags(flags).open(&self.mountpoint)?;
+        let seen = statx(root.as_fd(), libc::AT_STATX_DONT_SYNC, 0)?;
+        match format!("{}:{}", seen.stx_dev_major, seen.stx_dev_minor) == self.device {
+            true => Ok(root),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+}
+
+fn statx(file: BorrowedFd, sync: i32, mask: u32) -> io::Result<libc::statx> {
+    let mut seen = MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | sync;
+    // SAFETY: the call writes a whole structure to where it is pointed to.
+    unsafe {
+        match libc::statx(file.as_raw_fd(), ITSELF.as_ptr(), flags, mask, seen.as_mut_ptr()) {
+            0 => Ok(seen.assume_init()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+/// A thread of ours that has the kernel ask us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    /// By statx(2), without a lock.
+    Freely,
+    /// By lseek(2), under the lock of those who change the file. The kernel names the open file then.
+    InTurn,
+}
+
+/// What the kernel was told when it asked.
+struct Told {
+    size: u64,
+    /// As long as there is this, the file is not dropped.
+    _asked: AttributesAsked,
+}
+
+struct Look {
+    ino: InodeId,
+    how: How,
+    told: Option<Told>,
+}
+
+/// Threads of ours that look, by their number.
+#[derive(Default)]
+pub(super) struct Looks {
+    any: AtomicUsize,
+    looks: Mutex<HashMap<u32, Look>>,
+    /// Those that wait for their turn.
+    lockers: AtomicUsize,
+}
+
+impl Looks {
+    fn begin(&self, tid: u32, ino: InodeId, how: How) {
+        self.any.fetch_add(1, SeqCst);
+        self.looks.lock().insert(tid, Look { ino, how, told: None });
+    }
+
+    fn end(&self, tid: u32) -> Option<Told> {
+        let look = self.looks.lock().remove(&tid);
+        self.any.fetch_sub(1, SeqCst);
+        look.and_then(|look| look.told)
+    }
+
+    /// Whether it is one of ours that asks; `names_file`: it names an open file.
+    pub(super) fn is_ours(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
+        self.any.load(SeqCst) > 0
+            && self.looks.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
+    }
+
+    /// It is about to be told this size.
+    pub(super) fn tell(&self, tid: u32, size: u64, asked: AttributesAsked) {
+        let told = Told { size, _asked: asked };
+        let before = match self.looks.lock().get_mut(&tid) {
+            Some(look) => look.told.replace(told),
+            None => Some(told),
+        };
+        drop(before);
+    }
+}
+
+impl Look {
+    fn matches(&self, ino: InodeId, names_file: bool) -> bool {
+        self.ino == ino && names_file == (self.how == How::InTurn)
+    }
+}
+
+/// What the kernel has, and what it was told, if it has asked.
+struct Seen {
+    size: u64,
+    told: Option<Told>,
+}
+
+impl Dropper {
+    /// Whether a thread that asks for attributes is one of those that look whether the kernel takes them in.
+    pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
+        self.looks.is_ours(tid, ino, names_file)
+    }
+
+    /// A thread that reads an open file asks for its attributes, since `begun`. Answers when the kernel has the right size, or when that has taken too
+    /// long. May wait, also for changes that wait.
+    pub(crate) fn size_asked(
+        self: &Arc<Dropper>,
+        client: &Client,
+        ino: InodeId,
+        tid: u32,
+        begun: Instant,
+    ) -> AttributesAsked {
+        let mut how = How::Freely;
+        while let Some(drops) = self.last_drop(ino)
+            && let Ok(inode) = client.getattr(Wait::Allowed, ino)
+            && inode.kind == FileKind::Regular
+            && let Ok(Seen { size, told }) = self.look(ino, generation(&inode).0, how, begun)
+        {
+            // From here on it is not dropped before this thread has looked.
+            let asked = self.attributes_asked(ino, tid, false);
+            let is_right = match &told {
+                Some(told) => told.size == size,
+                // It had no reason to ask.
+                None => self.last_drop(ino) == Some(drops),
+            };
+            if is_right {
+                return asked;
+            }
+            asked.withdraw();
+            drop(told);
+            if self.is_too_late(begun) {
+                tracing::debug!(%ino, "the kernel has not taken a size in");
+                break;
+            }
+            match is_in_lseek(tid) {
+                // It holds the lock itself.
+                true => std::thread::sleep(SIZE_LOOK_EVERY),
+                false => how = How::InTurn,
+            }
+        }
+        self.attributes_asked(ino, tid, false)
+    }
+
+    fn is_too_late(&self, begun: Instant) -> bool {
+        begun.elapsed() >= SIZE_WAIT_MAX || self.state.lock().ended
+    }
+
+    /// Has the kernel ask for the size of a file, and looks at what it has then.
+    fn look(
+        self: &Arc<Dropper>,
+        ino: InodeId,
+        generation: u64,
+        how: How,
+        begun: Instant,
+    ) -> io::Result<Seen> {
+        match how {
+            How::Freely => self.look_freely(ino, generation),
+            How::InTurn => self.look_in_turn(ino, generation, begun),
+        }
+    }
+
+    fn look_freely(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
+        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
+        let file = place.open(ino, generation, libc::O_PATH)?;
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        self.looks.begin(tid, ino, How::Freely);
+        let asked = statx(file.as_fd(), libc::AT_STATX_FORCE_SYNC, libc::STATX_SIZE);
+        let told = self.looks.end(tid);
+        asked?;
+        Ok(Seen { size: statx(file.as_fd(), libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size, told })
+    }
+
+    /// The same on a thread of its own: it may wait for as long as a local change does.
+    fn look_in_turn(self: &Arc<Dropper>, ino: InodeId, generation: u64, begun: Instant) -> io::Result<Seen> {
+        if self.looks.lockers.fetch_add(1, SeqCst) >= SIZE_LOCKERS_MAX {
+            self.looks.lockers.fetch_sub(1, SeqCst);
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let (me, (tell, seen)) = (self.clone(), mpsc::channel());
+        let look = move || {
+            let seen = me.look_under_lock(ino, generation);
+            me.looks.lockers.fetch_sub(1, SeqCst);
+            let _ = tell.send(seen);
+        };
+        if let Err(error) = Builder::new().name("fuse-look".into()).spawn(look) {
+            self.looks.lockers.fetch_sub(1, SeqCst);
+            return Err(error);
+        }
+        let left = SIZE_WAIT_MAX.saturating_sub(begun.elapsed());
+        seen.recv_timeout(left).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    }
+
+    fn look_under_lock(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
+        keep_no_files();
+        let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
+        let file = place.open(ino, generation, libc::O_RDONLY)?;
+        let tid = nix::unistd::gettid().as_raw() as u32;
+        self.looks.begin(tid, ino, How::InTurn);
+        // SAFETY: the call touches no memory.
+        let end = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_END) };
+        let failed = io::Error::last_os_error();
+        let told = self.looks.end(tid);
+        Ok(Seen { size: u64::try_from(end).map_err(|_| failed)?, told })
+    }
+}
+
+/// For a thread that may be blocked in the kernel when the process is killed, see
+/// [`keep_nothing_else`](super::Notifications::keep_nothing_else).
+fn keep_no_files() {
+    // SAFETY: from the first call on, this thread has file descriptors of its own; nothing is run on it that would use others than those that it opens.
+    let failed = unsafe {
+        libc::unshare(libc::CLONE_FILES) != 0 || libc::close_range(STDIO, libc::c_uint::MAX, 0) != 0
+    };
+    if failed {
+        tracing::debug!(error = %io::Error::last_os_error(), "a thread shares its files");
+    }
+}
+
+/// Whether a thread waits in lseek(2): see proc_pid_syscall(5).
+fn is_in_lseek(tid: u32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).unwrap_or_default();
+    call.split_ascii_whitespace().next().and_then(|number| number.parse().ok()) == Some(libc::SYS_lseek)
+}
