@@ -100,7 +100,7 @@ pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
 /// And so long once it has looked: then it comes at once, or never; but a thread may have to wait for a processor.
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
 /// So long it is known what was refused: who comes back later has waited for others, each of whom took less.
-pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(60);
+pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(10);
 /// Such calls that are known; more are as good as none.
 pub const RETRIES_MAX: usize = 1024;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.

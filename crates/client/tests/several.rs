@@ -667,6 +667,17 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             look(b"p").expect("there");
         }
+        // What becomes of one of two directories does not keep anybody from looking at the other.
+        let dir = other.create(wait, &CALLER, root, b"dir", mode, 0).expect("new").ino;
+        assert_eq!((look(b"dir"), one.lookup(wait, dir, b"new")), (Some(dir), Ok(None)));
+        move_away(b"p", b"away").expect("moved");
+        let there = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
+        assert_eq!(one.rename(wait, 1, root, b"p", dir, b"new", replace), Err(stale));
+        one.forget(dir, 1);
+        other.rmdir(wait, 1, root, b"dir").expect("nobody is waited for long");
+        other.forget(dir, 1);
+        other.fsync(root).expect("gone");
+        assert_eq!(look(b"p"), Some(there));
         // A name that has come to be, and is free again.
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         let open = || one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644);

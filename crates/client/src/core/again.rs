@@ -7,7 +7,7 @@ use super::{Core, Outcome};
 use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
 use bytes::Bytes;
-use shoal_namespace::{Fault, Op};
+use shoal_namespace::{Dentry, Fault, Op};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 use shoal_wire::MOVES;
 
@@ -54,10 +54,9 @@ impl Core {
     }
 
     fn may_do_again(&mut self, Retry { names, then, .. }: &Retry) -> Outcome<Vec<InodeId>> {
-        let mut subjects = Vec::new();
-        for (dir, name) in names {
-            subjects.extend(self.resolve(*dir, name)?.map(|dentry| dentry.ino));
-        }
+        // What is not known comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this lookup.
+        let mut known = |(dir, name): &(InodeId, Name)| Some(self.cached_name(*dir, name)??.ino);
+        let subjects: Vec<InodeId> = names.iter().filter_map(&mut known).collect();
         let named: Vec<(InodeId, &Name)> = names.iter().map(|(dir, name)| (*dir, name)).collect();
         let keeps = keeps(&named, &subjects);
         match then {
@@ -69,15 +68,20 @@ impl Core {
         Ok(keeps)
     }
 
+    /// What a name stands for, as far as that is known.
+    fn cached_name(&mut self, dir: InodeId, name: &Name) -> Option<Option<Dentry>> {
+        match self.cache.node(dir)? {
+            Node { body: Body::Directory(names), .. } => names.get(name),
+            _ => None,
+        }
+    }
+
     /// Somebody else is going to change a name.
     pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
         if self.unseen.len() >= UNSEEN_NAMES_MAX {
             self.unseen.clear();
         }
-        let known = match self.cache.node(dir) {
-            Some(Node { body: Body::Directory(names), .. }) => names.get(name),
-            _ => None,
-        };
+        let known = self.cached_name(dir, name);
         // What the kernel was told is what it stood for at first.
         self.unseen.entry((dir, name.clone())).or_insert(known.map(|dentry| dentry.map(|dentry| dentry.ino)));
     }

@@ -162,11 +162,11 @@ impl Retries {
         }
     }
 
-    /// A call about these names is carried out, or fails for another reason.
+    /// A call about these names is carried out, or fails for another reason. A thread makes one call at a time: what it was refused before is over.
     pub(super) fn came_back(&mut self, names: &[(InodeId, &Name)]) {
         let is_it = |Expected { retry, by, .. }: &Expected| {
             let known = retry.names.iter().map(|(dir, name)| (*dir, name));
-            *by == self.by && known.eq(names.iter().copied())
+            *by == self.by && (*by != UNKNOWN_THREAD || known.eq(names.iter().copied()))
         };
         if let Some(at) = self.expected.iter().position(is_it) {
             self.expected.swap_remove(at);
@@ -252,10 +252,11 @@ mod tests {
         retries.came_back(&[(DIR, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_some(), "two were");
         retries.came_back(&[(DIR, &name)]);
+        retries.by = 3;
+        retries.came_back(&[(DIR, &name)]);
+        assert!(!retries.take_news(|| at(2)), "another thread");
         retries.by = 2;
         retries.came_back(&[(OTHER, &name)]);
-        assert!(!retries.take_news(|| at(2)));
-        retries.came_back(&[(DIR, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_none());
     }
 
@@ -280,7 +281,7 @@ mod tests {
             "it has nothing else to do"
         );
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 100_000_000 }), None);
-        assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 69, nanos: 0 }), None);
+        assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 19, nanos: 0 }), None);
         assert!(retries.looks_again(1, DIR, &name).is_none(), "it has forgotten");
     }
 
@@ -293,6 +294,8 @@ mod tests {
             retries.expect(retry(&["b"], Then::Removes));
             assert_eq!(retries.looks_again(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
             assert!(retries.looks_again(by, DIR, &other).is_some());
+            retries.came_back(&[(OTHER, &one)]);
+            assert_eq!(retries.looks_again(by, DIR, &other).is_some(), by == UNKNOWN_THREAD);
         }
     }
 
