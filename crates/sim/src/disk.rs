@@ -324,3 +324,26 @@ impl DiskFile for SimFile {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_store::log::disk;
+
+    #[test]
+    fn a_directory_that_was_removed_and_made_anew_is_empty() {
+        let home = tempfile::tempdir().expect("a temporary directory");
+        let dir = home.path().join("log");
+        let world = Scheduler::new(1);
+        Disks::default().install(&world);
+        let list = || disk::open(&dir).and_then(|disk| disk.list());
+        assert!(list().is_err(), "there is none");
+        std::fs::create_dir(&dir).expect("new");
+        disk::open(&dir).and_then(|disk| disk.open("file", true)).expect("new");
+        assert_eq!(list().expect("there"), ["file"]);
+        std::fs::remove_dir_all(&dir).expect("removed");
+        std::fs::create_dir(&dir).expect("new");
+        assert!(list().expect("there").is_empty());
+        Disks::uninstall();
+    }
+}
