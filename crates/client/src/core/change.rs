@@ -51,6 +51,15 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
     }
 }
 
+/// See [`Core::counted`].
+pub(super) struct Counted {
+    /// What is counted under itself already, and stays so.
+    apart: Vec<InodeId>,
+    /// Under what a file is counted that gets another name. There it is found until that is committed: whoever gives back the right to that gives
+    /// back this as well.
+    linked: Option<InodeId>,
+}
+
 impl Core {
     /// Makes sure that an inode may be changed.
     pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
@@ -103,25 +112,24 @@ impl Core {
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
-    /// Of what an operation may have counted elsewhere: what is counted under itself already, and stays so. What is not yet is found where it was
-    /// until that is committed: whoever gives back the right to that gives back this as well.
-    pub(super) fn counted_apart(&mut self, op: &Op, subjects: &[InodeId]) -> Vec<InodeId> {
-        if let Op::Link { ino, .. } = op
-            && let Some(cover) = self.cache.cover(*ino)
-        {
-            self.rights.used(*ino, cover, self.cache.stamp());
-        }
-        match op {
+    /// What an operation may have counted elsewhere, as it is before that.
+    pub(super) fn counted(&mut self, op: &Op, subjects: &[InodeId]) -> Counted {
+        let linked = match op {
+            Op::Link { ino, .. } => self.cache.cover(*ino),
+            _ => None,
+        };
+        let apart = match op {
             Op::Link { .. } | Op::Rename { .. } => {
                 subjects.iter().copied().filter(|ino| self.cache.cover(*ino) == Some(*ino)).collect()
             }
             _ => Vec::new(),
-        }
+        };
+        Counted { apart, linked }
     }
 
-    /// An operation was carried out. `apart`: see [`counted_apart`](Self::counted_apart), before that.
-    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], apart: &[InodeId]) {
-        let batch = self.cache.stamp();
+    /// An operation was carried out. `before`: see [`counted`](Self::counted).
+    pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], before: &Counted) {
+        let (batch, Counted { apart, linked }) = (self.cache.stamp(), before);
         for dir in parents {
             self.rights.used(*dir, *dir, batch);
         }
@@ -136,7 +144,12 @@ impl Core {
                 let moved = subjects.iter().take(if flags.exchange { 2 } else { 1 });
                 moved.for_each(|ino| self.recount(*ino, apart));
             }
-            Op::Link { ino, .. } => self.recount(*ino, apart),
+            Op::Link { ino, .. } => {
+                if let Some(cover) = linked {
+                    self.rights.used(*ino, *cover, batch);
+                }
+                self.recount(*ino, apart);
+            }
             _ => {}
         }
         for ino in subjects {
@@ -290,6 +303,17 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
         assert!(!declares(&mut core, ino));
+    }
+
+    #[test]
+    fn what_has_failed_has_used_no_right() {
+        let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
+        let ino = make_directory(&mut core, &name);
+        commit(&mut core);
+        let other = Name::try_from(b"other".as_slice()).expect("a name");
+        core.link(ino, InodeId::ROOT, &other, Timestamp::default()).expect_err("directories have one name");
+        core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(ino)] });
+        assert!(!declares(&mut core, ino), "it was given back");
     }
 
     #[test]

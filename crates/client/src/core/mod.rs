@@ -160,9 +160,9 @@ impl Core {
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
         self.may_do(&op, subjects)?;
         self.was_seen(&op, subjects)?;
-        let apart = self.counted_apart(&op, subjects);
+        let before = self.counted(&op, subjects);
         ops::apply(&mut self.cache, &op)?;
-        self.done(&op, subjects, parents, &apart);
+        self.done(&op, subjects, parents, &before);
         self.has_named(&op, subjects);
         self.room -= room;
         self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
