@@ -216,9 +216,8 @@ impl Program {
         match self.chance.random_range(0..100) {
             0..8 => {
                 let n = self.chance.random_range(1..=self.course.dirs.max(1));
-                let mode = FileKind::Directory.mode_bits() | 0o755;
                 let name = format!("d{n}").into_bytes();
-                let made = self.client.create(wait, &CALLER, InodeId::ROOT, &name, mode, 0)?;
+                let made = self.client.create(wait, &CALLER, InodeId::ROOT, &name, DIRECTORY, 0)?;
                 self.refs.push(made.ino);
             }
             8..30 => {
@@ -525,6 +524,16 @@ impl Way for Fast {
     }
 }
 
+/// What a rename does to what is in its way.
+const REPLACE: RenameFlags = RenameFlags { no_replace: false, exchange: false };
+/// What a directory is made as.
+const DIRECTORY: u32 = 0o040755;
+
+/// What thread 1 of a client finds under a name in the root directory.
+fn look_by_thread(client: &Client, name: &[u8]) -> Option<InodeId> {
+    client.find(Wait::Allowed, 1, InodeId::ROOT, name).expect("answered").map(|found| found.entry.ino)
+}
+
 /// A server and two clients without a kernel, of which the first has another clock.
 fn two(body: impl FnOnce(&Client, &Client)) {
     let (_dir, bricks, server) = relay::server();
@@ -535,17 +544,13 @@ fn two(body: impl FnOnce(&Client, &Client)) {
         Client::open(way, bricks.clone(), options).expect("a session")
     });
     body(&one, &other);
-    for client in [one, other] {
-        client.close().expect("closed");
-    }
+    [one, other].iter().for_each(|client| client.close().expect("closed"));
     server.shutdown();
 }
 
 #[test]
 fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved() {
-    let (wait, root) = (Wait::Allowed, InodeId::ROOT);
-    let mode = FileKind::Directory.mode_bits() | 0o755;
-    let replace = RenameFlags { no_replace: false, exchange: false };
+    let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
         let look = |client: &Client, name: &[u8]| {
             client.lookup(wait, root, name).expect("answered").map(|entry| entry.ino)
@@ -587,12 +592,9 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
 
 #[test]
 fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
-    let (wait, root) = (Wait::Allowed, InodeId::ROOT);
-    let mode = FileKind::Directory.mode_bits() | 0o755;
-    let replace = RenameFlags { no_replace: false, exchange: false };
+    let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
-        let look =
-            |name: &[u8]| one.find(wait, 1, root, name).expect("answered").map(|found| found.entry.ino);
+        let look = |name| look_by_thread(one, name);
         let stale = Failure::Errno(Errno::ESTALE);
         other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
         look(b"p").expect("there");
@@ -627,12 +629,9 @@ fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
 
 #[test]
 fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between() {
-    let (wait, root) = (Wait::Allowed, InodeId::ROOT);
-    let mode = FileKind::Directory.mode_bits() | 0o755;
-    let replace = RenameFlags { no_replace: false, exchange: false };
+    let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
-        let look =
-            |name: &[u8]| one.find(wait, 1, root, name).expect("answered").map(|found| found.entry.ino);
+        let look = |name| look_by_thread(one, name);
         let move_away = |name: &[u8], to: &[u8]| other.rename(wait, 1, root, name, root, to, replace);
         for name in [b"p", b"q"] {
             other.create(wait, &CALLER, root, name, mode, 0).expect("new");

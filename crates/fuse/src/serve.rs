@@ -21,6 +21,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// What a request lends to a call. It is copied only if the call has to wait.
+pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
+
+impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
+
 /// What all threads of a mount share.
 pub(crate) struct Shared {
     pub client: Arc<Client>,
@@ -112,25 +117,20 @@ impl Server {
         polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
     }
 
-    /// Makes a call that changes nothing, and answers with its outcome. `arg` is what the request lends to the call; it is
-    /// copied only if the call has to wait.
-    pub(crate) fn serve<A, T, R>(
+    /// Makes a call that changes nothing, and answers with its outcome.
+    pub(crate) fn serve<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         op: Op,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) where
-        A: ToOwned + ?Sized,
-        A::Owned: Send + 'static,
-        R: Send + 'static,
-    {
+    ) {
         self.look(op, |_| Holds::Nothing, reply, arg, call, answer);
     }
 
     /// The same, where it is found out only if the call has to wait what the kernel holds.
-    pub(crate) fn look<A, T, R>(
+    pub(crate) fn look<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         op: Op,
         holds: impl FnOnce(&Client) -> Holds,
@@ -138,11 +138,7 @@ impl Server {
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) where
-        A: ToOwned + ?Sized,
-        A::Owned: Send + 'static,
-        R: Send + 'static,
-    {
+    ) {
         let timer = Timer::start(op);
         match call(&self.shared.client, Wait::Never, arg) {
             Err(Failure::WouldBlock) => {
@@ -154,7 +150,7 @@ impl Server {
     }
 
     /// The same with a call that changes something, while the kernel holds locks.
-    pub(crate) fn change<A, T, R>(
+    pub(crate) fn change<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         op: Op,
         holds: Holds,
@@ -162,11 +158,7 @@ impl Server {
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) where
-        A: ToOwned + ?Sized,
-        A::Owned: Send + 'static,
-        R: Send + 'static,
-    {
+    ) {
         let timer = Timer::start(op);
         let outcome = match self.shared.stale.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
@@ -199,7 +191,7 @@ impl Server {
     }
 
     /// Has a call made by a thread that may wait, unless that would be too much.
-    fn wait<A, T, R>(
+    fn wait<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         timer: Timer,
         holds: Holds,
@@ -207,11 +199,7 @@ impl Server {
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) where
-        A: ToOwned + ?Sized,
-        A::Owned: Send + 'static,
-        R: Send + 'static,
-    {
+    ) {
         if self.slow.refuses(lane(timer.op(), holds)) || self.shared.stale.is_too_much(holds) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }

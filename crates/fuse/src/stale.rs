@@ -375,7 +375,7 @@ impl Dropper {
 
     /// Whether an inode was dropped not long ago, or is about to be.
     pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
-        self.drops_at_all.load(SeqCst) && self.state.lock().was_dropped(ino)
+        self.drops_at_all.load(SeqCst) && self.last_drop(ino).is_some()
     }
 
     /// The number of the last drop of an inode, if that was not long ago.

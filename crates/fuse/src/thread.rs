@@ -1,6 +1,34 @@
 //! What the system tells of a thread, whoever's it is: see proc_pid_stat(5) and `Documentation/scheduler/sched-stats.rst`.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
+
+/// Standard input, output and error.
+const STDIO: libc::c_uint = 3;
+
+/// Has this thread let go of all files but one, which may be `own`; whatever it opens from now on is its alone.
+///
+/// When the process is killed, a thread that is blocked in the kernel dies last. If it held the files on which requests are
+/// answered, these would stay open, and whoever waits for an answer would keep the lock that the thread is blocked by:
+/// neither could ever go on.
+pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
+    let close = |first, last| {
+        // SAFETY: nothing is run on this thread that would use another file than those that stay and those that it opens.
+        first > last || unsafe { libc::close_range(first, last, 0) == 0 }
+    };
+    // SAFETY: this changes nothing but to whom descriptors belong that are closed from now on.
+    let has_own_table = unsafe { libc::unshare(libc::CLONE_FILES) == 0 };
+    let done = has_own_table
+        && match own.map(|own| own.as_raw_fd().unsigned_abs()) {
+            Some(own) => {
+                close(STDIO, own.saturating_sub(1)) && close((own + 1).max(STDIO), libc::c_uint::MAX)
+            }
+            None => close(STDIO, libc::c_uint::MAX),
+        };
+    if !done {
+        tracing::debug!(error = %std::io::Error::last_os_error(), "a thread shares its files");
+    }
+}
 
 /// A thread at one moment.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,12 @@
 //! | the same from -1 on | attributes and ACLs | nothing |
 //! | `INC_EPOCH` | every name there is: each is looked up again when it is used next | nothing |
 
+use crate::thread::keep_no_files_but;
 use nix::errno::Errno;
 use shoal_types::{InodeId, Name};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
@@ -23,8 +24,6 @@ const HEADER_BYTES: usize = 16;
 
 /// `FUSE_DEV_IOC_CLONE`: makes an open `/dev/fuse` another end of a conversation under way.
 const DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
-/// Standard input, output and error.
-const STDIO: libc::c_uint = 3;
 
 /// Whether the kernel had something to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,22 +54,8 @@ impl Notifications {
     }
 
     /// For a thread that sends notifications: lets go of all files but the way to the kernel, for this thread only.
-    ///
-    /// When the process is killed, a thread that is blocked in the kernel dies last. If it held the files on which requests are
-    /// answered, these would stay open, and whoever waits for an answer would keep the lock that the thread is blocked by:
-    /// neither could ever go on.
     pub(crate) fn keep_nothing_else(&self) {
-        let own = self.device.as_raw_fd().unsigned_abs();
-        // SAFETY: from the first call on, this thread has file descriptors of its own; nothing is run on it that would use
-        // another one than those that stay.
-        let failed = unsafe {
-            libc::unshare(libc::CLONE_FILES) != 0
-                || (own > STDIO && libc::close_range(STDIO, own - 1, 0) != 0)
-                || libc::close_range(own + 1, libc::c_uint::MAX, 0) != 0
-        };
-        if failed {
-            tracing::debug!(error = %io::Error::last_os_error(), "a thread shares its files");
-        }
+        keep_no_files_but(Some(self.device.as_fd()));
     }
 
     /// Drops a name.

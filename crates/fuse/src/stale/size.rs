@@ -14,6 +14,7 @@
 use super::{AttributesAsked, Dropper};
 use crate::encode::generation;
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
+use crate::thread::keep_no_files_but;
 use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
 use shoal_types::{FileKind, InodeId};
@@ -34,8 +35,6 @@ use std::time::Instant;
 const INO64_GEN: i32 = 0x81;
 /// The file itself, and no name in it.
 const ITSELF: &CStr = c"";
-/// Standard input, output and error.
-const STDIO: libc::c_uint = 3;
 
 /// `struct file_handle` of open_by_handle_at(2).
 #[repr(C)]
@@ -162,6 +161,24 @@ impl Looks {
     }
 }
 
+/// A thread that waits for its turn. Its place is free again when this is dropped.
+struct Locker(Arc<Dropper>);
+
+impl Locker {
+    /// `None` if there are too many.
+    fn new(stale: &Arc<Dropper>) -> Option<Locker> {
+        let before = stale.looks.lockers.fetch_add(1, SeqCst);
+        let locker = Locker(stale.clone());
+        (before < SIZE_LOCKERS_MAX).then_some(locker)
+    }
+}
+
+impl Drop for Locker {
+    fn drop(&mut self) {
+        self.0.looks.lockers.fetch_sub(1, SeqCst);
+    }
+}
+
 impl Look {
     fn matches(&self, ino: InodeId, names_file: bool) -> bool {
         self.ino == ino && names_file == (self.how == How::InTurn)
@@ -251,26 +268,20 @@ impl Dropper {
 
     /// The same on a thread of its own: it may wait for as long as a local change does.
     fn look_in_turn(self: &Arc<Dropper>, ino: InodeId, generation: u64, begun: Instant) -> io::Result<Seen> {
-        if self.looks.lockers.fetch_add(1, SeqCst) >= SIZE_LOCKERS_MAX {
-            self.looks.lockers.fetch_sub(1, SeqCst);
-            return Err(io::ErrorKind::QuotaExceeded.into());
-        }
-        let (me, (tell, seen)) = (self.clone(), mpsc::channel());
+        let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
+        let (tell, seen) = mpsc::channel();
         let look = move || {
-            let seen = me.look_under_lock(ino, generation);
-            me.looks.lockers.fetch_sub(1, SeqCst);
+            let seen = locker.0.look_under_lock(ino, generation);
+            drop(locker);
             let _ = tell.send(seen);
         };
-        if let Err(error) = Builder::new().name("fuse-look".into()).spawn(look) {
-            self.looks.lockers.fetch_sub(1, SeqCst);
-            return Err(error);
-        }
+        Builder::new().name("fuse-look".into()).spawn(look)?;
         let left = SIZE_WAIT_MAX.saturating_sub(begun.elapsed());
         seen.recv_timeout(left).map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
     }
 
     fn look_under_lock(&self, ino: InodeId, generation: u64) -> io::Result<Seen> {
-        keep_no_files();
+        keep_no_files_but(None);
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let file = place.open(ino, generation, libc::O_RDONLY)?;
         let tid = nix::unistd::gettid().as_raw() as u32;
@@ -280,18 +291,6 @@ impl Dropper {
         let failed = io::Error::last_os_error();
         let told = self.looks.end(tid);
         Ok(Seen { size: u64::try_from(end).map_err(|_| failed)?, told })
-    }
-}
-
-/// For a thread that may be blocked in the kernel when the process is killed, see
-/// [`keep_nothing_else`](super::Notifications::keep_nothing_else).
-fn keep_no_files() {
-    // SAFETY: from the first call on, this thread has file descriptors of its own; nothing is run on it that would use others than those that it opens.
-    let failed = unsafe {
-        libc::unshare(libc::CLONE_FILES) != 0 || libc::close_range(STDIO, libc::c_uint::MAX, 0) != 0
-    };
-    if failed {
-        tracing::debug!(error = %io::Error::last_os_error(), "a thread shares its files");
     }
 }
 

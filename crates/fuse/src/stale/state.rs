@@ -219,11 +219,6 @@ impl State {
         }
     }
 
-    /// Whether an inode was dropped not long ago.
-    pub fn was_dropped(&self, ino: InodeId) -> bool {
-        self.recent.last(ino).is_some()
-    }
-
     /// The number of the last drop of an inode, if it was not long ago.
     pub fn last_drop(&self, ino: InodeId) -> Option<u64> {
         self.recent.last(ino)
