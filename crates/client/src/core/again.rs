@@ -168,6 +168,7 @@ fn keeps(names: &[(InodeId, &Name)], subjects: &[InodeId]) -> Vec<InodeId> {
 mod tests {
     use super::super::fixture::{commit, core, make_directory, make_file};
     use super::*;
+    use shoal_namespace::RenameFlags;
 
     fn directory(ino: InodeId) -> Dentry {
         Dentry { ino, kind: FileKind::Directory }

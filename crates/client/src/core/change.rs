@@ -227,8 +227,8 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use shoal_namespace::RenameFlags;
-    use shoal_types::{Inode, SessionId, Timestamp};
-    use shoal_wire::{AcquireReply, FileRecord, Item, Recall};
+    use shoal_types::Timestamp;
+    use shoal_wire::{AcquireReply, Item, Recall};
 
     fn declares(core: &mut Core, ino: InodeId) -> bool {
         core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
