@@ -181,8 +181,8 @@ mod tests {
         let brick = Brick::open(dir.path()).expect("a brick");
         let (id, content) = (BlockId { session: SessionId(1), seq: 1 }, [Bytes::from_static(b"x")]);
         let hangs = Claim::take(&brick, id).expect("nobody stores it");
-        assert!(matches!(brick.put(id, &content), Err(BlockError::Unreachable(_))));
+        assert!(matches!(brick.put_block(id, &content), Err(BlockError::Unreachable(_))));
         drop(hangs);
-        brick.put(id, &content).expect("it came to nothing");
+        brick.put_block(id, &content).expect("it came to nothing");
     }
 }
