@@ -155,7 +155,8 @@ impl Locks {
         match &request.tells {
             Tells::Nothing => {}
             Tells::Held(key) => {
-                if let Some(held) = state.held.get_mut(key).filter(|held| held.at <= reply.at) {
+                let says = |held: &&mut Held| reply.at > 0 && held.at <= reply.at;
+                if let Some(held) = state.held.get_mut(key).filter(says) {
                     held.at = reply.at;
                     held.closed &= reply.held.is_empty();
                     held.locks.clone_from(&reply.held);
@@ -453,6 +454,15 @@ mod tests {
         assert!(locks.is_known(), "it may have been granted after the release");
         locks.closes(7);
         assert!(!locks.is_known());
+    }
+
+    #[test]
+    fn a_request_that_was_not_carried_out_says_nothing_of_what_is_held() {
+        let locks = Locks::new(TERM);
+        assert!(locks.take(&mut locks.asks(), &reply(4, &[lock()])));
+        assert_eq!(declared(&locks), [lock()]);
+        assert!(locks.take(&mut locks.asks(), &reply(0, &[])));
+        assert_eq!(declared(&locks), [lock()]);
     }
 
     #[test]
