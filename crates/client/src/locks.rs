@@ -72,12 +72,25 @@ struct State {
 
 type Key = (InodeId, LockSpace, u64);
 
-/// What an owner has, or may have: it has asked for locks and not closed the file since.
+/// Whose locks the answer to a request tells.
+enum Tells {
+    Nothing,
+    /// What an owner has.
+    Held(Key),
+    /// That these have nothing any more.
+    Released(Vec<Key>),
+}
+
+/// What an owner has, or may have: it has asked for locks and not closed the file since, or what it asked for before is still under way.
 #[derive(Default)]
 struct Held {
     /// When the servers said so, in their count.
     at: u64,
     locks: Vec<LockRecord>,
+    /// How many of its requests are under way.
+    asking: usize,
+    /// It has closed the file and is not known to have got anything since. This is here for answers from before, which may still come.
+    closed: bool,
 }
 
 /// A request under way.
@@ -85,11 +98,32 @@ struct Request<'a> {
     locks: &'a Locks,
     id: u64,
     below: u64,
+    tells: Tells,
+    /// Otherwise nobody knows what the servers have made of it.
+    answered: bool,
 }
 
 impl Drop for Request<'_> {
     fn drop(&mut self) {
-        self.locks.0.lock().out.remove(&self.id);
+        let mut state = self.locks.0.lock();
+        state.out.remove(&self.id);
+        // It is not there if the session has ended.
+        if let Tells::Held(key) = self.tells
+            && let Some(held) = state.held.get_mut(&key)
+        {
+            held.asking -= 1;
+            held.closed &= self.answered;
+            state.forget_closed(&key);
+        }
+    }
+}
+
+impl State {
+    /// Forgets an owner that has closed the file, once no answer can say anything else.
+    fn forget_closed(&mut self, key: &Key) {
+        if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
+            self.held.remove(key);
+        }
     }
 }
 
@@ -99,28 +133,46 @@ impl Locks {
         Locks(Mutex::new(State { term, last: 0, out: BTreeSet::new(), held, lost }))
     }
 
-    fn begin(&self, wants: Option<Key>) -> Request<'_> {
+    fn begin(&self, tells: Tells) -> Request<'_> {
         let mut state = self.0.lock();
         state.last += 1;
         let id = state.last;
         state.out.insert(id);
-        if let Some(key) = wants {
-            state.held.entry(key).or_default();
+        if let Tells::Held(key) = tells {
+            state.held.entry(key).or_default().asking += 1;
         }
         let below = state.out.first().copied().unwrap_or(id);
-        Request { locks: self, id, below }
+        Request { locks: self, id, below, tells, answered: false }
     }
 
-    /// Takes an answer in. `false`: it does not count.
-    fn take(&self, of: Option<Key>, reply: &LockReply) -> bool {
+    /// Takes the answer to a request in. `false`: it does not count.
+    fn take(&self, request: &mut Request<'_>, reply: &LockReply) -> bool {
         let mut state = self.0.lock();
         if state.term != reply.term {
             return false;
         }
-        if let Some(held) = of.and_then(|key| state.held.get_mut(&key))
-            && held.at <= reply.at
-        {
-            *held = Held { at: reply.at, locks: reply.held.clone() };
+        request.answered = true;
+        match &request.tells {
+            Tells::Nothing => {}
+            Tells::Held(key) => {
+                let says = |held: &&mut Held| reply.at > 0 && held.at <= reply.at;
+                if let Some(held) = state.held.get_mut(key).filter(says) {
+                    held.at = reply.at;
+                    held.closed &= reply.held.is_empty();
+                    held.locks.clone_from(&reply.held);
+                }
+            }
+            Tells::Released(keys) => {
+                for key in keys {
+                    // What was granted by the release itself was granted after it.
+                    if let Some(held) = state.held.get_mut(key).filter(|held| held.at < reply.at) {
+                        held.at = reply.at;
+                        held.closed = true;
+                        held.locks.clear();
+                    }
+                    state.forget_closed(key);
+                }
+            }
         }
         true
     }
@@ -180,14 +232,14 @@ impl Shell {
         LockRecord { ino, space, owner: self.owner(owner), pid, range, kind }
     }
 
-    /// Makes a request until it is answered. `of`: whose locks the answer tells.
+    /// Makes a request until it is answered.
     fn ask_for_lock(
         &self,
-        of: Option<Key>,
+        tells: Tells,
         wait: Option<&LockWait>,
         op: impl Fn(bool) -> LockOp,
     ) -> Result<LockOutcome, Errno> {
-        let request = self.locks.begin(of);
+        let mut request = self.locks.begin(tells);
         if let Some(wait) = wait {
             *wait.request.lock() = Some((self.session, request.id));
         }
@@ -197,7 +249,7 @@ impl Shell {
             let (session, id, below) = (self.session, request.id, request.below);
             let asked = LockRequest { session, id, below, op: op(waits) };
             match wait_for(|done| self.meta.lock(asked, done)) {
-                Ok(reply) if self.locks.take(of, &reply) => break Ok(reply.outcome),
+                Ok(reply) if self.locks.take(&mut request, &reply) => break Ok(reply.outcome),
                 Ok(_) => tracing::debug!(request = id, "the answer of an earlier leader about a lock"),
                 Err(
                     error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
@@ -225,7 +277,7 @@ impl crate::Client {
         if shell.locks.has_lost(&key) {
             return Err(Errno::EIO);
         }
-        match shell.ask_for_lock(Some(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+        match shell.ask_for_lock(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
             LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
@@ -245,7 +297,7 @@ impl crate::Client {
             if of != shell.session {
                 return;
             }
-            let request = shell.locks.begin(None);
+            let request = shell.locks.begin(Tells::Nothing);
             let (session, op) = (shell.session, LockOp::Cancel { id });
             let asked = LockRequest { session, id: request.id, below: request.below, op };
             if wait_for(|done| shell.meta.lock(asked, done)).is_ok() {
@@ -265,7 +317,7 @@ impl crate::Client {
         let its = shell.owner(owner);
         shell.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match shell.ask_for_lock(Some((ino, space, owner)), None, op)? {
+        match shell.ask_for_lock(Tells::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // One that takes out the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -276,7 +328,7 @@ impl crate::Client {
     pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
         let shell = self.shell();
         let record = shell.record(lock);
-        Ok(match shell.ask_for_lock(None, None, |_| LockOp::Test(record))? {
+        Ok(match shell.ask_for_lock(Tells::Nothing, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
@@ -304,16 +356,123 @@ impl crate::Client {
     pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
         let shell = self.shell();
         let its: Vec<LockOwner> = owners.iter().map(|owner| shell.owner(*owner)).collect();
-        let released = shell.ask_for_lock(None, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let spaces = [LockSpace::Posix, LockSpace::Flock];
+        let keys: Vec<Key> =
+            owners.iter().flat_map(|owner| spaces.map(|space| (ino, space, *owner))).collect();
+        let tells = Tells::Released(keys.clone());
+        let released = shell.ask_for_lock(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
         let mut state = shell.locks.0.lock();
-        for owner in owners {
-            for key in [LockSpace::Posix, LockSpace::Flock].map(|space| (ino, space, *owner)) {
-                state.lost.remove(&key);
-                if released.is_ok() {
-                    state.held.remove(&key);
-                }
-            }
+        for key in &keys {
+            state.lost.remove(key);
         }
         released.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SESSION: SessionId = SessionId(3);
+    const TERM: u64 = 5;
+    const KEY: Key = (InodeId(9), LockSpace::Posix, 100);
+
+    fn lock() -> LockRecord {
+        let (owner, kind) = (LockOwner { session: SESSION, owner: KEY.2 }, LockKind::Write);
+        LockRecord { ino: KEY.0, space: KEY.1, owner, pid: 1, range: LockRange::ALL, kind }
+    }
+
+    fn reply(at: u64, held: &[LockRecord]) -> LockReply {
+        LockReply { term: TERM, at, outcome: LockOutcome::Done, held: held.to_vec() }
+    }
+
+    fn declared(locks: &Locks) -> Vec<LockRecord> {
+        locks.declare(SESSION, TERM, 10).into_iter().flat_map(|part| part.locks).collect()
+    }
+
+    impl Locks {
+        /// The owner asks for a lock.
+        fn asks(&self) -> Request<'_> {
+            self.begin(Tells::Held(KEY))
+        }
+
+        /// The owner closes the file, which the servers answer with this count.
+        fn closes(&self, at: u64) {
+            let mut release = self.begin(Tells::Released(vec![KEY]));
+            assert!(self.take(&mut release, &reply(at, &[])));
+        }
+
+        fn is_known(&self) -> bool {
+            self.0.lock().held.contains_key(&KEY)
+        }
+    }
+
+    #[test]
+    fn a_lock_that_is_granted_after_its_owner_has_closed_the_file_is_held_until_the_next_close() {
+        let locks = Locks::new(TERM);
+        let mut waits = locks.asks();
+        locks.closes(7);
+        assert!(locks.take(&mut waits, &reply(8, &[lock()])));
+        drop(waits);
+        assert_eq!(declared(&locks), [lock()]);
+        assert!(locks.is_known());
+        locks.closes(9);
+        assert!(declared(&locks).is_empty() && !locks.is_known());
+    }
+
+    #[test]
+    fn answers_that_overtake_each_other_come_to_what_was_done_last() {
+        for at in [4, 6] {
+            let locks = Locks::new(TERM);
+            let (mut takes, mut releases) = (locks.asks(), locks.begin(Tells::Released(vec![KEY])));
+            assert!(locks.take(&mut takes, &reply(at, &[lock()])));
+            assert!(locks.take(&mut releases, &reply(5, &[])));
+            drop((takes, releases));
+            assert_eq!(locks.count(), usize::from(at > 5), "granted at {at}, told first");
+        }
+        // A lock may be granted by the release itself, which comes before it.
+        for at in [4, 5, 6] {
+            let locks = Locks::new(TERM);
+            let mut takes = locks.asks();
+            locks.closes(5);
+            assert!(locks.take(&mut takes, &reply(at, &[lock()])));
+            drop(takes);
+            assert_eq!(locks.count(), usize::from(at >= 5), "granted at {at}, told last");
+            assert_eq!(locks.is_known(), at >= 5);
+        }
+    }
+
+    #[test]
+    fn who_has_closed_the_file_and_asks_for_nothing_is_forgotten_unless_an_answer_is_missing() {
+        let locks = Locks::new(TERM);
+        let (mut refused, unanswered) = (locks.asks(), locks.asks());
+        locks.closes(5);
+        assert!(locks.take(&mut refused, &reply(6, &[])));
+        drop(refused);
+        assert!(locks.is_known());
+        drop(unanswered);
+        assert!(locks.is_known(), "it may have been granted after the release");
+        locks.closes(7);
+        assert!(!locks.is_known());
+    }
+
+    #[test]
+    fn a_request_that_was_not_carried_out_says_nothing_of_what_is_held() {
+        let locks = Locks::new(TERM);
+        assert!(locks.take(&mut locks.asks(), &reply(4, &[lock()])));
+        assert_eq!(declared(&locks), [lock()]);
+        assert!(locks.take(&mut locks.asks(), &reply(0, &[])));
+        assert_eq!(declared(&locks), [lock()]);
+    }
+
+    #[test]
+    fn what_a_leader_said_before_the_next_one_was_told_does_not_count() {
+        let locks = Locks::new(TERM);
+        let (mut takes, mut releases) = (locks.asks(), locks.begin(Tells::Released(vec![KEY])));
+        assert!(locks.take(&mut takes, &reply(4, &[lock()])));
+        drop(takes);
+        assert_eq!(locks.declare(SESSION, TERM + 1, 10).len(), 1);
+        assert!(!locks.take(&mut releases, &reply(5, &[])));
+        assert_eq!(locks.count(), 1, "the next one was told of it, and has to be asked to release it");
     }
 }

@@ -277,20 +277,20 @@ impl Server {
         if wanted.typ == libc::F_UNLCK {
             return self.about_locks(Op::Setlk, reply, move |client| client.unlock(&lock), answer::empty);
         }
-        let shared = self.shared();
-        shared.locks.see(wanted.fh, &lock);
+        let (shared, fh) = (self.shared(), wanted.fh);
+        shared.locks.see(fh, &lock);
         let Some(unique) = wait else {
-            let set = move |client: &Client| {
+            let set = move |_: &Client| {
                 shared.locks.wait_for_release(&lock);
-                client.lock(&lock, None)
+                take_lock(&shared, fh, &lock, None)
             };
             return self.about_locks(Op::Setlk, reply, set, answer::empty);
         };
         let (timer, wait) = (Timer::start(Op::Setlkw), shared.locks.may_wait(unique));
         self.submit_about_locks(Box::new(move || {
             shared.locks.wait_for_release(&lock);
-            match shared.client.lock(&lock, None) {
-                Err(Errno::EAGAIN) => wait_for_lock(shared, timer, lock, (unique, wait), reply),
+            match take_lock(&shared, fh, &lock, None) {
+                Err(Errno::EAGAIN) => wait_for_lock(shared, timer, (fh, lock), (unique, wait), reply),
                 outcome => {
                     shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
                     shared.locks.waits_no_more(unique);
@@ -342,11 +342,19 @@ impl Server {
     }
 }
 
+/// Takes a lock. Whoever gets it is seen through the open file once more, before it knows: another of its threads may have closed the
+/// file meanwhile.
+fn take_lock(shared: &Shared, fh: FileHandle, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
+    shared.client.lock(lock, wait)?;
+    shared.locks.see(fh, lock);
+    Ok(())
+}
+
 /// Waits for a lock that somebody else has, on a thread of its own.
 fn wait_for_lock(
     shared: Arc<Shared>,
     timer: Timer,
-    lock: Lock,
+    (fh, lock): (FileHandle, Lock),
     (unique, wait): (RequestId, Arc<LockWait>),
     reply: ReplyEmpty,
 ) {
@@ -360,7 +368,7 @@ fn wait_for_lock(
     let its = shared.clone();
     let run = move || {
         crate::near::everywhere();
-        let outcome = its.client.lock(&lock, Some(&wait));
+        let outcome = take_lock(&its, fh, &lock, Some(&wait));
         its.locks.give_thread_back();
         finish(&its, timer, reply, outcome);
     };

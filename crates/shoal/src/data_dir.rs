@@ -182,13 +182,10 @@ impl DataDir {
 /// Reads what a data directory is, without taking it.
 pub fn read_manifest(path: &Path) -> Result<Manifest, DataError> {
     let file = path.join("shoal.json");
-    let mut text = String::new();
-    let read = File::open(&file).and_then(|file| file.take(MANIFEST_BYTES_MAX).read_to_string(&mut text));
-    match read {
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Err(DataError::NotData(path.to_owned())),
-        Err(cause) => return Err(DataError::Io { path: file, cause }),
-        Ok(_) => {}
-    }
+    let text = read_whole(&file, MANIFEST_BYTES_MAX).map_err(|cause| match cause.kind() {
+        ErrorKind::NotFound => DataError::NotData(path.to_owned()),
+        _ => DataError::Io { path: file.clone(), cause },
+    })?;
     let damaged =
         |error: serde_json::Error| DataError::Damaged { path: file.clone(), what: error.to_string() };
     // The version first: a newer format may look different in everything else.
@@ -198,6 +195,19 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, DataError> {
         Some(found) => Err(DataError::Version { path: file, found }),
         None => Err(DataError::Damaged { path: file, what: "there is no format version in it".into() }),
     }
+}
+
+/// Reads a file that can be no longer than this, in bytes.
+pub fn read_whole(file: &Path, bytes_max: u64) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(bytes_max + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > bytes_max {
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("it is longer than {bytes_max} bytes, which no shoal has written"),
+        ));
+    }
+    Ok(text)
 }
 
 /// The process that has the directory now, if any.
@@ -341,6 +351,11 @@ mod tests {
             std::fs::write(dir.path().join("shoal.json"), junk).unwrap();
             assert!(matches!(DataDir::open(dir.path()), Err(DataError::Damaged { .. })), "{junk}");
         }
+        let long = " ".repeat(MANIFEST_BYTES_MAX as usize + 1);
+        std::fs::write(dir.path().join("shoal.json"), long).unwrap();
+        assert!(
+            DataDir::open(dir.path()).is_err_and(|error| error.to_string().contains("longer than 65536"))
+        );
         for name in ["", "a b", "-x", "ä", "a/b", &"x".repeat(64)] {
             assert!(matches!(DataDir::open_or_create(dir.path(), name), Err(DataError::BadName { .. })));
         }

@@ -20,6 +20,9 @@ pub const LOG_LINES_SHOWN: usize = 12;
 
 /// Largest description of a data directory that is read, in bytes: it has six short fields.
 pub const MANIFEST_BYTES_MAX: u64 = 64 << 10;
+/// Largest `node.json` of a server that is read, in bytes. It names every replica and brick that was ever made there: up to 65,535 bricks of
+/// 45 bytes each, and a million replicas, which are more than a thousand a day for years.
+pub const NODE_BYTES_MAX: u64 = 64 << 20;
 
 /// Longest request on the control socket, in bytes: a volume made of a few hundred bricks.
 pub const CONTROL_REQUEST_BYTES_MAX: u64 = 64 << 10;

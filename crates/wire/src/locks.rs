@@ -97,7 +97,7 @@ pub enum LockOutcome {
 pub struct LockReply {
     /// The leader's term.
     pub term: u64,
-    /// Counts what was done, in the order in which it was done.
+    /// Counts what was done, in the order in which it was done. 0: nothing was, and nothing is said of what is held.
     pub at: u64,
     /// What became of the request.
     pub outcome: LockOutcome,

@@ -72,10 +72,15 @@ impl<M: Machine> Driver<M> {
         let voters = raft.prs().iter().filter(|(id, _)| is_other_voter(**id));
         let best = voters.max_by_key(|(_, one)| (one.recent_active, one.matched)).map(|(id, _)| *id);
         if let (true, Some(to)) = (self.leads && !self.alone, best) {
-            self.core.lead.end();
-            self.node.transfer_leader(to);
-            self.transferring = self.node.raft.lead_transferee.is_some();
+            self.transfer_to(to);
         }
+    }
+
+    /// Hands the lead, which is this replica's, over to another.
+    pub(super) fn transfer_to(&mut self, to: u64) {
+        self.core.lead.end();
+        self.node.transfer_leader(to);
+        self.transferring = self.node.raft.lead_transferee.is_some();
     }
 
     /// Tells others how this replica stands.

@@ -2,7 +2,7 @@
 //!
 //! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
 //! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader
-//! that is not wanted itself hands the lead over.
+//! that is not wanted itself hands the lead over as soon as one that is wanted can take it, for clients ask nobody else.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
@@ -15,6 +15,10 @@ impl<M: Machine> Driver<M> {
     pub(super) fn steer(&mut self, wanted: &[ReplicaId]) -> Result<(), String> {
         let raft = &self.node.raft;
         if !self.leads || wanted.is_empty() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
+            return Ok(());
+        }
+        if let Some(heir) = self.heir(wanted) {
+            self.transfer_to(heir);
             return Ok(());
         }
         let Some((kind, id)) = self.next_step(wanted) else { return Ok(()) };
@@ -31,6 +35,23 @@ impl<M: Machine> Driver<M> {
         }
     }
 
+    /// Whether a replica answers and has about all of the log.
+    fn is_close(&self, id: u64) -> bool {
+        let raft = &self.node.raft;
+        let close = raft.raft_log.last_index().saturating_sub(CAUGHT_UP_ENTRIES);
+        raft.prs().get(id).is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
+    }
+
+    /// Who takes the lead over, if this replica is not wanted.
+    fn heir(&self, wanted: &[ReplicaId]) -> Option<u64> {
+        let voters = self.node.raft.prs().conf().voters();
+        let can = |id: &u64| voters.contains(*id) && self.is_close(*id);
+        let heirs = wanted.iter().map(|id| id.0).filter(can);
+        heirs
+            .max_by_key(|id| self.node.raft.prs().get(*id).map(|one| one.matched))
+            .filter(|_| !wanted.contains(&self.core.id))
+    }
+
     fn next_step(&self, wanted: &[ReplicaId]) -> Option<(ConfChangeType, u64)> {
         let raft = &self.node.raft;
         let conf = raft.prs().conf().to_conf_state();
@@ -39,12 +60,7 @@ impl<M: Machine> Driver<M> {
         if let Some(new) = wanted.iter().find(|id| !is_member(id)) {
             return Some((ConfChangeType::AddLearnerNode, *new));
         }
-        let close = raft.raft_log.last_index().saturating_sub(CAUGHT_UP_ENTRIES);
-        let ready = |id: &&u64| {
-            raft.prs()
-                .get(**id)
-                .is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
-        };
+        let ready = |id: &&u64| self.is_close(**id);
         if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
             return Some((ConfChangeType::AddNode, *caught_up));
         }

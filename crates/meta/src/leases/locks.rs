@@ -69,7 +69,11 @@ impl Locks {
         let is_it = |(other, _): &(LockRequest, _)| other.session == session && other.id == id;
         let mut answers = vec![(done, Ok(self.reply(LockOutcome::Done)))];
         match self.put_off.iter().position(is_it) {
-            Some(at) => answers.push((self.put_off.remove(at).1, Ok(self.reply(LockOutcome::Cancelled)))),
+            Some(at) => {
+                // What its owner holds is not known before its session has declared it.
+                let cancelled = LockReply { at: 0, ..self.reply(LockOutcome::Cancelled) };
+                answers.push((self.put_off.remove(at).1, Ok(cancelled)));
+            }
             None => self.remember_cancelled(RequestKey { session, request: id }),
         }
         answers

@@ -62,6 +62,11 @@ fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
     eventually("it serves", || server.statfs(other).is_ok());
     let again = begin(&server, other, 1, false);
     let waits = begin(&server, other, 2, true);
+    let gives_up = begin(&server, other, 3, true);
+    let cancel = LockRequest { session: other, id: 4, below: 1, op: LockOp::Cancel { id: 3 } };
+    wait_for(|done| server.lock(cancel, done)).expect("cancelled");
+    let cancelled = gives_up.recv_timeout(PATIENCE).expect("in time").expect("an answer");
+    assert_eq!((cancelled.outcome, cancelled.at), (LockOutcome::Cancelled, 0), "held may be anything");
     declare(&server, other, Vec::new()).expect("declared");
     assert_eq!(again.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
     declare(&server, one, vec![record(one)]).expect("declared");

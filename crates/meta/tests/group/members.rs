@@ -1,6 +1,7 @@
 //! Who is in the group.
 
-use crate::cluster::{Client, Cluster};
+use crate::cluster::{Client, Cluster, eventually};
+use shoal_types::ReplicaId;
 
 #[test]
 fn a_replica_that_lost_its_disk_is_replaced_by_a_new_one() {
@@ -83,11 +84,34 @@ fn members_are_not_removed_if_the_rest_could_not_decide() {
     cluster.crash(others[0]);
     // Its silence shows after an election timeout or two.
     std::thread::sleep(std::time::Duration::from_secs(4));
-    let wanted = [leader, others[0]].map(shoal_types::ReplicaId);
+    let wanted = [leader, others[0]].map(ReplicaId);
     for _ in 0..20 {
         cluster.up.values().for_each(|server| server.replica().steer(&wanted));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     client.write(&mut cluster, 20);
     assert_eq!(cluster.voters().expect("a leader"), [1, 2, 3]);
+}
+
+#[test]
+fn a_leader_that_is_not_wanted_hands_the_lead_over_even_if_the_group_needs_it() {
+    let mut cluster = Cluster::new(5);
+    let mut client = Client::new(&mut cluster);
+    client.write(&mut cluster, 20);
+    let leader = cluster.await_leader();
+    let others: Vec<u64> = (1..=5).filter(|id| *id != leader).collect();
+    for id in &others[..2] {
+        cluster.crash(*id);
+    }
+    // Their silence shows after an election timeout or two.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let wanted = [others[0], others[1], others[2]].map(ReplicaId);
+    eventually("the one that is wanted and there leads", || {
+        cluster.up.values().for_each(|server| server.replica().steer(&wanted));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        cluster.leader() == Some(others[2])
+    });
+    client.write(&mut cluster, 20);
+    let members = cluster.up[&others[2]].replica().status().voters;
+    assert_eq!(members, [1, 2, 3, 4, 5].map(ReplicaId), "nobody could go");
 }

@@ -13,7 +13,7 @@
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
 use crate::data_dir::{self, DataError};
-use crate::limits::MANIFEST_BYTES_MAX;
+use crate::limits::NODE_BYTES_MAX;
 use anyhow::{Context, anyhow, bail};
 use nix::fcntl::Flock;
 use parking_lot::Mutex;
@@ -21,7 +21,6 @@ use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
-use std::io::Read;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -132,10 +131,7 @@ impl NodeDir {
         let path = path.canonicalize().with_context(|| shown.to_string())?;
         let lock = lock(&path)?;
         let file = path.join("node.json");
-        let mut text = String::new();
-        File::open(&file)
-            .and_then(|open| open.take(MANIFEST_BYTES_MAX).read_to_string(&mut text))
-            .with_context(|| file.display().to_string())?;
+        let text = data_dir::read_whole(&file, NODE_BYTES_MAX).with_context(|| file.display().to_string())?;
         let identity: Identity =
             serde_json::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?;
         if identity.format != FORMAT {
@@ -273,6 +269,24 @@ mod tests {
         assert_eq!(dir.brick(BrickId(3)), None);
         assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
         assert_eq!((dir.identity().cluster().unwrap(), dir.identity().node), (7, NodeId(3)));
+    }
+
+    #[test]
+    fn what_was_made_in_a_long_life_is_remembered_and_a_file_that_cannot_be_ours_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let many = 20_000;
+        let mut old = identity();
+        old.replicas = (1..=many).map(ReplicaId).collect();
+        old.bricks = (1..=many as u16).map(|id| (BrickId(id), format!("{id:032x}"))).collect();
+        drop(NodeDir::create(&path, old).unwrap());
+        let dir = NodeDir::open(&path).unwrap();
+        assert!(dir.made_replica(ReplicaId(many)) && !dir.made_replica(ReplicaId(many + 1)));
+        assert_eq!(dir.brick(BrickId(many as u16)), Some(u128::from(many)));
+        drop(dir);
+        let file = File::options().write(true).open(path.join("node.json")).unwrap();
+        file.set_len(NODE_BYTES_MAX + 1).unwrap();
+        assert!(NodeDir::open(&path).is_err_and(|error| format!("{error:#}").contains("longer than")));
     }
 
     #[test]

@@ -21,7 +21,7 @@ whole = {'r': fcntl.LOCK_SH, 'w': fcntl.LOCK_EX, 'u': fcntl.LOCK_UN}
 def ask(file, command, kind, start, length):
     lock = struct.pack('hhqqi4x', kinds[kind], 0, int(start), int(length), 0)
     return struct.unpack('hhqqi4x', fcntl.fcntl(files[file], command, lock))
-def do(what, file, *rest):
+def do(what, file='', *rest):
     if what == 'open': files[file] = os.open(rest[0], os.O_RDWR | os.O_CREAT, 0o644)
     elif what == 'close': os.close(files.pop(file))
     elif what == 'set': ask(file, fcntl.F_SETLK, *rest)
@@ -40,6 +40,12 @@ def do(what, file, *rest):
         if os.fork() == 0:
             os.close(its); os.read(ours, 1); os._exit(0)
         os.close(ours); files[file] = its
+    elif what == 'thread':
+        # Goes on with something else meanwhile.
+        global thread
+        from concurrent.futures import ThreadPoolExecutor
+        thread = ThreadPoolExecutor(1).submit(do, file, *rest)
+    elif what == 'join': return thread.result()
     elif what == 'read': return os.pread(files[file], 1000, 0).decode()
     elif what == 'write': os.pwrite(files[file], rest[0].encode(), 0)
     return 'ok'
@@ -295,6 +301,28 @@ fn posix_locks_end_with_the_first_close_of_the_file_by_their_process() {
     });
 }
 
+/// One of B's threads waits for a lock that A has, while another closes the file, and gets it then.
+fn granted_after_a_close(pair: &Pair, a: &mut Agent, b: &mut Agent) {
+    b.open(&pair.b, "g", "file");
+    assert_eq!(a.does("set f w 0 10"), "ok");
+    assert_eq!(b.does("thread wait f w 0 10"), "ok");
+    pair.await_waiting(1);
+    assert_eq!(b.does("close g"), "ok");
+    assert_eq!(a.does("set f u 0 10"), "ok");
+    assert_eq!(b.does("join"), "ok");
+}
+
+#[test]
+fn a_lock_that_is_granted_after_a_close_by_another_thread_ends_with_the_next_close() {
+    with_locks(|pair| {
+        let (mut a, mut b) = pair.agents();
+        granted_after_a_close(pair, &mut a, &mut b);
+        assert_eq!(a.does("set f w 0 10"), "EAGAIN");
+        assert_eq!(b.does("close f"), "ok");
+        assert_eq!(a.does("set f w 0 10"), "ok");
+    });
+}
+
 #[test]
 fn flock_excludes_shares_and_converts_between_mounts() {
     with_locks(|pair| {
@@ -468,6 +496,22 @@ fn a_mount_that_is_cut_off_loses_its_locks_to_whoever_waits() {
         assert_eq!(b.does("set f w 0 10"), "EAGAIN");
         assert_eq!(b.does("set f w 20 30"), "ok");
         assert_eq!(b.does("write f x"), "ok");
+        b.exit();
+    });
+}
+
+#[test]
+fn a_lock_that_was_granted_after_a_close_is_missed_like_any_other_when_it_is_lost() {
+    with_cut_mounted(cluster(), |pair, cut| {
+        let (mut a, mut b) = pair.agents();
+        granted_after_a_close(pair, &mut a, &mut b);
+        cut.set(true);
+        pair.step("the other waits");
+        assert_eq!(a.does("wait f w 0 10"), "ok");
+        let ended = pair.b.client.session();
+        cut.set(false);
+        eventually("another session", || pair.b.client.session() != ended);
+        assert_eq!(b.does("write f x"), "EIO");
         b.exit();
     });
 }
