@@ -340,3 +340,53 @@ fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() 
         "a sweep that finds nothing leaves nothing in the log"
     );
 }
+
+/// Bricks of which a block is gone whenever it is to be copied, since it was deleted meanwhile.
+#[derive(Default)]
+struct Overtaken(MemBricks, AtomicBool);
+
+impl VolumeBlocks for Overtaken {
+    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        self.0.store(id, parts)
+    }
+    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        self.0.fetch(id, group, offset, len)
+    }
+    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
+        self.0.discard(blocks)
+    }
+    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+        self.0.session_blocks(session)
+    }
+    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.0.stored_sessions()
+    }
+    fn room(&self) -> Result<Statfs, BlockError> {
+        self.0.room()
+    }
+    fn is_whole(&self, _group: BlockGroup) -> bool {
+        false
+    }
+    fn mend(&self, id: BlockId, _info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        self.1.store(true, Ordering::SeqCst);
+        eventually("the block is deleted meanwhile", || self.0.count() == 0);
+        Err(BlockError::Missing(id))
+    }
+}
+
+#[test]
+fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<Overtaken> = Arc::default();
+    let wants = Options { replica: 2, ..options() };
+    let server = Server::open(dir.path(), bricks.clone(), wants).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (_, op) = session.block(&bricks.0, file, 0, vec![1; 5000]);
+    session.commit(&[op]);
+    eventually("it is copied", || bricks.1.load(Ordering::SeqCst));
+    session.commit(&[unlink_op("f", false)]);
+    eventually("the healer is done", || bricks.0.count() == 0 && server.is_healed());
+    assert_eq!(server.heal_status().failed_blocks, 0);
+    assert_eq!(server.heal_status().last_error, None);
+}

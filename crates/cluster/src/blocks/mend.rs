@@ -128,7 +128,11 @@ impl Inner {
             match call.next(give_up) {
                 Some((_, Ok(content))) if content.len() == info.len as usize => return Ok((content, bad)),
                 Some((_, Err(error @ (BlockError::Missing(_) | BlockError::Corrupt { .. })))) => {
-                    tracing::error!(%brick, %error, "a copy is not as it should be");
+                    match &error {
+                        // The block may have been deleted meanwhile.
+                        BlockError::Missing(_) => tracing::warn!(%brick, %error, "a copy is missing"),
+                        _ => tracing::error!(%brick, %error, "a copy is not as it should be"),
+                    }
                     bad.push(brick);
                     failure = failure.or(Some(error));
                 }

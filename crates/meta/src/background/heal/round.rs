@@ -157,8 +157,7 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
     if task == HealTask::Check {
         info.group = bricks.verify(id, known.group);
         if info.group.is_empty() && !known.group.is_empty() {
-            failed(shared, id, &BlockError::Missing(id));
-            return Ok(None);
+            return failed(shared, id, &BlockError::Missing(id)).map(|()| None);
         }
     }
     let is_whole = bricks.is_whole(info.group);
@@ -169,10 +168,7 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
     let outcome = if is_whole { bricks.rebalance(id, info) } else { bricks.mend(id, info) };
     let to = match outcome {
         Ok(to) => to,
-        Err(error) => {
-            failed(shared, id, &error);
-            return Ok(None);
-        }
+        Err(error) => return failed(shared, id, &error).map(|()| None),
     };
     if !bricks.is_whole(to) || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
         shared.heal.note(|status| status.waiting_blocks += 1);
@@ -184,7 +180,11 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
     Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
 }
 
-fn failed(shared: &Shared, id: BlockId, error: &BlockError) {
+/// A block could not be read. If nothing refers to it any more that is because it was deleted meanwhile.
+fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), Trouble> {
+    if query::block(&shared.store, id)?.is_none_or(|block| block.refs == 0) {
+        return Ok(());
+    }
     let lost = matches!(error, BlockError::Missing(_) | BlockError::Corrupt { .. });
     if lost {
         tracing::error!(block = %id, %error, "a block has no good copy");
@@ -195,4 +195,5 @@ fn failed(shared: &Shared, id: BlockId, error: &BlockError) {
         *(if lost { &mut status.failed_blocks } else { &mut status.waiting_blocks }) += 1;
         status.last_error = Some(error.to_string());
     });
+    Ok(())
 }
