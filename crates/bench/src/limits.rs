@@ -1,5 +1,7 @@
 //! The sizes of things, as the field's reports chose them, and the goals.
 
+use std::time::Duration;
+
 /// Times that each thing is measured on each side: a median needs three.
 pub const RUNS_DEFAULT: usize = 3;
 /// The same of several mounts, when nothing else is asked for: one run unpacks 14 trees.
@@ -44,6 +46,8 @@ pub const MOUNTS_MAX: usize = 3;
 pub const TURNS: usize = 1_000;
 /// One-byte changes made on one mount and read on another.
 pub const VISIBLE_CHANGES: usize = 2_000;
+/// Time that is left to other mounts to hear what the kernel has forgotten, when its caches are emptied, before anything is measured.
+pub const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// What a second mount is to read of a tree at least, with all its caches empty, in files per second.
 pub const SECOND_MOUNT_FILES_PER_SECOND_GOAL: f64 = 10_000.0;
 

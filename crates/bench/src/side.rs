@@ -1,5 +1,6 @@
 //! The two things that are compared: a Shoal volume and a plain directory.
 
+use crate::limits::FORGOTTEN_WITHIN;
 use crate::nodes::{self, Counted};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
@@ -103,14 +104,17 @@ impl Side {
         if mounted { quietly(Command::new(&self.program).arg("umount").arg(mount)) } else { Ok(()) }
     }
 
-    /// Mounts anew where nothing is cached, in the kernel neither; the other mounts keep what they have.
+    /// Mounts anew where nothing is cached, in the kernel neither; the other mounts keep what they have in their processes. Returns when these have taken
+    /// in what the kernel has forgotten of all of them at once.
     pub fn make_mount_cold(&self, number: usize) -> anyhow::Result<()> {
         let mount = self.mount(number);
         if self.which == Which::Shoal {
             self.unmount(&mount)?;
             nodes::mount(&self.program, &self.top, self.nodes, &mount)?;
         }
-        drop_caches()
+        drop_caches()?;
+        std::thread::sleep(FORGOTTEN_WITHIN);
+        Ok(())
     }
 
     /// Returns once everything written is on disk.

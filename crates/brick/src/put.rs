@@ -157,7 +157,8 @@ impl Claim<'_> {
         if brick.under_way.lock().insert(id) {
             Ok(Claim { brick, id })
         } else {
-            Err(BlockError::Invalid { id, what: "the block is being put by another call".into() })
+            // Most likely an earlier try of whoever stores it, which may succeed yet.
+            Err(BlockError::Unreachable(format!("block {id} is being put by another call")))
         }
     }
 }
@@ -165,5 +166,23 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         self.brick.under_way.lock().remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::SessionId;
+
+    #[test]
+    fn whoever_stores_a_block_again_while_an_earlier_try_hangs_is_to_try_once_more() {
+        let dir = tempfile::tempdir().expect("tempdir");
+        Brick::format(dir.path()).expect("a brick");
+        let brick = Brick::open(dir.path()).expect("a brick");
+        let (id, content) = (BlockId { session: SessionId(1), seq: 1 }, [Bytes::from_static(b"x")]);
+        let hangs = Claim::take(&brick, id).expect("nobody stores it");
+        assert!(matches!(brick.put_block(id, &content), Err(BlockError::Unreachable(_))));
+        drop(hangs);
+        brick.put_block(id, &content).expect("it came to nothing");
     }
 }

@@ -65,9 +65,10 @@ impl Shell {
         self.learn(entries.filter_map(|entry| entry.record.as_ref()));
         for (dir, entries) in &mut found.dirs {
             // Each under a lock of its own: programs are waiting for it.
-            let core = &mut self.state.lock().core;
+            let mut state = self.state.lock();
+            let core = &mut state.core;
             if core.rights.term != reply.term || !request.counts() {
-                drop(request);
+                drop((state, request));
                 return self.answered_ahead(ahead, None);
             }
             if reply.exclusive.contains(dir) {

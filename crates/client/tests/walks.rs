@@ -4,10 +4,11 @@
 mod relay;
 mod support;
 
-use relay::{Listener, Relay};
+use relay::{Listener, Relay, Way};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_types::{Cookie, FileKind, InodeId};
+use shoal_wire::{Ask, AskReply, Done, MetaError, MetaService, Question};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -261,5 +262,38 @@ fn single_looks_are_no_walk() {
     list(&two.walker, dirs[7]);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(two.way.0.ahead(), BTreeSet::new());
+    two.end();
+}
+
+/// What was asked ahead is answered by a server that led before.
+struct Late(Arc<Server>);
+
+impl Way for Late {
+    fn server(&self) -> &Arc<Server> {
+        &self.0
+    }
+
+    fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        let is_walk = matches!(ask.question, Question::Walk { .. });
+        let back = move |answer: Result<AskReply, MetaError>| {
+            done(answer.map(|reply| AskReply { term: reply.term + u64::from(is_walk), ..reply }));
+        };
+        self.0.ask(ask, Box::new(back));
+    }
+}
+
+#[test]
+fn what_was_asked_ahead_and_comes_from_an_earlier_leader_is_passed_over() {
+    const DIRS: usize = 40;
+    let two = Two::new();
+    let (top, _) = forest(&two.maker, DIRS, b"content");
+    let late = Arc::new(Relay(Late(two.server.clone())));
+    let options = Options { name: "late".into(), ..Options::default() };
+    let client = Client::open(late, two.bricks.clone(), options).expect("a session");
+    let (tell, walked) = std::sync::mpsc::channel();
+    let walker = client.clone();
+    std::thread::spawn(move || tell.send(walk(&walker, top, DIRS, true, b"content")));
+    assert_eq!(walked.recv_timeout(PATIENCE), Ok(DIRS), "whoever walks hangs");
+    client.close().expect("closed");
     two.end();
 }

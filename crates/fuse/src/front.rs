@@ -342,7 +342,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyAttr,
     ) {
         near::met(req.pid(), 0);
-        let ino = self.about(ino);
+        let (ino, tid) = (self.about(ino), req.pid());
         let shared = self.server.shared();
         let set =
             Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
@@ -353,11 +353,10 @@ impl fuser::Filesystem for Front {
             &(),
             move |client, wait, ()| Ok((client.setattr(wait, ino, set)?, wait == Wait::Allowed)),
             move |reply, done| match done {
-                // The kernel takes these attributes even if it was told to drop them before it looks at them.
-                Ok((inode, waited)) if waited || shared.was_dropped(ino) => {
-                    answer::attr_once(reply, ino, &inode);
+                Ok((inode, waited)) => {
+                    shared.stale.attributes_asked(ino, tid, false).answer_change(reply, &inode, waited);
                 }
-                done => answer::attr(reply, ino, done.map(|(inode, _)| inode), |_| true),
+                Err(why) => answer::Fail::fail(reply, why),
             },
         );
     }
@@ -462,14 +461,14 @@ impl fuser::Filesystem for Front {
         let Some(what) = fallocate_mode(mode) else {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
-        let ino = self.about(ino);
+        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
         self.server.change(
             Op::Fallocate,
             Holds::Nothing,
             reply,
             &(),
             move |client, wait, ()| client.fallocate(wait, ino, offset, length, what),
-            answer::empty,
+            move |reply, done| stale.answer_unheard(reply, ino, done),
         );
     }
 
@@ -610,7 +609,7 @@ impl fuser::Filesystem for Front {
             Ok(how) => how,
             Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
         };
-        let ino = self.about(ino);
+        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
         self.server.change(
@@ -622,19 +621,20 @@ impl fuser::Filesystem for Front {
                 client.setxattr(wait, ino, &name, value, how)?;
                 if name == xattr::ACL_ACCESS { xattr::drop_setgid(client, wait, ino, who) } else { Ok(()) }
             },
-            answer::empty,
+            // An ACL is a mode as well.
+            move |reply, done| stale.answer_unheard(reply, ino, done),
         );
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        let ino = self.about(ino);
+        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
         self.server.change(
             Op::Removexattr,
             Holds::Dir(ino),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.removexattr(wait, ino, name),
-            answer::empty,
+            move |reply, done| stale.answer_unheard(reply, ino, done),
         );
     }
 

@@ -312,11 +312,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether the kernel was made to drop an inode not long ago.
-    pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
-        self.stale.was_dropped(ino)
-    }
-
     pub(crate) fn finish<T, R>(
         &self,
         timer: Timer,

@@ -148,6 +148,17 @@ impl AttributesAsked {
         drop(self);
     }
 
+    /// Answers a change of attributes with those that it has led to. The kernel takes them even if it is told to drop them before it looks at them: so whoever
+    /// drops them from now on waits until it has, and those that were dropped not long ago do not last.
+    pub(crate) fn answer_change(mut self, reply: fuser::ReplyAttr, inode: &Inode, waited: bool) {
+        self.has_content = true;
+        self.stale.is_asked_about(self.ino);
+        match waited || self.stale.was_dropped(self.ino) {
+            true => answer::attr_once(reply, self.ino, inode),
+            false => answer::attr(reply, self.ino, Ok(inode.clone()), |_| true),
+        }
+    }
+
     /// It is not answered yet, and is taken for another question when it is.
     fn withdraw(mut self) {
         self.has_content = false;
@@ -339,18 +350,32 @@ impl Dropper {
         }
     }
 
+    /// Answers a change of an inode of which the kernel does not hear what it has led to. What others were told of its attributes before that, and have not
+    /// looked at yet, is not to be taken in.
+    pub(crate) fn answer_unheard(&self, reply: fuser::ReplyEmpty, ino: InodeId, done: Result<(), Errno>) {
+        if done.is_ok() {
+            self.attributes_changed(ino);
+        }
+        answer::empty(reply, done);
+    }
+
+    /// What the kernel was told of the attributes of an inode is not to be taken in any more.
+    fn attributes_changed(&self, ino: InodeId) {
+        let Some(kernel) = self.kernel.get() else { return };
+        for node in self.nodes.of(ino) {
+            if let Err(error) = kernel.attributes(node) {
+                tracing::error!(%error, %ino, "the kernel cannot drop the attributes of what was changed");
+            }
+        }
+    }
+
     /// A thread has changed names, and is about to be answered. Whatever others were told of the directories before is not to be taken in after that.
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
-        let Some(kernel) = self.kernel.get() else { return };
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
             if !self.askers.changed(by, dir) {
                 continue;
             }
-            for node in self.nodes.of(dir) {
-                if let Err(error) = kernel.attributes(node) {
-                    tracing::error!(%error, %dir, "the kernel cannot drop the attributes of a directory");
-                }
-            }
+            self.attributes_changed(dir);
         }
     }
 

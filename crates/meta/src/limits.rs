@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Bytes of proposals that wait for the log; beyond it, whoever submits waits. A few disk flushes' worth.
 pub const PROPOSED_BYTES_MAX: usize = 32 << 20;
+/// The longest proposal, in bytes: with its heads it has to fit into a frame of the network, or no follower ever hears of it. Several times a batch.
+pub const PROPOSAL_BYTES_MAX: usize = 6 << 20;
 /// Proposals that may be under way.
 pub const PROPOSALS_MAX: usize = 4096;
 /// Bytes of proposals that share one flush of the log: enough to keep a disk busy, little enough that the first of them does

@@ -3,6 +3,7 @@
 mod support;
 
 use shoal_meta::{OpenError, Options, Server};
+use shoal_types::limits::INLINE_BYTES_MAX;
 use shoal_types::{BatchSeq, Cookie, Errno, FileKind, InodeId, SessionId};
 use shoal_wire::*;
 use std::sync::Arc;
@@ -42,6 +43,22 @@ fn what_was_committed_can_be_read_at_once_and_after_every_kind_of_stop() {
         assert_eq!(server.inode(session.id, file).expect("inode"), before);
         stop.push(server);
     }
+}
+
+#[test]
+fn a_batch_that_no_follower_could_be_sent_is_refused_and_the_others_go_on() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let mut session = Session::open(&server);
+    let (file, op) = session.create(InodeId::ROOT, "file", FileKind::Regular);
+    session.commit(&[op]);
+    let part = vec![7; INLINE_BYTES_MAX as usize];
+    let many = shoal_meta::limits::PROPOSAL_BYTES_MAX / part.len() + 1;
+    let ops: Vec<_> = (0..many).map(|at| inline_op(file, (at * part.len()) as u64, &part)).collect();
+    let next = session.seq.next();
+    assert!(matches!(session.try_commit(&ops), Err(MetaError::Malformed(_))));
+    let answer = session.send_as(next, &[inline_op(file, 0, b"x")]).recv().expect("an answer");
+    assert_eq!(answer.expect("this one is short").seq, next);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::simulator::{Event, Simulator, Wake, here};
 use crate::time::{Duration, Instant};
 pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// Mutual exclusion.
 #[derive(Default)]
@@ -171,8 +172,13 @@ struct UntilFree<'a, T>(&'a dyn Simulator, &'a parking_lot::Mutex<T>);
 
 impl<T> Drop for UntilFree<'_, T> {
     fn drop(&mut self) {
+        let mut killed = None;
         while self.1.is_locked() {
-            self.0.stall();
+            // A task that is taken apart here goes on with that when it can take the lock.
+            killed = catch_unwind(AssertUnwindSafe(|| self.0.stall())).err().or(killed);
+        }
+        if let Some(killed) = killed.filter(|_| !std::thread::panicking()) {
+            resume_unwind(killed);
         }
     }
 }

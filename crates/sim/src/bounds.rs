@@ -12,6 +12,8 @@ use std::rc::Rc;
 const LET_GO_WITHIN: Duration = Duration::from_secs(90);
 /// What a full cache may hold in addition, since it cannot be let go: changed and not committed, or just being used.
 const CACHE_SLACK_BYTES: u64 = 1 << 20;
+/// Blocks with too few copies that are looked at, of one moment.
+const BLOCKS_LOOKED_AT_MAX: usize = 100;
 
 /// What a mount counts, and the most that it may count.
 fn of_mount(cache_bytes: u64) -> [(&'static str, u64); 3] {
@@ -55,6 +57,17 @@ pub fn look(cluster: &Cluster, programs: &Programs, book: &Book, mounts: u32) {
     for node in cluster.nodes() {
         let Some(server) = cluster.servers.get(node) else { continue };
         too_many(format!("node {node}"), &server.stats(), &OF_SERVER);
+    }
+}
+
+/// Looks whether content counts that is on fewer bricks than a majority of the copies that the volume wants.
+pub fn look_at_copies(cluster: &Cluster, book: &Book) {
+    let Some(server) = cluster.leader().and_then(|leader| cluster.servers.get(leader)) else { return };
+    // Whoever leads no longer, or not yet, does not say.
+    let Ok(blocks) = server.degraded(BLOCKS_LOOKED_AT_MAX) else { return };
+    let majority = usize::from(cluster.replica()) / 2 + 1;
+    if let Some((id, info)) = blocks.iter().find(|(_, info)| info.group.len() < majority) {
+        book.find(format!("block {id} counts though it is only on {:?}", info.group));
     }
 }
 

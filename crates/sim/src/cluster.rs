@@ -244,6 +244,11 @@ impl Cluster {
         self.settings.cache_bytes
     }
 
+    /// Copies of a block that the volume wants.
+    pub fn replica(&self) -> u8 {
+        self.settings.replica
+    }
+
     /// Mounts the volume on a machine.
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;

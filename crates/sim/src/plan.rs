@@ -83,6 +83,11 @@ impl Plan {
         self.faults.iter().any(|fault| is_one(&fault.what))
     }
 
+    /// Whether copies that were stored get damaged or lost.
+    pub fn has_damage(&self) -> bool {
+        self.faults.iter().any(|fault| matches!(fault.what, What::Rot(_)))
+    }
+
     /// Whether nodes or bricks complain because they are made to.
     pub fn has_complaints(&self) -> bool {
         self.faults.iter().any(|fault| {

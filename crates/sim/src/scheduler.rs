@@ -331,8 +331,11 @@ impl Scheduler {
                 let ids: Vec<u64> = inner.tasks.keys().copied().collect();
                 for id in &ids {
                     inner.detach(*id);
-                    if let Some(task) = inner.tasks.get_mut(id) {
-                        task.killed = true;
+                    if let Some(task) = inner.tasks.get_mut(id)
+                        && !std::mem::replace(&mut task.killed, true)
+                    {
+                        // In turn: one may have what another waits for.
+                        inner.doomed.push(*id);
                     }
                 }
                 match inner.doomed.iter().position(|id| ids.contains(id)) {

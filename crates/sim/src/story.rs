@@ -204,6 +204,9 @@ fn act(cluster: &Rc<Cluster>, programs: &Rc<Programs>, book: &Rc<Book>, plan: &P
             return;
         }
         bounds::look(cluster, programs, book, plan.clients);
+        if !plan.has_damage() {
+            bounds::look_at_copies(cluster, book);
+        }
         round += 1;
     }
     world.set_calm(true);

@@ -22,5 +22,3 @@ pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 pub const LINKS_MAX: u32 = 65_000;
 /// Most sub-directories of one directory. Like XFS, not like ext4: builds and mail stores reach 65,000.
 pub const SUBDIRS_MAX: u32 = u32::MAX - 16;
-/// Largest encoded batch that a client sends, in bytes; one operation with its data always fits.
-pub const BATCH_BYTES_MAX: usize = 2 << 20;

@@ -8,7 +8,7 @@ use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, Fault, Op};
-use shoal_types::{Errno, InodeId, Name, Timestamp};
+use shoal_types::{Errno, FileKind, InodeId, Name, Timestamp};
 use shoal_wire::MOVES;
 
 impl Core {
@@ -26,7 +26,7 @@ impl Core {
         self.retries.by = by;
         if self.resolve(parent, name)?.is_some() {
             let (names, then) = (vec![(parent, name.clone())], Then::Opens);
-            self.retries.expect(Retry { names, then, keeps: vec![parent], refused: now });
+            self.retries.expect(Retry { names, then, keeps: vec![parent] });
             return Err(Errno::ESTALE.into());
         }
         let made = self.create(caller, parent, name, mode, 0, &Bytes::new(), now);
@@ -83,7 +83,7 @@ impl Core {
         }
         let known = self.cached_name(dir, name);
         // What the kernel was told is what it stood for at first.
-        self.unseen.entry((dir, name.clone())).or_insert(known.map(|dentry| dentry.map(|dentry| dentry.ino)));
+        self.unseen.entry((dir, name.clone())).or_insert(known);
     }
 
     /// The kernel knows what a name stands for.
@@ -114,28 +114,37 @@ impl Core {
         }
     }
 
-    /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means: it looks again, and
-    /// comes back. A name that stands for the same again, or still, is no reason.
+    /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means, or if the kernel means directories
+    /// where there are none any more: it looks again, and comes back. A name that stands for the same again, or still, is no reason.
     pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let unseen = |dir: &InodeId, name: &Name, now: Option<&InodeId>| {
             let before = self.unseen.get(&(*dir, name.clone()));
-            before.is_some_and(|before| *before != Some(now.copied()))
+            before.is_some_and(|before| before.map(|was| was.map(|was| was.ino)) != Some(now.copied()))
+        };
+        let was_directory = |dir: &InodeId, name: &Name| match self.unseen.get(&(*dir, name.clone())) {
+            Some(None) => true,
+            Some(Some(was)) => was.is_some_and(|was| was.kind == FileKind::Directory),
+            None => false,
         };
         let stale = match op {
             _ if self.unseen.is_empty() => false,
             Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
             // A directory has one name: to move it there is to leave it.
-            Op::Rename { from, from_name, to, to_name, .. } => {
+            Op::Rename { from, from_name, to, to_name, flags, .. } => {
+                let replaces_directory =
+                    || !flags.exchange && was_directory(from, from_name) && was_directory(to, to_name);
+                let may_mistake =
+                    subjects.iter().any(|ino| self.cache.is_directory(*ino)) || replaces_directory();
                 (from, from_name) != (to, to_name)
-                    && subjects.iter().any(|ino| self.cache.is_directory(*ino))
+                    && may_mistake
                     && (unseen(from, from_name, subjects.first()) || unseen(to, to_name, subjects.get(1)))
             }
             _ => false,
         };
-        let (names, then, refused) = match op {
-            Op::Rmdir { parent, name, time, .. } => (vec![(*parent, name)], Then::Removes, *time),
-            Op::Rename { from, from_name, to, to_name, flags, time, .. } => {
-                (vec![(*from, from_name), (*to, to_name)], Then::Renames(*flags), *time)
+        let (names, then) = match op {
+            Op::Rmdir { parent, name, .. } => (vec![(*parent, name)], Then::Removes),
+            Op::Rename { from, from_name, to, to_name, flags, .. } => {
+                (vec![(*from, from_name), (*to, to_name)], Then::Renames(*flags))
             }
             _ => return Ok(()),
         };
@@ -145,7 +154,7 @@ impl Core {
         }
         let keeps = keeps(&names, subjects);
         let names = names.into_iter().map(|(dir, name)| (dir, name.clone())).collect();
-        self.retries.expect(Retry { names, then, keeps, refused });
+        self.retries.expect(Retry { names, then, keeps });
         Err(Errno::ESTALE.into())
     }
 }
@@ -153,4 +162,63 @@ impl Core {
 /// What a call about these names, which stand for these inodes, keeps.
 fn keeps(names: &[(InodeId, &Name)], subjects: &[InodeId]) -> Vec<InodeId> {
     names.iter().map(|(dir, _)| *dir).chain(subjects.iter().copied()).chain([MOVES]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{commit, core, make_directory, make_file};
+    use super::*;
+    use shoal_namespace::RenameFlags;
+
+    fn directory(ino: InodeId) -> Dentry {
+        Dentry { ino, kind: FileKind::Directory }
+    }
+
+    #[test]
+    fn a_directory_is_exchanged_with_itself_whatever_its_name_has_stood_for_meanwhile() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let name = Name::try_from("a").expect("a name");
+        let ino = make_directory(&mut core, &name);
+        commit(&mut core);
+        for before in [None, Some(None), Some(Some(directory(ino)))] {
+            core.unseen.insert((root, name.clone()), before);
+            let flags = RenameFlags { no_replace: false, exchange: true };
+            core.rename((root, &name), (root, &name), flags, now).expect("nothing is looked up again");
+        }
+    }
+
+    #[test]
+    fn no_file_is_moved_where_the_kernel_would_put_a_directory_over_one_that_lives_on_elsewhere() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [from, to] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let ino = make_file(&mut core, root, &from);
+        commit(&mut core);
+        let [was, replaced] = [InodeId(77), InodeId(78)].map(directory);
+        let file = |dentry: Dentry| Some(Some(Dentry { kind: FileKind::Regular, ..dentry }));
+        let rename = |core: &mut Core, exchange| {
+            let flags = RenameFlags { no_replace: false, exchange };
+            core.rename((root, &from), (root, &to), flags, now)
+        };
+        let believes = |core: &mut Core, before, target| {
+            core.unseen.insert((root, from.clone()), before);
+            core.unseen.insert((root, to.clone()), target);
+        };
+        let refused = Err(Fault::Errno(Errno::ESTALE));
+        for (before, target) in
+            [(Some(Some(was)), Some(Some(replaced))), (None, Some(Some(replaced))), (Some(Some(was)), None)]
+        {
+            believes(&mut core, before, target);
+            assert_eq!(rename(&mut core, false), refused);
+        }
+        assert_eq!(rename(&mut core, true), Err(Errno::ENOENT.into()), "nothing dies of it");
+        // It moves something over nothing, or what is no directory, which may have been another: no harm is done.
+        for (before, target) in [(Some(Some(was)), Some(None)), (file(was), file(replaced))] {
+            believes(&mut core, before, target);
+            rename(&mut core, false).expect("nothing is looked up again");
+            assert_eq!(core.resolve(root, &to).expect("known").map(|found| found.ino), Some(ino));
+            let flags = RenameFlags { no_replace: false, exchange: false };
+            core.unseen.clear();
+            core.rename((root, &to), (root, &from), flags, now).expect("and back");
+        }
+    }
 }

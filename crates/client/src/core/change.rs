@@ -223,61 +223,12 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use super::super::fixture::{commit, core, make_directory, make_file};
     use super::*;
-    use crate::Caller;
     use bytes::Bytes;
     use shoal_namespace::RenameFlags;
-    use shoal_types::{Inode, SessionId, Timestamp};
-    use shoal_wire::{AcquireReply, FileRecord, Item, Recall};
-
-    /// A core that knows an empty root, and may change it.
-    fn core() -> Core {
-        let mut core = Core::new(SessionId(1), 4096, 1 << 20);
-        (core.room, core.inodes) = (1 << 20, 100..200);
-        let now = Timestamp::default();
-        let inode = Inode {
-            kind: FileKind::Directory,
-            perm: 0o755,
-            uid: 0,
-            gid: 0,
-            nlink: 2,
-            rdev: 0,
-            size: 0,
-            allocated: 0,
-            entries: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-            generation: 1,
-            parent: InodeId::ROOT,
-            multi_link: false,
-            xattrs: 0,
-            target: Bytes::new(),
-        };
-        let ticket = core.ticket();
-        core.install_exclusive(ticket, &[InodeId::ROOT]);
-        let root =
-            FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() };
-        core.install_inode(ticket, root);
-        let version = core.version(InodeId::ROOT);
-        core.install_end(ticket, InodeId::ROOT, version, false);
-        core
-    }
-
-    fn make_directory(core: &mut Core, name: &Name) -> InodeId {
-        let (caller, mode) = (Caller { uid: 0, gid: 0, umask: 0 }, FileKind::Directory.mode_bits() | 0o755);
-        let made = core.create(&caller, InodeId::ROOT, name, mode, 0, &Bytes::new(), Timestamp::default());
-        let ino = made.expect("nothing is needed").ino;
-        core.forget(ino, 1);
-        ino
-    }
-
-    fn make_file(core: &mut Core, dir: InodeId, name: &Name) -> InodeId {
-        let caller = Caller { uid: 0, gid: 0, umask: 0 };
-        let made = core.create(&caller, dir, name, 0o100644, 0, &Bytes::new(), Timestamp::default());
-        made.expect("nothing is needed").ino
-    }
+    use shoal_types::Timestamp;
+    use shoal_wire::{AcquireReply, Item, Recall};
 
     fn declares(core: &mut Core, ino: InodeId) -> bool {
         core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
@@ -333,12 +284,6 @@ mod tests {
         commit(&mut core);
         answered(&mut core);
         assert!(core.declare(2, 100).iter().all(|said| said.covers.iter().all(|(cover, _)| *cover != ino)));
-    }
-
-    fn commit(core: &mut Core) {
-        let seq = core.seal();
-        while core.journal.take_sealed().is_some() {}
-        core.committed(seq);
     }
 
     #[test]
@@ -419,19 +364,6 @@ mod tests {
         assert_eq!((sealed.born, sealed.gone), (Vec::new(), vec![replaced, moved]));
         core.committed(seq);
         assert_eq!(told(&mut core), []);
-    }
-
-    #[test]
-    fn a_directory_is_exchanged_with_itself_whatever_its_name_has_stood_for_meanwhile() {
-        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
-        let name = Name::try_from("a").expect("a name");
-        let ino = make_directory(&mut core, &name);
-        commit(&mut core);
-        for before in [None, Some(None), Some(Some(ino))] {
-            core.unseen.insert((root, name.clone()), before);
-            let flags = RenameFlags { no_replace: false, exchange: true };
-            core.rename((root, &name), (root, &name), flags, now).expect("nothing is looked up again");
-        }
     }
 
     #[test]

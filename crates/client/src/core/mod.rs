@@ -11,6 +11,8 @@ mod cache;
 mod change;
 mod content;
 mod directory;
+#[cfg(test)]
+mod fixture;
 mod inherit;
 mod install;
 mod journal;
@@ -36,7 +38,7 @@ use references::References;
 use retries::Retries;
 use rights::Rights;
 use rustc_hash::FxHashMap;
-use shoal_namespace::{Fault, Op, ops};
+use shoal_namespace::{Dentry, Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
 use shoal_wire::Want;
 use std::ops::Range;
@@ -89,7 +91,7 @@ pub(crate) struct Core {
     root_unreported: Unreported,
     /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
     /// be another than the kernel believes, which takes that one for dead from then on, for good. With what they stood for before, if that is known.
-    unseen: FxHashMap<(InodeId, Name), Option<Option<InodeId>>>,
+    unseen: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
     /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,

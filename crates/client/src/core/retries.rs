@@ -29,8 +29,6 @@ pub(super) struct Retry {
     pub(super) then: Then,
     /// What is not given back before it is over.
     pub(super) keeps: Vec<InodeId>,
-    /// When it was refused.
-    pub(super) refused: Timestamp,
 }
 
 #[derive(Debug)]
@@ -38,6 +36,8 @@ struct Expected {
     retry: Retry,
     /// Which thread's.
     by: u32,
+    /// When it was refused, as far as that was noticed: the call may have waited for long before.
+    refused: Option<Timestamp>,
     /// What the thread was told since of each name.
     told: Vec<Option<Option<FileKind>>>,
     /// It was told something, and has the rights that it needs.
@@ -69,14 +69,14 @@ impl Expected {
 
     /// Whether the kernel may still come back.
     fn is_known(&self, now: Timestamp) -> bool {
-        left_of(RETRY_KNOWN_MAX, self.retry.refused, now).is_some()
+        self.refused.is_none_or(|refused| left_of(RETRY_KNOWN_MAX, refused, now).is_some())
     }
 
     /// For how long others may still be kept waiting.
     fn left(&self, now: Timestamp) -> Option<Duration> {
         match self.looked {
             Some(looked) => left_of(RETRY_LOOKED_MAX, looked, now),
-            None => left_of(RETRY_WAIT_MAX, self.retry.refused, now),
+            None => left_of(RETRY_WAIT_MAX, self.refused.unwrap_or(now), now),
         }
     }
 }
@@ -111,14 +111,15 @@ pub(crate) struct Retries {
 impl Retries {
     /// A call is refused.
     pub(super) fn expect(&mut self, retry: Retry) {
-        let (by, now) = (self.by, retry.refused);
+        let by = self.by;
         // A thread makes one call at a time.
-        self.expected.retain(|known| (known.by != by || by == UNKNOWN_THREAD) && known.is_known(now));
+        self.expected.retain(|known| known.by != by || by == UNKNOWN_THREAD);
         if self.expected.len() >= RETRIES_MAX {
             self.expected.remove(0);
         }
         let told = vec![None; retry.names.len()];
-        self.expected.push(Expected { retry, by, told, has_looked: false, looked: None });
+        self.expected.push(Expected { retry, by, refused: None, told, has_looked: false, looked: None });
+        self.news = true;
     }
 
     /// What a thread was refused that looks at a name of it now.
@@ -196,8 +197,11 @@ impl Retries {
             return false;
         }
         let now = now();
-        for expected in self.expected.iter_mut().filter(|expected| expected.has_looked) {
-            expected.looked.get_or_insert(now);
+        for expected in &mut self.expected {
+            expected.refused.get_or_insert(now);
+            if expected.has_looked {
+                expected.looked.get_or_insert(now);
+            }
         }
         true
     }
@@ -236,7 +240,12 @@ mod tests {
 
     fn retry(names: &[&str], then: Then) -> Retry {
         let names = names.iter().map(|name| (DIR, Name::try_from(*name).expect("a name"))).collect();
-        Retry { names, then, keeps: vec![DIR], refused: at(0) }
+        Retry { names, then, keeps: vec![DIR] }
+    }
+
+    fn refuse(retries: &mut Retries, retry: Retry) {
+        retries.expect(retry);
+        assert!(retries.take_news(|| at(0)));
     }
 
     #[test]
@@ -244,7 +253,7 @@ mod tests {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         for by in [1, 2] {
             retries.by = by;
-            retries.expect(retry(&["a"], Then::Removes));
+            refuse(&mut retries, retry(&["a"], Then::Removes));
         }
         assert_eq!(retries.keep(&recall(OTHER), at(1)), None);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
@@ -263,7 +272,7 @@ mod tests {
     #[test]
     fn nobody_is_waited_for_long_who_does_not_come_back() {
         let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
-        retries.expect(retry(&["a"], Then::Removes));
+        refuse(&mut retries, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
         assert_eq!(retries.keep(&recall(DIR), at(500)), None);
         // It has waited for others, and looks now.
@@ -286,12 +295,24 @@ mod tests {
     }
 
     #[test]
+    fn a_call_that_has_waited_for_long_is_waited_for_from_when_it_was_refused() {
+        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
+        let later = Timestamp { secs: 100, nanos: 0 };
+        for noticed in [false, true] {
+            retries.expect(retry(&["a"], Then::Removes));
+            assert!(!noticed || retries.take_news(|| later));
+            assert_eq!(retries.keep(&recall(DIR), later), Some(RETRY_WAIT_MAX));
+            assert!(retries.looks_again(1, DIR, &name).is_some());
+        }
+    }
+
+    #[test]
     fn a_thread_makes_one_call_at_a_time() {
         let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
         for by in [UNKNOWN_THREAD, 1] {
             let mut retries = Retries { by, ..Retries::default() };
-            retries.expect(retry(&["a"], Then::Removes));
-            retries.expect(retry(&["b"], Then::Removes));
+            refuse(&mut retries, retry(&["a"], Then::Removes));
+            refuse(&mut retries, retry(&["b"], Then::Removes));
             assert_eq!(retries.looks_again(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
             assert!(retries.looks_again(by, DIR, &other).is_some());
             retries.came_back(&[(OTHER, &one)]);
@@ -303,7 +324,7 @@ mod tests {
     fn nobody_is_waited_for_who_cannot_come_back() {
         let mut retries = Retries::default();
         assert!(!retries.wait_for(&[DIR, DIR]));
-        retries.expect(retry(&["a"], Then::Removes));
+        refuse(&mut retries, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "others hold the directory's lock");
         retries.have_waited_for(&[DIR]);
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());

@@ -143,6 +143,10 @@ impl Compactor {
         };
         let block = self.next_id(shared)?;
         let group = shared.bricks.store(block, &parts)?;
+        if shared.background.stopped() {
+            // The lead was lost meanwhile: whoever leads next may have taken the block for one that nothing refers to, also if that is we again.
+            return Ok(());
+        }
         let info = BlockInfo { len, group };
         let digest = extents_digest(&run);
         let outcome = shared.propose(&Command::Compact { ino, offset, digest, block, info })?;

@@ -184,6 +184,10 @@ impl<M: Machine> Core<M> {
         if let Err(error) = self.running() {
             return waiter(Err(error));
         }
+        if data.len() > PROPOSAL_BYTES_MAX {
+            let why = format!("{} bytes at once are too many, the most are {PROPOSAL_BYTES_MAX}", data.len());
+            return waiter(Err(MetaError::Malformed(why)));
+        }
         let (id, context) = self.proposals.begin(data.len(), waiter);
         let sent = self.inputs.send(Input::Propose { id, context, data });
         if sent.is_err() || self.running().is_err() {

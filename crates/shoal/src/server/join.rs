@@ -3,18 +3,24 @@
 use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
 use super::core::Core;
 use bytes::Bytes;
-use shoal_cluster::{Command, Outcome};
+use shoal_cluster::{Command, Outcome, apply};
 use shoal_net::{Authority, Peer, Role};
 use shoal_types::Timestamp;
 
+/// Name and address of a machine together, in bytes: more than any that is allowed.
+const NAME_AND_ADDRESS_BYTES_MAX: usize = 1024;
+
 impl Core {
-    /// Answers a machine that wants to join.
+    /// Answers a machine that wants to join. It may be anybody: nothing is proposed before its token is known to be right.
     pub(super) fn join(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, String> {
         let ask: JoinAsk = unpack(body).map_err(|error| error.to_string())?;
         let JoinAsk { secret, name, address } = ask;
+        if name.len() + address.len() > NAME_AND_ADDRESS_BYTES_MAX {
+            return Err("the name or the address is too long".into());
+        }
         tracing::info!(peer = %peer.address, name, address, "a machine asks to join");
         let command = Command::Join { secret, name: name.clone(), address, time: Timestamp::now() };
-        let outcome = self.decide(&command).inspect_err(|why| {
+        let outcome = self.try_out(&command).and_then(|()| self.decide(&command)).inspect_err(|why| {
             tracing::warn!(peer = %peer.address, name, why, "a machine may not join");
         })?;
         let Outcome::Joined(node) = outcome else { return Err("joining came to nothing".into()) };
@@ -26,5 +32,19 @@ impl Core {
             JoinAnswer { node, cluster: self.cluster, credentials: issued.to_pem(), map: map.encode() };
         tracing::info!(%node, name, "a node has joined");
         Ok(pack(&answer))
+    }
+
+    /// Whether a change would be accepted, as far as this node can know.
+    fn try_out(&self, command: &Command) -> Result<(), String> {
+        let refused = || match apply(&self.directory.map(), command).1 {
+            Outcome::Refused(why) => Some(why),
+            _ => None,
+        };
+        if refused().is_none() {
+            return Ok(());
+        }
+        // The token may have been made on another node just now.
+        self.freshen();
+        refused().map_or(Ok(()), Err)
     }
 }
