@@ -94,7 +94,7 @@ pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
 pub const MANAGE_EVERY: Duration = Duration::from_millis(300);
 /// A brick or replica that could not be opened is tried again after this: a disk may have been mounted meanwhile.
 pub const REOPEN_AFTER: Duration = Duration::from_secs(5);
-/// A replica that should not be here any more is kept for this long, so that its group hears from it while it is removed.
+/// A replica that should not be here any more is kept for this long at least, so that its group hears from it while it is removed.
 pub const REPLICA_GRACE: Duration = Duration::from_secs(30);
 /// How often the leader of the cluster map's group looks for bricks that have become empty.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);

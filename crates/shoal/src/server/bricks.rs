@@ -41,7 +41,7 @@ impl LocalBricks {
 
     /// Opens what should be served, closes the rest.
     pub fn reconcile(self: &Arc<Self>, map: &ClusterMap) {
-        let here = self.dir.identity().node;
+        let here = self.dir.node();
         let wanted = |id: &BrickId| {
             map.bricks.get(id).filter(|brick| brick.node == here && brick.state != BrickState::Gone)
         };

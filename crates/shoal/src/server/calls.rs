@@ -26,6 +26,8 @@ pub enum Ask {
     CheckBrick { path: std::path::PathBuf },
     /// Blocks of the volume that name a brick: [`Answer::Blocks`]. For the leader.
     BlocksOn { volume: GroupId, brick: BrickId },
+    /// Who is in a metadata group, with a vote and without: [`Answer::Members`]. For its leader.
+    Members { group: GroupId },
 }
 
 /// What is answered.
@@ -45,6 +47,8 @@ pub enum Answer {
     NotLeader(Option<NodeId>),
     /// It cannot be answered, and why.
     Failed(String),
+    /// Replicas.
+    Members(Vec<ReplicaId>),
 }
 
 /// What runs on a node.

@@ -49,9 +49,10 @@ impl Core {
         let core = self.clone();
         std::thread::Builder::new().name("shoal-manager".into()).spawn(move || {
             let (mut seen, mut swept) = (0, false);
+            core.groups.take_up(&core.directory.map());
             while !core.stop.load(Ordering::Acquire) {
                 if !swept && core.started.elapsed() > REPLICA_GRACE {
-                    core.groups.sweep();
+                    core.groups.sweep(&core.directory.map());
                     swept = true;
                 }
                 let map = core.directory.map();
@@ -62,7 +63,8 @@ impl Core {
         })
     }
 
-    /// Takes bricks out of the map that are empty and not wanted, as long as this node leads the map's group.
+    /// Takes bricks out of the map that are empty and not wanted, as long as this node leads the map's group, and replicas away that
+    /// their groups do not need.
     pub(super) fn tidy(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
         let core = self.clone();
         std::thread::Builder::new().name("shoal-tidy".into()).spawn(move || {
@@ -74,6 +76,7 @@ impl Core {
                     continue;
                 }
                 core.tidy_up();
+                core.ask_who_left();
                 next = Instant::now() + TIDY_EVERY;
             }
         })

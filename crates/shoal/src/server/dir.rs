@@ -149,6 +149,11 @@ impl NodeDir {
         &self.path
     }
 
+    /// Which of the cluster's nodes this is.
+    pub fn node(&self) -> NodeId {
+        self.identity.lock().node
+    }
+
     /// Who this node is.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
@@ -167,10 +172,15 @@ impl NodeDir {
         }
     }
 
-    /// Replicas that are kept here, of the groups of volumes.
-    pub fn volume_replicas(&self) -> Vec<(GroupId, ReplicaId)> {
-        let names = std::fs::read_dir(self.path.join("volumes")).into_iter().flatten().flatten();
-        names.filter_map(|entry| parse_replica(entry.file_name().to_str()?)).collect()
+    /// Replicas that are kept here.
+    pub fn replicas(&self) -> Vec<(GroupId, ReplicaId)> {
+        let names = |part| {
+            let entries = std::fs::read_dir(self.path.join(part)).into_iter().flatten().flatten();
+            entries.filter_map(|entry| entry.file_name().into_string().ok())
+        };
+        let of_map = |name: String| Some((GroupId::CLUSTER, ReplicaId(name.parse().ok()?)));
+        let of_volumes = names("volumes").filter_map(|name| parse_replica(&name));
+        names("cluster").filter_map(of_map).chain(of_volumes).collect()
     }
 
     /// Whether a replica was made here.
@@ -307,7 +317,8 @@ mod tests {
         let dir = NodeDir::create(&path, identity()).unwrap();
         let (group, id) = (GroupId(0x1234), ReplicaId(9));
         std::fs::create_dir_all(dir.replica(group, id)).unwrap();
-        assert_eq!(dir.volume_replicas(), [(group, id)]);
-        assert!(dir.replica(GroupId::CLUSTER, id).ends_with("cluster/9"));
+        assert!(dir.replica(GroupId::CLUSTER, ReplicaId(8)).ends_with("cluster/8"));
+        std::fs::create_dir_all(dir.replica(GroupId::CLUSTER, ReplicaId(8))).unwrap();
+        assert_eq!(dir.replicas(), [(GroupId::CLUSTER, ReplicaId(8)), (group, id)]);
     }
 }

@@ -32,7 +32,7 @@ pub struct Directory {
     map: RwLock<Arc<ClusterMap>>,
     learning: Mutex<()>,
     on_map: OnMap,
-    /// Where replicas were of which the map says nothing any more: their groups still have to tell them so.
+    /// Where replicas are of which the map says nothing any more: their groups may still need them, and have to tell them otherwise.
     former: Mutex<HashMap<ReplicaId, NodeId>>,
     bricks: RwLock<HashMap<BrickId, Arc<dyn BlockService>>>,
     metas: RwLock<HashMap<GroupId, Arc<dyn MetaService>>>,
@@ -122,6 +122,13 @@ impl Directory {
     pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
         let now = self.map.read().node_of(group, replica);
         now.or_else(|| self.former.lock().get(&replica).copied())
+    }
+
+    /// A replica has spoken from a node. One that the map does not name any more is found there: its group may still need it.
+    pub fn heard_from(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
+        if self.map.read().node_of(group, replica).is_none() {
+            self.former.lock().insert(replica, node);
+        }
     }
 
     /// The way to a node.

@@ -1,8 +1,8 @@
 //! The replicas of metadata groups on this node.
 //!
 //! **Models.** The cluster map says which replicas there should be here. What is not open is opened, on a thread of its own, since
-//! replaying a log or fetching a state takes its time; what the map does not name any more is kept for a while, so that its
-//! group can tell it, and then removed.
+//! replaying a log or fetching a state takes its time; what the map does not name any more runs on until its group does not need it
+//! ([`leaving`](super::leaving)), and is then removed.
 //!
 //! **Promises.** A replica that was open here once is never made anew: if its directory is gone, it stays away, and says so. One that is
 //! made for a group that exists already begins with the state of another replica.
@@ -10,6 +10,7 @@
 use super::calls::ReplicaReport;
 use super::dir::NodeDir;
 use super::directory::Directory;
+use super::leaving::Unnamed;
 use crate::limits::{REOPEN_AFTER, REPLICA_GRACE};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -38,6 +39,8 @@ pub trait Group: Send + Sync {
     fn failure(&self) -> Option<String>;
     /// Who leads, as far as it knows.
     fn leader(&self) -> Option<ReplicaId>;
+    /// Who is in the group, with a vote and without, as far as it has come; nobody: it does not know yet.
+    fn members(&self) -> Vec<ReplicaId>;
     /// How it does.
     fn report(&self, digest: bool) -> ReplicaReport;
     /// Hands the lead over and stops.
@@ -50,7 +53,7 @@ pub trait Opener: Send + Sync + 'static {
     fn open(&self, group: GroupId, place: &ReplicaPlace, stop: &AtomicBool)
     -> Result<Arc<dyn Group>, String>;
     /// It is going to be closed.
-    fn closing(&self, group: GroupId);
+    fn closing(&self, group: GroupId, id: ReplicaId);
 }
 
 enum Slot {
@@ -64,8 +67,15 @@ struct Kept {
     slot: Slot,
     /// The map says that it should not be here, since then.
     unwanted: Option<Instant>,
+    /// It has seen itself among the members of its group.
+    was_member: bool,
     /// The epoch of the map that it was told of.
     epoch: u64,
+}
+
+/// Whether there is such a group, as the map knows.
+fn is_there(map: &ClusterMap, group: GroupId) -> bool {
+    group == GroupId::CLUSTER || map.volumes.contains_key(&group)
 }
 
 /// See the module.
@@ -99,7 +109,7 @@ impl Groups {
 
     /// The replica of a group that runs here and that the map knows.
     pub fn of(&self, group: GroupId) -> Option<Arc<dyn Group>> {
-        let here = self.dir.identity().node;
+        let here = self.dir.node();
         let map = self.directory.map();
         let place = map.replicas(group).iter().find(|place| place.node == here)?;
         self.find(group, place.id)
@@ -139,9 +149,53 @@ impl Groups {
         all.into_iter().map(report).collect()
     }
 
+    /// The members of a group that is led from here.
+    pub fn led_members(&self, group: GroupId) -> Option<Vec<ReplicaId>> {
+        let of_group = (group, ReplicaId(0))..=(group, ReplicaId(u64::MAX));
+        let running = |one: &Kept| match &one.slot {
+            Slot::Running(replica) => Some(replica.clone()),
+            _ => None,
+        };
+        let all: Vec<_> = self.kept.lock().range(of_group).filter_map(|(_, one)| running(one)).collect();
+        all.into_iter().find(|replica| replica.leads()).map(|leader| leader.members())
+    }
+
+    /// Whether a replica may go that the map does not name, and the leader of its group has said this of the members if it was asked.
+    fn may_go(
+        &self,
+        one: &Kept,
+        key: (GroupId, ReplicaId),
+        map: &ClusterMap,
+        led: Option<&[ReplicaId]>,
+    ) -> bool {
+        let Some(since) = one.unwanted.map(|since| since.elapsed()) else { return false };
+        let own = match &one.slot {
+            Slot::Running(replica) => replica.members(),
+            _ => Vec::new(),
+        };
+        let (group, id) = key;
+        let (has_group, was_open) = (is_there(map, group), self.dir.made_replica(id));
+        Unnamed { id, since, has_group, was_open, was_member: one.was_member, own: &own, led }.may_go()
+    }
+
+    /// Replicas that would go if their groups did not need them.
+    pub fn unsure(&self) -> Vec<(GroupId, ReplicaId)> {
+        let waits = |one: &Kept| one.unwanted.is_some_and(|since| since.elapsed() > REPLICA_GRACE);
+        self.kept.lock().iter().filter(|(_, one)| waits(one)).map(|(key, _)| *key).collect()
+    }
+
+    /// The leader of a replica's group has just said who is in it.
+    pub fn told(self: &Arc<Self>, key: (GroupId, ReplicaId), members: &[ReplicaId]) {
+        let map = self.directory.map();
+        let may_go = |one: &Kept| self.may_go(one, key, &map, Some(members));
+        if self.kept.lock().get(&key).is_some_and(may_go) {
+            self.leave(key);
+        }
+    }
+
     /// Sees to it that what should run does, and the other way round.
     pub fn reconcile(self: &Arc<Self>, map: &ClusterMap) {
-        let here = self.dir.identity().node;
+        let here = self.dir.node();
         let groups = std::iter::once(GroupId::CLUSTER).chain(map.volumes.keys().copied());
         let wanted: BTreeMap<_, _> = groups
             .flat_map(|group| map.replicas(group).iter().map(move |place| ((group, place.id), *place)))
@@ -149,6 +203,10 @@ impl Groups {
             .collect();
         for (key, place) in &wanted {
             self.want(*key, *place);
+        }
+        let kept: Vec<_> = self.kept.lock().keys().copied().collect();
+        for key in kept.into_iter().filter(|key| !wanted.contains_key(key)) {
+            self.want_still(map, key);
         }
         let mut leaving = Vec::new();
         let mut turned = Vec::new();
@@ -158,10 +216,13 @@ impl Groups {
             for (key, one) in kept.iter_mut() {
                 one.unwanted =
                     if wanted.contains_key(key) { None } else { one.unwanted.or(Some(Instant::now())) };
-                let Slot::Running(replica) = &one.slot else { continue };
-                if one.unwanted.is_some_and(|since| since.elapsed() > REPLICA_GRACE) {
+                if self.may_go(one, *key, map, None) {
                     leaving.push(*key);
-                } else if let Some(why) = replica.failure() {
+                    continue;
+                }
+                let Slot::Running(replica) = &one.slot else { continue };
+                one.was_member = one.was_member || replica.members().contains(&key.1);
+                if let Some(why) = replica.failure() {
                     turned.push((*key, Some(why)));
                 } else if replica.needs_reopening() {
                     turned.push((*key, None));
@@ -192,11 +253,17 @@ impl Groups {
             Some(Slot::Away(_, since)) if since.elapsed() < REOPEN_AFTER => return,
             _ => {}
         }
-        let said = match kept.get(&key).map(|one| &one.slot) {
-            Some(Slot::Away(why, _)) => Some(why.clone()),
+        let before = kept.entry(key).or_insert(Kept {
+            slot: Slot::Opening,
+            unwanted: None,
+            was_member: false,
+            epoch: 0,
+        });
+        before.epoch = 0;
+        let said = match std::mem::replace(&mut before.slot, Slot::Opening) {
+            Slot::Away(why, _) => Some(why),
             _ => None,
         };
-        kept.insert(key, Kept { slot: Slot::Opening, unwanted: None, epoch: 0 });
         drop(kept);
         let groups = self.clone();
         spawn("shoal-open", move || {
@@ -208,6 +275,13 @@ impl Groups {
             }
             groups.settle(key, opened);
         });
+    }
+
+    /// Opens what was open before the map ceased to name it, as long as there is such a group.
+    fn want_still(self: &Arc<Self>, map: &ClusterMap, (group, id): (GroupId, ReplicaId)) {
+        if is_there(map, group) && self.dir.made_replica(id) {
+            self.want((group, id), ReplicaPlace { id, node: self.dir.node(), founder: false });
+        }
     }
 
     fn settle(&self, key: (GroupId, ReplicaId), opened: Result<Arc<dyn Group>, String>) {
@@ -230,7 +304,7 @@ impl Groups {
         let Some(replica) = self.take(key, Slot::Opening) else { return };
         let groups = self.clone();
         spawn("shoal-reopen", move || {
-            groups.opener.closing(key.0);
+            groups.opener.closing(key.0, key.1);
             replica.shutdown();
             groups.wait_closed(replica);
             let why = failure.unwrap_or_else(|| "taking on a newer state".into());
@@ -245,17 +319,24 @@ impl Groups {
 
     /// Closes a replica for good and removes what it kept.
     fn leave(self: &Arc<Self>, key: (GroupId, ReplicaId)) {
-        let Some(replica) = self.take(key, Slot::Opening) else { return };
+        let replica = {
+            let mut kept = self.kept.lock();
+            let Some(one) = kept.get_mut(&key) else { return };
+            match std::mem::replace(&mut one.slot, Slot::Opening) {
+                Slot::Running(replica) => Some(replica),
+                Slot::Away(..) => None,
+                // By the next time it has been opened, or has left.
+                Slot::Opening => return,
+            }
+        };
         let groups = self.clone();
         spawn("shoal-leave", move || {
-            groups.opener.closing(key.0);
-            replica.shutdown();
-            groups.wait_closed(replica);
-            let path = groups.dir.replica(key.0, key.1);
-            tracing::info!(group = %key.0, replica = %key.1, "a metadata replica is not needed here any more");
-            if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "removing it");
+            if let Some(replica) = replica {
+                groups.opener.closing(key.0, key.1);
+                replica.shutdown();
+                groups.wait_closed(replica);
             }
+            groups.remove(key);
             groups.kept.lock().remove(&key);
         });
     }
@@ -281,20 +362,31 @@ impl Groups {
         }
     }
 
-    /// Removes what replicas kept here that the map does not name any more, and that no process got to remove. To be called
-    /// once the map is not as old as the last start.
-    pub fn sweep(&self) {
-        let map = self.directory.map();
-        for (group, id) in self.dir.volume_replicas() {
-            let known = map.replicas(group).iter().any(|place| place.id == id);
-            if known || self.kept.lock().contains_key(&(group, id)) {
-                continue;
-            }
-            let path = self.dir.replica(group, id);
-            tracing::info!(path = %path.display(), "removing what is left of a metadata replica that is not needed any more");
-            if let Err(error) = std::fs::remove_dir_all(&path) {
-                tracing::warn!(path = %path.display(), %error, "removing it");
-            }
+    /// What replicas kept here that neither run nor are named by the map.
+    fn strays(&self, map: &ClusterMap) -> Vec<(GroupId, ReplicaId)> {
+        let stray = |(group, id): &(GroupId, ReplicaId)| {
+            map.node_of(*group, *id).is_none() && !self.kept.lock().contains_key(&(*group, *id))
+        };
+        self.dir.replicas().into_iter().filter(stray).collect()
+    }
+
+    /// Runs replicas that the map has ceased to name before this process began: their groups may still need them.
+    pub fn take_up(self: &Arc<Self>, map: &ClusterMap) {
+        self.strays(map).into_iter().for_each(|key| self.want_still(map, key));
+    }
+
+    /// Removes what is left of replicas of volumes that were deleted, and of those that were never opened. To be called once the map is
+    /// not as old as the last start.
+    pub fn sweep(self: &Arc<Self>, map: &ClusterMap) {
+        self.take_up(map);
+        self.strays(map).into_iter().for_each(|key| self.remove(key));
+    }
+
+    fn remove(&self, (group, id): (GroupId, ReplicaId)) {
+        let path = self.dir.replica(group, id);
+        tracing::info!(%group, replica = %id, path = %path.display(), "removing a metadata replica that is not needed here any more");
+        if let Err(error) = std::fs::remove_dir_all(&path) {
+            tracing::warn!(path = %path.display(), %error, "removing it");
         }
     }
 
@@ -307,10 +399,10 @@ impl Groups {
             _ => None,
         });
         std::thread::scope(|scope| {
-            for ((group, _), replica) in running {
+            for ((group, id), replica) in running {
                 scope.spawn(move || {
                     replica.shutdown();
-                    self.opener.closing(group);
+                    self.opener.closing(group, id);
                 });
             }
         });

@@ -77,6 +77,9 @@ impl Core {
         let Some(replica) = self.groups.find(group, to) else {
             return reply.refuse(&format!("{to} does not run here"));
         };
+        if let Some(Role::Node(node)) = &peer.role {
+            self.directory.heard_from(group, from, *node);
+        }
         if !reply.is_wanted() {
             return replica.receive(from, &message);
         }
@@ -117,6 +120,10 @@ impl Core {
             Ask::Heal { volume } => self.heal(*volume, false),
             Ask::HealFull { volume } => self.heal(*volume, true),
             Ask::BlocksOn { volume, brick } => self.blocks_on(*volume, *brick),
+            Ask::Members { group } => match self.groups.led_members(*group) {
+                Some(members) => Answer::Members(members),
+                None => Answer::NotLeader(self.groups.leader_node(*group)),
+            },
         }
     }
 }

@@ -29,6 +29,7 @@ mod groups;
 mod handler;
 mod healing;
 mod join;
+mod leaving;
 mod machine;
 pub mod mount;
 mod opening;

@@ -65,7 +65,9 @@ impl VolumeGroup {
 pub struct LocalOpener {
     dir: Arc<NodeDir>,
     directory: Arc<Directory>,
+    /// Where there are two of a group, one of which the map does not name any more, it is the other.
     map: Mutex<Weak<MapGroup>>,
+    /// The same.
     volumes: Mutex<std::collections::HashMap<GroupId, Weak<VolumeGroup>>>,
 }
 
@@ -144,6 +146,7 @@ impl Opener for LocalOpener {
         let peers = Arc::new(GroupPeers { directory: self.directory.clone(), group, me: place.id });
         self.prepare(&path, place, &peers, stop)?;
         let map = self.directory.map();
+        let named = map.node_of(group, place.id).is_some();
         let options =
             ReplicaOptions { group, id: place.id, founders: founders(&map, group, place), log_bytes: None };
         let failed = |error: shoal_meta::OpenError| format!("{}: {error}", path.display());
@@ -153,7 +156,10 @@ impl Opener for LocalOpener {
             let replica = Replica::open(&path, options, peers, machine).map_err(failed)?;
             self.directory.learn(machine::read(&**replica.store())?);
             let replica = Arc::new(MapGroup { replica, id: place.id });
-            *self.map.lock() = Arc::downgrade(&replica);
+            let mut known = self.map.lock();
+            if named || known.upgrade().is_none() {
+                *known = Arc::downgrade(&replica);
+            }
             return Ok(replica);
         }
         let volume = map.volumes.get(&group).ok_or("the volume is not there any more")?;
@@ -169,15 +175,29 @@ impl Opener for LocalOpener {
                 server.placement_changed();
             }
         });
-        self.directory.serve_meta(group, server.clone());
-        let replica = Arc::new(VolumeGroup { server, group, id: place.id, seen: Mutex::default() });
-        self.volumes.lock().insert(group, Arc::downgrade(&replica));
+        let replica =
+            Arc::new(VolumeGroup { server: server.clone(), group, id: place.id, seen: Mutex::default() });
+        let mut volumes = self.volumes.lock();
+        if named || volumes.get(&group).is_none_or(|known| known.strong_count() == 0) {
+            volumes.insert(group, Arc::downgrade(&replica));
+            self.directory.serve_meta(group, server);
+        }
         Ok(replica)
     }
 
-    fn closing(&self, group: GroupId) {
-        self.directory.drop_meta(group);
+    fn closing(&self, group: GroupId, id: ReplicaId) {
+        let mut volumes = self.volumes.lock();
+        let known = volumes.get(&group).and_then(Weak::upgrade);
+        if known.is_some_and(|known| known.id == id) {
+            volumes.remove(&group);
+            self.directory.drop_meta(group);
+        }
     }
+}
+
+fn members<M: Machine>(replica: &Replica<M>) -> Vec<ReplicaId> {
+    let status = replica.status();
+    status.voters.into_iter().chain(status.learners).collect()
 }
 
 fn report<M: Machine>(replica: &Replica<M>, group: GroupId, id: ReplicaId, digest: bool) -> ReplicaReport {
@@ -218,6 +238,9 @@ impl Group for MapGroup {
     }
     fn leader(&self) -> Option<ReplicaId> {
         self.replica.status().leader
+    }
+    fn members(&self) -> Vec<ReplicaId> {
+        members(&self.replica)
     }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(&self.replica, GroupId::CLUSTER, self.id, digest)
@@ -265,6 +288,9 @@ impl Group for VolumeGroup {
     }
     fn leader(&self) -> Option<ReplicaId> {
         self.server.replica().status().leader
+    }
+    fn members(&self) -> Vec<ReplicaId> {
+        members(self.server.replica())
     }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(self.server.replica(), self.group, self.id, digest)

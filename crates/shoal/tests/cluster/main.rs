@@ -10,5 +10,6 @@ mod failures;
 mod locks;
 mod outage;
 mod programs;
+mod replicas;
 mod several;
 mod wiped;

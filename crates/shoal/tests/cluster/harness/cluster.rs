@@ -77,8 +77,13 @@ impl Cluster {
 
     /// With a volume `v` of three copies on the first three nodes, started.
     pub fn with_volume(nodes: usize) -> Cluster {
+        Cluster::with_volume_on(nodes, [1, 2, 3])
+    }
+
+    /// The same on nodes of one's choice.
+    pub fn with_volume_on(nodes: usize, on: [usize; 3]) -> Cluster {
         let cluster = Cluster::new(nodes);
-        let bricks: Vec<String> = (1..=3).map(|node| cluster.brick(node)).collect();
+        let bricks = on.map(|node| cluster.brick(node));
         let mut create = cluster.shoal(1).arg("volume").arg("create").arg("v").arg("replica").arg("3");
         for brick in bricks {
             create = create.arg(brick);
@@ -135,6 +140,12 @@ impl Cluster {
     /// Where it is.
     pub fn brick_path(&self, node: usize) -> PathBuf {
         self.dir.path().join(format!("brick{node}"))
+    }
+
+    /// How many metadata replicas of volumes a node keeps.
+    pub fn replicas_on(&self, node: usize) -> usize {
+        let kept = fs::read_dir(self.nodes[node - 1].data.join("volumes"));
+        kept.map_or(0, |entries| entries.count())
     }
 
     /// A directory for a test's own things.
