@@ -40,6 +40,9 @@ pub const RECORD_CONTENT_BYTES_MAX: u64 = 256 << 10;
 /// Extents that come along with a name or inode.
 pub const RECORD_EXTENTS_MAX: u64 = 64;
 
+/// About how long a page of extents may be, in bytes: far from the longest message, whatever is inline of them.
+pub const EXTENTS_BYTES_MAX: u64 = 2 << 20;
+
 /// Names that a listing reads at a time before it looks at how much room they take.
 pub const LIST_CHUNK_NAMES: usize = 128;
 

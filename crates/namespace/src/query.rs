@@ -1,6 +1,6 @@
 //! Reads of a volume's state. None of them changes anything, and each sees one state: pass a snapshot.
 //!
-//! **Bounds.** Whatever can be long comes in pages: listings by bytes, extents and lists of work by count.
+//! **Bounds.** Whatever can be long comes in pages: listings by bytes, extents by bytes and count, lists of work by count.
 
 mod content;
 mod file;

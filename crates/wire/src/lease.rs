@@ -70,7 +70,7 @@ pub enum Question {
         start: u64,
         /// Where it ends.
         end: u64,
-        /// At most this many.
+        /// At most this many, and not so many that the answer becomes long.
         count_max: u64,
     },
 }

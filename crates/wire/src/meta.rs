@@ -220,8 +220,8 @@ pub trait MetaService: Send + Sync + 'static {
             _ => Err(MetaError::other_answer()),
         }
     }
-    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them, and the blocks they name, not to be cached. If there are
-    /// more, what is returned is complete up to the end of its last extent.
+    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them or a few megabytes, and the blocks they name, not to be
+    /// cached. If there are more, what is returned is complete up to the end of its last extent.
     fn extents(
         &self,
         session: SessionId,

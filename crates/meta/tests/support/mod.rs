@@ -228,7 +228,16 @@ pub fn read_file(session: &Session, bricks: &MemBricks, ino: InodeId) -> Vec<u8>
 }
 
 pub fn extents(session: &Session, ino: InodeId) -> Vec<(u64, Extent)> {
-    session.server.extents(session.id, ino, 0, u64::MAX, usize::MAX).expect("extents").extents
+    let (mut extents, mut start) = (Vec::new(), 0);
+    loop {
+        let page = session.server.extents(session.id, ino, start, u64::MAX, usize::MAX).expect("extents");
+        extents.extend(page.extents);
+        if !page.more {
+            return extents;
+        }
+        let (last, extent) = extents.last().expect("a page that is not the last holds extents");
+        start = last + extent.len();
+    }
 }
 
 /// Nothing in the whole state contradicts anything else in it.

@@ -1,17 +1,21 @@
 //! Content maps.
 
 use super::ExtentsReply;
-use super::file::living;
+use super::file::{inline_bytes, living};
 use crate::kv::{Flow, KvRead};
 use crate::kv_tree::{TreeError, decode_extent};
 use crate::kv_tree::{read, scan};
+use crate::limits::EXTENTS_BYTES_MAX;
 use crate::records::BlockRecord;
 use crate::{Fault, keys};
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId};
 use std::collections::BTreeSet;
 
-/// The extents that overlap `[start, end)`, whole and in order, at most `count_max` of them, and the blocks they name.
-/// `ENOENT` if there is no such inode.
+/// What an extent takes of a reply beside what is inline of it, in bytes: about what it and the place of its block are encoded as.
+pub(super) const EXTENT_BYTES: u64 = 40;
+
+/// The extents that overlap `[start, end)`, whole and in order, and the blocks they name: the first of them at least, and no more than
+/// `count_max` or about [`EXTENTS_BYTES_MAX`]. `ENOENT` if there is no such inode.
 pub fn extents(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
@@ -24,13 +28,16 @@ pub fn extents(
     }
     let mut reply = ExtentsReply::default();
     let mut ids = BTreeSet::<BlockId>::new();
+    let mut bytes = 0;
     if start < end {
         scan(store, &keys::extents_range(ino, start), |key, value| {
             let (offset, extent) = decode_extent(key, value)?;
             if offset >= end {
                 return Ok(Flow::Break(()));
             }
-            if reply.extents.len() >= count_max.max(1) {
+            bytes += EXTENT_BYTES + inline_bytes(&extent);
+            let is_full = reply.extents.len() >= count_max || bytes > EXTENTS_BYTES_MAX;
+            if is_full && !reply.extents.is_empty() {
                 reply.more = true;
                 return Ok(Flow::Break(()));
             }

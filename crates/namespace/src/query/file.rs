@@ -86,23 +86,23 @@ pub(super) fn complete(
     contents: bool,
 ) -> Result<FileRecord, TreeError> {
     let xattrs = xattrs(store, ino, &record)?;
-    let extents = match contents {
-        true if record.inode.kind != FileKind::Regular || record.extents == 0 => Some(Vec::new()),
-        true if record.extents <= RECORD_EXTENTS_MAX => short_extents(store, ino)?,
-        _ => None,
-    };
+    let extents = if contents { few_extents(store, ino, &record)? } else { None };
     finish(store, ino, record, xattrs, extents)
 }
 
-/// The same for a file whose extents are known.
-pub(super) fn complete_with(
+/// All extents of a file, unless they are many or more of it is inline than comes along.
+pub(super) fn few_extents(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
-    record: InodeRecord,
-    extents: Vec<(u64, Extent)>,
-) -> Result<FileRecord, TreeError> {
-    let xattrs = xattrs(store, ino, &record)?;
-    finish(store, ino, record, xattrs, Some(extents))
+    record: &InodeRecord,
+) -> Result<Option<Vec<(u64, Extent)>>, TreeError> {
+    if record.inode.kind != FileKind::Regular || record.extents == 0 {
+        Ok(Some(Vec::new()))
+    } else if record.extents <= RECORD_EXTENTS_MAX {
+        short_extents(store, ino)
+    } else {
+        Ok(None)
+    }
 }
 
 /// The extents of files that have one each, where it ends where the file does: looked up together, which takes a fraction of what one scan
@@ -125,7 +125,8 @@ pub(super) fn single_extents<'r>(
     Ok(found)
 }
 
-fn xattrs(
+/// All extended attributes of an inode.
+pub(super) fn xattrs(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
     record: &InodeRecord,
@@ -141,7 +142,8 @@ fn xattrs(
     Ok(xattrs)
 }
 
-fn finish(
+/// Adds the blocks that the extents name.
+pub(super) fn finish(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
     record: InodeRecord,

@@ -5,23 +5,24 @@
 //!
 //! Whoever walks through a tree asks for several directories at once, each of which comes whole.
 
-use super::file::{complete, complete_with, inline_bytes, living, missing, single_extents};
+use super::content::EXTENT_BYTES;
+use super::file::{few_extents, finish, inline_bytes, living, missing, single_extents, xattrs};
 use super::{DirEntry, ListReply, Prefetch, WalkReply};
 use crate::kv::{Flow, KvRead};
 use crate::kv_tree::{TreeError, scan};
-use crate::limits::LIST_CHUNK_NAMES;
+use crate::limits::{LIST_CHUNK_NAMES, RECORD_CONTENT_BYTES_MAX};
 use crate::records::{self, InodeRecord};
 use crate::{Dentry, Fault, keys};
+use bytes::Bytes;
 use shoal_types::limits::INLINE_BYTES_DEFAULT;
 use shoal_types::{Cookie, Errno, FileKind, InodeId, Name};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What an entry takes of a reply beside names, attributes and contents, in bytes: about what it is encoded as.
 const ENTRY_BYTES: usize = 32;
 /// What an inode's record takes, in bytes.
 const INODE_BYTES: usize = 96;
-/// What an extent takes beside what is inline of it, in bytes.
-const EXTENT_BYTES: usize = 40;
 
 /// The names of a directory behind a cookie, until about `bytes_max` of reply; at least those of one cookie. `ENOENT` if there is
 /// no such directory, `ENOTDIR` if it is none.
@@ -159,7 +160,7 @@ fn fill(
     let contents = prefetch == Prefetch::Contents;
     let first = reply.entries.len();
     let mut all = true;
-    let mut chosen = Vec::new();
+    let (mut chosen, mut attributes) = (Vec::new(), BTreeMap::new());
     for (name, dentry) in names {
         let before = reply.entries.last().map(|entry| entry.name.cookie());
         if *room == 0 && before.is_some_and(|before| before != name.cookie()) {
@@ -177,38 +178,51 @@ fn fill(
             if contents && record.inode.allocated <= INLINE_BYTES_DEFAULT.into() {
                 bytes += record.inode.allocated as usize;
             }
+            if record.inode.xattrs > 0 {
+                // How long they are is known when they are read. The next name may have to wait: they may be longer than all the rest.
+                let found: &mut Vec<(Name, Bytes)> = match attributes.entry(dentry.ino) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(free) => free.insert(xattrs(store, dentry.ino, record)?),
+                };
+                bytes += found.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum::<usize>();
+            }
             chosen.push(dentry.ino);
         }
         *room = room.saturating_sub(bytes);
         reply.entries.push(DirEntry { name, dentry, record: None });
     }
     chosen.sort_unstable();
-    chosen.dedup();
     let is_counted = |record: &InodeRecord| record.inode.allocated <= INLINE_BYTES_DEFAULT.into();
     let mut single = match contents {
         true => {
-            let records = chosen.iter().filter_map(|ino| Some((*ino, inodes.get(ino)?)));
+            let different = chosen.chunk_by(|one, other| one == other).filter_map(|same| same.first());
+            let records = different.filter_map(|ino| Some((*ino, inodes.get(ino)?)));
             single_extents(store, records.filter(|(_, record)| is_counted(record)))?
         }
         false => BTreeMap::new(),
     };
     let mut files = BTreeMap::new();
-    for ino in chosen {
-        if let Some(record) = inodes.remove(&ino) {
-            let counted = is_counted(&record);
-            // How long the rest is is known only now: too late for this chunk, in time for the next. But content must not pile up.
-            let fits = counted || *room > 0 || (first == 0 && files.is_empty());
-            let file = match single.remove(&ino) {
-                Some(extent) => complete_with(store, ino, record, vec![extent])?,
-                None => complete(store, ino, record, contents && fits)?,
+    for same in chosen.chunk_by(|one, other| one == other) {
+        if let Some(ino) = same.first()
+            && let Some(record) = inodes.remove(ino)
+        {
+            let (ino, counted) = (*ino, is_counted(&record));
+            // How long the rest is is known only now: too late for this chunk, in time for the next. But content must not pile up, least of
+            // all that of a file with many names, each of which takes it along.
+            let is_one = same.len() == 1 || *room / same.len() >= RECORD_CONTENT_BYTES_MAX as usize;
+            let fits = counted || is_one && (*room > 0 || (first == 0 && files.is_empty()));
+            let extents = match single.remove(&ino) {
+                Some(extent) => Some(vec![extent]),
+                None if contents && fits => few_extents(store, ino, &record)?,
+                None => None,
             };
-            let mut bytes: usize =
-                file.xattrs.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum();
-            for (_, extent) in file.extents.iter().flatten() {
-                bytes += EXTENT_BYTES + if counted { 0 } else { inline_bytes(extent) as usize };
+            let mut bytes = 0;
+            for (_, extent) in extents.iter().flatten() {
+                bytes += EXTENT_BYTES + if counted { 0 } else { inline_bytes(extent) };
             }
-            *room = room.saturating_sub(bytes);
-            files.insert(ino, file);
+            *room = room.saturating_sub(bytes as usize * same.len());
+            let xattrs = attributes.remove(&ino).unwrap_or_default();
+            files.insert(ino, finish(store, ino, record, xattrs, extents)?);
         }
     }
     for entry in reply.entries.iter_mut().skip(first) {

@@ -304,9 +304,16 @@ impl Volume {
     }
 
     pub fn extents(&self, ino: InodeId) -> Vec<(u64, Extent)> {
-        let reply = query::extents(&self.store, ino, 0, u64::MAX, usize::MAX).unwrap();
-        assert!(!reply.more);
-        reply.extents
+        let (mut extents, mut start) = (Vec::new(), 0);
+        loop {
+            let page = query::extents(&self.store, ino, start, u64::MAX, usize::MAX).unwrap();
+            extents.extend(page.extents);
+            if !page.more {
+                return extents;
+            }
+            let (last, extent) = extents.last().expect("a page that is not the last holds extents");
+            start = last + extent.len();
+        }
     }
 
     /// Bytes that extents stand for.

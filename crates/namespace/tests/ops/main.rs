@@ -9,6 +9,7 @@ mod create;
 mod forget;
 mod hold;
 mod link;
+mod pages;
 mod place;
 mod rename;
 mod rmdir;

@@ -2,15 +2,15 @@
 
 use super::{pack, unpack};
 use crate::frame::Service;
-use crate::limits::META_TIMEOUT;
+use crate::limits::{FRAME_BYTES_MAX, META_TIMEOUT};
 use crate::link::Link;
 use crate::listener::Replier;
 use crate::network::NetError;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, GroupId, InodeId, SessionId, Statfs};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, GroupId, InodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Found, Grant,
     GrantReply, LockOp, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls,
     SessionRequest,
 };
@@ -57,8 +57,6 @@ pub(super) enum Answer {
 
 /// Longest page of a listing that is given to a remote client, in bytes, so that it fits a frame.
 const LIST_BYTES_MAX: u64 = 6 << 20;
-/// Most extents given at once.
-const EXTENTS_MAX: u64 = 65_536;
 
 /// A replica of a volume's metadata group on another node, as a service.
 pub struct RemoteMeta {
@@ -182,8 +180,8 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
                     (*bytes_target, *bytes_max) =
                         ((*bytes_target).min(LIST_BYTES_MAX), (*bytes_max).min(LIST_BYTES_MAX));
                 }
-                Question::Extents { count_max, .. } => *count_max = (*count_max).min(EXTENTS_MAX),
-                Question::Lookup { .. } | Question::Inode(_) => {}
+                // They come in no more than fits a frame, whatever is asked for.
+                Question::Extents { .. } | Question::Lookup { .. } | Question::Inode(_) => {}
             }
             return meta.ask(ask, Box::new(move |answer| respond(reply, answer.map(Answer::Found))));
         }
@@ -209,6 +207,34 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
     respond(reply, answer);
 }
 
+/// Answers. What no frame can carry is an error of the call itself: refused by the transport, it would look as if the server were lost, and
+/// be asked for again and again.
 fn respond(reply: Replier, answer: Result<Answer, MetaError>) {
-    reply.answer(pack(&answer, []));
+    let mut parts = pack(&answer, []);
+    let bytes: usize = parts.iter().map(Bytes::len).sum();
+    if bytes > FRAME_BYTES_MAX as usize {
+        tracing::error!(
+            bytes,
+            what = what(&answer),
+            "an answer is too long for a message: the client gets EIO"
+        );
+        parts = pack(&Err::<Answer, MetaError>(MetaError::Errno(Errno::EIO)), []);
+    }
+    reply.answer(parts);
+}
+
+/// What an answer is about, for people to read.
+fn what(answer: &Result<Answer, MetaError>) -> &'static str {
+    match answer {
+        Ok(Answer::Found(reply)) => match reply.found {
+            Found::Lookup(_) => "a name",
+            Found::List(_) => "a directory",
+            Found::Walk(_) => "several directories",
+            Found::Inode(_) => "an inode",
+            Found::Extents(_) => "the content map of a file",
+        },
+        Ok(Answer::Acquired(_)) => "rights",
+        Ok(Answer::Recalled(_)) => "recalls",
+        _ => "something else",
+    }
 }

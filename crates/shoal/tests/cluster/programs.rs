@@ -1,6 +1,8 @@
 //! Ordinary programs on a replicated volume, with a node dying in the middle.
 
-use crate::harness::{Cluster, run, sh};
+use crate::harness::{Cluster, Mount, run, sh};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 #[test]
 fn git_sqlite_and_tar_do_not_notice_that_a_node_dies() {
@@ -27,4 +29,25 @@ fn git_sqlite_and_tar_do_not_notice_that_a_node_dies() {
     run("git").arg("-C").arg(mount.path().join("repo")).arg("fsck").arg("--strict").ok();
     run("tar").arg("df").arg("src.tar").dir(mount.path()).ok();
     mount.unmount();
+}
+
+/// What a virtual machine leaves in the image of its disk: each piece is short enough to be kept among the metadata.
+#[test]
+fn a_file_of_many_small_pieces_is_read_on_another_host() {
+    const PIECES: u64 = 1100;
+    const PIECE_BYTES: usize = 32 << 10;
+    let cluster = Cluster::with_volume(3);
+    let local = cluster.local().join("image");
+    let mounts = [cluster.mount_on(0), cluster.mount_on(1)];
+    for path in [&local, &mounts[0].path().join("image")] {
+        let file = File::create(path).expect("it can be made");
+        for piece in 0..PIECES {
+            let bytes = vec![piece as u8 + 1; PIECE_BYTES];
+            // As much again is a hole, so that none of them touch.
+            file.write_all_at(&bytes, 2 * piece * PIECE_BYTES as u64).expect("it can be written");
+        }
+        file.sync_all().expect("it is durable");
+    }
+    run("cmp").arg(&local).arg(mounts[1].path().join("image")).limit(60).ok();
+    mounts.into_iter().for_each(Mount::unmount);
 }
