@@ -86,7 +86,7 @@ pub(crate) fn created(reply: fuser::ReplyCreate, handle: FileHandle, made: Resul
     }
 }
 
-/// `may_keep` says whether the kernel is to keep them.
+/// `may_keep` says whether the kernel is to keep them; otherwise it asks for them again when it needs them next.
 pub(crate) fn attr(
     reply: fuser::ReplyAttr,
     ino: InodeId,
@@ -94,15 +94,12 @@ pub(crate) fn attr(
     may_keep: impl FnOnce(&Inode) -> bool,
 ) {
     match inode {
-        Ok(inode) if !may_keep(&inode) => attr_once(reply, ino, &inode),
-        Ok(inode) => reply.attr(&KERNEL_CACHE, &file_attr(ino, &inode)),
+        Ok(inode) => {
+            let lifetime = if may_keep(&inode) { KERNEL_CACHE } else { Duration::ZERO };
+            reply.attr(&lifetime, &file_attr(ino, &inode));
+        }
         Err(why) => reply.fail(why),
     }
-}
-
-/// Attributes that the kernel asks for again when it needs them next.
-pub(crate) fn attr_once(reply: fuser::ReplyAttr, ino: InodeId, inode: &Inode) {
-    reply.attr(&Duration::ZERO, &file_attr(ino, inode));
 }
 
 pub(crate) fn empty(reply: fuser::ReplyEmpty, done: Result<(), Errno>) {

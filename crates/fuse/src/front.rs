@@ -354,7 +354,7 @@ impl fuser::Filesystem for Front {
             move |client, wait, ()| Ok((client.setattr(wait, ino, set)?, wait == Wait::Allowed)),
             move |reply, done| match done {
                 Ok((inode, waited)) => {
-                    shared.stale.attributes_asked(ino, tid, false).answer_change(reply, &inode, waited);
+                    shared.stale.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
                 }
                 Err(why) => answer::Fail::fail(reply, why),
             },

@@ -150,13 +150,9 @@ impl AttributesAsked {
 
     /// Answers a change of attributes with those that it has led to. The kernel takes them even if it is told to drop them before it looks at them: so whoever
     /// drops them from now on waits until it has, and those that were dropped not long ago do not last.
-    pub(crate) fn answer_change(mut self, reply: fuser::ReplyAttr, inode: &Inode, waited: bool) {
-        self.has_content = true;
+    pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
         self.stale.is_asked_about(self.ino);
-        match waited || self.stale.was_dropped(self.ino) {
-            true => answer::attr_once(reply, self.ino, inode),
-            false => answer::attr(reply, self.ino, Ok(inode.clone()), |_| true),
-        }
+        answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.stale.was_dropped(self.ino));
     }
 
     /// It is not answered yet, and is taken for another question when it is.

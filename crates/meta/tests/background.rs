@@ -260,38 +260,51 @@ fn a_brick_that_fails_for_a_while_holds_nobody_up() {
     eventually("the block is deleted on the second try", || bricks.0.count() == 0);
 }
 
-/// Bricks that say of the first deletions that they may not have done them, as those do that do not answer.
-struct Forgetful(MemBricks, AtomicUsize);
+/// Bricks that do not do what they are asked for.
+#[derive(Default)]
+struct Unreliable {
+    bricks: MemBricks,
+    /// They say of so many deletions that they may not have done them, as those do that do not answer.
+    forgets: AtomicUsize,
+    /// Copies are always wanted, and of what is to be copied nothing is left, since it was deleted meanwhile.
+    overtaken: bool,
+    was_to_copy: AtomicBool,
+}
 
-impl VolumeBlocks for Forgetful {
+impl VolumeBlocks for Unreliable {
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        self.0.store(id, parts)
+        self.bricks.store(id, parts)
     }
     fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        self.0.fetch(id, group, offset, len)
+        self.bricks.fetch(id, group, offset, len)
     }
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
         let fails =
-            self.1.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
+            self.forgets.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         match fails {
             true => Ok(blocks.iter().map(|(id, _)| *id).collect()),
-            false => self.0.discard(blocks),
+            false => self.bricks.discard(blocks),
         }
     }
     fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.0.session_blocks(session)
+        self.bricks.session_blocks(session)
     }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
-        self.0.stored_sessions()
+        self.bricks.stored_sessions()
     }
     fn room(&self) -> Result<Statfs, BlockError> {
-        self.0.room()
+        self.bricks.room()
     }
     fn is_whole(&self, _group: BlockGroup) -> bool {
-        true
+        !self.overtaken
     }
-    fn mend(&self, _id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        Ok(info.group)
+    fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
+        if !self.overtaken {
+            return Ok(info.group);
+        }
+        self.was_to_copy.store(true, Ordering::SeqCst);
+        eventually("the block is deleted meanwhile", || self.bricks.count() == 0);
+        Err(BlockError::Missing(id))
     }
 }
 
@@ -303,17 +316,17 @@ fn sweeping() -> Options {
 #[test]
 fn what_a_brick_did_not_delete_is_deleted_though_nobody_says_that_it_is_back() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let bricks = Arc::new(Forgetful(MemBricks::default(), 2.into()));
+    let bricks = Arc::new(Unreliable { forgets: 2.into(), ..Unreliable::default() });
     let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
     let mut session = Session::open(&server);
     let file = session.touch("f");
     // One of the garbage list, and one that only a sweep knows of.
-    let (_, op) = session.block(&bricks.0, file, 0, vec![1; 5000]);
+    let (_, op) = session.block(&bricks.bricks, file, 0, vec![1; 5000]);
     session.commit(&[op, unlink_op("f", false)]);
-    session.block(&bricks.0, file, 0, vec![2; 5000]);
+    session.block(&bricks.bricks, file, 0, vec![2; 5000]);
     server.close_session(session.id).expect("close");
-    eventually("both are deleted", || bricks.0.count() == 0);
-    assert_eq!(bricks.1.load(Ordering::SeqCst), 0, "neither was deleted at the first attempt");
+    eventually("both are deleted", || bricks.bricks.count() == 0);
+    assert_eq!(bricks.forgets.load(Ordering::SeqCst), 0, "neither was deleted at the first attempt");
 }
 
 #[test]
@@ -341,52 +354,19 @@ fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() 
     );
 }
 
-/// Bricks of which a block is gone whenever it is to be copied, since it was deleted meanwhile.
-#[derive(Default)]
-struct Overtaken(MemBricks, AtomicBool);
-
-impl VolumeBlocks for Overtaken {
-    fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        self.0.store(id, parts)
-    }
-    fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        self.0.fetch(id, group, offset, len)
-    }
-    fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
-        self.0.discard(blocks)
-    }
-    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.0.session_blocks(session)
-    }
-    fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
-        self.0.stored_sessions()
-    }
-    fn room(&self) -> Result<Statfs, BlockError> {
-        self.0.room()
-    }
-    fn is_whole(&self, _group: BlockGroup) -> bool {
-        false
-    }
-    fn mend(&self, id: BlockId, _info: BlockInfo) -> Result<BlockGroup, BlockError> {
-        self.1.store(true, Ordering::SeqCst);
-        eventually("the block is deleted meanwhile", || self.0.count() == 0);
-        Err(BlockError::Missing(id))
-    }
-}
-
 #[test]
 fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let bricks: Arc<Overtaken> = Arc::default();
+    let bricks = Arc::new(Unreliable { overtaken: true, ..Unreliable::default() });
     let wants = Options { replica: 2, ..options() };
     let server = Server::open(dir.path(), bricks.clone(), wants).expect("open");
     let mut session = Session::open(&server);
     let file = session.touch("f");
-    let (_, op) = session.block(&bricks.0, file, 0, vec![1; 5000]);
+    let (_, op) = session.block(&bricks.bricks, file, 0, vec![1; 5000]);
     session.commit(&[op]);
-    eventually("it is copied", || bricks.1.load(Ordering::SeqCst));
+    eventually("it is copied", || bricks.was_to_copy.load(Ordering::SeqCst));
     session.commit(&[unlink_op("f", false)]);
-    eventually("the healer is done", || bricks.0.count() == 0 && server.is_healed());
+    eventually("the healer is done", || bricks.bricks.count() == 0 && server.is_healed());
     assert_eq!(server.heal_status().failed_blocks, 0);
     assert_eq!(server.heal_status().last_error, None);
 }

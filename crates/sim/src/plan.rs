@@ -90,9 +90,8 @@ impl Plan {
 
     /// Whether nodes or bricks complain because they are made to.
     pub fn has_complaints(&self) -> bool {
-        self.faults.iter().any(|fault| {
-            matches!(fault.what, What::Rot(_) | What::Disk(_, Trouble::FailsToSync | Trouble::Full))
-        })
+        let fails = |what: &What| matches!(what, What::Disk(_, Trouble::FailsToSync | Trouble::Full));
+        self.has_damage() || self.faults.iter().any(|fault| fails(&fault.what))
     }
 }
 

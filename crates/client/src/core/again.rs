@@ -117,14 +117,14 @@ impl Core {
     /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means, or if the kernel means directories
     /// where there are none any more: it looks again, and comes back. A name that stands for the same again, or still, is no reason.
     pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
-        let unseen = |dir: &InodeId, name: &Name, now: Option<&InodeId>| {
-            let before = self.unseen.get(&(*dir, name.clone()));
-            before.is_some_and(|before| before.map(|was| was.map(|was| was.ino)) != Some(now.copied()))
+        let before = |dir: &InodeId, name: &Name| self.unseen.get(&(*dir, name.clone())).copied();
+        let unseen = |dir, name, now: Option<&InodeId>| {
+            let same = |was: Option<Dentry>| was.map(|was| was.ino) == now.copied();
+            before(dir, name).is_some_and(|known| !known.is_some_and(same))
         };
-        let was_directory = |dir: &InodeId, name: &Name| match self.unseen.get(&(*dir, name.clone())) {
-            Some(None) => true,
-            Some(Some(was)) => was.is_some_and(|was| was.kind == FileKind::Directory),
-            None => false,
+        let was_directory = |dir, name| {
+            let one = |was: Option<Dentry>| was.is_some_and(|was| was.kind == FileKind::Directory);
+            before(dir, name).is_some_and(|known| known.is_none_or(one))
         };
         let stale = match op {
             _ if self.unseen.is_empty() => false,

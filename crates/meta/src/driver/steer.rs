@@ -44,12 +44,13 @@ impl<M: Machine> Driver<M> {
 
     /// Who takes the lead over, if this replica is not wanted.
     fn heir(&self, wanted: &[ReplicaId]) -> Option<u64> {
-        let voters = self.node.raft.prs().conf().voters();
-        let can = |id: &u64| voters.contains(*id) && self.is_close(*id);
+        if wanted.contains(&self.core.id) {
+            return None;
+        }
+        let known = self.node.raft.prs();
+        let can = |id: &u64| known.conf().voters().contains(*id) && self.is_close(*id);
         let heirs = wanted.iter().map(|id| id.0).filter(can);
-        heirs
-            .max_by_key(|id| self.node.raft.prs().get(*id).map(|one| one.matched))
-            .filter(|_| !wanted.contains(&self.core.id))
+        heirs.max_by_key(|id| known.get(*id).map(|one| one.matched))
     }
 
     fn next_step(&self, wanted: &[ReplicaId]) -> Option<(ConfChangeType, u64)> {

@@ -73,6 +73,15 @@ struct Kept {
     epoch: u64,
 }
 
+impl Kept {
+    fn running(&self) -> Option<&Arc<dyn Group>> {
+        match &self.slot {
+            Slot::Running(replica) => Some(replica),
+            Slot::Opening | Slot::Away(..) => None,
+        }
+    }
+}
+
 /// Whether there is such a group, as the map knows.
 fn is_there(map: &ClusterMap, group: GroupId) -> bool {
     group == GroupId::CLUSTER || map.volumes.contains_key(&group)
@@ -101,10 +110,7 @@ impl Groups {
 
     /// A replica that runs here.
     pub fn find(&self, group: GroupId, id: ReplicaId) -> Option<Arc<dyn Group>> {
-        match &self.kept.lock().get(&(group, id))?.slot {
-            Slot::Running(replica) => Some(replica.clone()),
-            _ => None,
-        }
+        self.kept.lock().get(&(group, id))?.running().cloned()
     }
 
     /// The replica of a group that runs here and that the map knows.
@@ -152,11 +158,8 @@ impl Groups {
     /// The members of a group that is led from here.
     pub fn led_members(&self, group: GroupId) -> Option<Vec<ReplicaId>> {
         let of_group = (group, ReplicaId(0))..=(group, ReplicaId(u64::MAX));
-        let running = |one: &Kept| match &one.slot {
-            Slot::Running(replica) => Some(replica.clone()),
-            _ => None,
-        };
-        let all: Vec<_> = self.kept.lock().range(of_group).filter_map(|(_, one)| running(one)).collect();
+        let all: Vec<_> =
+            self.kept.lock().range(of_group).filter_map(|(_, one)| one.running().cloned()).collect();
         all.into_iter().find(|replica| replica.leads()).map(|leader| leader.members())
     }
 
@@ -169,10 +172,7 @@ impl Groups {
         led: Option<&[ReplicaId]>,
     ) -> bool {
         let Some(since) = one.unwanted.map(|since| since.elapsed()) else { return false };
-        let own = match &one.slot {
-            Slot::Running(replica) => replica.members(),
-            _ => Vec::new(),
-        };
+        let own = one.running().map(|replica| replica.members()).unwrap_or_default();
         let (group, id) = key;
         let (has_group, was_open) = (is_there(map, group), self.dir.made_replica(id));
         Unnamed { id, since, has_group, was_open, was_member: one.was_member, own: &own, led }.may_go()
