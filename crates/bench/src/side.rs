@@ -104,14 +104,18 @@ impl Side {
         if mounted { quietly(Command::new(&self.program).arg("umount").arg(mount)) } else { Ok(()) }
     }
 
-    /// Mounts anew where nothing is cached, in the kernel neither; the other mounts keep what they have in their processes. Returns when these have taken
-    /// in what the kernel has forgotten of all of them at once.
-    pub fn make_mount_cold(&self, number: usize) -> anyhow::Result<()> {
-        let mount = self.mount(number);
-        if self.which == Which::Shoal {
-            self.unmount(&mount)?;
-            nodes::mount(&self.program, &self.top, self.nodes, &mount)?;
+    /// Mounts anew, so that this mount has nothing cached.
+    pub fn mount_anew(&self, number: usize) -> anyhow::Result<()> {
+        if self.which == Which::Local {
+            return Ok(());
         }
+        let mount = self.mount(number);
+        self.unmount(&mount)?;
+        nodes::mount(&self.program, &self.top, self.nodes, &mount)
+    }
+
+    /// Empties the kernel's caches; processes keep what they have. Returns when mounts have taken in what the kernel has forgotten of all of them at once.
+    pub fn empty_caches(&self) -> anyhow::Result<()> {
         drop_caches()?;
         std::thread::sleep(FORGOTTEN_WITHIN);
         Ok(())

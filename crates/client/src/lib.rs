@@ -10,6 +10,7 @@
 //! - [`shell`]: runs calls against the core and fetches what they need;
 //! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
+//! - [`mapped`]: writes back what programs change through shared mappings;
 //! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
 //! - [`walk`]: asks ahead of programs that walk through trees;
@@ -34,6 +35,7 @@ mod lease;
 pub mod limits;
 mod locate;
 mod locks;
+mod mapped;
 mod mount;
 mod patience;
 mod reader;
@@ -47,6 +49,7 @@ pub use api::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wai
 pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};
 pub use locks::{Lock, LockWait};
+pub use mapped::Before;
 pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 

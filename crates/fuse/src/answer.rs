@@ -109,6 +109,14 @@ pub(crate) fn empty(reply: fuser::ReplyEmpty, done: Result<(), Errno>) {
     }
 }
 
+/// A write, of all or nothing.
+pub(crate) fn written(reply: fuser::ReplyWrite, len: u32, done: Result<(), Errno>) {
+    match done {
+        Ok(()) => reply.written(len),
+        Err(why) => reply.fail(why),
+    }
+}
+
 /// Content in parts. One part, the common case, goes to the kernel from where it lies.
 pub(crate) fn parts(reply: fuser::ReplyData, parts: Result<Vec<Bytes>, Errno>) {
     thread_local! {

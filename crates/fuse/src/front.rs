@@ -14,7 +14,7 @@ use crate::stale::{Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Entry, Fallocate, Looked, Seek, Wait};
+use shoal_client::{Caller, Client, Entry, Fallocate, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -430,21 +430,22 @@ impl fuser::Filesystem for Front {
         let ino = self.about(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
+        let pages = Write { ino, offset, len: u64::from(len) };
+        if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+            return self.server.write_back(pages, data, reply);
+        }
         // The kernel takes the end of the file from its cache: another client may have appended meanwhile.
         let append = (flags.0 & libc::O_APPEND != 0).then(|| self.server.shared());
         self.server.change(
             Op::Write,
-            Holds::Pages(Write { ino, offset, len: u64::from(len) }),
+            Holds::Pages(pages),
             reply,
             data,
             move |client, wait, data| match &append {
                 Some(shared) => shared.append(wait, ino, offset, data, clear_setid),
                 None => client.write(wait, ino, offset, data, clear_setid),
             },
-            move |reply, done| match done {
-                Ok(()) => reply.written(len),
-                Err(why) => answer::Fail::fail(reply, why),
-            },
+            move |reply, done| answer::written(reply, len, done),
         );
     }
 
@@ -542,14 +543,12 @@ impl fuser::Filesystem for Front {
         _datasync: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        let ino = self.about(ino);
-        self.server.serve_slow(
-            Op::Fsync,
-            Holds::Nothing,
-            reply,
-            move |client| client.fsync(ino),
-            answer::empty,
-        );
+        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
+        let call = move |client: &Client| {
+            stale.wait_for_pages(ino);
+            client.fsync(ino)
+        };
+        self.server.serve_slow(Op::Fsync, Holds::Nothing, reply, call, answer::empty);
     }
 
     fn fsyncdir(

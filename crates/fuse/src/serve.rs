@@ -8,12 +8,12 @@ use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodes::Nodes;
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stale::{Dropper, Holds};
+use crate::stale::{Dropper, Holds, Write};
 use crate::stats::{Counters, Op, Stats, Timer};
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
-use shoal_types::{Errno, Inode, InodeId};
+use shoal_types::{Errno, Inode, InodeId, SessionId};
 use std::borrow::Borrow;
 use std::fs::File;
 use std::io;
@@ -173,6 +173,43 @@ impl Server {
         self.shared.finish(timer, reply, outcome, answer);
     }
 
+    /// Has pages written back that programs have changed through mappings. If that cannot be done at once, it is found out first what they were read from, by a
+    /// thread that waits for nobody but servers and bricks. Until then the write does not count as waiting: so others who change the file
+    /// wait for these pages to be dropped, and what is found is what was there before them.
+    pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
+        let Write { ino, offset, len } = write;
+        let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
+        let answer = move |reply, done| answer::written(reply, len as u32, done);
+        let outcome = match self.shared.stale.may_be_outdated(holds) {
+            true => Err(Failure::WouldBlock),
+            false => self.shared.client.write_back(Wait::Never, ino, offset, data, None).map(drop),
+        };
+        if outcome != Err(Failure::WouldBlock) {
+            return self.shared.finish(timer, reply, outcome, answer);
+        }
+        if self.slow.refuses(Lane::Change) || self.shared.stale.is_too_much(holds) {
+            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
+        }
+        let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
+        let session = shared.client.session();
+        let job = move || {
+            // What cannot be read is replaced as a whole.
+            let mut before = shared.client.before_write_back(ino, offset, len as u32).ok();
+            if let Some(before) = &mut before {
+                shared.stale.read_from(write, before);
+            }
+            let stale = shared.stale.clone();
+            let call = move |client: &Client| -> Reply<()> {
+                if !client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())? {
+                    stale.differ(write, &data);
+                }
+                Ok(())
+            };
+            changes.submit(shared.job(timer, holds, session, reply, call, answer));
+        };
+        self.submit(Lane::Read, Box::new(job));
+    }
+
     /// Answers a thread that reads an open file with its attributes, when the kernel has taken the size in. See [`Dropper::size_asked`].
     pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
         let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
@@ -240,20 +277,9 @@ impl Server {
         call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let (shared, lane) = (self.shared.clone(), lane(timer.op(), holds));
-        let under_way = shared.stale.under_way(holds);
-        let session = shared.client.session();
-        let job = move || {
-            // Whoever waits when the session ends hears of it; and what the kernel made of the request was told by that session.
-            let outdated = shared.client.session() != session;
-            let outcome = if outdated { Err(Errno::EIO.into()) } else { call(&shared.client) };
-            if let Some(change) = &under_way {
-                change.carried_out();
-            }
-            shared.finish(timer.slow(), reply, outcome, answer);
-            drop(under_way);
-        };
-        self.submit(lane, Box::new(job));
+        let lane = lane(timer.op(), holds);
+        let session = self.shared.client.session();
+        self.submit(lane, self.shared.job(timer, holds, session, reply, call, answer));
     }
 
     /// Lists a directory from an offset on, for a thread.
@@ -310,6 +336,29 @@ impl Shared {
             self.stale.forget(&[Stale::Node(ino)]);
         }
         Ok(())
+    }
+
+    /// A call that may wait, of a request that came in a session. It counts as waiting from now on.
+    fn job<T, R: Send + 'static>(
+        self: &Arc<Shared>,
+        timer: Timer,
+        holds: Holds,
+        session: SessionId,
+        reply: R,
+        call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) -> Job {
+        let (shared, under_way) = (self.clone(), self.stale.under_way(holds));
+        Box::new(move || {
+            // Whoever waits when the session ends hears of it; and what the kernel made of the request was told by that session.
+            let outdated = shared.client.session() != session;
+            let outcome = if outdated { Err(Errno::EIO.into()) } else { call(&shared.client) };
+            if let Some(change) = &under_way {
+                change.carried_out();
+            }
+            shared.finish(timer.slow(), reply, outcome, answer);
+            drop(under_way);
+        })
     }
 
     pub(crate) fn finish<T, R>(

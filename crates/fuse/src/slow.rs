@@ -90,6 +90,11 @@ impl Lanes {
         self.of(lane).submit(job, look);
     }
 
+    /// The way for a read to go on as a change.
+    pub(crate) fn changes(&self) -> Changes {
+        Changes(self.changes.queue.clone())
+    }
+
     /// Shows how many jobs wait.
     pub(crate) fn gauge(&self) -> Gauge {
         Gauge(
@@ -102,6 +107,19 @@ impl Lanes {
         let pools = [&mut self.sizes, &mut self.reads, &mut self.changes, &mut self.syncs, &mut self.locks];
         for pool in pools {
             pool.drain(&hurry);
+        }
+    }
+}
+
+/// See [`Lanes::changes`]. The queue is not drained before that of the reads is, which have these.
+pub(crate) struct Changes(Option<Sender<Job>>);
+
+impl Changes {
+    /// Never waits: that queue is bounded by who is refused.
+    pub(crate) fn submit(self, job: Job) {
+        if let Some(queue) = self.0 {
+            // It cannot be disconnected: the threads that receive live until the queue is gone.
+            let _ = queue.send(job);
         }
     }
 }

@@ -30,6 +30,7 @@
 mod asked;
 mod askers;
 mod empty;
+mod mapped;
 mod notify;
 mod pages;
 mod size;
@@ -51,7 +52,7 @@ use askers::Askers;
 use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use shoal_client::{Client, KernelCache, Stale};
+use shoal_client::{Before, Client, KernelCache, Stale};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use size::{Looks, Place};
 use state::{Notice, State, Step};
@@ -394,6 +395,29 @@ impl Dropper {
         self.wake(&mut state);
     }
 
+    /// Pages are about to be written back. Those that were before and that the kernel has not dropped since are what they were then, but for what is new.
+    pub(crate) fn read_from(&self, pages: Write, before: &mut Before) {
+        for (at, page) in self.state.lock().mapped.kept(pages) {
+            before.replace(at, &page);
+        }
+    }
+
+    /// Pages were written back, and the file holds something else: they are to be dropped.
+    pub(crate) fn differ(&self, write: Write, data: &[u8]) {
+        self.state.lock().mapped.keep(write, data);
+        self.is_waiting(Holds::Pages(write));
+    }
+
+    /// Waits until the kernel has dropped the pages of a file that were written back and are not what it holds: who has called msync(2) sees then what others
+    /// have written around his bytes.
+    pub(crate) fn wait_for_pages(&self, ino: InodeId) {
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        while state.mapped.are_kept(ino) && !state.ended && begun.elapsed() < KERNEL_WAIT_MAX {
+            self.news.wait_for(&mut state, BLOCKED_AFTER);
+        }
+    }
+
     /// Whether an inode was dropped not long ago, or is about to be.
     pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
         self.drops_at_all.load(SeqCst) && self.last_drop(ino).is_some()
@@ -545,6 +569,7 @@ impl Dropper {
             (pages == Pages::ALL).then(|| state.empty.begin(ino))
         };
         let dropped = self.drop_node(kernel, ino, offset, len);
+        self.state.lock().mapped.dropped(ino, pages);
         if let Some(drop) = whole {
             self.state.lock().empty.end(ino, drop, dropped);
         }

@@ -211,6 +211,29 @@ impl Core {
         Ok(end)
     }
 
+    /// Writes pages back that a program has changed through a mapping, as far as the file still reaches: mappings do not extend it. With `over` only
+    /// if that is what is there now; answers whether it was.
+    pub(crate) fn write_back(
+        &mut self,
+        ino: InodeId,
+        offset: u64,
+        data: &Bytes,
+        over: Option<&[Piece]>,
+        now: Timestamp,
+    ) -> Outcome<bool> {
+        self.alive()?;
+        self.may_change(ino)?;
+        let size = self.cache.need(ino)?.inode.size;
+        let data = data.slice(..size.saturating_sub(offset).min(data.len() as u64) as usize);
+        if let Some(over) = over
+            && self.read(ino, offset, data.len() as u64)? != over
+        {
+            return Ok(false);
+        }
+        self.write(ino, offset, &data, false, now)?;
+        Ok(true)
+    }
+
     /// The bytes before `offset` of a small file, if all of them are here.
     fn inline_head(&mut self, ino: InodeId, offset: u64) -> Outcome<Option<Vec<Bytes>>> {
         let pieces = self.read(ino, 0, offset)?;

@@ -1,6 +1,7 @@
 //! Ranges of a file, in pages, as the kernel's cache counts them.
 
 use shoal_types::InodeId;
+use std::ops::RangeInclusive;
 
 /// Bytes of a page. Where the kernel's are larger, a notification merely concerns more than it had to.
 const PAGE_BYTES: u64 = 4096;
@@ -30,6 +31,21 @@ impl Pages {
             LAST => (offset, 0),
             last => (offset, ((last - self.first + 1) * PAGE_BYTES) as i64),
         }
+    }
+
+    /// What they are numbered by.
+    pub(crate) fn numbers(self) -> RangeInclusive<u64> {
+        self.first..=self.last
+    }
+
+    /// Where a page begins, in bytes.
+    pub(crate) fn begin(page: u64) -> u64 {
+        page * PAGE_BYTES
+    }
+
+    /// Content of whole pages, and perhaps of the beginning of a last one, page by page.
+    pub(crate) fn of_content(offset: u64, content: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
+        (offset / PAGE_BYTES..).zip(content.chunks(PAGE_BYTES as usize))
     }
 
     pub(crate) fn overlaps(self, other: Pages) -> bool {

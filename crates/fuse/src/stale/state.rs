@@ -2,6 +2,7 @@
 
 use super::asked::Questions;
 use super::empty::Empty;
+use super::mapped::Mapped;
 use super::pages::{Pages, Write};
 use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
 use crate::thread::thread_state;
@@ -119,6 +120,7 @@ pub(super) struct State {
     reads: HashMap<InodeId, Vec<Pages>>,
     pub questions: Questions,
     pub empty: Empty,
+    pub mapped: Mapped,
     last_id: u64,
     pub threads: usize,
     pub idle: usize,

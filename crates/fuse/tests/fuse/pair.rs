@@ -9,6 +9,7 @@
 mod cut;
 mod held;
 mod locks;
+mod mapped;
 mod moved;
 mod quiet;
 mod races;

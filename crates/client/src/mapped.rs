@@ -1,0 +1,98 @@
+//! Content that programs change through shared mappings (mmap(2)).
+//!
+//! The kernel tells nobody that a program has stored something into a page, and writes whole pages back, some time. Another client may have changed
+//! other bytes of such a page by then: these must stay. So what a page was read from is looked at before anybody else may change it, and if
+//! it is not what is there any more when the page can be written, only those bytes are written that the program has changed.
+
+use crate::Client;
+use crate::api::{Reply, Wait};
+use crate::core::Piece;
+use bytes::Bytes;
+use shoal_types::InodeId;
+use std::ops::Range;
+
+/// What pages were read from: see [`Client::before_write_back`].
+pub struct Before {
+    /// Where it was, if the pages are as they were read from there.
+    pieces: Option<Vec<Piece>>,
+    bytes: Vec<u8>,
+}
+
+impl Before {
+    /// Some of the pages were not read from the file: they have been this since they were written back last.
+    pub fn replace(&mut self, at: usize, page: &[u8]) {
+        let end = at + page.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[at..end].copy_from_slice(page);
+        self.pieces = None;
+    }
+}
+
+impl Client {
+    /// What a range of a file holds that is about to be written back. To be asked for before the recall is acknowledged that makes room for a change of
+    /// others: so that it is what the pages were read from. Waits for servers and bricks.
+    pub fn before_write_back(&self, ino: InodeId, offset: u64, len: u32) -> Reply<Before> {
+        let pieces = self.shell().call(Wait::Allowed, |core| core.read(ino, offset, u64::from(len)))?;
+        let bytes = self.read(Wait::Allowed, ino, offset, len)?.concat();
+        Ok(Before { pieces: Some(pieces), bytes })
+    }
+
+    /// Writes pages back, as far as the file still reaches: unlike pwrite(2) that does not extend it. With `before`, only what differs from that is written if
+    /// something else is there by now. Without it nobody else may have changed the pages, which is so if they are written without waiting.
+    /// Answers whether the pages are what the file holds now. A failure may leave some of the changed bytes written.
+    pub fn write_back(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: u64,
+        data: &[u8],
+        before: Option<&Before>,
+    ) -> Reply<bool> {
+        let (data, now) = (Bytes::copy_from_slice(data), self.now());
+        let shell = self.shell();
+        let write = |offset, data: &Bytes, over: Option<&[Piece]>| {
+            shell.call(wait, |core| core.write_back(ino, offset, data, over, now))
+        };
+        let changed = match before {
+            None => return write(offset, &data, None),
+            Some(Before { pieces: Some(over), .. }) if write(offset, &data, Some(over))? => return Ok(true),
+            Some(before) => changed(&before.bytes, &data),
+        };
+        for Range { start, end } in changed {
+            write(offset + start as u64, &data.slice(start..end), None)?;
+        }
+        Ok(false)
+    }
+}
+
+/// Where new bytes differ from old ones. They do where there are no old ones.
+fn changed(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<Range<usize>> = Vec::new();
+    for (at, byte) in new.iter().enumerate() {
+        if old.get(at) == Some(byte) {
+            continue;
+        }
+        match ranges.last_mut() {
+            Some(last) if last.end == at => last.end = at + 1,
+            _ => ranges.push(at..at + 1),
+        }
+    }
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_found_to_the_byte() {
+        assert_eq!(changed(b"", b""), []);
+        assert_eq!(changed(b"abc", b"abc"), []);
+        assert_eq!(changed(b"abc", b"ab"), []);
+        assert_eq!(changed(b"abcdef", b"xbcyyf"), [0..1, 3..5]);
+        assert_eq!(changed(b"ab", b"xbcd"), [0..1, 2..4]);
+        assert_eq!(changed(b"", b"ab"), [0..2]);
+    }
+}
