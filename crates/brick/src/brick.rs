@@ -12,7 +12,7 @@ use nix::fcntl::Flock;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, RwLock};
 use shoal_types::{BlockId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_wire::{BlockError, BlockPage, BlockService};
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
@@ -87,9 +87,14 @@ impl BlockService for Brick {
         self.delete_blocks(ids)
     }
 
-    /// What a torn put left behind is listed, too, with length 0.
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.list_session(session)
+    /// As its header says; the content is not looked at.
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.read_length(id)
+    }
+
+    /// What a torn put left behind is listed, too.
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.list_from(from)
     }
 
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {

@@ -56,15 +56,10 @@ impl Brick {
     }
 
     /// Length of a block's content, from its header on the disk alone.
-    pub fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+    pub(crate) fn read_length(&self, id: BlockId) -> Result<u32, BlockError> {
         let path = self.layout.block(id);
         let file = self.open_block(id, &path)?;
         Ok(self.read_header(id, &file, &path)?.len)
-    }
-
-    /// The same for a block that was seen just now, so that its remembered header will do.
-    pub(crate) fn length_of_listed(&self, id: BlockId) -> Result<u32, BlockError> {
-        self.headers.get(id).map_or_else(|| self.length(id), |header| Ok(header.len))
     }
 
     fn open_block(&self, id: BlockId, path: &Path) -> Result<File, BlockError> {

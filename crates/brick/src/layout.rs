@@ -17,6 +17,11 @@ impl Run {
     pub fn of(id: BlockId) -> Run {
         Run { session: id.session, run: id.seq / DIRECTORY_BLOCKS }
     }
+
+    /// The first block that may belong to it.
+    pub fn first(self) -> BlockId {
+        BlockId { session: self.session, seq: self.run * DIRECTORY_BLOCKS }
+    }
 }
 
 /// Paths of a brick.
@@ -56,9 +61,10 @@ pub(crate) fn session_of(entry: &DirEntry) -> Option<SessionId> {
     hex(entry.file_name().to_str()?).map(SessionId)
 }
 
-/// The run of a session whose directory this is.
+/// The run of a session whose directory this is; a number that no block's run has is a stranger's.
 pub(crate) fn run_of(session: SessionId, entry: &DirEntry) -> Option<Run> {
-    Some(Run { session, run: hex(entry.file_name().to_str()?)? })
+    let run = hex(entry.file_name().to_str()?)?;
+    (run <= u64::MAX / DIRECTORY_BLOCKS).then_some(Run { session, run })
 }
 
 /// The block whose file this is: a name that no block of this directory would have is a stranger.

@@ -20,6 +20,12 @@ pub const CHUNKS_MAX: u32 = BLOCK_BYTES_MAX.div_ceil(CHUNK_BYTES);
 /// few enough names in each to list at once.
 pub const DIRECTORY_BLOCKS: u64 = 256;
 
+/// Blocks in one page of a listing: some tens of kilobytes.
+pub const LIST_BLOCKS_MAX: usize = 4096;
+
+/// Directories of blocks that are read for one page of a listing: seconds, on a slow disk, however few blocks are left in each.
+pub const LIST_DIRECTORIES_MAX: usize = 256;
+
 /// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB for 64
 /// GiB of large blocks whose reads need no second request to the disk.
 pub const HEADERS_CACHED_MAX: usize = 8192;

@@ -3,25 +3,36 @@
 use crate::brick::Brick;
 use crate::disk::refused;
 use crate::layout::{Run, block_of, run_of, session_of};
+use crate::limits::{LIST_BLOCKS_MAX, LIST_DIRECTORIES_MAX};
 use shoal_types::{BlockId, SessionId};
-use shoal_wire::{BlockError, BlockStat};
+use shoal_wire::{BlockError, BlockPage};
 use std::fs::DirEntry;
 use std::io::ErrorKind;
 use std::path::Path;
 
 impl Brick {
-    pub(crate) fn list_session(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+    /// Reads no more directories than it takes to fill the page, and of those none before the place where it begins.
+    pub(crate) fn list_from(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        let mut runs = self.runs_of(from.session)?;
+        runs.retain(|run| *run >= Run::of(from));
+        let mut blocks = Vec::new();
+        for (read, run) in runs.into_iter().enumerate() {
+            if blocks.len() > LIST_BLOCKS_MAX {
+                break;
+            }
+            if read == LIST_DIRECTORIES_MAX {
+                return Ok(BlockPage { blocks, next: Some(run.first()) });
+            }
+            blocks.extend(self.blocks_of(run)?.into_iter().filter(|id| *id >= from));
+        }
+        Ok(BlockPage::cut(blocks, LIST_BLOCKS_MAX))
+    }
+
+    /// All blocks of a session, in order.
+    pub fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockId>, BlockError> {
         let mut found = Vec::new();
         for run in self.runs_of(session)? {
-            for id in self.blocks_of(run)? {
-                match self.length_of_listed(id) {
-                    Ok(len) => found.push(BlockStat { id, len }),
-                    Err(BlockError::Corrupt { .. }) => found.push(BlockStat { id, len: 0 }),
-                    // Deleted since the directory was read.
-                    Err(BlockError::Missing(_)) => {}
-                    Err(other) => return Err(other),
-                }
-            }
+            found.extend(self.blocks_of(run)?);
         }
         Ok(found)
     }

@@ -5,10 +5,11 @@ mod common;
 use bytes::Bytes;
 use common::{Fixture, bytes, id};
 use proptest::prelude::*;
+use shoal_brick::limits::{LIST_BLOCKS_MAX, LIST_DIRECTORIES_MAX};
 use shoal_brick::{Brick, BrickError};
-use shoal_types::SessionId;
 use shoal_types::limits::BLOCK_BYTES_MAX;
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_types::{BlockId, SessionId};
+use shoal_wire::{BlockError, BlockPage, BlockService};
 
 #[test]
 fn a_block_is_read_back_in_any_range_and_after_reopening() {
@@ -83,7 +84,7 @@ fn deleted_blocks_are_gone_and_so_are_empty_directories() {
 }
 
 #[test]
-fn listings_show_blocks_with_their_lengths_and_pass_over_strangers() {
+fn listings_show_blocks_and_pass_over_strangers() {
     let mut fixture = Fixture::new();
     for (session, seq, len) in [(5, 1, 100), (5, 700, 70_000), (6, 2, 1)] {
         fixture.brick().put(id(session, seq), &[bytes(seq, len)]).unwrap();
@@ -100,11 +101,87 @@ fn listings_show_blocks_with_their_lengths_and_pass_over_strangers() {
     let mut sessions = brick.sessions().unwrap();
     sessions.sort();
     assert_eq!(sessions, [SessionId(5), SessionId(6)]);
-    let mut listed = brick.list(SessionId(5)).unwrap();
-    listed.sort_by_key(|stat| stat.id);
-    assert_eq!(listed, [BlockStat { id: id(5, 1), len: 100 }, BlockStat { id: id(5, 0x2bc), len: 70_000 }]);
-    assert_eq!(brick.list(SessionId(7)).unwrap(), []);
-    assert_eq!(brick.list(SessionId(4)).unwrap(), []);
+    for (session, blocks) in [(5, vec![id(5, 1), id(5, 0x2bc)]), (7, vec![]), (8, vec![]), (4, vec![])] {
+        assert_eq!(brick.session_blocks(SessionId(session)).unwrap(), blocks);
+        assert_eq!(brick.list(id(session, 0)).unwrap(), BlockPage { blocks, next: None });
+    }
+    assert_eq!([id(5, 1), id(5, 700), id(6, 2)].map(|id| brick.length(id).unwrap()), [100, 70_000, 1]);
+    assert!(matches!(brick.length(id(5, 2)), Err(BlockError::Missing(_))));
+}
+
+/// Makes files that are named like blocks: what is in them is nothing to a listing.
+fn name(fixture: &Fixture, ids: impl IntoIterator<Item = BlockId>) {
+    for id in ids {
+        let file = fixture.file(id);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, b"").unwrap();
+    }
+}
+
+/// A listing from a block on, page after page.
+fn pages(brick: &Brick, from: BlockId) -> Vec<Vec<BlockId>> {
+    let (mut pages, mut next) = (Vec::new(), Some(from));
+    while let Some(from) = next {
+        let page = brick.list(from).unwrap();
+        assert!(page.next.is_none_or(|next| next > from), "{from:?} leads to {:?}", page.next);
+        pages.push(page.blocks);
+        next = page.next;
+    }
+    pages
+}
+
+#[test]
+fn a_long_listing_comes_in_pages_in_order() {
+    let fixture = Fixture::new();
+    let all: Vec<_> = (100..2 * LIST_BLOCKS_MAX as u64 + 800).map(|seq| id(5, seq)).collect();
+    let exactly: Vec<_> = (0..LIST_BLOCKS_MAX as u64).map(|seq| id(6, seq)).collect();
+    name(&fixture, all.iter().chain(&exactly).copied());
+    let brick = fixture.brick();
+    let lens: Vec<usize> = pages(brick, id(5, 0)).iter().map(Vec::len).collect();
+    assert_eq!(lens, [LIST_BLOCKS_MAX, LIST_BLOCKS_MAX, 700]);
+    assert_eq!(pages(brick, id(6, 0)), [exactly]);
+    let last = all[all.len() - 1].seq;
+    for from in [0, 99, 100, 101, 255, 256, 257, 5000, last, last + 1, u64::MAX] {
+        let left: Vec<BlockId> = all.iter().filter(|id| id.seq >= from).copied().collect();
+        assert_eq!(pages(brick, id(5, from)).concat(), left, "from {from} on");
+    }
+    assert_eq!(brick.session_blocks(SessionId(5)).unwrap(), all);
+}
+
+#[test]
+fn a_page_takes_few_directories_and_an_empty_one_is_not_the_last() {
+    let fixture = Fixture::new();
+    let few = LIST_DIRECTORIES_MAX as u64;
+    let directory = |session: u64, run: u64| {
+        std::fs::create_dir_all(fixture.dir.join(format!("blocks/{session:x}/{run:x}"))).unwrap();
+    };
+    (0..2 * few).for_each(|run| directory(5, run));
+    let behind = id(5, 2 * few * 256 + 9);
+    name(&fixture, (0..few + 1).map(|run| id(6, run * 256)).chain([behind]));
+    // No block belongs into the last of these.
+    (0..few).chain([u64::MAX]).for_each(|run| directory(7, run));
+    let brick = fixture.brick();
+    assert_eq!(brick.list(id(5, 0)).unwrap(), BlockPage { blocks: vec![], next: Some(id(5, few * 256)) });
+    assert_eq!(pages(brick, id(5, 0)), [vec![], vec![], vec![behind]]);
+    let lens: Vec<usize> = pages(brick, id(6, 0)).iter().map(Vec::len).collect();
+    assert_eq!(lens, [few as usize, 1]);
+    assert_eq!(brick.list(id(7, 0)).unwrap(), BlockPage { blocks: vec![], next: None });
+}
+
+#[test]
+fn what_is_deleted_between_two_pages_does_not_end_a_listing() {
+    let fixture = Fixture::new();
+    let all: Vec<_> = (0..3 * LIST_BLOCKS_MAX as u64).map(|seq| id(5, seq)).collect();
+    name(&fixture, all.iter().copied());
+    let brick = fixture.brick();
+    let first = brick.list(id(5, 0)).unwrap();
+    assert_eq!(first.blocks, all[..LIST_BLOCKS_MAX]);
+    // From where the next page begins, more than that page and a part of a directory.
+    let left = 2 * LIST_BLOCKS_MAX + 300;
+    brick.delete(&all[LIST_BLOCKS_MAX..left]).unwrap();
+    assert_eq!(pages(brick, first.next.unwrap()).concat(), all[left..]);
+    brick.delete(&all[left..]).unwrap();
+    assert_eq!(pages(brick, first.next.unwrap()), [vec![]]);
 }
 
 #[test]

@@ -5,7 +5,8 @@ mod common;
 use common::{Fixture, bytes, id};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use shoal_brick::{Brick, ScrubOptions};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_types::SessionId;
+use shoal_wire::{BlockError, BlockService};
 use std::num::NonZeroU64;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,7 +104,8 @@ fn things_that_are_not_files_are_no_blocks() {
         let outcome = brick.get(id(1, seq), 0, 1);
         assert!(is_corrupt(&outcome, id(1, seq)), "{outcome:?}");
     }
-    assert_eq!(brick.list(id(1, 0).session).unwrap(), [BlockStat { id: id(1, 0), len: 100 }]);
+    assert_eq!(brick.session_blocks(SessionId(1)).unwrap(), [id(1, 0)]);
+    assert_eq!(brick.list(id(1, 0)).unwrap().blocks, [id(1, 0)]);
 }
 
 #[test]
@@ -119,13 +121,14 @@ fn a_torn_put_is_listed_reads_as_corrupt_and_is_replaced_by_the_next() {
         std::fs::write(fixture.file(block), torn).unwrap();
         let brick = fixture.reopen();
         assert!(is_corrupt(&brick.get(block, 0, 100_000), block), "{} bytes", torn.len());
-        assert_eq!(brick.list(block.session).unwrap().len(), 1);
+        assert_eq!(brick.list(id(4, 0)).unwrap().blocks, [block]);
         brick.put(block, std::slice::from_ref(&data)).unwrap();
         assert_eq!(brick.get(block, 0, 100_000).unwrap(), data);
         assert!(matches!(brick.put(block, std::slice::from_ref(&data)), Err(BlockError::Exists(_))));
     }
     std::fs::write(fixture.file(block), b"").unwrap();
-    assert_eq!(fixture.reopen().list(block.session).unwrap(), [BlockStat { id: block, len: 0 }]);
+    assert_eq!(fixture.reopen().list(id(4, 0)).unwrap().blocks, [block]);
+    assert!(is_corrupt(&fixture.brick().length(block), block));
     fixture.brick().delete(&[block]).unwrap();
     assert_eq!(fixture.brick().sessions().unwrap(), []);
 }
@@ -219,7 +222,7 @@ fn a_full_disk_refuses_blocks_leaves_no_remains_and_recovers() {
     assert!(matches!(refusal, BlockError::Full), "{refusal}");
     assert_eq!(stored, 3);
     assert!(!dir.join(format!("blocks/1/0/1-{stored:x}")).exists());
-    assert_eq!(brick.list(id(1, 0).session).unwrap().len() as u64, stored);
+    assert_eq!(brick.list(id(1, 0)).unwrap().blocks.len() as u64, stored);
 
     // Small ones still fit, up to the reserve.
     let mut small = 100;

@@ -11,7 +11,7 @@ use cut::{Cut, Only};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_types::{BlockId, Errno, InodeId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat, MetaService};
+use shoal_wire::{BlockError, BlockPage, BlockService, MetaService};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::Bricks;
@@ -48,8 +48,11 @@ impl BlockService for Gate {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.bricks.delete(ids)
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.bricks.list(session)
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.bricks.length(id)
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.bricks.list(from)
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.bricks.sessions()

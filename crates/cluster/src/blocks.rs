@@ -35,7 +35,7 @@ use lane::Lane;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat, VolumeBlocks};
+use shoal_wire::{BlockError, BlockPage, BlockService, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -192,11 +192,8 @@ impl VolumeBlocks for ReplicatedBlocks {
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
         self.inner.discard(blocks)
     }
-    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.inner.session_blocks(session)
-    }
-    fn copies(&self, session: SessionId) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
-        self.inner.copies(session)
+    fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
+        self.inner.copies(from)
     }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.inner.stored_sessions()

@@ -153,11 +153,13 @@ pub const SWEEP_PAGE: usize = 4096;
 /// What was swept is swept once more after this long: a block that was given up on may still be on its way to a slow brick, but no longer than
 /// whoever stores it waits for a brick, a connection takes to break, and a disk to be found broken.
 pub const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// When the bricks fail, nothing is swept for this long: asking them may have taken half of it, and other work is to have most of the time.
+pub const SWEEP_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// All sessions are swept this often even if there is no reason to: what a brick took later than that, and what else was left there. It may take
 /// a while, as the bricks list all that they have; and what it finds does no harm but for the room it takes.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
-/// After a session was swept among all others, the next one waits for this many times as long as that took: at most a fifth of the time of the
-/// disks goes into it.
+/// After a page of a session was swept when all are, the next one waits for this many times as long as that took: at most a fifth of the time of
+/// the disks goes into it.
 pub const SWEEP_REST_FACTOR: u32 = 4;
 /// Candidates for compaction read at a time.
 pub const COMPACT_PAGE: usize = 64;

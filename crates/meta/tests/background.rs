@@ -9,10 +9,10 @@ use shoal_namespace::op::Op;
 use shoal_namespace::query;
 use shoal_namespace::{Command, Outcome, apply_command};
 use shoal_types::{BlockGroup, BlockId, BlockInfo, Extent, InodeId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat, MetaService, VolumeBlocks};
-use std::sync::Arc;
+use shoal_wire::{BlockError, BlockPage, BlockService, MetaService, VolumeBlocks};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 use support::*;
 
 #[test]
@@ -220,6 +220,30 @@ fn blocks_that_were_stored_and_never_committed_are_deleted_when_their_session_ha
     assert!(bricks.get(foreign, 0, 1).is_ok(), "a session that never was is not ours to judge");
 }
 
+#[test]
+fn all_that_a_session_has_left_is_found_however_much_it_has_stored() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = open(dir.path(), &bricks);
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (mut ops, mut kept) = (Vec::new(), Vec::new());
+    for at in 0..10 * LIST_BLOCKS_MAX as u64 {
+        let (id, op) = session.block(&bricks, file, at * 8192, vec![1; 4096]);
+        // Pages with some of it, one with nothing else, and one with none.
+        let page = at / LIST_BLOCKS_MAX as u64;
+        if page == 3 || (page != 6 && at % 3 == 0) {
+            ops.push(op);
+            kept.push(id);
+        }
+    }
+    session.commit(&ops);
+    server.close_session(session.id).expect("close");
+    eventually("what was not committed is deleted", || bricks.count() == kept.len());
+    assert!(kept.iter().all(|id| bricks.length(*id) == Ok(4096)));
+    assert!(stat(&server, "background_steps_total") >= 10, "a page at a time");
+}
+
 /// Bricks that fail to delete when they are asked to for the first time.
 struct Flaky(MemBricks, AtomicBool);
 
@@ -236,8 +260,11 @@ impl BlockService for Flaky {
         }
         self.0.delete(ids)
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.0.list(session)
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.0.length(id)
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.0.list(from)
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.0.sessions()
@@ -269,6 +296,15 @@ struct Unreliable {
     /// Copies are always wanted, and of what is to be copied nothing is left, since it was deleted meanwhile.
     overtaken: bool,
     was_to_copy: AtomicBool,
+    /// They list nothing of this session beyond its first page, and how often they were asked to.
+    keeps_to_itself: Mutex<Option<SessionId>>,
+    refusals: AtomicUsize,
+}
+
+impl Unreliable {
+    fn has_only(&self, session: SessionId) -> bool {
+        self.bricks.blocks.lock().expect("lock").keys().all(|id| id.session == session)
+    }
 }
 
 impl VolumeBlocks for Unreliable {
@@ -286,8 +322,12 @@ impl VolumeBlocks for Unreliable {
             false => self.bricks.discard(blocks),
         }
     }
-    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.bricks.session_blocks(session)
+    fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
+        if *self.keeps_to_itself.lock().expect("lock") == Some(from.session) && from.seq > 0 {
+            self.refusals.fetch_add(1, Ordering::SeqCst);
+            return Err(BlockError::Unreachable("they do not answer".into()));
+        }
+        self.bricks.copies(from)
     }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.bricks.stored_sessions()
@@ -369,4 +409,53 @@ fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
     eventually("the healer is done", || bricks.bricks.count() == 0 && server.is_healed());
     assert_eq!(server.heal_status().failed_blocks, 0);
     assert_eq!(server.heal_status().last_error, None);
+}
+
+/// A session of many blocks of which nothing is committed, on bricks that do not list all of them, and a file of many that is removed.
+fn much_to_delete(bricks: &Unreliable, server: &Arc<Server>) -> SessionId {
+    let mut abandoned = Session::open(server);
+    *bricks.keeps_to_itself.lock().expect("lock") = Some(abandoned.id);
+    let file = abandoned.touch("f");
+    for _ in 0..3 * LIST_BLOCKS_MAX {
+        abandoned.block(&bricks.bricks, file, 0, vec![1; 100]);
+    }
+    server.close_session(abandoned.id).expect("close");
+    eventually("its sweep has failed", || bricks.refusals.load(Ordering::SeqCst) > 0);
+    let mut session = Session::open(server);
+    let file = session.touch("g");
+    for piece in 0..10u64 {
+        let block = |at: u64| session.block(&bricks.bricks, file, (piece * 200 + at) * 8192, vec![2; 4096]).1;
+        let ops: Vec<Op> = (0..200).map(block).collect();
+        session.commit(&ops);
+    }
+    session.commit(&[unlink_op("g", false)]);
+    abandoned.id
+}
+
+#[test]
+fn garbage_is_deleted_while_the_sweep_of_a_session_fails() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<Unreliable> = Arc::default();
+    let server = Server::open(dir.path(), bricks.clone(), options()).expect("open");
+    let abandoned = much_to_delete(&bricks, &server);
+    eventually("the garbage is deleted", || bricks.has_only(abandoned));
+    assert_eq!(bricks.refusals.load(Ordering::SeqCst), 1, "it is not tried again at once");
+}
+
+#[test]
+fn a_sweep_that_failed_is_tried_again_after_a_pause_and_goes_on() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<Unreliable> = Arc::default();
+    let pause = Duration::from_millis(200);
+    let server = Server::open(dir.path(), bricks.clone(), Options { sweep_every: Some(pause), ..options() });
+    let server = server.expect("open");
+    let begun = Instant::now();
+    let abandoned = much_to_delete(&bricks, &server);
+    eventually("it is tried again", || bricks.refusals.load(Ordering::SeqCst) > 3);
+    let refusals = bricks.refusals.load(Ordering::SeqCst);
+    assert!(begun.elapsed() > pause * (refusals as u32 - 1), "{refusals} times in {:?}", begun.elapsed());
+    eventually("the garbage is deleted meanwhile", || bricks.has_only(abandoned));
+    assert!(bricks.bricks.count() > LIST_BLOCKS_MAX, "what is not listed is not deleted");
+    *bricks.keeps_to_itself.lock().expect("lock") = None;
+    eventually("the rest is deleted", || bricks.bricks.count() == 0);
 }

@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 use shoal_net::limits::FRAME_BYTES_MAX;
-use shoal_net::remote::{RemoteMeta, serve_meta};
+use shoal_net::remote::{RemoteBrick, RemoteMeta, serve_brick, serve_meta};
 use shoal_net::{Authority, Handler, Lane, Listener, Network, Peer, Replier, Role, Service};
-use shoal_types::{BlockId, BlockInfo, Errno, Extent, GroupId, InodeId, NodeId, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, BrickId, Errno, Extent, GroupId, InodeId, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, ExtentsReply, Found, Grant,
-    GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls,
-    SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, BlockError, BlockPage, BlockService, Commit, CommitDone,
+    Declaration, Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError,
+    MetaService, OpenReply, Poll, Question, Recalls, SessionRequest,
 };
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const GROUP: GroupId = GroupId(5);
 const SESSION: SessionId = SessionId(3);
@@ -67,6 +67,43 @@ impl Handler for Extents {
     }
 }
 
+/// A brick that lists what it is told to, and does nothing else.
+struct Lister(Mutex<BlockPage<BlockId>>);
+
+fn refused<T>() -> Result<T, BlockError> {
+    Err(BlockError::Full)
+}
+
+impl BlockService for Lister {
+    fn list(&self, _: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        Ok(self.0.lock().unwrap().clone())
+    }
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        Ok(id.seq as u32)
+    }
+    fn put(&self, _: BlockId, _: &[Bytes]) -> Result<(), BlockError> {
+        refused()
+    }
+    fn get(&self, _: BlockId, _: u32, _: u32) -> Result<Bytes, BlockError> {
+        refused()
+    }
+    fn delete(&self, _: &[BlockId]) -> Result<(), BlockError> {
+        refused()
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        refused()
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        refused()
+    }
+}
+
+impl Handler for Lister {
+    fn handle(&self, _: &Peer, _: Service, body: Bytes, reply: Replier) {
+        serve_brick(self, &body, reply);
+    }
+}
+
 /// A server of this, and a way to it.
 struct World {
     networks: [Arc<Network>; 2],
@@ -96,4 +133,38 @@ fn an_answer_that_is_too_long_for_a_message_is_an_error_of_the_call_and_the_serv
     assert_eq!(ask(FRAME_BYTES_MAX), Err(MetaError::Errno(Errno::EIO)));
     let found = ask(FRAME_BYTES_MAX - (64 << 10)).unwrap();
     assert_eq!(found.extents[0].1.len(), u64::from(FRAME_BYTES_MAX) - (64 << 10));
+}
+
+/// Whoever reads all pages must come to an end, and takes what is in them for the session's.
+#[test]
+fn a_page_of_blocks_that_leads_nowhere_or_holds_what_is_not_the_sessions_is_refused() {
+    let lister = Arc::new(Lister(Mutex::new(BlockPage { blocks: Vec::new(), next: None })));
+    let world = World::new(lister.clone());
+    let brick = RemoteBrick::new(world.link(Lane::Requests), BrickId(1));
+    let id = |session: u64, seq: u64| BlockId { session: SessionId(session), seq };
+    let list = |blocks: &[BlockId], next: Option<BlockId>| {
+        *lister.0.lock().unwrap() = BlockPage { blocks: blocks.to_vec(), next };
+        brick.list(id(3, 10))
+    };
+    let good = [
+        (vec![], None),
+        (vec![], Some(id(3, 11))),
+        (vec![id(3, 10), id(3, 500)], None),
+        (vec![id(3, 10), id(3, 500)], Some(id(3, u64::MAX))),
+    ];
+    for (blocks, next) in good {
+        assert_eq!(list(&blocks, next), Ok(BlockPage { blocks: blocks.clone(), next }));
+    }
+    let bad = [
+        (vec![], Some(id(3, 10))),
+        (vec![], Some(id(3, 9))),
+        (vec![], Some(id(4, 0))),
+        (vec![id(3, 9)], None),
+        (vec![id(3, 10), id(4, 11)], None),
+    ];
+    for (blocks, next) in bad {
+        let answer = list(&blocks, next);
+        assert!(matches!(answer, Err(BlockError::Unreachable(_))), "{blocks:?}, {next:?}: {answer:?}");
+    }
+    assert_eq!(brick.length(id(3, 77)), Ok(77));
 }

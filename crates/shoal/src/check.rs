@@ -186,7 +186,7 @@ impl Visitor for Namespace<'_> {
 fn unused(brick: &Brick, used: &HashSet<BlockId>) -> Result<u64, BlockError> {
     let mut unused = 0;
     for session in brick.sessions()? {
-        unused += brick.list(session)?.iter().filter(|stat| !used.contains(&stat.id)).count() as u64;
+        unused += brick.session_blocks(session)?.iter().filter(|id| !used.contains(id)).count() as u64;
     }
     Ok(unused)
 }

@@ -92,8 +92,11 @@ impl BlockService for MeasuredBlocks {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.delete.time(|| self.inner.delete(ids))
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.list.time(|| self.inner.list(session))
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.inner.length(id)
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.list.time(|| self.inner.list(from))
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.inner.sessions()

@@ -13,7 +13,7 @@ use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks};
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_wire::{BlockError, BlockPage, BlockService};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -31,6 +31,8 @@ const SLOW_ONE_OF: u32 = 30;
 const SLOW_US_MAX: u64 = 300_000;
 /// ... and at a brick that is slow altogether each takes up to this.
 const VERY_SLOW_US_MAX: u64 = 4_000_000;
+/// Blocks in one page of a listing: these worlds store so few that no other would be full.
+const LIST_BLOCKS_MAX: usize = 1;
 /// Bytes of a block's file that are turned around when it is damaged.
 const ROTTEN_BYTES: usize = 4;
 
@@ -77,7 +79,7 @@ impl SimBrick {
     pub fn holds(&self) -> Result<BTreeSet<BlockId>, BlockError> {
         let mut all = BTreeSet::new();
         for session in self.brick.sessions()? {
-            all.extend(self.brick.list(session)?.iter().map(|block| block.id));
+            all.extend(self.brick.session_blocks(session)?);
         }
         Ok(all)
     }
@@ -103,14 +105,21 @@ impl BlockService for SimBrick {
         self.brick.delete(ids)
     }
 
-    /// Sorted, as nothing of a world may depend on how a directory is read.
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         self.pass()?;
-        let mut blocks = self.brick.list(session)?;
-        blocks.sort_unstable_by_key(|block| block.id);
-        Ok(blocks)
+        self.brick.length(id)
     }
 
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.pass()?;
+        let page = self.brick.list(from)?;
+        match page.blocks.len() > LIST_BLOCKS_MAX {
+            true => Ok(BlockPage::cut(page.blocks, LIST_BLOCKS_MAX)),
+            false => Ok(page),
+        }
+    }
+
+    /// Sorted, as nothing of a world may depend on how a directory is read.
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.pass()?;
         let mut sessions = self.brick.sessions()?;

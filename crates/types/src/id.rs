@@ -43,6 +43,13 @@ pub struct BlockId {
     pub seq: u64,
 }
 
+impl BlockId {
+    /// The first that a session may have written.
+    pub const fn first_of(session: SessionId) -> BlockId {
+        BlockId { session, seq: 0 }
+    }
+}
+
 /// A machine of a cluster, numbered when it joined.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u32);

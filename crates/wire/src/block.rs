@@ -46,13 +46,22 @@ pub enum BlockError {
     Unreachable(String),
 }
 
-/// A block as a brick lists it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct BlockStat {
-    /// Which block.
-    pub id: BlockId,
-    /// Length of its content in bytes.
-    pub len: u32,
+/// A page of what there is of a session's blocks, in the order of their ids.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BlockPage<T> {
+    /// What the page holds. There may be more even if that is nothing.
+    pub blocks: Vec<T>,
+    /// Where the next page begins; `None`: there is nothing more.
+    pub next: Option<BlockId>,
+}
+
+impl BlockPage<BlockId> {
+    /// The first so many of some blocks, given in order, behind which nothing more comes.
+    pub fn cut(mut blocks: Vec<BlockId>, count_max: usize) -> BlockPage<BlockId> {
+        let next = blocks.get(count_max).copied();
+        blocks.truncate(count_max);
+        BlockPage { blocks, next }
+    }
 }
 
 /// One brick. All calls may block the calling thread; all may be made from many threads at once.
@@ -64,8 +73,10 @@ pub trait BlockService: Send + Sync + 'static {
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError>;
     /// Removes blocks; those that are not there are no error.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError>;
-    /// Blocks that a session wrote, in no order.
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError>;
+    /// Length of a block's content in bytes.
+    fn length(&self, id: BlockId) -> Result<u32, BlockError>;
+    /// A page of the blocks that the session of this one wrote, from this one on, whether it is there or not.
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError>;
     /// Sessions of which there are blocks, in no order.
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room on the brick's disk (`total_bytes`, `free_bytes`; the rest is 0).
@@ -82,8 +93,11 @@ impl<T: BlockService + ?Sized> BlockService for Arc<T> {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         (**self).delete(ids)
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        (**self).list(session)
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        (**self).length(id)
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        (**self).list(from)
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         (**self).sessions()
@@ -107,13 +121,9 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Answers those that may
     /// still be on some brick, because it does not answer.
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError>;
-    /// Blocks that a session wrote, on any brick that answers, each once, in no order.
-    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError>;
-    /// The same, with the bricks that have each block; the empty group where that is not known.
-    fn copies(&self, session: SessionId) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
-        let blocks = self.session_blocks(session)?;
-        Ok(blocks.into_iter().map(|block| (block.id, BlockGroup::default())).collect())
-    }
+    /// A page of the blocks that the session of this one wrote, from this one on, each once, with the bricks that have it among
+    /// those that answer; the empty group where that is not known.
+    fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError>;
     /// Sessions of which there are blocks on any brick that answers, each once, in no order.
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room for blocks (`total_bytes`, `free_bytes`; the rest is 0): what can be stored with all its copies.
@@ -153,8 +163,10 @@ impl<T: BlockService> VolumeBlocks for T {
         let ids: Vec<BlockId> = blocks.iter().map(|(id, _)| *id).collect();
         self.delete(&ids).map(|()| Vec::new())
     }
-    fn session_blocks(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        self.list(session)
+    fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
+        let BlockPage { blocks, next } = self.list(from)?;
+        let blocks = blocks.into_iter().map(|id| (id, BlockGroup::default())).collect();
+        Ok(BlockPage { blocks, next })
     }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.sessions()

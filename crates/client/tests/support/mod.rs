@@ -216,6 +216,9 @@ impl MetaService for Group {
     }
 }
 
+/// Blocks in one page of what bricks in memory list.
+const LIST_BLOCKS_MAX: usize = 64;
+
 /// Blocks in memory.
 #[derive(Default)]
 pub struct Bricks {
@@ -247,10 +250,15 @@ impl BlockService for Bricks {
         ids.iter().for_each(|id| drop(blocks.remove(id)));
         Ok(())
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.blocks.lock().get(&id).map(|bytes| bytes.len() as u32).ok_or(BlockError::Missing(id))
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
         let blocks = self.blocks.lock();
-        let own = blocks.iter().filter(|(id, _)| id.session == session);
-        Ok(own.map(|(id, bytes)| BlockStat { id: *id, len: bytes.len() as u32 }).collect())
+        let own = blocks.keys().filter(|id| id.session == from.session && **id >= from);
+        let mut own: Vec<BlockId> = own.copied().collect();
+        own.sort_unstable();
+        Ok(BlockPage::cut(own, LIST_BLOCKS_MAX))
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         Ok(self.blocks.lock().keys().map(|id| id.session).collect())
@@ -347,8 +355,8 @@ impl VolumeBlocks for Spread {
         }
         Ok(Vec::new())
     }
-    fn session_blocks(&self, _: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        Ok(Vec::new())
+    fn copies(&self, _: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
+        Ok(BlockPage { blocks: Vec::new(), next: None })
     }
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         Ok(Vec::new())

@@ -6,7 +6,7 @@ use crate::limits::SURVEY_WAIT_MAX;
 use crate::placement;
 use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_wire::{BlockError, BlockPage, BlockService};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -39,39 +39,25 @@ impl Inner {
         Ok(kept.into_iter().collect())
     }
 
-    pub(super) fn session_blocks(
-        self: &Arc<Inner>,
-        session: SessionId,
-    ) -> Result<Vec<BlockStat>, BlockError> {
-        let mut found = BTreeMap::new();
-        self.survey(
-            move |brick| brick.list(session),
-            |_, blocks| {
-                for block in blocks {
-                    // A torn copy is listed with length 0; another brick may know better.
-                    let len: &mut u32 = found.entry(block.id).or_default();
-                    *len = block.len.max(*len);
-                }
-            },
-        )?;
-        Ok(found.into_iter().map(|(id, len)| BlockStat { id, len }).collect())
-    }
-
+    /// A page ends where the first of the bricks' pages does: of what lies beyond, some of them have not said yet whether they have it.
     pub(super) fn copies(
         self: &Arc<Inner>,
-        session: SessionId,
-    ) -> Result<Vec<(BlockId, BlockGroup)>, BlockError> {
+        from: BlockId,
+    ) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
         let mut found = BTreeMap::<BlockId, BlockGroup>::new();
+        let mut next: Option<BlockId> = None;
         self.survey(
-            move |brick| brick.list(session),
-            |brick, blocks| {
-                for block in blocks {
-                    let group = found.entry(block.id).or_default();
+            move |brick| brick.list(from),
+            |brick, page| {
+                next = next.into_iter().chain(page.next).min();
+                for id in page.blocks {
+                    let group = found.entry(id).or_default();
                     *group = group.with(brick).unwrap_or(*group);
                 }
             },
         )?;
-        Ok(found.into_iter().collect())
+        found.retain(|id, _| next.is_none_or(|next| *id < next));
+        Ok(BlockPage { blocks: found.into_iter().collect(), next })
     }
 
     pub(super) fn stored_sessions(self: &Arc<Inner>) -> Result<Vec<SessionId>, BlockError> {

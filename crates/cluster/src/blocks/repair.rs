@@ -57,11 +57,7 @@ impl Inner {
         let mut failure = BlockError::Missing(id);
         for holder in self.holders(&self.bricks.map(), id, group) {
             let Some(brick) = self.bricks.brick(holder).filter(|_| holder != but) else { continue };
-            let copy = brick.list(id.session).and_then(|blocks| {
-                let found = blocks.iter().find(|block| block.id == id && block.len > 0);
-                brick.get(id, 0, found.ok_or(BlockError::Missing(id))?.len)
-            });
-            match copy {
+            match brick.length(id).and_then(|len| brick.get(id, 0, len)) {
                 Ok(content) => return Ok(content),
                 Err(error) => failure = error,
             }

@@ -1,8 +1,8 @@
 use crate::support::*;
 use shoal_cluster::Command;
 use shoal_cluster::limits::FETCH_HEDGE;
-use shoal_types::{BlockGroup, BrickId, NodeId, SessionId};
-use shoal_wire::{BlockError, VolumeBlocks};
+use shoal_types::{BlockGroup, BlockId, BrickId, NodeId, SessionId};
+use shoal_wire::{BlockError, BlockService, VolumeBlocks};
 use std::time::Instant;
 
 #[test]
@@ -109,7 +109,7 @@ fn what_could_not_be_deleted_everywhere_is_said() {
     world.mem(BrickId(2)).set_down(true);
     assert_eq!(blocks.discard(&[(id(1), group), (id(2), BlockGroup::default())]).unwrap(), [id(1), id(2)]);
     assert_eq!(world.holders(id(1)), self::group(&[2]));
-    assert_eq!(blocks.session_blocks(SessionId(3)).unwrap(), []);
+    assert_eq!(all_copies(&blocks, |_| {}), []);
     world.mem(BrickId(2)).set_down(false);
     eventually("it answers again", || blocks.discard(&[(id(1), group), (id(2), group)]).unwrap().is_empty());
     assert!(world.holders(id(1)).is_empty() && world.holders(id(2)).is_empty());
@@ -117,12 +117,87 @@ fn what_could_not_be_deleted_everywhere_is_said() {
 
 #[test]
 fn blocks_of_a_session_are_found_wherever_they_are() {
-    let (_world, blocks) = World::new(3, 2, &[1, 2, 3]);
+    let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
     for seq in 0..10 {
         blocks.store(id(seq), &[content(seq, 7)]).unwrap();
     }
-    let mut found = blocks.session_blocks(SessionId(3)).unwrap();
-    found.sort_unstable_by_key(|block| block.id);
-    assert!(found.iter().map(|block| (block.id, block.len)).eq((0..10).map(|seq| (id(seq), 7))));
+    let found = all_copies(&blocks, |_| {});
+    assert!(found.into_iter().eq((0..10).map(|seq| (id(seq), world.holders(id(seq))))));
     assert_eq!(blocks.stored_sessions().unwrap(), [SessionId(3)]);
+}
+
+/// Which of three bricks has which of some blocks: one has few, one many, one only some of the last.
+fn spread(world: &World) -> Vec<(BlockId, BlockGroup)> {
+    let few = (0..200).step_by(40);
+    let many = 0..(5 * LIST_BLOCKS_MAX as u64);
+    let last = (60..1000).step_by(7);
+    for (brick, blocks) in [(1, few.collect()), (2, many.collect()), (3, last.collect::<Vec<u64>>())] {
+        for seq in blocks {
+            world.mem(BrickId(brick)).put(id(seq), &[content(seq, 7)]).unwrap();
+        }
+    }
+    // A neighbour's, which is none of this session's.
+    let other = BlockId { session: SessionId(4), seq: 0 };
+    world.mem(BrickId(1)).put(other, &[content(0, 7)]).unwrap();
+    let all = (0..1000).map(|seq| (id(seq), world.holders(id(seq))));
+    all.filter(|(_, holders)| !holders.is_empty()).collect()
+}
+
+#[test]
+fn pages_of_bricks_that_hold_different_blocks_become_pages_of_all() {
+    let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
+    let all = spread(&world);
+    let mut pages = 0;
+    assert_eq!(all_copies(&blocks, |_| pages += 1), all);
+    assert!(pages > 5, "{pages}");
+}
+
+#[test]
+fn what_is_deleted_between_two_pages_is_not_in_the_next_and_all_else_is() {
+    let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
+    let all = spread(&world);
+    // Where the page should begin, and more than all that it would hold.
+    let is_deleted = |seq: u64| (LIST_BLOCKS_MAX as u64..3 * LIST_BLOCKS_MAX as u64).contains(&seq);
+    let found = all_copies(&blocks, |from| {
+        if from > id(0) {
+            let gone: Vec<BlockId> = (0..1000).filter(|seq| is_deleted(*seq)).map(id).collect();
+            world.ids().into_iter().for_each(|brick| world.mem(brick).delete(&gone).unwrap());
+        }
+    });
+    let left = all.into_iter().filter(|(id, _)| !is_deleted(id.seq));
+    assert_eq!(found, left.collect::<Vec<_>>());
+}
+
+#[test]
+fn a_brick_that_fails_between_two_pages_is_passed_over() {
+    let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
+    let all = spread(&world);
+    let mut failed_at = None;
+    let found = all_copies(&blocks, |from| {
+        if from > id(30) && failed_at.is_none() {
+            failed_at = Some(from);
+            world.mem(BrickId(2)).set_down(true);
+        }
+    });
+    let failed_at = failed_at.expect("there are several pages");
+    let without = |(id, holders): (BlockId, BlockGroup)| match id < failed_at {
+        true => (id, holders),
+        false => (id, holders.without(BrickId(2))),
+    };
+    let left = all.into_iter().map(without).filter(|(_, holders)| !holders.is_empty());
+    assert_eq!(found, left.collect::<Vec<_>>());
+    world.ids().into_iter().for_each(|brick| world.mem(brick).set_down(true));
+    assert!(matches!(blocks.copies(id(0)), Err(BlockError::Unreachable(_))), "nobody is left to ask");
+}
+
+#[test]
+fn a_damaged_copy_is_replaced_whatever_its_length() {
+    let (world, blocks) = World::new(3, 3, &[1, 2, 3]);
+    for (seq, len) in [(1, 1), (2, 100_000)] {
+        blocks.store(id(seq), &[content(seq, len)]).unwrap();
+        world.mem(BrickId(2)).damage(id(seq));
+        blocks.repair_copy(id(seq), BrickId(2)).unwrap();
+        assert!(!world.mem(BrickId(2)).is_damaged(id(seq)));
+        assert_eq!(world.mem(BrickId(2)).content(id(seq)).unwrap(), content(seq, len));
+    }
 }

@@ -5,12 +5,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::map::ClusterMap;
 use shoal_cluster::{Bricks, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_wire::{BlockError, BlockPage, BlockService, VolumeBlocks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const VOLUME: GroupId = GroupId(77);
+/// Blocks in one page of what a brick lists.
+pub const LIST_BLOCKS_MAX: usize = 16;
 
 #[derive(Default)]
 struct State {
@@ -111,10 +113,14 @@ impl BlockService for MemBrick {
         }
         Ok(())
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         let state = self.enter()?;
-        let own = state.blocks.iter().filter(|(id, _)| id.session == session);
-        Ok(own.map(|(id, content)| BlockStat { id: *id, len: content.len() as u32 }).collect())
+        state.blocks.get(&id).map(|content| content.len() as u32).ok_or(BlockError::Missing(id))
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        let state = self.enter()?;
+        let own = state.blocks.range(from..).map(|(id, _)| *id).filter(|id| id.session == from.session);
+        Ok(BlockPage::cut(own.collect(), LIST_BLOCKS_MAX))
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         let state = self.enter()?;
@@ -214,6 +220,22 @@ fn places(nodes: &[u32]) -> Vec<(NodeId, std::path::PathBuf)> {
 
 pub fn id(seq: u64) -> BlockId {
     BlockId { session: SessionId(3), seq }
+}
+
+/// All copies of a session's blocks, page after page; something may be done before each page.
+pub fn all_copies(blocks: &ReplicatedBlocks, mut before: impl FnMut(BlockId)) -> Vec<(BlockId, BlockGroup)> {
+    let (mut all, mut next) = (Vec::new(), Some(id(0)));
+    while let Some(from) = next {
+        before(from);
+        let page = blocks.copies(from).unwrap();
+        assert!(page.next.is_none_or(|next| next > from), "{from:?} leads to {:?}", page.next);
+        let ids = || page.blocks.iter().map(|(id, _)| *id);
+        assert!(ids().all(|id| id >= from && page.next.is_none_or(|next| id < next)), "{page:?}");
+        all.extend(page.blocks);
+        next = page.next;
+    }
+    assert!(all.is_sorted_by(|(one, _), (next, _)| one < next), "each once, in order");
+    all
 }
 
 /// Content that tells blocks and places in them apart.

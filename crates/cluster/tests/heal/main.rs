@@ -8,9 +8,9 @@ mod meta;
 mod random;
 mod world;
 
-use cluster::{VOLUME, eventually};
+use cluster::{LIST_BLOCKS_MAX, VOLUME, eventually};
 use shoal_cluster::Command;
-use shoal_types::{BlockId, BrickId, SessionId};
+use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
 use shoal_wire::{BlockService, MetaService, VolumeBlocks};
 use std::time::Duration;
 use world::Volume;
@@ -103,6 +103,29 @@ fn copies_that_nobody_knows_of_vanish() {
     v.server.close_session(v.session.id).unwrap();
     eventually("now it is garbage", || v.world.holders(pending).is_empty());
     v.assert_healed();
+}
+
+#[test]
+fn copies_that_nobody_knows_of_vanish_however_many_blocks_a_session_has_stored() {
+    let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
+    let written: Vec<_> = (0..6 * LIST_BLOCKS_MAX).map(|_| v.write(100)).collect();
+    for (id, group) in written.iter().step_by(3) {
+        for brick in v.world.ids().into_iter().filter(|brick| !group.contains(*brick)) {
+            v.world.mem(brick).put(*id, &[cluster::content(id.seq, 100)]).unwrap();
+        }
+    }
+    let away = BrickId(4);
+    v.world.mem(away).set_down(true);
+    v.server.placement_changed();
+    eventually("they are gone from the bricks that answer", || {
+        let but = |group: BlockGroup| group.without(away);
+        written.iter().all(|(id, group)| but(v.world.holders(*id)) == but(*group))
+    });
+    let is_left = |(id, group): &(BlockId, BlockGroup)| v.world.holders(*id) != *group;
+    assert!(written.iter().filter(|one| is_left(one)).count() > 4, "one brick was away");
+    v.world.mem(away).set_down(false);
+    eventually("they are gone from the one that is back", || !written.iter().any(is_left));
+    v.assert_exact();
 }
 
 #[test]

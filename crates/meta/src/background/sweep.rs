@@ -9,9 +9,13 @@
 //! **When.** A session that has ended is swept at once, all sessions when this replica comes to lead and when a brick is back. Whoever stored a
 //! block may have given up on a brick that takes it nevertheless, a while later: so each of these is repeated once, and all sessions are
 //! swept now and then for good. So nothing has to remember what was left somewhere, and nothing is left for ever.
+//!
+//! **How.** One page of a session is a step, so that other work comes in between, however much a session has stored. When no brick answers, all
+//! of this pauses, and goes on where it was. A brick that fails alone is passed over: of what it has, nothing is deleted that it did not list, and
+//! when it is back all sessions are swept.
 
 use super::Trouble;
-use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR};
+use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER};
 use crate::shared::Shared;
 use shoal_namespace::{TreeError, query};
 use shoal_runtime::planted::mistake;
@@ -23,44 +27,81 @@ use std::sync::atomic::Ordering;
 /// Which sessions are to be swept, and when.
 pub(crate) struct Sweeper {
     every: Duration,
-    ended: BTreeMap<SessionId, Due>,
+    /// Those that are swept for themselves.
+    alone: BTreeMap<SessionId, Due>,
     /// When a round over all sessions begins, and whether there is a reason for it.
     all_at: Instant,
     asked: bool,
     /// What is left of a round, and when it goes on.
-    round: VecDeque<SessionId>,
+    round: VecDeque<Pass>,
     rests_until: Instant,
+    /// The bricks have failed: nothing is swept before.
+    paused_until: Option<Instant>,
 }
 
-/// When a session is swept that has ended.
+/// When a session is swept for itself: it has ended, or the bricks failed when its turn came in a round.
 #[derive(Clone, Copy)]
 struct Due {
     at: Instant,
     /// It is the last time.
     last: bool,
+    pass: Pass,
+}
+
+/// How far a session has been swept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Pass {
+    /// Where it goes on.
+    from: BlockId,
+    /// Copies of so many blocks were deleted.
+    deleted: usize,
+    /// Of so many of them some brick did not say that it did.
+    kept: usize,
+}
+
+impl Pass {
+    fn new(session: SessionId) -> Pass {
+        Pass { from: BlockId::first_of(session), deleted: 0, kept: 0 }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Piece {
-    /// A session that has ended.
-    Ended(SessionId),
-    /// The next one of the round.
-    OfRound(SessionId),
+    /// The next page of a session for itself.
+    Alone(Pass),
+    /// The next page of the round.
+    OfRound(Pass),
     /// A round begins.
     Round,
+}
+
+/// What became of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Swept {
+    /// There is more of the session.
+    Page(Pass),
+    /// It was the last one; whether all bricks deleted what they should have.
+    All { is_clean: bool },
 }
 
 impl Sweeper {
     /// One that sweeps all sessions every so often, if there is no other reason to.
     pub(crate) fn new(every: Duration) -> Sweeper {
         let now = Instant::now();
-        let (ended, round) = (BTreeMap::new(), VecDeque::new());
-        Sweeper { every, ended, all_at: now + every, asked: false, round, rests_until: now }
+        Sweeper {
+            every,
+            alone: BTreeMap::new(),
+            all_at: now + every,
+            asked: false,
+            round: VecDeque::new(),
+            rests_until: now,
+            paused_until: None,
+        }
     }
 
     /// A session has ended.
     pub(crate) fn ended(&mut self, session: SessionId, now: Instant) {
-        self.ended.insert(session, Due { at: now, last: false });
+        self.alone.insert(session, Due { at: now, last: false, pass: Pass::new(session) });
     }
 
     /// There may be something of any session.
@@ -71,72 +112,111 @@ impl Sweeper {
     /// When there is something to do.
     pub(crate) fn due(&self) -> Instant {
         let round = if self.round.is_empty() { self.all_at } else { self.rests_until };
-        self.ended.values().map(|due| due.at).min().map_or(round, |ended| ended.min(round))
+        let alone = self.alone.values().map(|due| due.at).min();
+        let first = alone.map_or(round, |alone| alone.min(round));
+        self.paused_until.map_or(first, |until| first.max(until))
     }
 
-    /// Sweeps one session, if one is due. Answers whether a round has begun for no other reason than that it was time.
+    /// Sweeps a page of one session, if one is due. Answers whether a round has begun for no other reason than that it was time.
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let begun = Instant::now();
-        match self.next(begun) {
-            None => {}
-            Some(Piece::Ended(session)) => {
-                let is_clean = sweep(shared, session)?;
-                self.swept(session, is_clean, Instant::now());
+        let Some(piece) = self.next(begun) else { return Ok(false) };
+        let outcome = match piece {
+            Piece::Alone(pass) => {
+                sweep(shared, pass).map(|swept| self.swept(pass.from.session, swept, Instant::now()))
             }
-            Some(Piece::OfRound(session)) => {
-                sweep(shared, session)?;
-                self.went_on(Instant::now(), begun.elapsed());
+            Piece::OfRound(pass) => {
+                sweep(shared, pass).map(|swept| self.went_on(swept, Instant::now(), begun.elapsed()))
             }
-            Some(Piece::Round) => return Ok(self.begin(shared.bricks.stored_sessions()?, begun)),
+            Piece::Round => match shared.bricks.stored_sessions() {
+                Ok(sessions) => return Ok(self.begin(sessions, begun)),
+                Err(error) => Err(error.into()),
+            },
+        };
+        match outcome {
+            Err(Trouble::Brick(error)) => {
+                tracing::warn!(%error, "sweeping waits for the bricks");
+                self.failed(piece, Instant::now());
+                Ok(false)
+            }
+            other => other.map(|()| false),
         }
-        Ok(false)
     }
 
     fn next(&self, now: Instant) -> Option<Piece> {
-        let ended = self.ended.iter().find(|(_, due)| due.at <= now);
+        if self.paused_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        // Who has waited longest, so that each gets its turn.
+        let due = self.alone.values().filter(|due| due.at <= now).min_by_key(|due| due.at);
         match self.round.front() {
-            _ if ended.is_some() => ended.map(|(session, _)| Piece::Ended(*session)),
-            Some(session) => (self.rests_until <= now).then_some(Piece::OfRound(*session)),
+            _ if due.is_some() => due.map(|due| Piece::Alone(due.pass)),
+            Some(pass) => (self.rests_until <= now).then_some(Piece::OfRound(*pass)),
             None => (self.all_at <= now).then_some(Piece::Round),
         }
     }
 
-    fn swept(&mut self, session: SessionId, is_clean: bool, now: Instant) {
-        let again = Due { at: now + SWEEP_AGAIN_AFTER, last: true };
-        if let Some(due) = self.ended.insert(session, again)
-            && due.last
-            && is_clean
-        {
-            self.ended.remove(&session);
+    fn swept(&mut self, session: SessionId, swept: Swept, now: Instant) {
+        let Some(due) = self.alone.get_mut(&session) else { return };
+        match swept {
+            Swept::Page(pass) => (due.at, due.pass) = (now, pass),
+            Swept::All { is_clean } if due.last && is_clean => {
+                self.alone.remove(&session);
+            }
+            Swept::All { .. } => {
+                *due = Due { at: now + SWEEP_AGAIN_AFTER, last: true, pass: Pass::new(session) };
+            }
         }
     }
 
-    fn went_on(&mut self, now: Instant, took: Duration) {
+    fn went_on(&mut self, swept: Swept, now: Instant, took: Duration) {
         self.round.pop_front();
+        if let Swept::Page(pass) = swept {
+            self.round.push_front(pass);
+        }
         self.rests_until = now + took * SWEEP_REST_FACTOR;
     }
 
     fn begin(&mut self, sessions: Vec<SessionId>, now: Instant) -> bool {
-        self.round = sessions.into();
+        self.round = sessions.into_iter().map(Pass::new).collect();
         let was_asked = std::mem::take(&mut self.asked);
         self.all_at = now + if was_asked { SWEEP_AGAIN_AFTER.min(self.every) } else { self.every };
         !was_asked
     }
+
+    /// Nothing is tried again at once, and what fails again and again keeps no other session waiting.
+    fn failed(&mut self, piece: Piece, now: Instant) {
+        let again = now + SWEEP_RETRY_AFTER.min(self.every);
+        self.paused_until = Some(again);
+        match piece {
+            Piece::Round => {}
+            Piece::Alone(pass) => {
+                if let Some(due) = self.alone.get_mut(&pass.from.session) {
+                    due.at = again;
+                }
+            }
+            Piece::OfRound(pass) => {
+                self.round.pop_front();
+                self.alone.entry(pass.from.session).or_insert(Due { at: again, last: true, pass });
+            }
+        }
+    }
 }
 
-/// Deletes what nobody knows of among the blocks of a session. Answers whether every brick did that.
-fn sweep(shared: &Shared, session: SessionId) -> Result<bool, Trouble> {
+/// Deletes what nobody knows of among the next blocks of a session.
+fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
+    let session = pass.from.session;
     let next = query::counters(&shared.store)?.next_session;
     // A number that was never given out is not ours to judge.
     if session >= next || mistake("leave what a dead client stored") {
-        return Ok(true);
+        return Ok(Swept::All { is_clean: true });
     }
     let has_ended = query::session(&shared.store, session)?.is_none();
-    let copies = shared.bricks.copies(session)?;
-    let (mut deleted, mut kept, mut is_current) = (0, 0, false);
-    for page in copies.chunks(SWEEP_PAGE) {
+    let copies = shared.bricks.copies(pass.from)?;
+    let mut is_current = false;
+    for page in copies.blocks.chunks(SWEEP_PAGE) {
         if shared.background.stopped() {
-            return Ok(true);
+            return Ok(Swept::All { is_clean: true });
         }
         if unknown(shared, page, has_ended, |_| false)?.is_empty() {
             continue;
@@ -150,20 +230,23 @@ fn sweep(shared: &Shared, session: SessionId) -> Result<bool, Trouble> {
         let moving = shared.heal.moving();
         let unknown = unknown(shared, page, has_ended, |id| moving.contains(&id))?;
         for page in unknown.chunks(COLLECT_PAGE) {
-            kept += shared.bricks.discard(page)?.len();
+            pass.kept += shared.bricks.discard(page)?.len();
             shared.background.done.blocks_swept.fetch_add(page.len() as u64, Ordering::Relaxed);
         }
-        deleted += unknown.len();
+        pass.deleted += unknown.len();
     }
-    if deleted > 0 {
+    if let Some(from) = copies.next {
+        return Ok(Swept::Page(Pass { from, ..pass }));
+    }
+    if pass.deleted > 0 {
         tracing::info!(
             session = session.0,
-            copies = deleted,
-            kept,
+            copies = pass.deleted,
+            kept = pass.kept,
             "deleted copies of blocks that nobody knows of"
         );
     }
-    Ok(kept == 0)
+    Ok(Swept::All { is_clean: pass.kept == 0 })
 }
 
 /// Copies that nobody knows of, each with the bricks that have one.
@@ -193,6 +276,11 @@ mod tests {
 
     const EVERY: Duration = Duration::from_secs(3600);
     const MOMENT: Duration = Duration::from_millis(1);
+    const CLEAN: Swept = Swept::All { is_clean: true };
+
+    fn pass(session: u64, seq: u64) -> Pass {
+        Pass { from: BlockId { session: SessionId(session), seq }, deleted: 0, kept: 0 }
+    }
 
     #[test]
     fn a_session_that_has_ended_is_swept_at_once_and_once_more_and_again_where_a_brick_did_not_delete() {
@@ -200,16 +288,16 @@ mod tests {
         let mut sweeper = Sweeper::new(EVERY);
         assert_eq!(sweeper.next(begun), None);
         sweeper.ended(session, begun);
-        assert_eq!(sweeper.next(begun), Some(Piece::Ended(session)));
-        sweeper.swept(session, true, begun);
+        assert_eq!(sweeper.next(begun), Some(Piece::Alone(pass(7, 0))));
+        sweeper.swept(session, CLEAN, begun);
         assert_eq!(sweeper.due(), begun + SWEEP_AGAIN_AFTER);
         assert_eq!(sweeper.next(begun + MOMENT), None);
         let again = sweeper.due();
-        assert_eq!(sweeper.next(again), Some(Piece::Ended(session)));
-        sweeper.swept(session, false, again);
+        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(7, 0))));
+        sweeper.swept(session, Swept::All { is_clean: false }, again);
         let once_more = sweeper.due();
         assert_eq!(once_more, again + SWEEP_AGAIN_AFTER);
-        sweeper.swept(session, true, once_more);
+        sweeper.swept(session, CLEAN, once_more);
         assert!(sweeper.due() >= begun + EVERY, "it is done with");
     }
 
@@ -220,19 +308,84 @@ mod tests {
         sweeper.all(begun);
         assert_eq!(sweeper.next(begun), Some(Piece::Round));
         assert!(!sweeper.begin(vec![one, other], begun));
-        assert_eq!(sweeper.next(begun), Some(Piece::OfRound(one)));
-        sweeper.went_on(begun, MOMENT);
+        assert_eq!(sweeper.next(begun), Some(Piece::OfRound(pass(1, 0))));
+        sweeper.went_on(CLEAN, begun, MOMENT);
         assert_eq!(sweeper.next(begun), None, "it rests");
         // Another reason while a round is under way: this one goes on, and another follows.
         sweeper.all(begun);
         let rested = begun + MOMENT * SWEEP_REST_FACTOR;
-        assert_eq!(sweeper.next(rested), Some(Piece::OfRound(other)));
-        sweeper.went_on(rested, MOMENT);
+        assert_eq!(sweeper.next(rested), Some(Piece::OfRound(pass(2, 0))));
+        sweeper.went_on(CLEAN, rested, MOMENT);
         assert_eq!(sweeper.next(rested), Some(Piece::Round));
         sweeper.begin(Vec::new(), rested);
         let again = rested + SWEEP_AGAIN_AFTER;
         assert_eq!((sweeper.due(), sweeper.next(again)), (again, Some(Piece::Round)));
         assert!(sweeper.begin(Vec::new(), again));
         assert_eq!(sweeper.due(), again + EVERY);
+    }
+
+    #[test]
+    fn sessions_of_many_pages_take_turns() {
+        let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
+        sweeper.ended(SessionId(1), begun);
+        sweeper.ended(SessionId(2), begun);
+        sweeper.swept(SessionId(1), Swept::Page(pass(1, 50)), begun + MOMENT);
+        assert_eq!(sweeper.next(begun + MOMENT), Some(Piece::Alone(pass(2, 0))));
+        sweeper.swept(SessionId(2), Swept::Page(pass(2, 70)), begun + MOMENT * 2);
+        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(Piece::Alone(pass(1, 50))), "where it was");
+        sweeper.swept(SessionId(1), CLEAN, begun + MOMENT * 2);
+        assert_eq!(sweeper.next(begun + MOMENT * 2), Some(Piece::Alone(pass(2, 70))));
+        sweeper.swept(SessionId(2), CLEAN, begun + MOMENT * 2);
+        assert_eq!(sweeper.next(begun + MOMENT * 2), None);
+        let again = begun + MOMENT * 2 + SWEEP_AGAIN_AFTER;
+        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(1, 0))), "once more from the beginning");
+    }
+
+    #[test]
+    fn a_round_rests_between_the_pages_of_a_session() {
+        let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
+        sweeper.all(begun);
+        sweeper.begin(vec![SessionId(1), SessionId(2)], begun);
+        sweeper.went_on(Swept::Page(pass(1, 50)), begun, MOMENT);
+        assert_eq!(sweeper.next(begun), None);
+        assert_eq!(sweeper.next(begun + MOMENT * SWEEP_REST_FACTOR), Some(Piece::OfRound(pass(1, 50))));
+    }
+
+    #[test]
+    fn after_a_failure_all_sweeping_pauses_and_what_failed_goes_on_for_itself() {
+        let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
+        sweeper.all(begun);
+        sweeper.failed(Piece::Round, begun);
+        sweeper.ended(SessionId(9), begun);
+        let again = begun + SWEEP_RETRY_AFTER;
+        assert_eq!((sweeper.due(), sweeper.next(begun + MOMENT)), (again, None));
+        // One that has ended: where it was, and after others that are due.
+        assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(9, 0))));
+        sweeper.swept(SessionId(9), Swept::Page(pass(9, 40)), again);
+        sweeper.failed(Piece::Alone(pass(9, 40)), again);
+        sweeper.ended(SessionId(10), again);
+        let later = again + SWEEP_RETRY_AFTER;
+        assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(10, 0))));
+        let is_done_with = |sweeper: &mut Sweeper, session: u64| {
+            // Once, and once more.
+            sweeper.swept(SessionId(session), CLEAN, later);
+            sweeper.swept(SessionId(session), CLEAN, later);
+        };
+        is_done_with(&mut sweeper, 10);
+        assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(9, 40))));
+        is_done_with(&mut sweeper, 9);
+        assert_eq!(sweeper.next(later), Some(Piece::Round), "it has been due all the time");
+        // One of a round: the others do not wait for it for ever.
+        sweeper.begin(vec![SessionId(1), SessionId(2)], later);
+        sweeper.went_on(Swept::Page(pass(1, 50)), later, Duration::ZERO);
+        sweeper.failed(Piece::OfRound(pass(1, 50)), later);
+        assert_eq!(sweeper.next(later), None);
+        let resumed = later + SWEEP_RETRY_AFTER;
+        assert_eq!(sweeper.next(resumed), Some(Piece::Alone(pass(1, 50))));
+        sweeper.failed(Piece::Alone(pass(1, 50)), resumed);
+        let last = resumed + SWEEP_RETRY_AFTER;
+        assert_eq!(sweeper.next(last), Some(Piece::Alone(pass(1, 50))));
+        sweeper.swept(SessionId(1), CLEAN, last);
+        assert_eq!(sweeper.next(last), Some(Piece::OfRound(pass(2, 0))));
     }
 }

@@ -12,7 +12,7 @@ use shoal_types::{
     Timestamp,
 };
 use shoal_wire::{
-    BlockError, BlockService, BlockStat, Commit, CommitReply, Grant, GrantReply, MetaError, MetaService,
+    BlockError, BlockPage, BlockService, Commit, CommitReply, Grant, GrantReply, MetaError, MetaService,
     OpenReply, PROTOCOL_VERSION, SessionRequest, Space, encode_ops,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 pub const VOLUME: u128 = 0x5eed;
+/// Blocks in one page of what bricks in memory list.
+pub const LIST_BLOCKS_MAX: usize = 64;
 
 /// Bricks in memory.
 pub struct MemBricks {
@@ -56,10 +58,14 @@ impl BlockService for MemBricks {
         ids.iter().for_each(|id| drop(blocks.remove(id)));
         Ok(())
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         let blocks = self.blocks.lock().expect("lock");
-        let of = blocks.iter().filter(|(id, _)| id.session == session);
-        Ok(of.map(|(id, bytes)| BlockStat { id: *id, len: bytes.len() as u32 }).collect())
+        blocks.get(&id).map(|bytes| bytes.len() as u32).ok_or(BlockError::Missing(id))
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        let blocks = self.blocks.lock().expect("lock");
+        let of = blocks.range(from..).map(|(id, _)| *id).filter(|id| id.session == from.session);
+        Ok(BlockPage::cut(of.collect(), LIST_BLOCKS_MAX))
     }
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         let blocks = self.blocks.lock().expect("lock");

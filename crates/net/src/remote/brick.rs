@@ -8,7 +8,7 @@ use crate::listener::Replier;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BlockId, BrickId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockService, BlockStat};
+use shoal_wire::{BlockError, BlockPage, BlockService};
 use std::sync::Arc;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,7 +21,10 @@ pub(super) enum Call {
         len: u32,
     },
     Delete(Vec<BlockId>),
-    List(SessionId),
+    Length(BlockId),
+    List {
+        from: BlockId,
+    },
     Sessions,
     Statfs,
 }
@@ -31,7 +34,8 @@ pub(super) enum Answer {
     Done,
     /// The content follows.
     Content,
-    Blocks(Vec<BlockStat>),
+    Length(u32),
+    Blocks(BlockPage<BlockId>),
     Sessions(Vec<SessionId>),
     Statfs(Statfs),
 }
@@ -88,9 +92,15 @@ impl BlockService for RemoteBrick {
             _ => Err(self.confused()),
         }
     }
-    fn list(&self, session: SessionId) -> Result<Vec<BlockStat>, BlockError> {
-        match self.call(&Call::List(session), &[])?.0 {
-            Answer::Blocks(blocks) => Ok(blocks),
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        match self.call(&Call::Length(id), &[])?.0 {
+            Answer::Length(len) => Ok(len),
+            _ => Err(self.confused()),
+        }
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        match self.call(&Call::List { from }, &[])?.0 {
+            Answer::Blocks(page) if goes_on(&page, from) => Ok(page),
             _ => Err(self.confused()),
         }
     }
@@ -108,6 +118,13 @@ impl BlockService for RemoteBrick {
     }
 }
 
+/// Whether a page holds what it was asked for, and leads further: whoever reads them all must come to an end, and what is judged as a session's
+/// must be its own.
+fn goes_on(page: &BlockPage<BlockId>, from: BlockId) -> bool {
+    let belongs = |id: &BlockId| id.session == from.session && *id >= from;
+    page.blocks.iter().chain(&page.next).all(belongs) && page.next != Some(from)
+}
+
 /// Carries a request for a brick out.
 pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
     let (call, content) = match unpack::<Call>(body) {
@@ -122,7 +139,8 @@ pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
             Answer::Content
         }),
         Call::Delete(ids) => brick.delete(&ids).map(|()| Answer::Done),
-        Call::List(session) => brick.list(session).map(Answer::Blocks),
+        Call::Length(id) => brick.length(id).map(Answer::Length),
+        Call::List { from } => brick.list(from).map(Answer::Blocks),
         Call::Sessions => brick.sessions().map(Answer::Sessions),
         Call::Statfs => brick.statfs().map(Answer::Statfs),
     };
