@@ -395,6 +395,24 @@ fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() 
 }
 
 #[test]
+fn a_block_that_was_passed_over_is_deleted_though_its_session_lives() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
+    let mut session = Session::open(&server);
+    let file = session.touch("f");
+    let (passed_over, _) = session.block(&bricks, file, 0, vec![1; 5000]);
+    let (named, op) = session.block(&bricks, file, 0, vec![2; 5000]);
+    let (pending, _) = session.block(&bricks, file, 0, vec![3; 5000]);
+    let steps = stat(&server, "background_steps_total");
+    eventually("it was swept", || stat(&server, "background_steps_total") > steps + 20);
+    assert_eq!(bricks.count(), 3, "any of them may yet be named");
+    session.commit(&[op]);
+    eventually("it is deleted", || bricks.get(passed_over, 0, 1).is_err());
+    assert!(bricks.get(named, 0, 1).is_ok() && bricks.get(pending, 0, 1).is_ok());
+}
+
+#[test]
 fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks = Arc::new(Unreliable { overtaken: true, ..Unreliable::default() });

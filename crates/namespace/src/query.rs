@@ -13,8 +13,8 @@ pub use file::{holders, inode, lookup, record, resolve};
 pub use list::{list, subdirectories, walk};
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply};
 pub use work::{
-    block, blocks, compaction_candidates, degraded, garbage, holds, is_block_referenced, reap_queue, session,
-    sessions,
+    block, blocks, compaction_candidates, degraded, garbage, holds, is_block_referenced,
+    is_later_block_known, reap_queue, session, sessions,
 };
 
 use crate::keys::{self, Singleton};

@@ -145,7 +145,8 @@ pub struct Commit {
     pub session: SessionId,
     /// Which batch: the one after the last, or a repetition.
     pub seq: BatchSeq,
-    /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes as they are.
+    /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes as they are. The blocks that a batch declares have
+    /// greater numbers than those of all batches before it; one that was passed over by then counts as garbage.
     pub ops: Bytes,
     /// Inodes made in it that are the session's alone to change from the beginning, and what they are counted under: directories
     /// (themselves), and files in directories that others watch.

@@ -85,7 +85,8 @@ impl Blocks {
         BlockId { session: self.session, seq: self.next }
     }
 
-    /// Begins a block.
+    /// Begins a block. Numbers ascend, and only the open batch names it: so no batch names a block that was begun before those
+    /// of an earlier one, and the servers take what is left out for garbage.
     pub(super) fn begin(&mut self) -> BlockId {
         let id = self.next_id();
         self.next += 1;

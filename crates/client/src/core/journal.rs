@@ -397,7 +397,7 @@ impl Open {
             let Op::Write { ino, offset, len, content, declare, .. } = op else { continue };
             let Some((id, info)) = declare else { continue };
             let id = *id;
-            let Some(&block_len) = begun.get(&id) else { continue };
+            let block_len = *begun.get(&id).expect("a batch declares none but the blocks begun in it");
             *info = BlockInfo { len: block_len, group: info.group };
             let whole = Extent::Block(BlockRef { id, offset: 0, len: block_len });
             if *len == u64::from(block_len)

@@ -129,6 +129,33 @@ fn copies_that_nobody_knows_of_vanish_however_many_blocks_a_session_has_stored()
 }
 
 #[test]
+fn what_was_left_on_a_brick_goes_though_its_block_was_deleted_before_the_brick_was_back() {
+    let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
+    for _ in 0..20 {
+        v.write(1000);
+    }
+    let away = v.world.mem(BrickId(1));
+    let left = away.len();
+    assert!(left > 0);
+    away.set_down(true);
+    v.world.change(Command::Drain { volume: VOLUME, bricks: vec![BrickId(1)] });
+    v.server.placement_changed();
+    v.assert_healed();
+    v.unlink_all();
+    eventually("the others delete it", || (2..=4).all(|brick| v.world.mem(BrickId(brick)).len() == 0));
+    let pending = BlockId { session: v.session.id, seq: 9999 };
+    v.blocks.store(pending, &[cluster::content(1, 10)]).unwrap();
+    away.set_down(false);
+    assert_eq!(away.len(), left);
+    // Those were named before this one, or are never going to be; the other one may yet be.
+    v.write(1000);
+    v.server.placement_changed();
+    eventually("nothing is left on it", || away.len() == 0);
+    assert_eq!(v.world.holders(pending).len(), 2);
+    v.assert_healed();
+}
+
+#[test]
 fn garbage_on_a_brick_that_is_away_is_deleted_when_it_is_back() {
     let mut v = Volume::new(3, 3, &[1, 2, 3]);
     for _ in 0..30 {

@@ -2,7 +2,9 @@
 //! those that the namespace names.
 //!
 //! **Which.** A session's blocks become known in the log with the batch that first names them. When the session has ended, no such batch can
-//! come any more, so what is unknown then is garbage. The metadata group's own blocks (compaction) are swept by the thread that writes them,
+//! come any more, so what is unknown then is garbage. While it lives, that is so of a block that is unknown where a later one is known: batches
+//! name blocks in the order of their numbers. So a copy that was left on a brick goes although its block was deleted before the brick was
+//! back, and a mount may last for months. The metadata group's own blocks (compaction) are swept by the thread that writes them,
 //! between two of its steps. Of a block that is known, copies are in excess on bricks outside of its group, unless the healer is about
 //! to add one of them.
 //!
@@ -17,6 +19,7 @@
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER};
 use crate::shared::Shared;
+use shoal_namespace::kv::KvStore;
 use shoal_namespace::{TreeError, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::time::{Duration, Instant};
@@ -249,17 +252,19 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     Ok(Swept::All { is_clean: pass.kept == 0 })
 }
 
-/// Copies that nobody knows of, each with the bricks that have one.
+/// Copies that nobody knows of, and nobody is going to name, each with the bricks that have one.
 fn unknown(
     shared: &Shared,
     page: &[(BlockId, BlockGroup)],
     has_ended: bool,
     is_moving: impl Fn(BlockId) -> bool,
 ) -> Result<Vec<(BlockId, BlockGroup)>, TreeError> {
+    // What is known of a block and of those after it must be of one moment.
+    let state = shared.store.snapshot();
     let mut unknown = Vec::new();
     for (id, on) in page {
-        let excess = match query::block(&shared.store, *id)? {
-            None if has_ended => Some(*on),
+        let excess = match query::block(&state, *id)? {
+            None if has_ended || query::is_later_block_known(&state, *id)? => Some(*on),
             Some(block) if !is_moving(*id) && !block.info.group.is_empty() => {
                 Some(block.info.group.bricks().fold(*on, BlockGroup::without)).filter(|rest| !rest.is_empty())
             }

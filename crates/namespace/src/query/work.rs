@@ -26,6 +26,12 @@ pub fn block(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<Option<Block
     read(store, &keys::block(id))
 }
 
+/// Whether a block is known that its session began after this one. Then this one was named before, or is never going to be: batches
+/// name blocks in the order of their numbers.
+pub fn is_later_block_known(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<bool, TreeError> {
+    Ok(blocks(store, Some(id), 1)?.iter().any(|(next, _)| next.session == id.session))
+}
+
 /// Whether any content refers to a block.
 pub fn is_block_referenced(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<bool, TreeError> {
     Ok(block(store, id)?.is_some_and(|record| record.refs > 0))
