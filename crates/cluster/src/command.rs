@@ -8,6 +8,8 @@ mod nodes;
 mod replicas;
 mod volumes;
 
+pub use replicas::FOUNDERS_MAX;
+
 use crate::map::{ClusterMap, VolumeState};
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, NodeId, Timestamp};

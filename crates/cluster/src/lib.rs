@@ -12,5 +12,5 @@ pub mod placement;
 pub mod scrub;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
-pub use command::{Command, Outcome, apply};
+pub use command::{Command, FOUNDERS_MAX, Outcome, apply};
 pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Volume, VolumeState};

@@ -1,7 +1,7 @@
 //! The cluster map under random commands, and what single commands promise.
 
 use proptest::prelude::*;
-use shoal_cluster::{BrickState, ClusterMap, Command, Outcome, apply};
+use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, apply};
 use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -79,6 +79,7 @@ fn check(before: &ClusterMap, map: &ClusterMap) {
         assert_eq!(nodes.len(), places.len(), "two replicas on one node");
         assert!(nodes.iter().all(|node| map.nodes.contains_key(node)));
         assert!(places.len() % 2 == 1, "{group}: {places:?}");
+        assert!(places.iter().filter(|place| place.founder).count() <= FOUNDERS_MAX, "{group}: {places:?}");
         for place in places {
             let old = before.replicas(group).iter().find(|old| old.id == place.id);
             assert!(

@@ -6,6 +6,9 @@ use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 /// Replicas of the group that keeps the map, as far as there are nodes.
 const MAP_REPLICAS: usize = 3;
 
+/// Replicas that the group of a volume begins with at most: a volume has no settings when it is made. As many founders are all there were.
+pub const FOUNDERS_MAX: usize = 3;
+
 /// Gives every group as many replicas as it should have, each on a node of its own that is there.
 pub(super) fn arrange(map: &mut ClusterMap) {
     let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
@@ -18,7 +21,8 @@ pub(super) fn arrange(map: &mut ClusterMap) {
         let mut preferred: Vec<NodeId> = map.bricks_of(id).map(|(_, brick)| brick.node).collect();
         preferred.extend(&nodes);
         let Some(volume) = map.volumes.get_mut(&id) else { continue };
-        volume.replicas = arranged(&mut map.next.replica, &volume.replicas, &preferred, wanted.unwrap_or(3));
+        volume.replicas =
+            arranged(&mut map.next.replica, &volume.replicas, &preferred, wanted.unwrap_or(FOUNDERS_MAX));
     }
     forget_tombstones(map);
 }

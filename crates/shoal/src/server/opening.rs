@@ -8,7 +8,7 @@ use super::machine::{self, MapMachine};
 use super::peers::GroupPeers;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_cluster::{Brick, Bricks, ClusterMap, Outcome, ReplicaPlace, ReplicatedBlocks};
+use shoal_cluster::{Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks};
 use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, fetch_state};
 use shoal_types::{BrickId, GroupId, ReplicaId};
 use shoal_wire::MetaError;
@@ -119,12 +119,13 @@ impl LocalOpener {
     }
 }
 
-/// Those that a group begins with, if this one is among them and the group is still as it began: one that comes later gets the state
-/// of those that have begun.
+/// Those that a group begins with, if this one is among them and the map still names them all: otherwise it gets the state of those that
+/// have begun. Others may have come to them before any has begun, and begin with the state of one that has.
 fn founders(map: &ClusterMap, group: GroupId, place: &ReplicaPlace) -> Option<Vec<ReplicaId>> {
     let places = map.replicas(group);
-    let all = place.founder && places.iter().all(|place| place.founder);
-    all.then(|| places.iter().map(|place| place.id).collect())
+    let founders: Vec<ReplicaId> = places.iter().filter(|one| one.founder).map(|one| one.id).collect();
+    let are_all = founders.len() == places.len() || founders.len() == FOUNDERS_MAX;
+    (place.founder && are_all).then_some(founders)
 }
 
 fn make_durable(dir: &Path) -> std::io::Result<()> {
@@ -297,5 +298,72 @@ impl Group for VolumeGroup {
     }
     fn shutdown(&self) {
         self.server.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_cluster::{Command, apply};
+    use shoal_types::{NodeId, Timestamp};
+
+    const VOLUME: GroupId = GroupId(9);
+    const SECRET: u128 = 1;
+
+    fn then(map: &ClusterMap, command: &Command) -> ClusterMap {
+        let (next, outcome) = apply(map, command);
+        assert!(!matches!(outcome, Outcome::Refused(_)), "{command:?}: {outcome:?}");
+        next
+    }
+
+    /// So many nodes, and a volume with a brick on each of the first three of them.
+    fn map(nodes: u32) -> ClusterMap {
+        let (time, expires) = (Timestamp::default(), Timestamp { secs: 1, nanos: 0 });
+        let node = |number: u32| (format!("n{number}"), format!("n{number}:7470"));
+        let (name, address) = node(1);
+        let init = Command::Init { cluster: 7, name, address, authority: "pem".into(), time };
+        let map = then(&ClusterMap::default(), &init);
+        let map = then(&map, &Command::IssueToken { secret: SECRET, expires, time });
+        let map = (2..=nodes).map(node).fold(map, |map, (name, address)| {
+            then(&map, &Command::Join { secret: SECRET, name, address, time })
+        });
+        let bricks = (1..=nodes.min(3)).map(|node| (NodeId(node), "/b".into())).collect();
+        let (name, id) = ("v".to_owned(), VOLUME);
+        then(&map, &Command::CreateVolume { name, id, replica: 1, bricks, force: true, time })
+    }
+
+    fn with_replicas(map: &ClusterMap, count: &str) -> ClusterMap {
+        let (key, value) = ("cluster.metadata-replicas".to_owned(), Some(count.to_owned()));
+        then(map, &Command::SetOption { volume: VOLUME, key, value })
+    }
+
+    fn founders_by_place(map: &ClusterMap) -> Vec<Option<Vec<ReplicaId>>> {
+        map.replicas(VOLUME).iter().map(|place| founders(map, VOLUME, place)).collect()
+    }
+
+    #[test]
+    fn a_group_that_is_to_grow_before_it_has_begun_begins_with_its_founders() {
+        let map = map(5);
+        let all: Vec<ReplicaId> = map.replicas(VOLUME).iter().map(|place| place.id).collect();
+        assert_eq!(all.len(), FOUNDERS_MAX);
+        let begin = vec![Some(all); 3];
+        assert_eq!(founders_by_place(&map), begin);
+        let larger = founders_by_place(&with_replicas(&map, "5"));
+        assert_eq!(larger, [&begin[..], &[None, None]].concat());
+    }
+
+    #[test]
+    fn nobody_begins_a_group_of_which_a_founder_is_missing() {
+        let lost = then(&map(5), &Command::Detach { node: NodeId(2), force: true });
+        for map in [with_replicas(&lost, "5"), lost] {
+            let begin = founders_by_place(&map);
+            assert!(begin.len() == 3 && begin.iter().all(Option::is_none), "{begin:?}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_one_begins_alone() {
+        let begun = founders_by_place(&map(1));
+        assert!(matches!(&begun[..], [Some(alone)] if alone.len() == 1), "{begun:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Three servers in one process, over real connections.
+//! Several servers in one process, over real connections.
 
 use super::calls::Ask;
 use super::directory::{Directory, VolumeReplicas, ask_over};
@@ -10,7 +10,7 @@ use crate::admin::{
 use shoal_client::{Client, Options};
 use shoal_cluster::{Bricks, ReplicatedBlocks};
 use shoal_net::Lane;
-use shoal_types::GroupId;
+use shoal_types::{GroupId, NodeId};
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-struct Three {
+struct Several {
     temp: tempfile::TempDir,
     servers: Vec<Arc<Server>>,
     token: Token,
@@ -81,14 +81,18 @@ fn join_spec(temp: &Path, n: usize, token: &Token) -> Join {
     }
 }
 
-fn three() -> Three {
+fn three() -> Several {
+    several(3)
+}
+
+fn several(count: usize) -> Several {
     let temp = tempfile::tempdir().unwrap();
     let address = free_address();
     let data = temp.path().join("data1");
     let first = Init { data: data.clone(), name: "node1".into(), listen: address.clone(), address };
     let token: Token = init(&first).unwrap().token.token.parse().unwrap();
     let mut servers = vec![serve(&data)];
-    for n in 2..=3 {
+    for n in 2..=count {
         let spec = join_spec(temp.path(), n, &token);
         assert_eq!(join(&spec).unwrap().node, n as u32);
         servers.push(serve(&spec.data));
@@ -97,10 +101,10 @@ fn three() -> Three {
         let report = status(&servers[2]);
         report.map.len() == 3 && report.map.iter().all(|replica| replica.online && replica.role != "learner")
     });
-    Three { temp, servers, token }
+    Several { temp, servers, token }
 }
 
-impl Three {
+impl Several {
     /// Stops a server and lets go of it.
     fn stop(&mut self, at: usize) {
         self.servers.remove(at).stop().unwrap();
@@ -211,7 +215,10 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
     let three = three();
     let wrong = Token { secret: 1, ..three.token.clone() };
     let spec = join_spec(three.temp.path(), 4, &wrong);
+    let decided = || status(&three.servers[0]).map.iter().filter_map(|replica| replica.applied).max();
+    let before = decided();
     assert!(join(&spec).unwrap_err().to_string().contains("token is wrong"));
+    assert_eq!(decided(), before, "it may be anybody: nothing is written for it");
     let other = Token { fingerprint: "0".repeat(64), ..three.token.clone() };
     let why = join(&join_spec(three.temp.path(), 4, &other)).unwrap_err().to_string();
     assert!(why.contains("no node of the cluster answers"), "{why}");
@@ -222,6 +229,46 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
     assert!(join(&spec).unwrap_err().to_string().contains("is a server's directory already"));
     assert_eq!(status(&three.servers[0]).nodes.len(), 3);
     three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn a_token_is_good_at_once_on_a_node_that_has_not_heard_of_it() {
+    let mut nodes = several(4);
+    // The fourth one keeps no replica of the map, and asks for it only now and then.
+    let fourth = nodes.servers[3].core.directory.map().nodes[&NodeId(4)].address.clone();
+    for n in 5..=7 {
+        let issued = match ask(&nodes.servers[0], AdminRequest::IssueToken { hours: 1 }) {
+            Ok(AdminAnswer::Token(issued)) => issued.token.parse::<Token>().unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let token = Token { addresses: vec![fourth.clone()], ..issued };
+        let spec = join_spec(nodes.temp.path(), n, &token);
+        assert_eq!(join(&spec).unwrap().node, n as u32);
+        nodes.servers.push(serve(&spec.data));
+    }
+    nodes.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn a_volume_that_gets_more_metadata_replicas_before_its_first_ones_are_open_comes_up() {
+    let nodes = several(5);
+    let bricks = (1..=3).map(|n| nodes.brick(n)).collect();
+    let name = || "web".to_owned();
+    let create = AdminRequest::CreateVolume { name: name(), replica: 3, bricks, force: false };
+    assert_eq!(ask(&nodes.servers[0], create), Ok(AdminAnswer::Done));
+    let (key, value) = ("cluster.metadata-replicas".to_owned(), "5".to_owned());
+    let set = AdminRequest::SetOption { name: name(), key, value };
+    assert_eq!(ask(&nodes.servers[0], set), Ok(AdminAnswer::Done));
+    assert_eq!(ask(&nodes.servers[0], AdminRequest::StartVolume { name: name() }), Ok(AdminAnswer::Done));
+    wait_until("all five decide", || {
+        let statuses =
+            ask(&nodes.servers[0], AdminRequest::VolumeStatus { name: Some(name()), digest: false });
+        let Ok(AdminAnswer::Statuses { mut volumes }) = statuses else { panic!("{statuses:?}") };
+        let replicas = volumes.remove(0).replicas;
+        let decides = |role: &str| role == "leader" || role == "follower";
+        replicas.len() == 5 && replicas.iter().all(|replica| replica.online && decides(&replica.role))
+    });
+    nodes.servers.iter().for_each(|server| server.stop().unwrap());
 }
 
 #[test]
