@@ -95,7 +95,8 @@ impl<M: Machine> Driver<M> {
         let role = match raft.state {
             StateRole::Leader => Role::Leader,
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            StateRole::Follower if conf.learners.contains(&raft.id) => Role::Learner,
+            // One that is new has not heard of its own admission at first.
+            StateRole::Follower if !conf.voters.contains(&raft.id) => Role::Learner,
             StateRole::Follower => Role::Follower,
         };
         let matched = match role {
