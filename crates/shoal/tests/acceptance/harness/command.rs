@@ -82,9 +82,14 @@ impl Run {
         self
     }
 
-    /// Sets the working directory.
+    /// Sets the working directory. The program goes there itself: whoever starts it waits until it has begun, and in a dead mount would wait
+    /// without a limit.
     pub fn dir(mut self, dir: &Path) -> Run {
-        self.command.current_dir(dir);
+        let mut command = Command::new("env");
+        command.arg("-C").arg(dir).arg(self.command.get_program()).args(self.command.get_args());
+        command.envs(self.command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::null()).process_group(0);
+        self.command = command;
         self
     }
 
