@@ -116,6 +116,10 @@ impl Compactor {
             }
         }
         self.merge(shared, ino, run)?;
+        if shared.background.stopped() {
+            // What was not merged for that is still to be.
+            return Ok(());
+        }
         let before = InodeId(ino.0.saturating_sub(1));
         if query::compaction_candidates(&shared.store, Some(before), 1)? == [ino] {
             shared.propose(&Command::RestFromCompaction { ino })?;

@@ -22,6 +22,8 @@ pub struct Cluster {
     pub fabric: Arc<Fabric>,
     pub bricks: Arc<MemBricks>,
     pub up: BTreeMap<u64, Arc<Server>>,
+    /// Of replicas that are started from now on.
+    pub compact_after: Option<Duration>,
     founders: Vec<u64>,
     log_bytes: u64,
     dir: tempfile::TempDir,
@@ -40,6 +42,7 @@ impl Cluster {
             fabric,
             bricks: Arc::default(),
             up: BTreeMap::new(),
+            compact_after: None,
             founders: (1..=count).collect(),
             log_bytes,
             dir: tempfile::tempdir().expect("tempdir"),
@@ -73,6 +76,7 @@ impl Cluster {
         let options = Options {
             create: Some(VOLUME),
             session_dead_after: Some(Duration::from_secs(600)),
+            compact_after: self.compact_after,
             ..Options::default()
         };
         let server = Server::open_replica(&dir, self.bricks.clone(), options, replica, self.peers(id))
@@ -124,6 +128,18 @@ impl Cluster {
             }
             assert!(Instant::now() < due, "there is no leader: {:#?}", self.statuses());
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Has the lead handed over until it is this one's.
+    pub fn lead(&mut self, wanted: u64) {
+        let due = Instant::now() + PATIENCE;
+        while self.leader() != Some(wanted) {
+            assert!(Instant::now() < due, "{wanted} does not lead: {:#?}", self.statuses());
+            if let Some(leader) = self.leader() {
+                self.up[&leader].replica().transfer_leadership();
+            }
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Several replicas of a metadata server in one process, over a network that fails in every way.
 
 mod cluster;
+mod compact;
 mod fabric;
 mod faults;
 mod lead;

@@ -18,22 +18,37 @@ use shoal_wire::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 pub const VOLUME: u128 = 0x5eed;
 /// Blocks in one page of what bricks in memory list.
 pub const LIST_BLOCKS_MAX: usize = 64;
 
+/// Nobody is held for longer, so that a test that fails ends.
+const HELD_MAX: Duration = Duration::from_secs(60);
+
+/// A block that is there, and whoever stores it is not told.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Held {
+    #[default]
+    Nobody,
+    NextCompaction,
+    This(BlockId),
+}
+
 /// Bricks in memory.
 pub struct MemBricks {
     pub blocks: Mutex<BTreeMap<BlockId, Bytes>>,
     pub free_bytes: Mutex<u64>,
+    held: Mutex<Held>,
+    let_go: Condvar,
 }
 
 impl Default for MemBricks {
     fn default() -> MemBricks {
-        MemBricks { blocks: Mutex::default(), free_bytes: Mutex::new(u64::MAX / 2) }
+        let (blocks, free_bytes) = (Mutex::default(), Mutex::new(u64::MAX / 2));
+        MemBricks { blocks, free_bytes, held: Mutex::default(), let_go: Condvar::new() }
     }
 }
 
@@ -41,11 +56,35 @@ impl MemBricks {
     pub fn count(&self) -> usize {
         self.blocks.lock().expect("lock").len()
     }
+
+    /// Whoever stores the next block of a compaction is not told that it is there, until it is let go.
+    pub fn hold_next_compaction(&self) {
+        *self.held.lock().expect("lock") = Held::NextCompaction;
+    }
+
+    /// The block of which nobody is told.
+    pub fn held(&self) -> Option<BlockId> {
+        match *self.held.lock().expect("lock") {
+            Held::This(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    pub fn let_go(&self) {
+        *self.held.lock().expect("lock") = Held::Nobody;
+        self.let_go.notify_all();
+    }
 }
 
 impl BlockService for MemBricks {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         self.blocks.lock().expect("lock").insert(id, parts.concat().into());
+        let mut held = self.held.lock().expect("lock");
+        if id.session == SessionId::SERVER && *held == Held::NextCompaction {
+            *held = Held::This(id);
+            let is_held = |held: &mut Held| *held == Held::This(id);
+            drop(self.let_go.wait_timeout_while(held, HELD_MAX, is_held).expect("lock"));
+        }
         Ok(())
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
