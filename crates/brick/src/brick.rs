@@ -7,12 +7,13 @@ use crate::format;
 use crate::header_cache::HeaderCache;
 use crate::layout::{Layout, Run};
 use crate::limits::{ALIGN_BYTES, RESERVE_BYTES_MAX, RESERVE_SHARE};
+use crate::puts::Puts;
 use bytes::Bytes;
 use nix::fcntl::Flock;
 use nix::sys::statvfs::statvfs;
 use parking_lot::{Mutex, RwLock};
 use shoal_types::{BlockId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockPage, BlockService};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::collections::HashSet;
 use std::fs::File;
 use std::path::Path;
@@ -24,8 +25,9 @@ pub struct Brick {
     pub(crate) disk: Disk,
     pub(crate) buffers: Pool,
     pub(crate) headers: HeaderCache,
-    /// Blocks that are being put now.
+    /// Blocks that are being put now, or removed unless they were.
     pub(crate) under_way: Mutex<HashSet<BlockId>>,
+    pub(crate) puts: Mutex<Puts>,
     /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an empty
     /// directory under the write lock, so that no file loses the directory it is being made in.
     pub(crate) runs: RwLock<HashSet<Run>>,
@@ -52,6 +54,7 @@ impl Brick {
             buffers,
             headers: HeaderCache::default(),
             under_way: Mutex::default(),
+            puts: Mutex::new(Puts::new(format::random_id(dir)?)),
             runs: RwLock::default(),
             id,
             _lock: lock,
@@ -85,6 +88,14 @@ impl BlockService for Brick {
     /// Those that were there are durably gone when this returns. A failure to remove one does not keep the others.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.delete_blocks(ids)
+    }
+
+    fn moment(&self) -> Result<Moment, BlockError> {
+        Ok(self.puts.lock().now())
+    }
+
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        self.delete_older_blocks(ids, than)
     }
 
     /// As its header says; the content is not looked at.

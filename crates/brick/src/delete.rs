@@ -3,8 +3,9 @@
 use crate::brick::Brick;
 use crate::disk::{refused, sync_dir};
 use crate::layout::Run;
+use crate::put::Claim;
 use shoal_types::BlockId;
-use shoal_wire::BlockError;
+use shoal_wire::{BlockError, Moment};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
@@ -34,6 +35,27 @@ impl Brick {
             }
         }
         first_failure
+    }
+
+    pub(crate) fn delete_older_blocks(
+        &self,
+        ids: &[BlockId],
+        than: Moment,
+    ) -> Result<Vec<BlockId>, BlockError> {
+        let (mut kept, mut older, mut claims) = (Vec::new(), Vec::new(), Vec::new());
+        for &id in ids {
+            // A put that has begun counts, and one that begins from now on waits until the block is gone.
+            match Claim::take(self, id) {
+                Ok(claim) if !self.puts.lock().is_later(id, than) => {
+                    claims.push(claim);
+                    older.push(id);
+                }
+                _ => kept.push(id),
+            }
+        }
+        self.delete_blocks(&older)?;
+        drop(claims);
+        Ok(kept)
     }
 
     /// Removes a run's directory and its session's if they are empty now. Nothing depends on it, so it may fail.

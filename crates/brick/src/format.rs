@@ -102,7 +102,7 @@ fn sync_dir(path: &Path) -> Result<(), BrickError> {
     File::open(path).and_then(|dir| dir.sync_all()).map_err(BrickError::io(path))
 }
 
-fn random_id(root: &Path) -> Result<u128, BrickError> {
+pub(crate) fn random_id(root: &Path) -> Result<u128, BrickError> {
     let mut bytes = [0; 16];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))

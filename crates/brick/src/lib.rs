@@ -35,6 +35,7 @@ mod layout;
 pub mod limits;
 mod list;
 mod put;
+mod puts;
 mod scrub;
 
 pub use brick::Brick;

@@ -26,6 +26,10 @@ pub const LIST_BLOCKS_MAX: usize = 4096;
 /// Directories of blocks that are read for one page of a listing: seconds, on a slow disk, however few blocks are left in each.
 pub const LIST_DIRECTORIES_MAX: usize = 256;
 
+/// Puts whose order is remembered, about 100 bytes each: many more than a brick sees between the moment at which somebody finds out that a copy is in
+/// excess and the one at which that is removed. Who comes later removes nothing, and finds it once more.
+pub const PUTS_REMEMBERED_MAX: usize = 65_536;
+
 /// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB for 64
 /// GiB of large blocks whose reads need no second request to the disk.
 pub const HEADERS_CACHED_MAX: usize = 8192;

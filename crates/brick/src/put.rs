@@ -26,6 +26,8 @@ impl Brick {
             }
         };
         let _claim = Claim::take(self, id)?;
+        // Also if it is there already: from now on whoever puts it counts on it.
+        self.puts.lock().note(id);
         let (_, available, reserve) = self.room()?;
         if available < reserve {
             return Err(BlockError::Full);
@@ -146,19 +148,19 @@ fn discard(path: &Path) {
     }
 }
 
-/// Nobody else may put the same block meanwhile.
-struct Claim<'a> {
+/// Nobody else may put the same block meanwhile, or remove it unless it was put.
+pub(crate) struct Claim<'a> {
     brick: &'a Brick,
     id: BlockId,
 }
 
 impl Claim<'_> {
-    fn take(brick: &Brick, id: BlockId) -> Result<Claim<'_>, BlockError> {
+    pub(crate) fn take(brick: &Brick, id: BlockId) -> Result<Claim<'_>, BlockError> {
         if brick.under_way.lock().insert(id) {
             Ok(Claim { brick, id })
         } else {
             // Most likely an earlier try of whoever stores it, which may succeed yet.
-            Err(BlockError::Unreachable(format!("block {id} is being put by another call")))
+            Err(BlockError::Unreachable(format!("block {id} is being put or removed by another call")))
         }
     }
 }
@@ -182,6 +184,8 @@ mod tests {
         let (id, content) = (BlockId { session: SessionId(1), seq: 1 }, [Bytes::from_static(b"x")]);
         let hangs = Claim::take(&brick, id).expect("nobody stores it");
         assert!(matches!(brick.put_block(id, &content), Err(BlockError::Unreachable(_))));
+        // Nor is it removed under whoever stores it.
+        assert_eq!(brick.delete_older_blocks(&[id], brick.puts.lock().now()), Ok(vec![id]));
         drop(hangs);
         brick.put_block(id, &content).expect("it came to nothing");
     }

@@ -185,6 +185,27 @@ fn what_is_deleted_between_two_pages_does_not_end_a_listing() {
 }
 
 #[test]
+fn what_has_been_put_since_a_moment_is_not_deleted_as_older() {
+    let mut fixture = Fixture::new();
+    let ids = [id(1, 1), id(1, 2), id(1, 3)];
+    for id in ids {
+        fixture.brick().put(id, &[bytes(id.seq, 100)]).unwrap();
+    }
+    let before = fixture.brick().moment().unwrap();
+    // It is there, and whoever has asked for it counts on that.
+    assert_eq!(fixture.brick().put(ids[1], &[bytes(2, 100)]), Err(BlockError::Exists(ids[1])));
+    assert_eq!(fixture.brick().delete_older(&ids[..2], before).unwrap(), [ids[1]]);
+    let list = |fixture: &Fixture| fixture.brick().list(id(1, 0)).unwrap().blocks;
+    assert_eq!(list(&fixture), [ids[1], ids[2]]);
+    // What was put before the brick was opened again is not known any more, so an old moment is too old for anything.
+    let brick = fixture.reopen();
+    assert_eq!(brick.delete_older(&ids, before).unwrap(), ids);
+    let now = brick.moment().unwrap();
+    assert_eq!(brick.delete_older(&ids, now).unwrap(), []);
+    assert_eq!(list(&fixture), []);
+}
+
+#[test]
 fn many_threads_put_and_delete_in_the_same_directories() {
     let fixture = Fixture::new();
     let brick = fixture.brick();

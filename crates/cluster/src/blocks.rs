@@ -35,7 +35,7 @@ use lane::Lane;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockPage, BlockService, VolumeBlocks};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -191,6 +191,16 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError> {
         self.inner.discard(blocks)
+    }
+    fn moments(&self) -> Result<Moments, BlockError> {
+        self.inner.moments()
+    }
+    fn discard_older(
+        &self,
+        blocks: &[(BlockId, BlockGroup)],
+        than: &Moments,
+    ) -> Result<Vec<BlockId>, BlockError> {
+        self.inner.discard_older(blocks, than)
     }
     fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
         self.inner.copies(from)

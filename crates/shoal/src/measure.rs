@@ -92,6 +92,12 @@ impl BlockService for MeasuredBlocks {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.delete.time(|| self.inner.delete(ids))
     }
+    fn moment(&self) -> Result<Moment, BlockError> {
+        self.inner.moment()
+    }
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        self.delete.time(|| self.inner.delete_older(ids, than))
+    }
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         self.inner.length(id)
     }

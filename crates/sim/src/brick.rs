@@ -13,7 +13,7 @@ use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks};
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use shoal_types::{BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
-use shoal_wire::{BlockError, BlockPage, BlockService};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -103,6 +103,18 @@ impl BlockService for SimBrick {
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.pass()?;
         self.brick.delete(ids)
+    }
+
+    fn moment(&self) -> Result<Moment, BlockError> {
+        self.pass()?;
+        let moment = self.brick.moment()?;
+        self.pass()?;
+        Ok(moment)
+    }
+
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        self.pass()?;
+        self.brick.delete_older(ids, than)
     }
 
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {

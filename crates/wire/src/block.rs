@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, SessionId, Statfs};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Why a brick did not do what it was asked to.
@@ -64,6 +65,18 @@ impl BlockPage<BlockId> {
     }
 }
 
+/// A moment in the life of a brick's process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Moment {
+    /// Which process, or rather which opening of the brick.
+    pub life: u128,
+    /// Puts that it had begun.
+    pub puts: u64,
+}
+
+/// A moment of each brick of a volume.
+pub type Moments = BTreeMap<BrickId, Moment>;
+
 /// One brick. All calls may block the calling thread; all may be made from many threads at once.
 pub trait BlockService: Send + Sync + 'static {
     /// Stores a new block; durable when this returns. The content is the concatenation of `parts`, which saves
@@ -73,6 +86,16 @@ pub trait BlockService: Send + Sync + 'static {
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError>;
     /// Removes blocks; those that are not there are no error.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError>;
+    /// Now. All puts that begin after the call are later.
+    fn moment(&self) -> Result<Moment, BlockError> {
+        Ok(Moment::default())
+    }
+    /// Removes copies that were found to be in excess after a moment, but not those that have been put since, or found to be there by a put. Answers those.
+    /// However long the call is under way, it removes nothing that somebody has come to count on meanwhile.
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        let _ = than;
+        Ok(ids.to_vec())
+    }
     /// Length of a block's content in bytes.
     fn length(&self, id: BlockId) -> Result<u32, BlockError>;
     /// A page of the blocks that the session of this one wrote, from this one on, whether it is there or not.
@@ -92,6 +115,12 @@ impl<T: BlockService + ?Sized> BlockService for Arc<T> {
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         (**self).delete(ids)
+    }
+    fn moment(&self) -> Result<Moment, BlockError> {
+        (**self).moment()
+    }
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        (**self).delete_older(ids, than)
     }
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         (**self).length(id)
@@ -121,6 +150,20 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Answers those that may
     /// still be on some brick, because it does not answer.
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError>;
+    /// The moment of each brick that answers.
+    fn moments(&self) -> Result<Moments, BlockError> {
+        Ok(Moments::new())
+    }
+    /// Removes copies from bricks on which they were found to be in excess after these moments, but not those that have been put there since. Answers those that
+    /// may still be there. Unlike [`discard`](Self::discard) this is for blocks that others may have copied to the same brick once more.
+    fn discard_older(
+        &self,
+        blocks: &[(BlockId, BlockGroup)],
+        than: &Moments,
+    ) -> Result<Vec<BlockId>, BlockError> {
+        let _ = than;
+        Ok(blocks.iter().map(|(id, _)| *id).collect())
+    }
     /// A page of the blocks that the session of this one wrote, from this one on, each once, with the bricks that have it among
     /// those that answer; the empty group where that is not known.
     fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError>;

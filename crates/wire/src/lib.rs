@@ -8,7 +8,7 @@ mod lease;
 mod locks;
 mod meta;
 
-pub use block::{BlockError, BlockPage, BlockService, VolumeBlocks};
+pub use block::{BlockError, BlockPage, BlockService, Moment, Moments, VolumeBlocks};
 pub use lease::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Item, MOVES, Poll, Question, Recall,
     Recalls, Right, Token, Want, WantName, wait_for,

@@ -6,7 +6,7 @@ use crate::limits::SURVEY_WAIT_MAX;
 use crate::placement;
 use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
-use shoal_wire::{BlockError, BlockPage, BlockService};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -15,6 +15,38 @@ impl Inner {
         self: &Arc<Inner>,
         blocks: &[(BlockId, BlockGroup)],
     ) -> Result<Vec<BlockId>, BlockError> {
+        self.delete(blocks, |_| {
+            Some(|brick: &dyn BlockService, ids: &[BlockId]| brick.delete(ids).map(|()| Vec::new()))
+        })
+    }
+
+    /// On a brick whose moment is not known nothing is removed.
+    pub(super) fn discard_older(
+        self: &Arc<Inner>,
+        blocks: &[(BlockId, BlockGroup)],
+        than: &Moments,
+    ) -> Result<Vec<BlockId>, BlockError> {
+        self.delete(blocks, |brick| {
+            let than = *than.get(&brick)?;
+            Some(move |brick: &dyn BlockService, ids: &[BlockId]| brick.delete_older(ids, than))
+        })
+    }
+
+    pub(super) fn moments(self: &Arc<Inner>) -> Result<Moments, BlockError> {
+        let mut moments = Moments::new();
+        self.survey(|brick| brick.moment(), |brick, moment| _ = moments.insert(brick, moment))?;
+        Ok(moments)
+    }
+
+    /// Has bricks remove blocks, if there is a way to. Answers what may still be on one of them.
+    fn delete<D>(
+        self: &Arc<Inner>,
+        blocks: &[(BlockId, BlockGroup)],
+        way: impl Fn(BrickId) -> Option<D>,
+    ) -> Result<Vec<BlockId>, BlockError>
+    where
+        D: FnOnce(&dyn BlockService, &[BlockId]) -> Result<Vec<BlockId>, BlockError> + Send + 'static,
+    {
         let map = self.bricks.map();
         let mut by_brick = BTreeMap::<BrickId, Vec<BlockId>>::new();
         for (id, group) in blocks {
@@ -27,14 +59,17 @@ impl Inner {
         let mut kept = BTreeSet::new();
         let mut calls = Calls::new();
         for (brick, ids) in &by_brick {
-            if self.is_good(*brick) {
-                let ids = ids.clone();
-                calls.start(self, *brick, move |it| it.delete(&ids));
-            } else {
-                kept.extend(ids);
+            match way(*brick).filter(|_| self.is_good(*brick)) {
+                Some(delete) => {
+                    let ids = ids.clone();
+                    calls.start(self, *brick, move |it| delete(it, &ids));
+                }
+                None => kept.extend(ids),
             }
         }
-        let failed = self.collect(calls, |_, ()| ());
+        let mut still_there = Vec::new();
+        let failed = self.collect(calls, |_, kept: Vec<BlockId>| still_there.extend(kept));
+        kept.extend(&still_there);
         kept.extend(failed.iter().filter_map(|brick| by_brick.get(brick)).flatten());
         Ok(kept.into_iter().collect())
     }

@@ -116,6 +116,28 @@ fn what_could_not_be_deleted_everywhere_is_said() {
 }
 
 #[test]
+fn copies_in_excess_are_not_discarded_where_they_have_been_put_since() {
+    let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
+    let all = group(&[1, 2, 3]);
+    for brick in all.bricks() {
+        for seq in 1..=2 {
+            world.mem(brick).put(id(seq), &[content(seq, 10)]).unwrap();
+        }
+    }
+    let than = blocks.moments().unwrap();
+    // Whoever leads now wants a copy there once more; it is found to be there.
+    let again = world.mem(BrickId(1)).put(id(1), &[content(1, 10)]);
+    assert_eq!(again, Err(BlockError::Exists(id(1))));
+    let excess = [(id(1), group(&[1, 2])), (id(2), group(&[1, 2]))];
+    assert_eq!(blocks.discard_older(&excess, &than).unwrap(), [id(1)]);
+    assert_eq!((world.holders(id(1)), world.holders(id(2))), (group(&[1, 3]), group(&[3])));
+    // Of a brick that did not say when that was, nothing is removed.
+    let than = blocks.moments().unwrap().into_iter().filter(|(brick, _)| *brick == BrickId(1)).collect();
+    assert_eq!(blocks.discard_older(&[(id(1), all)], &than).unwrap(), [id(1)]);
+    assert_eq!(world.holders(id(1)), group(&[3]));
+}
+
+#[test]
 fn blocks_of_a_session_are_found_wherever_they_are() {
     let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
     for seq in 0..10 {

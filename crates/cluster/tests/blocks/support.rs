@@ -5,7 +5,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::map::ClusterMap;
 use shoal_cluster::{Bricks, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
-use shoal_wire::{BlockError, BlockPage, BlockService, VolumeBlocks};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moment, VolumeBlocks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +22,9 @@ struct State {
     stuck: bool,
     full: bool,
     gets: u64,
+    /// Puts so far, and the last one of each block.
+    puts: u64,
+    put: BTreeMap<BlockId, u64>,
 }
 
 /// A brick in memory.
@@ -86,6 +89,9 @@ impl BlockService for MemBrick {
         if state.full {
             return Err(BlockError::Full);
         }
+        state.puts += 1;
+        let put = state.puts;
+        state.put.insert(id, put);
         if state.blocks.contains_key(&id) && !state.damaged.remove(&id) {
             return Err(BlockError::Exists(id));
         }
@@ -112,6 +118,19 @@ impl BlockService for MemBrick {
             state.damaged.remove(id);
         }
         Ok(())
+    }
+    fn moment(&self) -> Result<Moment, BlockError> {
+        Ok(Moment { life: 1, puts: self.enter()?.puts })
+    }
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        let mut state = self.enter()?;
+        let (later, older): (Vec<BlockId>, Vec<BlockId>) =
+            ids.iter().partition(|id| state.put.get(id).is_some_and(|put| *put > than.puts));
+        for id in older {
+            state.blocks.remove(&id);
+            state.damaged.remove(&id);
+        }
+        Ok(later)
     }
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         let state = self.enter()?;

@@ -216,7 +216,6 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     }
     let has_ended = query::session(&shared.store, session)?.is_none();
     let copies = shared.bricks.copies(pass.from)?;
-    let mut is_current = false;
     for page in copies.blocks.chunks(SWEEP_PAGE) {
         if shared.background.stopped() {
             return Ok(Swept::All { is_clean: true });
@@ -224,19 +223,26 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
         if unknown(shared, page, has_ended, |_| false)?.is_empty() {
             continue;
         }
-        if !is_current {
-            // A server that was deposed and does not know it must not judge what the next leader has stored.
-            shared.catch_up()?;
-            is_current = true;
-        }
+        // A server that was deposed and does not know it must not judge what the next leader has stored. What that has copied to a brick since this moment
+        // stays, however late the brick hears of what is found now.
+        let than = shared.bricks.moments()?;
+        shared.catch_up()?;
         // What the healer adds to a group, it adds before or after this, and not in between.
         let moving = shared.heal.moving();
         let unknown = unknown(shared, page, has_ended, |id| moving.contains(&id))?;
-        for page in unknown.chunks(COLLECT_PAGE) {
-            pass.kept += shared.bricks.discard(page)?.len();
-            shared.background.done.blocks_swept.fetch_add(page.len() as u64, Ordering::Relaxed);
+        for is_known in [true, false] {
+            let copies = unknown.iter().filter(|it| it.is_known == is_known).map(|it| (it.id, it.on));
+            let copies: Vec<(BlockId, BlockGroup)> = copies.collect();
+            for page in copies.chunks(COLLECT_PAGE) {
+                let kept = match is_known {
+                    true => shared.bricks.discard_older(page, &than)?,
+                    false => shared.bricks.discard(page)?,
+                };
+                pass.kept += kept.len();
+                shared.background.done.blocks_swept.fetch_add(page.len() as u64, Ordering::Relaxed);
+            }
+            pass.deleted += copies.len();
         }
-        pass.deleted += unknown.len();
     }
     if let Some(from) = copies.next {
         return Ok(Swept::Page(Pass { from, ..pass }));
@@ -252,25 +258,38 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     Ok(Swept::All { is_clean: pass.kept == 0 })
 }
 
-/// Copies that nobody knows of, and nobody is going to name, each with the bricks that have one.
+/// Copies that nobody knows of, and nobody is going to name.
+struct Unknown {
+    id: BlockId,
+    /// The bricks that have one.
+    on: BlockGroup,
+    /// The block as such is known: others may copy it to these bricks once more.
+    is_known: bool,
+}
+
 fn unknown(
     shared: &Shared,
     page: &[(BlockId, BlockGroup)],
     has_ended: bool,
     is_moving: impl Fn(BlockId) -> bool,
-) -> Result<Vec<(BlockId, BlockGroup)>, TreeError> {
+) -> Result<Vec<Unknown>, TreeError> {
     // What is known of a block and of those after it must be of one moment.
     let state = shared.store.snapshot();
     let mut unknown = Vec::new();
     for (id, on) in page {
-        let excess = match query::block(&state, *id)? {
-            None if has_ended || query::is_later_block_known(&state, *id)? => Some(*on),
-            Some(block) if !is_moving(*id) && !block.info.group.is_empty() => {
-                Some(block.info.group.bricks().fold(*on, BlockGroup::without)).filter(|rest| !rest.is_empty())
+        let (id, on) = (*id, *on);
+        match query::block(&state, id)? {
+            None if has_ended || query::is_later_block_known(&state, id)? => {
+                unknown.push(Unknown { id, on, is_known: false });
             }
-            _ => None,
-        };
-        unknown.extend(excess.map(|bricks| (*id, bricks)));
+            Some(block) if !is_moving(id) && !block.info.group.is_empty() => {
+                let on = block.info.group.bricks().fold(on, BlockGroup::without);
+                if !on.is_empty() {
+                    unknown.push(Unknown { id, on, is_known: true });
+                }
+            }
+            _ => {}
+        }
     }
     Ok(unknown)
 }

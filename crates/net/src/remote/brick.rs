@@ -8,7 +8,7 @@ use crate::listener::Replier;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BlockId, BrickId, SessionId, Statfs};
-use shoal_wire::{BlockError, BlockPage, BlockService};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
 use std::sync::Arc;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -21,6 +21,11 @@ pub(super) enum Call {
         len: u32,
     },
     Delete(Vec<BlockId>),
+    Moment,
+    DeleteOlder {
+        ids: Vec<BlockId>,
+        than: Moment,
+    },
     Length(BlockId),
     List {
         from: BlockId,
@@ -34,6 +39,8 @@ pub(super) enum Answer {
     Done,
     /// The content follows.
     Content,
+    Moment(Moment),
+    Kept(Vec<BlockId>),
     Length(u32),
     Blocks(BlockPage<BlockId>),
     Sessions(Vec<SessionId>),
@@ -92,6 +99,18 @@ impl BlockService for RemoteBrick {
             _ => Err(self.confused()),
         }
     }
+    fn moment(&self) -> Result<Moment, BlockError> {
+        match self.call(&Call::Moment, &[])?.0 {
+            Answer::Moment(moment) => Ok(moment),
+            _ => Err(self.confused()),
+        }
+    }
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        match self.call(&Call::DeleteOlder { ids: ids.to_vec(), than }, &[])?.0 {
+            Answer::Kept(ids) => Ok(ids),
+            _ => Err(self.confused()),
+        }
+    }
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         match self.call(&Call::Length(id), &[])?.0 {
             Answer::Length(len) => Ok(len),
@@ -139,6 +158,8 @@ pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
             Answer::Content
         }),
         Call::Delete(ids) => brick.delete(&ids).map(|()| Answer::Done),
+        Call::Moment => brick.moment().map(Answer::Moment),
+        Call::DeleteOlder { ids, than } => brick.delete_older(&ids, than).map(Answer::Kept),
         Call::Length(id) => brick.length(id).map(Answer::Length),
         Call::List { from } => brick.list(from).map(Answer::Blocks),
         Call::Sessions => brick.sessions().map(Answer::Sessions),

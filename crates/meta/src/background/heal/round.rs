@@ -101,6 +101,8 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
     if blocks.is_empty() {
         return Ok(());
     }
+    // Whoever leads later may copy blocks back to where they are in excess now. That begins after this moment, if the log says then what follows here.
+    let than = shared.bricks.moments();
     shared.propose(&Command::Place { blocks: blocks.clone() })?;
     let mut excess = Vec::new();
     for Placed { id, from, to } in blocks {
@@ -121,7 +123,7 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
         }
     }
     // What is left where a brick does not answer is found by the sweep.
-    if let Err(error) = shared.bricks.discard(&excess) {
+    if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
         tracing::debug!(%error, "deleting copies in excess");
     }
     Ok(())
