@@ -130,7 +130,9 @@ impl Heal {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.survey_at = Some(now);
-        state.rebalance_at = state.rebalance_at.map(|at| at.min(now));
+        // One that is under way may have passed over what is there again.
+        let under_way = (state.status.task == HealTask::Rebalance).then_some(now);
+        state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
         self.wake.notify_all();
     }
 
@@ -283,5 +285,31 @@ impl Heal {
             HealTask::Check => state.check = true,
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {
+        let heal = Heal::default();
+        heal.lead(true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        // The survey that is to come now and then is not due yet.
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        heal.note(|status| status.waiting_blocks = 1);
+        heal.survey();
+        heal.finished(HealTask::Rebalance, true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        let at = heal.state.lock().rebalance_at;
+        assert!(at.is_some_and(|at| at <= Instant::now()), "and not a while later");
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        heal.finished(HealTask::Rebalance, true);
+        assert_eq!((heal.is_idle(), heal.status().rebalances), (true, 1));
     }
 }
