@@ -280,12 +280,23 @@ impl crate::Client {
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.
     pub fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
+        self.read_pieces(wait, ino, offset, len).map(|(_, parts)| parts)
+    }
+
+    /// The same, with where the parts were.
+    pub(crate) fn read_pieces(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+    ) -> Reply<(Vec<Piece>, Vec<Bytes>)> {
         let shell = self.shell();
         for _ in 0..READ_TRIES {
             let pieces = shell.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
             let runs = if in_memory(&pieces) { Vec::new() } else { runs(&shell, ino, offset, len) };
             match gather(&shell, wait, &pieces, &runs) {
-                Ok(parts) => return parts.ok_or(Failure::WouldBlock),
+                Ok(parts) => return parts.map(|parts| (pieces, parts)).ok_or(Failure::WouldBlock),
                 // The server rewrote the extent and collected the block: what is known of the file is old.
                 Err(BlockError::Missing(id)) => {
                     if wait == Wait::Never {

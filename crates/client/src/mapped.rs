@@ -34,9 +34,8 @@ impl Client {
     /// What a range of a file holds that is about to be written back. To be asked for before the recall is acknowledged that makes room for a change of
     /// others: so that it is what the pages were read from. Waits for servers and bricks.
     pub fn before_write_back(&self, ino: InodeId, offset: u64, len: u32) -> Reply<Before> {
-        let pieces = self.shell().call(Wait::Allowed, |core| core.read(ino, offset, u64::from(len)))?;
-        let bytes = self.read(Wait::Allowed, ino, offset, len)?.concat();
-        Ok(Before { pieces: Some(pieces), bytes })
+        let (pieces, parts) = self.read_pieces(Wait::Allowed, ino, offset, len)?;
+        Ok(Before { pieces: Some(pieces), bytes: parts.concat() })
     }
 
     /// Writes pages back, as far as the file still reaches: unlike pwrite(2) that does not extend it. With `before`, only what differs from that is written if

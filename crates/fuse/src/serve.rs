@@ -187,7 +187,7 @@ impl Server {
         if outcome != Err(Failure::WouldBlock) {
             return self.shared.finish(timer, reply, outcome, answer);
         }
-        if self.slow.refuses(Lane::Change) || self.shared.stale.is_too_much(holds) {
+        if self.refuses(timer.op(), holds) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
         let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
@@ -237,7 +237,7 @@ impl Server {
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        if self.slow.refuses(lane(timer.op(), holds)) || self.shared.stale.is_too_much(holds) {
+        if self.refuses(timer.op(), holds) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
         let (arg, stale) = (arg.to_owned(), self.shared.stale.clone());
@@ -251,6 +251,11 @@ impl Server {
             call(client, Wait::Allowed, arg.borrow())
         };
         self.later(timer, holds, reply, call, answer);
+    }
+
+    /// Whether too much waits already for a request to wait as well.
+    fn refuses(&self, op: Op, holds: Holds) -> bool {
+        self.slow.refuses(lane(op, holds)) || self.shared.stale.is_too_much(holds)
     }
 
     /// Makes a call that always waits.
