@@ -118,13 +118,15 @@ fn look(state: &State, op: &Op, id: Id) -> Result<Outcome, Errno> {
     }
 }
 
-/// Whether two results mean the same: where POSIX allows either of two errors, both are one.
+/// Whether two results mean the same: where POSIX allows either of two errors, both are one. (A file that is to replace the directory that it is in: Linux says
+/// that this is not empty, POSIX that it is a directory.)
 pub fn same(model: &Outcome, seen: &Outcome) -> bool {
     let plain = |errno: i32| match errno {
         libc::EEXIST => libc::ENOTEMPTY,
         other => other,
     };
     match (model, seen) {
+        (Outcome::Failed { errno: libc::ENOTEMPTY }, Outcome::Failed { errno: libc::EISDIR }) => true,
         (Outcome::Failed { errno: a }, Outcome::Failed { errno: b }) => a == b || plain(*a) == plain(*b),
         (Outcome::Opened { ino: a }, Outcome::Opened { ino: b }) => a == b || b.is_none(),
         _ => model == seen,

@@ -95,6 +95,14 @@ fn renames_fail_as_they_do_on_linux() {
 }
 
 #[test]
+fn a_file_may_not_replace_the_directory_that_it_is_in_because_that_is_one_or_not_empty() {
+    let failed = Outcome::failed;
+    assert!(same(&failed(libc::ENOTEMPTY), &failed(libc::EISDIR)));
+    assert!(!same(&failed(libc::EISDIR), &failed(libc::ENOTEMPTY)));
+    assert!(!same(&Outcome::Done, &failed(libc::EISDIR)));
+}
+
+#[test]
 fn renames_move_what_they_name_and_count_links() {
     let mut tree = grown();
     assert_eq!((tree.links("."), tree.links("p"), tree.links("q")), (4, 3, 2));
