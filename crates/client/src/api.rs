@@ -86,9 +86,13 @@ pub enum Fallocate {
 pub struct Looked {
     /// It.
     pub entry: Entry,
-    /// It is a directory that the kernel was told of, or has moved, as being in another one.
-    pub has_moved: bool,
-    /// Whoever looks does so because it was refused with `ESTALE`.
+    /// It is a directory that the kernel was told of last, or has moved, as being in this other one.
+    pub moved_from: Option<InodeId>,
+    /// It is a directory that the kernel was told of as being in this other one before, and may have there still.
+    pub may_be_in: Option<InodeId>,
+    /// One of the two, and to the kernel that is above the one in which it was found: which the kernel takes for a ring.
+    pub is_above: bool,
+    /// Whoever looks was refused with `ESTALE`, and looks for the second time.
     pub again: bool,
 }
 
@@ -108,7 +112,8 @@ impl crate::Client {
 
     /// The same by a thread (0 if it is not known). One that was refused with `ESTALE` is answered when it may do what it comes back for.
     pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<Looked>> {
-        let by_number = |entry| Some(Looked { entry, has_moved: false, again: false });
+        let by_number =
+            |entry| Some(Looked { entry, moved_from: None, may_be_in: None, is_above: false, again: false });
         match name {
             b"." => self.shell().call(wait, |core| core.enter(parent)).map(by_number),
             b".." => self

@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
 use crate::near;
-use crate::nodes::inode_id;
+use crate::nodes::{Found, inode_id};
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
@@ -85,6 +85,7 @@ impl fuser::Filesystem for Front {
         }
         let shared = self.server.shared();
         let asking = shared.stale.asks(tid);
+        shared.stale.looks_at_names(tid, parent);
         let by_number = name == OsStr::new(".");
         self.server.look(
             Op::Lookup,
@@ -94,14 +95,16 @@ impl fuser::Filesystem for Front {
             move |client, wait, name| client.find(wait, tid, parent, name),
             move |reply, found| {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
-                let node = |Looked { entry, has_moved, again }: &Looked| match entry.inode.kind {
-                    // It is asked for by a number that the kernel has kept.
-                    FileKind::Directory if !by_number => {
-                        // What is below one that has several numbers may be elsewhere, too.
-                        let has_moved = *has_moved || shared.nodes.of(parent).len() > 1;
-                        shared.nodes.found(tid, place, entry.ino, has_moved, *again)
+                let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
+                    match entry.inode.kind {
+                        // It is asked for by a number that the kernel has kept.
+                        FileKind::Directory if !by_number => {
+                            let (ino, is_last) = (entry.ino, is_above || again);
+                            let found = Found { ino, node: place, moved_from, may_be_in, is_last };
+                            shared.nodes.found(tid, found, |dir| shared.stale.may_be_locked(tid, dir))
+                        }
+                        _ => node(entry.ino),
                     }
-                    _ => node(entry.ino),
                 };
                 answer::found(reply, found, may_keep, node);
             },

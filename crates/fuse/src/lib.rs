@@ -24,6 +24,7 @@
 //! mount has another process call [`release`] should it be killed.
 
 mod answer;
+mod busy;
 mod caller;
 mod encode;
 mod front;

@@ -110,6 +110,10 @@ pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
 /// A thread that asks for a directory which has moved, and does so again within this time, has perhaps failed to take the first answer in.
 pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);
+/// Where somebody has asked about a name or changed one no longer ago than this, he may hold the kernel's lock of the directory, or take it again the next moment.
+pub const BUSY_LATELY_MAX: Duration = Duration::from_secs(1);
+/// Places for directories in which somebody has. Those that share one are taken for the same.
+pub const BUSY_PLACES: usize = 4096;
 /// Such questions that are remembered.
 pub const ARRIVALS_MAX: usize = 1024;
 /// Numbers besides its own by which the kernel may know a directory; then they are used again.

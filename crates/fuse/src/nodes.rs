@@ -2,10 +2,14 @@
 //!
 //! The kernel has each directory in one place. When it is told that one which others have moved stands elsewhere now, and something below it is in use, it
 //! moves it there. For that it takes locks, without waiting for them: one is held by whoever changes names in the directory that it was in, another by each
-//! rename(2) across directories, also the very one that asks. If it does not get them it gives up, looks once more, and then fails with `ESTALE`. So
-//! a thread that asks for the second time is told another number, an *alias*. To the kernel that is another directory, which it has not seen before. Whoever
-//! is in the old one stays there, and all that is done to either is done to the one that we know. The same for whatever has moved further down the path
-//! that such a thread walks for the second time, and where a call that looks again was refused for another reason.
+//! rename(2) across directories, also the very one that asks. If it does not get them it gives up, and fails with `ESTALE`: at once if it looks at the name that is
+//! to be made (mkdir(2), mknod(2), symlink(2), link(2)), and otherwise after it has looked once more. So where another thread may hold these locks, or the one that asks
+//! does so for the second time, it is told another number, an *alias*. To the kernel that is another directory, which it has not seen before. Whoever is in the old one
+//! stays there, and all that is done to either is done to the one that we know. (Where nobody is in the way it has the one number, and whoever is in it has its
+//! new path.)
+//!
+//! Whoever asks for the second time is told an alias of whatever has moved, also elsewhere on his paths. The kernel does not say whether it has moved a directory; if it
+//! may have failed, that directory has moved for whoever asks next.
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
 use fuser::INodeNo;
@@ -23,19 +27,33 @@ pub(crate) fn inode_id(node: INodeNo) -> InodeId {
     InodeId(node.0 & ((1 << ALIAS_SHIFT) - 1))
 }
 
+/// A directory that a thread has found.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub ino: InodeId,
+    /// By which number the kernel knows the directory in which it was found.
+    pub node: INodeNo,
+    /// The one in which it was when the kernel was told of it last, if that is another.
+    pub moved_from: Option<InodeId>,
+    /// The one in which it was before that.
+    pub may_be_in: Option<InodeId>,
+    /// The thread will not ask once more: it is known to do so for the second time, or the kernel would refuse to move the directory in any case.
+    pub is_last: bool,
+}
+
 /// A thread was told that a directory has come to another place.
 #[derive(Debug)]
 struct Arrival {
     ino: InodeId,
     place: InodeId,
+    moved_from: InodeId,
     tid: u32,
     at: Instant,
 }
 
-/// A thread that asks again was told another number of a directory, and may walk on from there.
+/// A thread asks again: whatever else it looks at, it does so for the second time.
 #[derive(Debug)]
-struct Onward {
-    ino: InodeId,
+struct Again {
     tid: u32,
     at: Instant,
 }
@@ -46,25 +64,86 @@ struct Aliases {
     last: u64,
     /// Those that the kernel refers to, and how often; the one that counts is the last.
     live: Vec<(INodeNo, u64)>,
+    /// Where the kernel has that one, if that is certain.
+    place: Option<INodeNo>,
 }
 
 impl Aliases {
-    fn another(&mut self, ino: InodeId) -> INodeNo {
+    fn another(&mut self, ino: InodeId, node: INodeNo) -> INodeNo {
         self.last = self.last % ALIASES_MAX + 1;
+        self.place = Some(node);
         let alias = INodeNo(ino.0 | self.last << ALIAS_SHIFT);
-        match self.live.iter_mut().find(|(node, _)| *node == alias) {
+        match self.live.iter_mut().find(|(live, _)| *live == alias) {
             Some((_, count)) => *count += 1,
             None => self.live.push((alias, 1)),
         }
         alias
+    }
+
+    /// The one that counts, told once more.
+    fn last(&mut self, ino: InodeId, node: INodeNo) -> INodeNo {
+        let Some((alias, count)) = self.live.last_mut() else {
+            // By its own number the kernel knows it elsewhere.
+            return self.another(ino, node);
+        };
+        *count += 1;
+        self.place = self.place.filter(|place| *place == node);
+        *alias
+    }
+
+    fn forgotten(&mut self, node: INodeNo, times: u64) {
+        let last = self.live.last().map(|(alias, _)| *alias);
+        if let Some((_, count)) = self.live.iter_mut().find(|(alias, _)| *alias == node) {
+            *count = count.saturating_sub(times);
+        }
+        self.live.retain(|(_, count)| *count > 0);
+        if self.live.last().map(|(alias, _)| *alias) != last {
+            self.place = None;
+        }
     }
 }
 
 #[derive(Default, Debug)]
 struct State {
     arrivals: Vec<Arrival>,
-    onwards: Vec<Onward>,
+    again: Vec<Again>,
     aliases: HashMap<InodeId, Aliases>,
+}
+
+impl State {
+    /// Whether the kernel may fail to move a directory to where a thread has found it, and that would count.
+    fn is_to_be_another(&mut self, tid: u32, found: &Found, are_others: impl Fn(InodeId) -> bool) -> bool {
+        let Found { ino, node, moved_from, may_be_in, is_last } = *found;
+        let place = inode_id(node);
+        let is_here = self.aliases.get(&ino).is_some_and(|aliases| aliases.place == Some(node));
+        // What is below one that has several numbers may be below another of them.
+        let has_several = self.aliases.get(&place).is_some_and(|aliases| !aliases.live.is_empty());
+        let moved_from = moved_from.or((has_several && !is_here).then_some(place));
+        if moved_from.is_none() && may_be_in.is_none() && self.arrivals.is_empty() {
+            return false;
+        }
+        self.arrivals.retain(|arrival| arrival.at.elapsed() < ARRIVAL_AGAIN_MAX);
+        self.again.retain(|again| again.at.elapsed() < ARRIVAL_AGAIN_MAX);
+        let mut arrivals =
+            self.arrivals.iter().filter(|arrival| arrival.ino == ino && arrival.place == place);
+        // Whoever asks meanwhile may have to ask again as well.
+        let moved_from = moved_from.or_else(|| arrivals.clone().next().map(|arrival| arrival.moved_from));
+        let asks_again = arrivals.any(|arrival| arrival.tid == tid);
+        if asks_again && self.again.len() < ARRIVALS_MAX {
+            self.again.push(Again { tid, at: Instant::now() });
+        }
+        let is_last = is_last || self.again.iter().any(|again| again.tid == tid);
+        let Some(moved_from) = moved_from else {
+            return !is_here && may_be_in.is_some_and(|from| is_last || are_others(from));
+        };
+        if is_last || are_others(moved_from) {
+            return true;
+        }
+        if self.arrivals.len() < ARRIVALS_MAX {
+            self.arrivals.push(Arrival { ino, place, moved_from, tid, at: Instant::now() });
+        }
+        false
+    }
 }
 
 /// See the module.
@@ -76,49 +155,18 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// By which number a thread is told of a directory that it has found in a place. `has_moved`: it was elsewhere when the kernel heard of it last.
-    /// `again`: the thread is known to look for the second time.
-    pub(crate) fn found(
-        &self,
-        tid: u32,
-        place: INodeNo,
-        ino: InodeId,
-        has_moved: bool,
-        again: bool,
-    ) -> INodeNo {
-        let place = inode_id(place);
+    /// By which number a thread is told of a directory that it has found. `are_others`: other threads may hold the lock of that directory at this moment, or that
+    /// of all moves.
+    pub(crate) fn found(&self, tid: u32, found: Found, are_others: impl Fn(InodeId) -> bool) -> INodeNo {
         let mut state = self.state.lock();
-        let State { arrivals, onwards, aliases } = &mut *state;
-        if has_moved || !arrivals.is_empty() {
-            arrivals.retain(|arrival| arrival.at.elapsed() < ARRIVAL_AGAIN_MAX);
-            onwards.retain(|onward| onward.at.elapsed() < ARRIVAL_AGAIN_MAX);
-            let mut here = arrivals.iter().filter(|arrival| arrival.ino == ino && arrival.place == place);
-            let others = here.clone().count();
-            let walks_on = || onwards.iter().any(|onward| onward.tid == tid && onward.ino == place);
-            if here.any(|arrival| arrival.tid == tid) || (has_moved && (again || walks_on())) {
-                arrivals.retain(|arrival| arrival.ino != ino);
-                onwards.retain(|onward| onward.tid != tid);
-                if onwards.len() < ARRIVALS_MAX {
-                    onwards.push(Onward { ino, tid, at: Instant::now() });
-                }
-                self.any.store(true, SeqCst);
-                return aliases.entry(ino).or_default().another(ino);
-            }
-            // Whoever asks meanwhile may have to ask again as well.
-            if (has_moved || others > 0) && arrivals.len() < ARRIVALS_MAX {
-                arrivals.push(Arrival { ino, place, tid, at: Instant::now() });
-            }
+        if state.is_to_be_another(tid, &found, are_others) {
+            state.arrivals.retain(|arrival| arrival.ino != found.ino);
+            self.any.store(true, SeqCst);
+            return state.aliases.entry(found.ino).or_default().another(found.ino, found.node);
         }
-        match aliases.get_mut(&ino) {
-            None => INodeNo(ino.0),
-            Some(aliases) => match aliases.live.last_mut() {
-                Some((alias, count)) => {
-                    *count += 1;
-                    *alias
-                }
-                // By its own number the kernel knows it elsewhere.
-                None => aliases.another(ino),
-            },
+        match state.aliases.get_mut(&found.ino) {
+            None => INodeNo(found.ino.0),
+            Some(aliases) => aliases.last(found.ino, found.node),
         }
     }
 
@@ -129,10 +177,7 @@ impl Nodes {
         }
         let (ino, mut state) = (inode_id(node), self.state.lock());
         let Some(aliases) = state.aliases.get_mut(&ino) else { return };
-        if let Some((_, count)) = aliases.live.iter_mut().find(|(alias, _)| *alias == node) {
-            *count = count.saturating_sub(times);
-        }
-        aliases.live.retain(|(_, count)| *count > 0);
+        aliases.forgotten(node, times);
         if !is_known() {
             state.aliases.remove(&ino);
             self.any.store(!state.aliases.is_empty(), SeqCst);
@@ -169,54 +214,109 @@ mod tests {
     const HERE: INodeNo = INodeNo(5);
     const THERE: INodeNo = INodeNo(6);
 
+    fn found(ino: InodeId, node: INodeNo) -> Found {
+        Found { ino, node, moved_from: None, may_be_in: None, is_last: false }
+    }
+
+    fn moved(ino: InodeId, node: INodeNo) -> Found {
+        Found { moved_from: Some(InodeId(HERE.0)), ..found(ino, node) }
+    }
+
+    /// What a thread is told while nobody else is at work.
+    fn told(nodes: &Nodes, tid: u32, found: Found) -> INodeNo {
+        nodes.found(tid, found, |_| false)
+    }
+
     #[test]
     fn whoever_asks_again_for_what_was_moved_is_told_another_number() {
         let nodes = Nodes::default();
-        assert_eq!(nodes.found(1, HERE, DIR, false, false), OWN);
-        assert_eq!(nodes.found(1, HERE, DIR, false, false), OWN, "it has not moved");
-        assert_eq!(nodes.found(1, THERE, DIR, true, false), OWN);
-        assert_eq!(nodes.found(2, THERE, DIR, false, false), OWN, "another one asks for the first time");
-        let alias = nodes.found(1, THERE, DIR, false, false);
+        assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN);
+        assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN, "it has not moved");
+        assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
+        assert_eq!(told(&nodes, 2, found(DIR, THERE)), OWN, "another one asks for the first time");
+        let alias = told(&nodes, 1, found(DIR, THERE));
         assert!(alias != OWN && inode_id(alias) == DIR);
-        assert_eq!(nodes.found(2, THERE, DIR, false, false), alias);
+        assert_eq!(told(&nodes, 2, found(DIR, THERE)), alias);
         assert_eq!(nodes.of(DIR), [DIR, InodeId(alias.0)]);
         assert_eq!(nodes.of_aliased(), nodes.of(DIR));
         assert_eq!(nodes.of(InodeId(5)), [InodeId(5)]);
     }
 
     #[test]
-    fn whoever_asks_again_is_told_another_number_of_all_that_has_moved_on_his_path() {
+    fn whoever_asks_again_is_told_another_number_of_all_that_has_moved() {
         let nodes = Nodes::default();
-        let (below, deeper) = (InodeId(78), InodeId(79));
-        assert_eq!(nodes.found(1, THERE, DIR, true, false), OWN);
-        assert_eq!(nodes.found(1, OWN, below, true, false), INodeNo(below.0), "here the kernel fails");
-        let alias = nodes.found(1, THERE, DIR, false, false);
-        assert_eq!(inode_id(nodes.found(1, alias, below, true, false)), below);
-        assert_eq!(nodes.of(below).len(), 2, "also in another number of its place");
-        nodes.found(1, nodes.found(1, alias, below, true, false), deeper, true, false);
+        let (below, deeper, other) = (InodeId(78), InodeId(79), InodeId(80));
+        assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
+        assert_eq!(told(&nodes, 1, moved(below, OWN)), INodeNo(below.0), "here the kernel fails");
+        let alias = told(&nodes, 1, found(DIR, THERE));
+        let alias_below = told(&nodes, 1, moved(below, alias));
+        assert!(
+            inode_id(alias_below) == below && nodes.of(below).len() == 2,
+            "also in another number of its place"
+        );
+        told(&nodes, 1, moved(deeper, alias_below));
         assert_eq!(
             nodes.of(deeper).len(),
             2,
             "it is there for the first time, but the kernel fails only once more"
         );
-        let other = InodeId(80);
-        assert_eq!(nodes.found(2, alias, other, true, false), INodeNo(other.0), "another thread");
-        assert_eq!(nodes.found(1, HERE, other, true, false), INodeNo(other.0), "another path");
-        assert_ne!(nodes.found(3, THERE, other, true, true), INodeNo(other.0), "its call was refused");
+        assert_eq!(told(&nodes, 2, moved(other, alias)), INodeNo(other.0), "another thread");
+        assert_ne!(told(&nodes, 1, moved(other, HERE)), INodeNo(other.0), "the second path of a rename");
+        let refused = Found { is_last: true, ..moved(InodeId(81), THERE) };
+        assert_ne!(
+            told(&nodes, 3, refused),
+            INodeNo(81),
+            "its call was refused, or the kernel would see a ring"
+        );
+    }
+
+    #[test]
+    fn what_was_moved_out_of_a_directory_in_which_others_are_at_work_has_another_number_at_once() {
+        let nodes = Nodes::default();
+        let are_others = |dir: InodeId| dir == InodeId(HERE.0);
+        assert_eq!(nodes.found(1, found(DIR, THERE), are_others), OWN, "it has not moved");
+        let alias = nodes.found(1, moved(DIR, THERE), are_others);
+        assert_ne!(alias, OWN);
+        let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
+        assert_eq!(nodes.found(1, still, are_others), alias, "that one has never been elsewhere");
+    }
+
+    #[test]
+    fn what_the_kernel_may_have_failed_to_move_has_another_number_when_others_are_at_work_there() {
+        let nodes = Nodes::default();
+        let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
+        assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN, "the thread does not ask again");
+        assert_eq!(told(&nodes, 2, still), OWN);
+        let alias = nodes.found(3, still, |dir| dir == InodeId(HERE.0));
+        assert_ne!(alias, OWN);
+        assert_eq!(told(&nodes, 4, still), alias);
+    }
+
+    #[test]
+    fn what_is_below_a_directory_of_several_numbers_may_be_below_another_of_them() {
+        let nodes = Nodes::default();
+        let below = InodeId(78);
+        let alias = nodes.found(1, moved(DIR, THERE), |_| true);
+        let first = nodes.found(1, found(below, alias), |dir| dir == DIR);
+        assert_ne!(first, INodeNo(below.0));
+        assert_eq!(nodes.found(1, found(below, alias), |_| true), first, "now it is known where it is");
+        let again = nodes.found(1, moved(DIR, HERE), |_| true);
+        assert_eq!(told(&nodes, 1, found(below, again)), first, "the kernel moves it");
+        assert_ne!(nodes.found(2, found(below, again), |_| true), first, "or has failed to");
     }
 
     #[test]
     fn an_alias_lasts_as_long_as_the_kernel_refers_to_it() {
         let nodes = Nodes::default();
-        nodes.found(1, THERE, DIR, true, false);
-        let alias = nodes.found(1, THERE, DIR, false, false);
-        nodes.found(2, THERE, DIR, false, false);
+        told(&nodes, 1, moved(DIR, THERE));
+        let alias = told(&nodes, 1, found(DIR, THERE));
+        told(&nodes, 2, found(DIR, THERE));
         nodes.forgotten(alias, 1, || true);
         assert_eq!(nodes.of(DIR).len(), 2);
         nodes.forgotten(alias, 1, || true);
         assert_eq!(nodes.of(DIR).len(), 1);
-        assert_ne!(nodes.found(1, THERE, DIR, false, false), OWN, "that one is elsewhere");
+        assert_ne!(told(&nodes, 1, found(DIR, THERE)), OWN, "that one is elsewhere");
         nodes.forgotten(OWN, 2, || false);
-        assert_eq!((nodes.of(DIR).len(), nodes.found(1, THERE, DIR, false, false)), (1, OWN));
+        assert_eq!((nodes.of(DIR).len(), told(&nodes, 1, found(DIR, THERE))), (1, OWN));
     }
 }

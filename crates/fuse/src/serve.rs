@@ -160,6 +160,7 @@ impl Server {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
         let timer = Timer::start(op);
+        self.shared.stale.is_at_work(holds);
         let outcome = match self.shared.stale.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
             false => call(&self.shared.client, Wait::Never, arg),

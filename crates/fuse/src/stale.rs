@@ -40,6 +40,7 @@ pub(crate) use askers::Asking;
 pub(crate) use pages::Write;
 
 use crate::answer;
+use crate::busy::Busy;
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
@@ -183,6 +184,7 @@ pub(crate) struct Dropper {
     place: OnceLock<Place>,
     looks: Looks,
     askers: Askers,
+    busy: Busy,
     /// Anything was ever dropped.
     drops_at_all: AtomicBool,
     /// How often there was nothing to drop.
@@ -205,6 +207,7 @@ impl Dropper {
             place: OnceLock::new(),
             looks: Looks::default(),
             askers: Askers::new(),
+            busy: Busy::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
             state: Mutex::default(),
@@ -231,6 +234,23 @@ impl Dropper {
         Drops { names: names.load(Relaxed), nodes: nodes.load(Relaxed), epochs: epochs.load(Relaxed) }
     }
 
+    /// A thread looks at a name in a directory, perhaps because it is about to change it.
+    pub(crate) fn looks_at_names(&self, tid: u32, dir: InodeId) {
+        self.busy.note(tid, dir);
+    }
+
+    /// A thread is about to change something.
+    pub(crate) fn is_at_work(&self, holds: Holds) {
+        if let Holds::Names { dirs, by } = holds {
+            self.busy.note_both(by, dirs);
+        }
+    }
+
+    /// Whether the kernel's lock of the names of a directory, or that of all moves between directories, may be held at this moment by other threads than this one.
+    pub(crate) fn may_be_locked(&self, tid: u32, dir: InodeId) -> bool {
+        self.busy.are_others(tid, dir) || self.state.lock().may_be_locked(dir)
+    }
+
     /// Whether waiting writes would own too much memory with one more.
     pub(crate) fn is_too_much(&self, holds: Holds) -> bool {
         match holds {
@@ -251,7 +271,7 @@ impl Dropper {
         match holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.lock_dir(dir),
-            Holds::Names { dirs, .. } => dirs.into_iter().for_each(|dir| state.lock_dir(dir)),
+            Holds::Names { dirs, .. } => state.lock_dirs(dirs),
             Holds::Pages(pages) => write = state.begin_write(pages),
         }
         drop(state);
@@ -343,6 +363,8 @@ impl Dropper {
             }
         }
         if let Some(by) = by {
+            // It may have taken long.
+            self.busy.note_both(by, dirs);
             self.names_changed(dirs, by);
         }
     }
@@ -713,7 +735,7 @@ impl Drop for UnderWay {
         match self.holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
-            Holds::Names { dirs, .. } => dirs.into_iter().for_each(|dir| state.unlock_dir(dir)),
+            Holds::Names { dirs, .. } => state.unlock_dirs(dirs),
             Holds::Pages(Write { ino, .. }) => state.end_write(ino, self.write),
         }
     }

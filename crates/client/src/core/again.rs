@@ -107,10 +107,22 @@ impl Core {
                 self.is_known(*to, to_name);
                 // The kernel has moved them, too.
                 for (ino, dir) in subjects.iter().zip([to, from]) {
-                    self.refs.place(*ino, *dir);
+                    self.refs.has_placed(*ino, *dir);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether an operation fails in any case: then it does not matter what the kernel means.
+    fn would_fail(&self, op: &Op, subjects: &[InodeId]) -> bool {
+        let is_full = |ino: &InodeId| self.cache.peek(*ino).is_some_and(|node| node.inode.entries > 0);
+        match op {
+            Op::Rmdir { .. } => subjects.first().is_some_and(is_full),
+            Op::Rename { flags, .. } if !flags.exchange => {
+                subjects.get(1).is_some_and(|replaced| flags.no_replace || is_full(replaced))
+            }
+            _ => false,
         }
     }
 
@@ -127,7 +139,7 @@ impl Core {
             before(dir, name).is_some_and(|known| known.is_none_or(one))
         };
         let stale = match op {
-            _ if self.unseen.is_empty() => false,
+            _ if self.unseen.is_empty() || self.would_fail(op, subjects) => false,
             Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
             // A directory has one name: to move it there is to leave it.
             Op::Rename { from, from_name, to, to_name, flags, .. } => {
@@ -220,5 +232,25 @@ mod tests {
             core.unseen.clear();
             core.rename((root, &to), (root, &from), flags, now).expect("and back");
         }
+    }
+
+    #[test]
+    fn nobody_looks_again_for_what_fails_in_any_case() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let [full, other, file] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
+        let (dir, _) = (make_directory(&mut core, &full), make_directory(&mut core, &other));
+        make_file(&mut core, dir, &file);
+        commit(&mut core);
+        for name in [&full, &other] {
+            core.unseen.insert((root, name.clone()), Some(Some(directory(InodeId(77)))));
+        }
+        let mut rename = |no_replace| {
+            let flags = RenameFlags { no_replace, exchange: false };
+            core.rename((root, &other), (root, &full), flags, now)
+        };
+        assert_eq!(rename(false), Err(Errno::ENOTEMPTY.into()));
+        assert_eq!(rename(true), Err(Errno::EEXIST.into()));
+        assert_eq!(core.remove(root, &full, true, now), Err(Errno::ENOTEMPTY.into()));
+        assert_eq!(core.remove(root, &other, true, now), Err(Errno::ESTALE.into()));
     }
 }

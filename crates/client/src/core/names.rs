@@ -51,7 +51,7 @@ impl Core {
     ) -> Outcome<Option<Looked>> {
         self.alive()?;
         let keeps = self.may_come_back(by, dir, name)?;
-        let again = keeps.is_some();
+        let again = keeps.is_some() || self.retries.is_sent_back(by);
         let found = match self.resolve(dir, name)? {
             Some(dentry) => Some(self.entry(dentry.ino)?),
             None => None,
@@ -64,8 +64,12 @@ impl Core {
         self.is_known(dir, name);
         Ok(found.map(|entry| {
             self.refer(entry.ino);
-            let has_moved = entry.inode.kind == FileKind::Directory && self.refs.place(entry.ino, dir);
-            Looked { entry, has_moved, again }
+            let is_directory = entry.inode.kind == FileKind::Directory;
+            let (moved_from, may_be_in) =
+                if is_directory { self.refs.place(entry.ino, dir) } else { (None, None) };
+            let has_moved = moved_from.is_some() || may_be_in.is_some();
+            let is_above = has_moved && self.refs.is_below(dir, entry.ino);
+            Looked { entry, moved_from, may_be_in, is_above, again }
         }))
     }
 
@@ -132,7 +136,7 @@ impl Core {
         self.inodes.start += 1;
         self.refer(ino);
         if kind == FileKind::Directory {
-            self.refs.place(ino, parent);
+            self.refs.has_placed(ino, parent);
         }
         self.entry(ino)
     }
@@ -243,6 +247,9 @@ impl Core {
                 if inode.is_some() {
                     self.is_known(dir, name);
                     self.refer(dentry.ino);
+                    if dentry.kind == FileKind::Directory {
+                        self.refs.place(dentry.ino, dir);
+                    }
                 }
                 at = name.cookie();
             }

@@ -32,8 +32,10 @@ struct Refs {
     count: u64,
     /// What the inode was counted under when it was last looked at.
     cover: InodeId,
-    /// Of a directory: where the kernel has it.
+    /// Of a directory: where the kernel was told last that it is.
     place: Option<InodeId>,
+    /// And before that, if that was elsewhere: the kernel may have failed to move it since.
+    before: Option<InodeId>,
     unreported: Unreported,
 }
 
@@ -49,7 +51,13 @@ impl References {
     pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
         self.known
             .entry(ino)
-            .or_insert_with(|| Refs { count: 0, cover, place: None, unreported: Unreported::default() })
+            .or_insert_with(|| Refs {
+                count: 0,
+                cover,
+                place: None,
+                before: None,
+                unreported: Unreported::default(),
+            })
             .count += 1;
         self.count_under(ino, cover);
         self.under.insert(cover, ino);
@@ -78,10 +86,37 @@ impl References {
         }
     }
 
-    /// The kernel has a directory in this one from now on. Answers whether it had it elsewhere.
-    pub(super) fn place(&mut self, ino: InodeId, dir: InodeId) -> bool {
-        let Some(refs) = self.known.get_mut(&ino) else { return false };
-        refs.place.replace(dir).is_some_and(|before| before != dir)
+    /// The kernel is told that a directory is in this one. Answers where it was told that it is, if that is another, and else where it may have it still.
+    pub(super) fn place(&mut self, ino: InodeId, dir: InodeId) -> (Option<InodeId>, Option<InodeId>) {
+        let Some(refs) = self.known.get_mut(&ino) else { return (None, None) };
+        match refs.place.replace(dir).filter(|last| *last != dir) {
+            Some(last) => {
+                refs.before = Some(last);
+                (Some(last), None)
+            }
+            None => (None, refs.before),
+        }
+    }
+
+    /// The kernel has moved a directory to this one, or made it there.
+    pub(super) fn has_placed(&mut self, ino: InodeId, dir: InodeId) {
+        if let Some(refs) = self.known.get_mut(&ino) {
+            (refs.place, refs.before) = (Some(dir), None);
+        }
+    }
+
+    /// Whether the kernel has a directory somewhere below another, or takes it for the same.
+    pub(super) fn is_below(&self, dir: InodeId, above: InodeId) -> bool {
+        let mut here = Some(dir);
+        // What others have moved may make a ring of it.
+        for _ in 0..self.known.len() + 1 {
+            match here {
+                Some(ino) if ino == above => return true,
+                Some(ino) => here = self.known.get(&ino).and_then(|refs| refs.place),
+                None => return false,
+            }
+        }
+        false
     }
 
     pub(super) fn contains(&self, ino: InodeId) -> bool {

@@ -128,6 +128,11 @@ impl Retries {
         self.expected.iter().rev().find(is_it).map(|expected| &expected.retry)
     }
 
+    /// Whether a thread was refused, and has not come back: whatever it looks at, it does so for the second time.
+    pub(super) fn is_sent_back(&self, by: u32) -> bool {
+        by != UNKNOWN_THREAD && self.expected.iter().any(|expected| expected.by == by)
+    }
+
     /// The directories of that.
     pub(crate) fn looks_again_in(&self, by: u32, dir: InodeId, name: &Name) -> Option<Vec<InodeId>> {
         let retry = self.looks_again(by, dir, name)?;

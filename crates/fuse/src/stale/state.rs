@@ -66,6 +66,8 @@ struct Writing {
 struct UnderWay {
     /// Directories, and how many changes hold each.
     dirs: HashMap<InodeId, usize>,
+    /// Changes of names in two directories.
+    moves: usize,
     writes: HashMap<InodeId, Vec<Writing>>,
     /// What these writes own, in bytes.
     write_bytes: u64,
@@ -157,6 +159,26 @@ impl State {
                 self.under_way.dirs.remove(&dir);
             }
         }
+    }
+
+    /// Of the directories in which names are changed, perhaps the same twice.
+    pub fn lock_dirs(&mut self, dirs: [InodeId; 2]) {
+        dirs.into_iter().for_each(|dir| self.lock_dir(dir));
+        self.under_way.moves += usize::from(dirs[0] != dirs[1]);
+    }
+
+    pub fn unlock_dirs(&mut self, dirs: [InodeId; 2]) {
+        dirs.into_iter().for_each(|dir| self.unlock_dir(dir));
+        self.under_way.moves -= usize::from(dirs[0] != dirs[1]);
+    }
+
+    /// Whether a change that waits holds the lock of a directory or that of all moves, or a thread of ours that drops a name there.
+    pub fn may_be_locked(&self, dir: InodeId) -> bool {
+        let drops = |notice: &Notice| matches!(notice, Notice::Entry { dir: of, .. } if *of == dir);
+        self.under_way.moves > 0
+            || self.under_way.dirs.contains_key(&dir)
+            || self.running.iter().any(|running| drops(&running.task.notice))
+            || self.queue.iter().any(|task| drops(&task.notice))
     }
 
     /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told

@@ -1,10 +1,13 @@
 //! Directories that the other mount moves while they are in use here.
 
 use super::pair;
+use crate::sys::errno;
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 #[test]
 fn a_directory_that_others_have_moved_is_moved_on_while_its_files_are_open() {
@@ -43,6 +46,70 @@ fn a_directory_that_others_have_moved_is_moved_on_while_its_files_are_open() {
             fs::remove_dir_all(here.join("from/tree")).expect("removed");
             assert!(!there.join("from/tree").exists());
             assert_eq!(old.metadata().expect("open still").nlink(), 0);
+        }
+    });
+}
+
+#[test]
+fn a_name_to_which_others_have_moved_a_directory_is_taken_also_while_somebody_is_at_work_at_its_old_one() {
+    const ROUNDS: usize = 60;
+    pair(|pair| {
+        let (here, there) = (&pair.a, &pair.b);
+        for dir in ["one", "other", "one/tree"] {
+            fs::create_dir(here.path(dir)).expect("new");
+        }
+        let _used = File::create(here.path("one/tree/file")).expect("new");
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (n, side) in pair.both_ways().map(|(side, _)| side).into_iter().enumerate() {
+                let ended = &ended;
+                // Each change takes the kernel's lock of the directory, and waits for the other mount.
+                scope.spawn(move || {
+                    let names = ["one", "other"].map(|dir| side.path(&format!("{dir}/{n}")));
+                    while !ended.load(SeqCst) {
+                        for name in &names {
+                            fs::write(name, "").expect("made");
+                            fs::remove_file(name).expect("removed");
+                        }
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(50));
+            let mut outcomes = Vec::new();
+            for round in 0..ROUNDS {
+                let (from, to) = if round % 2 == 0 { ("one", "other") } else { ("other", "one") };
+                let [from, to] = [from, to].map(|dir| format!("{dir}/tree"));
+                pair.step(format!("{round}: move"));
+                fs::rename(there.path(&from), there.path(&to)).expect("moved");
+                pair.step(format!("{round}: make"));
+                outcomes.push(errno(fs::create_dir(here.path(&to))));
+                outcomes.push(errno(std::os::unix::fs::symlink("tree", here.path(&to))));
+                assert!(here.path(&to).join("file").exists());
+            }
+            ended.store(true, SeqCst);
+            assert_eq!(outcomes, [libc::EEXIST; 2 * ROUNDS]);
+        });
+    });
+}
+
+#[test]
+fn a_directory_that_others_have_moved_into_what_was_below_it_is_found_there() {
+    pair(|pair| {
+        for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
+            let (above, below) = (format!("{n}above"), format!("{n}below"));
+            fs::create_dir_all(one.path(&above).join("below/deep")).expect("new");
+            fs::write(one.path(&above).join("file"), "text").expect("written");
+            let inside = File::open(one.path(&above).join("below/deep")).expect("there");
+            pair.step(format!("{n}: move"));
+            fs::rename(other.path(&above).join("below"), other.path(&below)).expect("moved");
+            fs::rename(other.path(&above), other.path(&below).join("deep/above")).expect("moved");
+            pair.step(format!("{n}: look"));
+            // Whoever is in there has not walked the path since.
+            let found = format!("/proc/self/fd/{}/above/file", inside.as_raw_fd());
+            assert_eq!(fs::read_to_string(found).expect("there"), "text");
+            let found = one.path(&below).join("deep/above/file");
+            assert_eq!(fs::read_to_string(found).expect("there"), "text");
+            assert!(!one.path(&above).exists());
         }
     });
 }

@@ -1,0 +1,133 @@
+//! In which directories threads are at work with names: there they may hold the kernel's lock at this moment, or take it the next.
+//!
+//! That is known for sure only of those that wait with us. Others had the lock before their request came, or have it still although they were answered. So whoever
+//! has asked about a name a moment ago counts as well.
+//!
+//! The table has a fixed size. Directories that share a place in it are taken for one.
+
+use crate::limits::{BUSY_LATELY_MAX, BUSY_PLACES};
+use shoal_types::InodeId;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// Of the number of a thread.
+const TID_BITS: u32 = 32;
+
+/// A thread, and above its number the millisecond in which it was there; 0: nobody was.
+#[derive(Default, Debug)]
+struct Place {
+    last: AtomicU64,
+    /// The last of another thread than that.
+    other: AtomicU64,
+}
+
+impl Place {
+    fn note(&self, tid: u32, now_ms: u64) {
+        let next = (now_ms << TID_BITS) | u64::from(tid);
+        let last = self.last.load(Relaxed);
+        if last == next {
+            return;
+        }
+        if last as u32 != tid {
+            self.other.store(last, Relaxed);
+        }
+        self.last.store(next, Relaxed);
+    }
+
+    /// When another thread than this was here last.
+    fn others_ms(&self, tid: u32) -> Option<u64> {
+        let last = self.last.load(Relaxed);
+        let seen = if last as u32 == tid { self.other.load(Relaxed) } else { last };
+        (seen != 0).then_some(seen >> TID_BITS)
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Busy {
+    places: Box<[Place]>,
+    /// Of those that move something from one directory to another, for which the kernel has a lock of its own.
+    moves: Place,
+    begun: Instant,
+}
+
+impl Busy {
+    pub(crate) fn new() -> Busy {
+        let places = (0..BUSY_PLACES).map(|_| Place::default()).collect();
+        Busy { places, moves: Place::default(), begun: Instant::now() }
+    }
+
+    /// A thread is about to change a name in a directory, or has, or looks at one, perhaps because it is about to.
+    pub(crate) fn note(&self, tid: u32, dir: InodeId) {
+        self.place(dir).note(tid, self.now_ms());
+    }
+
+    /// A thread changes names in both.
+    pub(crate) fn note_both(&self, tid: u32, [one, other]: [InodeId; 2]) {
+        let now = self.now_ms();
+        self.place(one).note(tid, now);
+        if one != other {
+            self.place(other).note(tid, now);
+            self.moves.note(tid, now);
+        }
+    }
+
+    /// Whether other threads than this one are, or were a moment ago, at work in a directory, or move something between any.
+    pub(crate) fn are_others(&self, tid: u32, dir: InodeId) -> bool {
+        let now = self.now_ms();
+        let is_late = |then: u64| now.saturating_sub(then) < BUSY_LATELY_MAX.as_millis() as u64;
+        [self.place(dir), &self.moves].iter().filter_map(|place| place.others_ms(tid)).any(is_late)
+    }
+
+    fn place(&self, dir: InodeId) -> &Place {
+        // Numbers of directories that are used together are close to each other.
+        &self.places[dir.0 as usize % BUSY_PLACES]
+    }
+
+    /// Never 0. That the upper bits are lost after 49 days makes a directory look idle, or busy, once.
+    fn now_ms(&self) -> u64 {
+        (self.begun.elapsed().as_millis() as u64 & u64::from(u32::MAX)).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIR: InodeId = InodeId(7);
+    const ELSEWHERE: InodeId = InodeId(8);
+    const ME: u32 = 100;
+    const OTHER: u32 = 200;
+
+    #[test]
+    fn who_is_alone_finds_nobody_at_work() {
+        let busy = Busy::new();
+        assert!(!busy.are_others(ME, DIR));
+        busy.note(ME, DIR);
+        busy.note_both(ME, [DIR, ELSEWHERE]);
+        assert!(!busy.are_others(ME, DIR));
+        busy.note(OTHER, InodeId(9));
+        assert!(!busy.are_others(ME, DIR));
+    }
+
+    #[test]
+    fn others_are_seen_for_a_moment_also_if_one_was_there_oneself_since() {
+        let mut busy = Busy::new();
+        busy.note(OTHER, DIR);
+        assert!(busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
+        busy.note(ME, DIR);
+        busy.note(ME, DIR);
+        assert!(busy.are_others(ME, DIR) && busy.are_others(OTHER, DIR));
+        busy.begun -= BUSY_LATELY_MAX * 2;
+        assert!(!busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
+    }
+
+    #[test]
+    fn who_moves_something_between_directories_is_in_the_way_everywhere() {
+        let busy = Busy::new();
+        busy.note_both(OTHER, [DIR; 2]);
+        assert!(!busy.are_others(ME, ELSEWHERE));
+        busy.note_both(OTHER, [DIR, ELSEWHERE]);
+        assert!(busy.are_others(ME, InodeId(9)));
+    }
+}
