@@ -2,16 +2,11 @@
 //!
 //! That is known for sure only of those that wait with us. Others had the lock before their request came, or have it still although they were answered. So whoever
 //! has asked about a name a moment ago counts as well.
-//!
-//! The table has a fixed size. Directories that share a place in it are taken for one.
 
 use crate::limits::{BUSY_LATELY_MAX, BUSY_PLACES};
+use crate::places::{Places, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
-
-/// Of the number of a thread.
-const TID_BITS: u32 = 32;
 
 /// A thread, and above its number the millisecond in which it was there; 0: nobody was.
 #[derive(Default, Debug)]
@@ -45,48 +40,36 @@ impl Place {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Busy {
-    places: Box<[Place]>,
+    places: Places<Place>,
     /// Of those that move something from one directory to another, for which the kernel has a lock of its own.
     moves: Place,
-    begun: Instant,
 }
 
 impl Busy {
     pub(crate) fn new() -> Busy {
-        let places = (0..BUSY_PLACES).map(|_| Place::default()).collect();
-        Busy { places, moves: Place::default(), begun: Instant::now() }
+        Busy { places: Places::new(BUSY_PLACES), moves: Place::default() }
     }
 
     /// A thread is about to change a name in a directory, or has, or looks at one, perhaps because it is about to.
     pub(crate) fn note(&self, tid: u32, dir: InodeId) {
-        self.place(dir).note(tid, self.now_ms());
+        self.places.of(dir).note(tid, self.places.now_ms());
     }
 
     /// A thread changes names in both.
     pub(crate) fn note_both(&self, tid: u32, [one, other]: [InodeId; 2]) {
-        let now = self.now_ms();
-        self.place(one).note(tid, now);
+        let now = self.places.now_ms();
+        self.places.of(one).note(tid, now);
         if one != other {
-            self.place(other).note(tid, now);
+            self.places.of(other).note(tid, now);
             self.moves.note(tid, now);
         }
     }
 
     /// Whether other threads than this one are, or were a moment ago, at work in a directory, or move something between any.
     pub(crate) fn are_others(&self, tid: u32, dir: InodeId) -> bool {
-        let now = self.now_ms();
+        let now = self.places.now_ms();
         let is_late = |then: u64| now.saturating_sub(then) < BUSY_LATELY_MAX.as_millis() as u64;
-        [self.place(dir), &self.moves].iter().filter_map(|place| place.others_ms(tid)).any(is_late)
-    }
-
-    fn place(&self, dir: InodeId) -> &Place {
-        // Numbers of directories that are used together are close to each other.
-        &self.places[dir.0 as usize % BUSY_PLACES]
-    }
-
-    /// Never 0. That the upper bits are lost after 49 days makes a directory look idle, or busy, once.
-    fn now_ms(&self) -> u64 {
-        (self.begun.elapsed().as_millis() as u64 & u64::from(u32::MAX)).max(1)
+        [self.places.of(dir), &self.moves].iter().filter_map(|place| place.others_ms(tid)).any(is_late)
     }
 }
 
@@ -118,7 +101,7 @@ mod tests {
         busy.note(ME, DIR);
         busy.note(ME, DIR);
         assert!(busy.are_others(ME, DIR) && busy.are_others(OTHER, DIR));
-        busy.begun -= BUSY_LATELY_MAX * 2;
+        busy.places.begun -= BUSY_LATELY_MAX * 2;
         assert!(!busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
     }
 

@@ -37,6 +37,7 @@ pub mod mountinfo;
 mod near;
 mod nodes;
 mod orphan;
+mod places;
 mod prime;
 mod serve;
 mod setattr;

@@ -363,8 +363,6 @@ impl Dropper {
             }
         }
         if let Some(by) = by {
-            // It may have taken long.
-            self.busy.note_both(by, dirs);
             self.names_changed(dirs, by);
         }
     }
@@ -720,6 +718,8 @@ impl UnderWay {
     /// The change was carried out, and is about to be answered. Nothing is left to be dropped after that: it would make the kernel pass over the
     /// attributes that a read right after the write asks for.
     pub(crate) fn carried_out(&self) {
+        // It may have taken long.
+        self.stale.is_at_work(self.holds);
         self.stale.changed(self.holds);
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
         let late = self.stale.state.lock().carried_out(ino, self.write);

@@ -9,16 +9,14 @@
 //! noted: a local change of a file's content, size or link count makes the kernel pass over earlier answers by itself.
 
 use crate::limits::{ASKER_PLACES, LATE_ANSWER_MAX};
+use crate::places::{Places, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::time::Instant;
 
 /// Nobody has asked.
 const NOBODY: u64 = 0;
 /// In the place of a thread's number: of another container, whose threads all look the same.
 const STRANGER: u32 = u32::MAX;
-/// Of the number of a thread.
-const TID_BITS: u32 = 32;
 
 #[derive(Default, Debug)]
 struct Place {
@@ -31,10 +29,9 @@ struct Place {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Askers {
-    places: Box<[Place]>,
+    places: Places<Place>,
     /// Changes so far.
     changes: AtomicU64,
-    begun: Instant,
 }
 
 /// A question on its way: how many changes there had been when it came.
@@ -52,8 +49,7 @@ fn known(tid: u32) -> u32 {
 
 impl Askers {
     pub(super) fn new() -> Askers {
-        let places = (0..ASKER_PLACES).map(|_| Place::default()).collect();
-        Askers { places, changes: AtomicU64::new(0), begun: Instant::now() }
+        Askers { places: Places::new(ASKER_PLACES), changes: AtomicU64::new(0) }
     }
 
     /// A thread asks, for whatever inode. To be called before the inode is looked at.
@@ -63,10 +59,10 @@ impl Askers {
 
     /// The answer to a question has the attributes of a directory. Whether they may be kept: otherwise they may be from before a change.
     pub(super) fn answered(&self, asking: Asking, dir: InodeId) -> bool {
-        let place = self.place(dir);
+        let place = self.places.of(dir);
         let mut seen = place.asked.load(SeqCst);
         while seen as u32 != asking.tid {
-            let since = if seen == NOBODY { 0 } else { self.now_ms() };
+            let since = if seen == NOBODY { 0 } else { self.places.now_ms() };
             let next = (since << TID_BITS) | u64::from(asking.tid);
             match place.asked.compare_exchange_weak(seen, next, SeqCst, SeqCst) {
                 Ok(_) => break,
@@ -79,23 +75,13 @@ impl Askers {
 
     /// A thread has changed a directory, and is about to be answered. Whether answers may be on their way to others.
     pub(super) fn changed(&self, tid: u32, dir: InodeId) -> bool {
-        let place = self.place(dir);
+        let place = self.places.of(dir);
         let number = self.changes.fetch_add(1, SeqCst) + 1;
         place.changed.fetch_max(number, SeqCst);
         let asked = place.asked.load(SeqCst);
         let (last, other_ms) = (asked as u32, asked >> TID_BITS);
-        let is_late = || self.now_ms().saturating_sub(other_ms) < LATE_ANSWER_MAX.as_millis() as u64;
+        let is_late = || self.places.now_ms().saturating_sub(other_ms) < LATE_ANSWER_MAX.as_millis() as u64;
         asked != NOBODY && (last != known(tid) || last == STRANGER || (other_ms > 0 && is_late()))
-    }
-
-    fn place(&self, dir: InodeId) -> &Place {
-        // Numbers of directories that are used together are close to each other.
-        &self.places[dir.0 as usize % ASKER_PLACES]
-    }
-
-    /// Never 0, which means never. That the upper bits are lost after 49 days costs a few messages.
-    fn now_ms(&self) -> u64 {
-        (self.begun.elapsed().as_millis() as u64 & u64::from(u32::MAX)).max(1)
     }
 }
 
@@ -156,7 +142,7 @@ mod tests {
         let mut askers = Askers::new();
         ask(&askers, OTHER);
         ask(&askers, ME);
-        askers.begun -= LATE_ANSWER_MAX * 2;
+        askers.places.begun -= LATE_ANSWER_MAX * 2;
         assert!(!askers.changed(ME, DIR));
     }
 }
