@@ -322,6 +322,31 @@ impl crate::Client {
         Err(Errno::EIO.into())
     }
 
+    /// The kernel is about to write to a file, and will not say so again before [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) has it do so: waits until nobody else
+    /// can come in between.
+    pub fn expect_write(&self, wait: Wait, ino: InodeId) -> Reply<()> {
+        let now = self.now();
+        self.shell().call(wait, |core| core.expect_write(ino, wait == Wait::Allowed, now))
+    }
+
+    /// Whether nobody else could come in between since the kernel was let write to a file.
+    pub fn may_write_unasked(&self, ino: InodeId) -> bool {
+        self.mount.with_current(|shell| shell.state.lock().core.writers.may_write_unasked(ino))
+    }
+
+    /// What the kernel knew of these is dropped: who reads now may come in between.
+    pub fn forget_writers(&self, files: &[InodeId]) {
+        self.mount.with_current(|shell| {
+            let writers = &mut shell.state.lock().core.writers;
+            files.iter().for_each(|ino| writers.forget(*ino));
+        });
+    }
+
+    /// Whether somebody is about to write to a file, and waits until the right to change it, which is about to be given back, is gone.
+    pub fn waits_to_write(&self, ino: InodeId) -> bool {
+        self.mount.with_current(|shell| shell.state.lock().core.writers.is_held_up(ino))
+    }
+
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
         let data = Bytes::copy_from_slice(data);
@@ -334,6 +359,31 @@ impl crate::Client {
         let data = Bytes::copy_from_slice(data);
         let now = self.now();
         self.shell().call(wait, |core| core.append(ino, &data, clear_setid, now))
+    }
+
+    /// One of the two (with `offset`, the first), waiting as long as it takes. `note` is told each time that it is about to be carried out, and if it was not after
+    /// all: under the lock of everything that this client knows.
+    pub fn write_noted(
+        &self,
+        ino: InodeId,
+        offset: Option<u64>,
+        data: &[u8],
+        clear_setid: bool,
+        note: impl Fn(bool),
+    ) -> Reply<u64> {
+        let data = Bytes::copy_from_slice(data);
+        let now = self.now();
+        self.shell().call(Wait::Allowed, |core| {
+            note(true);
+            let done = match offset {
+                Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),
+                None => core.append(ino, &data, clear_setid, now),
+            };
+            if done.is_err() {
+                note(false);
+            }
+            done
+        })
     }
 
     /// fallocate(2).

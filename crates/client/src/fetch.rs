@@ -134,6 +134,7 @@ impl Shell {
             Need::Inodes => self.fetch_grant(0, true).map(done),
             Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
             Need::Window => self.wait_for_window().map(done),
+            Need::Gone(ino) => self.wait_for_recall(ino).map(done),
         }
     }
 

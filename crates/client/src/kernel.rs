@@ -35,6 +35,13 @@ pub trait KernelCache: Send + Sync + 'static {
 
     /// Makes the kernel forget everything: the right to all of it has run out. `inodes` are all that it refers to.
     fn forget_all(&self, inodes: &[InodeId]);
+
+    /// Sees to it that what is being written to these files has come, and that the kernel asks ([`Client::expect_write`]) before it writes to them again. Nobody is
+    /// answered meanwhile. Where that takes long, what comes then is not what was asked for.
+    fn hold_writes(&self, files: &[InodeId]) {
+        // Without a cache that is written to first there is nothing to hold.
+        let _ = files;
+    }
 }
 
 impl Client {

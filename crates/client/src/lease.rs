@@ -16,7 +16,7 @@ use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::{Duration, Instant, since_boot};
-use shoal_types::Errno;
+use shoal_types::{BatchSeq, Errno};
 use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -217,7 +217,7 @@ impl Shell {
         }
         let mut stale: Vec<Stale> = Vec::new();
         let mut ack = loop {
-            let needed = self.let_come_back(recall).core.begin_recall(recall);
+            let needed = self.begin_recall(recall);
             let drops = recall.items.iter().any(|item| matches!(item, Item::Drop { .. }));
             let hasty = !drops && mistake("give back what is not committed");
             if !hasty && self.wait_for_commit(needed).is_err() {
@@ -236,6 +236,23 @@ impl Shell {
             ack.refers.clear();
         }
         self.acknowledge(term, ack);
+    }
+
+    /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
+    fn begin_recall(&self, recall: &Recall) -> BatchSeq {
+        let mut state = self.let_come_back(recall);
+        if let Some(kernel) = self.lasting.kernel.get() {
+            let files = state.core.close_to_writers(recall, self.lasting.clock.now());
+            if !files.is_empty() {
+                drop(state);
+                kernel.hold_writes(&files);
+                state = self.let_come_back(recall);
+            }
+        }
+        let needed = state.core.begin_recall(recall);
+        drop(state);
+        self.changed.notify_all();
+        needed
     }
 
     /// Waits until whoever was refused and looks again has come back, or is waited for no longer.

@@ -103,6 +103,13 @@ pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
 pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(10);
 /// Such calls that are known; more are as good as none.
 pub const RETRIES_MAX: usize = 1024;
+/// Files that the kernel writes to without asking, as far as they are known. What is written to others is shown to programs of the mount a moment before it counts, if others use
+/// the file.
+pub const WRITERS_MAX: usize = 1024;
+/// Of a directory that others begin to use, somebody may be writing to those files that he has written to within this time.
+pub const WRITTEN_LATELY_MAX: Duration = Duration::from_secs(1);
+/// Files that the kernel is made to ask about for one recall: each costs it some microseconds.
+pub const HELD_AT_ONCE_MAX: usize = 64;
 /// A question for recalls is kept by the server for this long if there are none. It is also what renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
 /// A difference between the servers' clock and this machine's that people are told of.

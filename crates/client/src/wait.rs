@@ -8,7 +8,7 @@ use crate::shell::{Shell, State};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{BatchSeq, Errno};
+use shoal_types::{BatchSeq, Errno, InodeId};
 
 impl Shell {
     /// Waits until enough is committed for writers to go on.
@@ -18,6 +18,16 @@ impl Shell {
         let until = self.until();
         let mut state = self.state.lock();
         while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
+            self.wait_for_change(&mut state, until)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the right to change a file, which is about to be given back, is gone.
+    pub(crate) fn wait_for_recall(&self, ino: InodeId) -> Result<(), Errno> {
+        let until = self.until();
+        let mut state = self.state.lock();
+        while state.core.is_closed_to_writers(ino) {
             self.wait_for_change(&mut state, until)?;
         }
         Ok(())

@@ -10,11 +10,11 @@ use crate::nodes::{Found, inode_id};
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
-use crate::stale::{Holds, Write};
+use crate::stale::{Dropper, Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Client, Entry, Fallocate, Looked, Seek, Wait};
+use shoal_client::{Caller, Client, Entry, Failure, Fallocate, Looked, Reply, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -86,13 +86,16 @@ impl fuser::Filesystem for Front {
         let shared = self.server.shared();
         let asking = shared.stale.asks(tid);
         shared.stale.looks_at_names(tid, parent);
+        let looking = shared.clone();
         let by_number = name == OsStr::new(".");
         self.server.look(
             Op::Lookup,
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
             reply,
             name.as_bytes(),
-            move |client, wait, name| client.find(wait, tid, parent, name),
+            move |client, wait, name| {
+                settled(client, &looking.stale, wait, client.find(wait, tid, parent, name)?)
+            },
             move |reply, found| {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
@@ -316,14 +319,7 @@ impl fuser::Filesystem for Front {
         if fh.is_some() && !is_look && stale.was_dropped(ino) {
             return self.server.show_size(reply, ino, tid);
         }
-        let asked = stale.attributes_asked(ino, tid, is_look);
-        self.server.serve(
-            Op::Getattr,
-            reply,
-            &(),
-            move |client, wait, ()| client.getattr(wait, ino),
-            move |reply, inode| asked.answer(reply, inode),
-        );
+        self.server.show_attributes(reply, ino, tid, is_look);
     }
 
     fn setattr(
@@ -433,21 +429,19 @@ impl fuser::Filesystem for Front {
         let ino = self.about(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
-        let pages = Write { ino, offset, len: u64::from(len) };
+        let write = Write { ino, offset, len: u64::from(len), is_sure: false };
         if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
-            return self.server.write_back(pages, data, reply);
+            return self.server.write_back(write, data, reply);
         }
-        // The kernel takes the end of the file from its cache: another client may have appended meanwhile.
-        let append = (flags.0 & libc::O_APPEND != 0).then(|| self.server.shared());
+        let shared = self.server.shared();
+        let is_sure = shared.stale.was_dropped(ino) && shared.client.may_write_unasked(ino);
+        let appends = flags.0 & libc::O_APPEND != 0;
         self.server.change(
             Op::Write,
-            Holds::Pages(pages),
+            Holds::Pages(Write { is_sure, ..write }),
             reply,
             data,
-            move |client, wait, data| match &append {
-                Some(shared) => shared.append(wait, ino, offset, data, clear_setid),
-                None => client.write(wait, ino, offset, data, clear_setid),
-            },
+            move |_, wait, data| shared.write(wait, write, data, appends, clear_setid),
             move |reply, done| answer::written(reply, len, done),
         );
     }
@@ -577,6 +571,9 @@ impl fuser::Filesystem for Front {
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
         near::met(req.pid(), 0);
         let ino = self.about(ino);
+        if size == 0 && name.as_bytes() == xattr::CAPABILITY {
+            return self.server.expect_write(ino, req.pid(), reply);
+        }
         self.server.serve(
             Op::Getxattr,
             reply,
@@ -607,6 +604,9 @@ impl fuser::Filesystem for Front {
         _position: u32,
         reply: fuser::ReplyEmpty,
     ) {
+        if name.as_bytes() == xattr::ASK.to_bytes() {
+            return self.server.refuse(Op::Setxattr, reply, kernel::EBUSY);
+        }
         let how = match xattr::how(flags) {
             Ok(how) => how,
             Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
@@ -756,6 +756,26 @@ impl fuser::Filesystem for Front {
     ) {
         self.server.refuse(Op::Ioctl, reply, kernel::ENOTTY);
     }
+}
+
+/// A file is not told of while its length is not to be.
+fn settled(client: &Client, stale: &Dropper, wait: Wait, found: Option<Looked>) -> Reply<Option<Looked>> {
+    let Some(mut looked) = found else { return Ok(None) };
+    let entry = &mut looked.entry;
+    while stale.is_settling(entry.ino) {
+        if wait == Wait::Never {
+            client.forget(entry.ino, 1);
+            return Err(Failure::WouldBlock);
+        }
+        let is_settled = stale.wait_until_settled(entry.ino);
+        if let Ok(inode) = client.getattr(wait, entry.ino) {
+            entry.inode = inode;
+        }
+        if !is_settled {
+            break;
+        }
+    }
+    Ok(Some(looked))
 }
 
 /// `None`: a mode that is not supported (collapse, insert, unshare).

@@ -12,13 +12,16 @@ pub(crate) const ENOTTY: Errno = Errno(libc::ENOTTY);
 /// The answer when too many requests wait.
 pub(crate) const ENOMEM: Errno = Errno(libc::ENOMEM);
 
+/// The answer to what is not to be set.
+pub(crate) const EBUSY: Errno = Errno(libc::EBUSY);
+
 /// What Shoal cannot do without: correctness depends on it.
 const REQUIRED: InitFlags = InitFlags::FUSE_NO_OPEN_SUPPORT
     .union(InitFlags::FUSE_NO_OPENDIR_SUPPORT)
     // ACLs are checked by the kernel, and inherited by the client, which therefore gets modes unmasked.
     .union(InitFlags::FUSE_POSIX_ACL)
     .union(InitFlags::FUSE_DONT_MASK)
-    // Otherwise every write(2) begins with a question for security.capability.
+    // Otherwise every write(2) begins with a question for security.capability, and not only the first: see `stale::ask`.
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
     // File handles (NFS export, name_to_handle_at(2)) outlive the kernel's cache.
     .union(InitFlags::FUSE_EXPORT_SUPPORT);

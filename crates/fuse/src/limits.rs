@@ -98,6 +98,16 @@ pub const SIZE_LOCKERS_MAX: usize = 64;
 pub const SIZE_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often it is looked whether it has.
 pub const SIZE_LOOK_EVERY: Duration = Duration::from_micros(200);
+/// A client that wants to use a file waits until what is being written to it here has come, if that does not take longer than this.
+pub const ASK_WAIT_MAX: Duration = Duration::from_millis(100);
+/// How often it is looked whether somebody waits to be let write to it.
+pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
+/// Threads that have the kernel ask before it writes, for one client's wish: each may have to wait for what is being written.
+pub const ASK_THREADS: usize = 4;
+/// Nobody is told the length of a file while what the kernel has of it is dropped, if that does not take longer than this: it may wait for whoever reads.
+pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
+/// How often it is looked whether it is.
+pub const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

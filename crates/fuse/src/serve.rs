@@ -3,13 +3,15 @@
 use crate::answer::{self, Fail};
 use crate::encode::settled;
 use crate::kernel::ENOMEM;
-use crate::limits::LOCK_THREADS;
+use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodes::Nodes;
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stale::{Dropper, Holds, Write};
 use crate::stats::{Counters, Op, Stats, Timer};
+use crate::thread::Writing;
+use crate::xattr::CAPABILITY;
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
@@ -166,7 +168,7 @@ impl Server {
             false => call(&self.shared.client, Wait::Never, arg),
         };
         if let Err(Failure::WouldBlock) = outcome {
-            return self.wait(timer, holds, reply, arg, call, answer);
+            return self.wait(timer, holds.unsure(), reply, arg, call, answer);
         }
         if outcome.is_ok() {
             self.shared.stale.changed(holds);
@@ -178,7 +180,7 @@ impl Server {
     /// thread that waits for nobody but servers and bricks. Until then the write does not count as waiting: so others who change the file
     /// wait for these pages to be dropped, and what is found is what was there before them.
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
-        let Write { ino, offset, len } = write;
+        let Write { ino, offset, len, .. } = write;
         let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
         let answer = move |reply, done| answer::written(reply, len as u32, done);
         let outcome = match self.shared.stale.may_be_outdated(holds) {
@@ -211,6 +213,70 @@ impl Server {
         self.submit(Lane::Read, Box::new(job));
     }
 
+    /// Answers the kernel that asks, before it writes to a file for the first time, whether that has capabilities: when nobody else can come in between. A thread that may be about
+    /// to do something else is answered at once.
+    pub(crate) fn expect_write(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
+        let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
+        let answer = |reply, value| answer::sized(reply, 0, value);
+        let Shared { client, stale, .. } = &*self.shared;
+        let writing = || Writing::of(tid);
+        let is_shared = stale.was_dropped(ino);
+        let known = is_shared.then(writing);
+        let expected = match known {
+            Some(None) => Ok(()),
+            _ => client.expect_write(Wait::Never, ino),
+        };
+        let waits = expected == Err(Failure::WouldBlock);
+        let Some(Writing { appends }) = waits.then(|| known.unwrap_or_else(writing)).flatten() else {
+            return self.serve(Op::Getxattr, reply, &(), call, answer);
+        };
+        let timer = Timer::start(Op::Getxattr);
+        if self.slow.refuses(Lane::Change) {
+            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
+        }
+        let stale = stale.clone();
+        let wait = move |client: &Client| {
+            // What comes of it if that fails is seen by the write.
+            if client.expect_write(Wait::Allowed, ino).is_ok() && appends {
+                // The kernel took the end of the file from its cache before it asked: nobody is to see what it puts there.
+                stale.drop_before_write(ino);
+            }
+            call(client, Wait::Allowed, &())
+        };
+        let session = client.session();
+        self.submit(Lane::Change, self.shared.job(timer, Holds::Nothing, session, reply, wait, answer));
+    }
+
+    /// Answers a question for attributes. `is_look`: one of our own threads asks.
+    pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
+        let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
+        let asked = shared.stale.attributes_asked(ino, tid, is_look);
+        let outcome = match shared.client.getattr(Wait::Never, ino) {
+            Ok(_) if shared.stale.is_settling(ino) => Err(Failure::WouldBlock),
+            outcome => outcome,
+        };
+        if outcome != Err(Failure::WouldBlock) {
+            return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
+        }
+        let stale = shared.stale.clone();
+        let call = move |client: &Client| {
+            let (mut asked, mut inode) = (asked, client.getattr(Wait::Allowed, ino)?);
+            let mut is_settled = true;
+            while is_settled && stale.is_settling(ino) {
+                // What is dropped waits for those who ask.
+                asked.withdraw();
+                is_settled = stale.wait_until_settled(ino);
+                asked = stale.attributes_asked(ino, tid, is_look);
+                inode = client.getattr(Wait::Allowed, ino)?;
+            }
+            Ok((asked, inode))
+        };
+        self.later(timer, Holds::Nothing, reply, call, |reply, told| match told {
+            Ok((asked, inode)) => asked.answer(reply, Ok(inode)),
+            Err(why) => reply.fail(why),
+        });
+    }
+
     /// Answers a thread that reads an open file with its attributes, when the kernel has taken the size in. See [`Dropper::size_asked`].
     pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
         let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
@@ -221,8 +287,13 @@ impl Server {
         }
         let job = move || {
             let Shared { client, stale, .. } = &*shared;
-            let asked = stale.size_asked(client, ino, tid, begun);
-            let outcome = client.getattr(Wait::Allowed, ino);
+            let mut asked = stale.size_asked(client, ino, tid, begun);
+            let mut outcome = client.getattr(Wait::Allowed, ino);
+            while outcome.is_ok() && stale.is_settling(ino) && begun.elapsed() < SIZE_WAIT_MAX {
+                asked.withdraw();
+                asked = stale.size_asked(client, ino, tid, begun);
+                outcome = client.getattr(Wait::Allowed, ino);
+            }
             shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
         };
         self.submit(Lane::Size, Box::new(job));
@@ -241,16 +312,8 @@ impl Server {
         if self.refuses(timer.op(), holds) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
-        let (arg, stale) = (arg.to_owned(), self.shared.stale.clone());
-        let call = move |client: &Client| {
-            if stale.may_be_outdated(holds) {
-                match call(client, Wait::Never, arg.borrow()) {
-                    Err(Failure::WouldBlock) => stale.is_waiting(holds),
-                    outcome => return outcome,
-                }
-            }
-            call(client, Wait::Allowed, arg.borrow())
-        };
+        let arg = arg.to_owned();
+        let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
         self.later(timer, holds, reply, call, answer);
     }
 
@@ -323,22 +386,31 @@ impl Server {
 }
 
 impl Shared {
-    /// write(2) with `O_APPEND`. The bytes belong at the end of the file; `offset` is where the kernel takes it to be, and where
+    /// write(2), perhaps with `O_APPEND`. Then the bytes belong at the end of the file, and their offset is where the kernel takes it to be, and where
     /// it has put the bytes into its cache.
-    pub(crate) fn append(
+    pub(crate) fn write(
         &self,
         wait: Wait,
-        ino: InodeId,
-        offset: u64,
+        write: Write,
         data: &[u8],
+        appends: bool,
         clear_setid: bool,
     ) -> Reply<()> {
-        let client = &self.client;
-        if wait == Wait::Never && client.getattr(wait, ino)?.size != offset {
+        let (client, Write { ino, offset, .. }) = (&self.client, write);
+        let at = match (wait, appends) {
+            (Wait::Never, false) => client.write(wait, ino, offset, data, clear_setid).map(|()| offset)?,
             // What comes then can wait.
-            return Err(Failure::WouldBlock);
-        }
-        if client.append(wait, ino, data, clear_setid)? != offset {
+            (Wait::Never, true) if client.getattr(wait, ino)?.size != offset => {
+                return Err(Failure::WouldBlock);
+            }
+            (Wait::Never, true) => client.append(wait, ino, data, clear_setid)?,
+            (Wait::Allowed, _) => {
+                let late = self.stale.late(write);
+                let known = (!appends).then_some(offset);
+                client.write_noted(ino, known, data, clear_setid, |begins| late.is_about_to(begins))?
+            }
+        };
+        if at != offset {
             self.stale.forget(&[Stale::Node(ino)]);
         }
         Ok(())

@@ -11,8 +11,9 @@
 //!   them: they are locked, so nobody reads them, and the kernel fills them anew. (Unless they are locked because they are being filled.) Others of the write's pages are dropped
 //!   under it; whoever then reads them before the write is carried out puts them into the cache as they were. Therefore a
 //!   write's pages are dropped once more when it has been carried out and before it is answered.
-//! - A write to pages that the kernel has is shown to everybody here before we hear of it. If others use the file and it has to wait, its pages are
-//!   dropped, so that until it is carried out they show what was there before.
+//! - A write to pages that the kernel has is shown to everybody here before we hear of it. So the kernel asks before, and writes only while nobody else can come
+//!   in between (see `ask`). Where that is not so (it does not ask when it writes back what was changed through a mapping, for one), and the write has to wait, its pages
+//!   are dropped, so that until it is carried out they show what was there before.
 //!
 //! Notifications are sent by threads of their own, which may block, and which nothing else depends on: not even the end of a
 //! process that is killed. Whoever wants things dropped waits as long as he must.
@@ -27,12 +28,14 @@
 //! **What remains.** A process in a directory whose name was outdated is not disturbed, but a local mount or bind mount below
 //! such a name is detached when the name is looked up again.
 
+mod ask;
 mod asked;
 mod askers;
 mod empty;
 mod mapped;
 mod notify;
 mod pages;
+mod settle;
 mod size;
 mod state;
 
@@ -53,6 +56,7 @@ use askers::Askers;
 use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use settle::Settling;
 use shoal_client::{Before, Client, KernelCache, Stale};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use size::{Looks, Place};
@@ -104,6 +108,14 @@ impl Holds {
     /// A thread changes names in a directory.
     pub(crate) fn names(dir: InodeId, by: u32) -> Holds {
         Holds::Names { dirs: [dir, dir], by }
+    }
+
+    /// It has to wait.
+    pub(crate) fn unsure(self) -> Holds {
+        match self {
+            Holds::Pages(write) => Holds::Pages(write.unsure()),
+            other => other,
+        }
     }
 
     /// A thread looks at a name, perhaps because it is about to change names in these directories.
@@ -158,7 +170,7 @@ impl AttributesAsked {
     }
 
     /// It is not answered yet, and is taken for another question when it is.
-    fn withdraw(mut self) {
+    pub(crate) fn withdraw(mut self) {
         self.has_content = false;
     }
 }
@@ -183,6 +195,7 @@ pub(crate) struct Dropper {
     /// Where the mount is, once programs can use it.
     place: OnceLock<Place>,
     looks: Looks,
+    settling: Settling,
     askers: Askers,
     busy: Busy,
     /// Anything was ever dropped.
@@ -206,6 +219,7 @@ impl Dropper {
             kernel: OnceLock::new(),
             place: OnceLock::new(),
             looks: Looks::default(),
+            settling: Settling::default(),
             askers: Askers::new(),
             busy: Busy::new(),
             drops_at_all: AtomicBool::new(false),
@@ -400,7 +414,7 @@ impl Dropper {
     /// that waits.
     pub(crate) fn may_be_outdated(&self, holds: Holds) -> bool {
         match holds {
-            Holds::Pages(Write { ino, .. }) => self.was_dropped(ino),
+            Holds::Pages(Write { ino, is_sure, .. }) => !is_sure && self.was_dropped(ino),
             _ => false,
         }
     }
@@ -408,7 +422,7 @@ impl Dropper {
     /// A change of a file that others use as well has to wait. What the kernel shows of a write already, in pages that it knew, is not to be seen before it
     /// is carried out.
     pub(crate) fn is_waiting(&self, holds: Holds) {
-        let Holds::Pages(Write { ino, offset, len }) = holds else { return };
+        let Holds::Pages(Write { ino, offset, len, .. }) = holds else { return };
         let pages = Pages::of_bytes(offset, len);
         let mut state = self.state.lock();
         state.queue(pages.apart([pages]).into_iter().map(|pages| Notice::Node { ino, pages }));
@@ -459,6 +473,12 @@ impl Dropper {
     fn note_drops(&self, inodes: &[InodeId]) {
         self.drops_at_all.store(true, SeqCst);
         self.state.lock().note_drops(inodes);
+    }
+
+    /// Nobody is to see what the kernel is about to put among what it has of a file. Who writes has the right to.
+    pub(crate) fn drop_before_write(&self, ino: InodeId) {
+        self.note_drops(&[ino]);
+        self.send(&whole(&[ino]));
     }
 
     /// Has notices sent, and waits until nothing of it can be answered from the kernel's cache.
@@ -621,7 +641,8 @@ impl Dropper {
     }
 
     fn may_arrive(&self, ino: InodeId) -> bool {
-        !self.state.lock().ended && self.client.upgrade().is_some_and(|client| client.refers(ino))
+        let ended = self.state.lock().ended;
+        !ended && self.client.upgrade().is_some_and(|client| client.refers(ino))
     }
 }
 
@@ -651,6 +672,9 @@ impl KernelCache for Dropper {
             }
         }
         self.note_drops(&nodes);
+        if let Some(client) = self.client.upgrade() {
+            client.forget_writers(&nodes);
+        }
         let mut state = self.state.lock();
         nodes.retain(|ino| !state.empty.skips(*ino));
         self.skips.store(state.empty.skipped(), SeqCst);
@@ -666,11 +690,18 @@ impl KernelCache for Dropper {
         self.send(&whole(&nodes));
     }
 
+    fn hold_writes(&self, files: &[InodeId]) {
+        self.have_asked(files);
+    }
+
     fn forget_all(&self, inodes: &[InodeId]) {
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
         }
         self.note_drops(inodes);
+        if let Some(client) = self.client.upgrade() {
+            client.forget_writers(inodes);
+        }
         self.send(&whole(inodes));
     }
 }
@@ -726,6 +757,7 @@ impl UnderWay {
         if let Some(pages) = late {
             self.stale.send(&[Notice::Node { ino, pages }]);
         }
+        self.stale.settling.end(ino);
     }
 }
 
@@ -736,7 +768,11 @@ impl Drop for UnderWay {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
             Holds::Names { dirs, .. } => state.unlock_dirs(dirs),
-            Holds::Pages(Write { ino, .. }) => state.end_write(ino, self.write),
+            Holds::Pages(Write { ino, .. }) => {
+                state.end_write(ino, self.write);
+                drop(state);
+                self.stale.settling.end(ino);
+            }
         }
     }
 }

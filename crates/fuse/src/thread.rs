@@ -60,6 +60,40 @@ impl Thread {
     }
 }
 
+/// A thread that is in a call that writes to an open file, or at least may.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Writing {
+    /// At the end of the file, wherever that is.
+    pub appends: bool,
+}
+
+/// Calls that write to an open file, with where they name it.
+const WRITES: [(libc::c_long, usize); 8] = [
+    (libc::SYS_write, 0),
+    (libc::SYS_pwrite64, 0),
+    (libc::SYS_writev, 0),
+    (libc::SYS_pwritev, 0),
+    (libc::SYS_pwritev2, 0),
+    (libc::SYS_sendfile, 0),
+    (libc::SYS_splice, 2),
+    (libc::SYS_copy_file_range, 2),
+];
+
+impl Writing {
+    /// What a thread is in, if that is it: see proc_pid_syscall(5) and proc_pid_fdinfo(5).
+    pub(crate) fn of(tid: u32) -> Option<Writing> {
+        let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let mut fields = call.split_ascii_whitespace();
+        let number = fields.next()?.parse().ok()?;
+        let (_, at) = WRITES.iter().find(|(write, _)| *write == number)?;
+        let file = u64::from_str_radix(fields.nth(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
+        let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{file}")).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        Some(Writing { appends: flags.is_some_and(|flags| flags & libc::O_APPEND != 0) })
+    }
+}
+
 /// The state of a thread that runs or waits for a processor.
 const RUNS: char = 'R';
 /// Behind the name: the number of threads of its process.
@@ -124,6 +158,39 @@ mod tests {
         }
         assert!(now.ran > before.ran && now.turns >= before.turns);
         assert!(Thread::look_at(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_thread_that_writes_is_told_from_one_that_does_not() {
+        // To a pipe that nobody reads, until it is full.
+        let writes = |appends: bool| {
+            let (reader, writer) = std::io::pipe().expect("a pipe");
+            if appends {
+                let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_APPEND);
+                nix::fcntl::fcntl(&writer, flags).expect("set");
+            }
+            let mut child = Command::new("cat").arg("/dev/zero").stdout(writer).spawn().expect("it runs");
+            while !Thread::look_at(child.id()).expect("it is there").sleeps
+                || Writing::of(child.id()).is_none()
+            {
+                std::thread::yield_now();
+            }
+            let writing = Writing::of(child.id());
+            drop(reader);
+            child.wait().expect("it ends");
+            writing
+        };
+        assert_eq!(writes(false), Some(Writing { appends: false }));
+        assert_eq!(writes(true), Some(Writing { appends: true }));
+        let mut child =
+            Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
+        while !Thread::look_at(child.id()).expect("it is there").sleeps {
+            std::thread::yield_now();
+        }
+        assert_eq!(Writing::of(child.id()), None, "it reads");
+        drop(child.stdin.take());
+        child.wait().expect("it ends");
+        assert_eq!(Writing::of(u32::MAX), None);
     }
 
     #[test]

@@ -5,9 +5,14 @@ use bytes::Bytes;
 use shoal_client::{Client, Reply, Wait};
 use shoal_namespace::{SetAttr, XattrSet};
 use shoal_types::{Errno, InodeId, Name, mode};
+use std::ffi::CStr;
 
 /// An ACL beyond the permission bits.
 pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
+/// What a file may do that runs. The kernel asks for it before it writes.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+/// Nothing has it. Somebody tries to set it to have the kernel ask: see `stale::ask`.
+pub(crate) const ASK: &CStr = c"security.shoal.ask";
 /// Names under it exist only for those with `CAP_SYS_ADMIN`.
 const TRUSTED: &[u8] = b"trusted.";
 

@@ -422,6 +422,27 @@ mod tests {
     }
 
     #[test]
+    fn who_is_about_to_write_waits_while_the_right_is_given_back() {
+        let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
+        let name = Name::try_from("a").expect("a name");
+        let ino = make_file(&mut core, root, &name);
+        commit(&mut core);
+        assert!(core.expect_write(ino, true, now).is_ok() && core.writers.may_write_unasked(ino));
+        let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
+        assert_eq!(core.close_to_writers(&recall, now), [ino]);
+        assert!(core.write(ino, 0, &Bytes::from_static(b"x"), false, now).is_ok(), "it was let");
+        assert_eq!(core.expect_write(ino, false, now), Err(Fault::Tree(Need::Gone(ino))));
+        assert!(!core.writers.is_held_up(ino));
+        assert_eq!(core.expect_write(ino, true, now), Err(Fault::Tree(Need::Gone(ino))));
+        assert!(core.writers.is_held_up(ino) && core.is_closed_to_writers(ino));
+        core.begin_recall(&recall);
+        assert!(!core.is_closed_to_writers(ino) && !core.writers.may_write_unasked(ino));
+        let wants = vec![node(ino, false)];
+        assert_eq!(core.expect_write(ino, true, now), Err(Fault::Tree(Need::Rights(wants))));
+        assert!(!core.writers.may_write_unasked(ino), "the kernel was not answered");
+    }
+
+    #[test]
     fn what_the_servers_did_not_know_when_another_call_asked_may_be_there_by_now() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let name = Name::try_from("a").expect("a name");

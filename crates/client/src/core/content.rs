@@ -119,6 +119,25 @@ impl Core {
         ahead.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
     }
 
+    /// The kernel asks before it writes to a file, and will not ask again. It is answered when the right to change the file is here. `waits`: whoever asks does until then.
+    pub(crate) fn expect_write(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
+        self.alive()?;
+        if self.is_closed_to_writers(ino) {
+            if waits {
+                self.writers.hold_up(ino);
+            }
+            return Err(Fault::Tree(Need::Gone(ino)));
+        }
+        self.may_change(ino)?;
+        self.writers.may_write(ino, now);
+        Ok(())
+    }
+
+    /// Whether the right to change a file is about to be given back.
+    pub(crate) fn is_closed_to_writers(&self, ino: InodeId) -> bool {
+        self.writers.is_closed(ino, self.cache.cover(ino))
+    }
+
     /// Writes. Small files stay inline; a sequential writer fills blocks; a small write into a large file is inline too, and
     /// merged with its neighbours later, by the server.
     pub(crate) fn write(

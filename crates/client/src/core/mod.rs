@@ -23,6 +23,7 @@ mod references;
 mod retries;
 mod rights;
 mod walks;
+mod writers;
 
 pub(crate) use blocks::{Blocks, Errand};
 pub(crate) use cache::Cache;
@@ -42,6 +43,7 @@ use shoal_namespace::{Dentry, Fault, Op, ops};
 use shoal_types::{BatchSeq, Errno, InodeId, Name, SessionId};
 use shoal_wire::Want;
 use std::ops::Range;
+use writers::Writers;
 
 /// What the core must be given before it can answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +69,8 @@ pub(crate) enum Need {
     Window,
     /// The right to change all of these.
     Rights(Vec<Want>),
+    /// That the right to change a file, which is about to be given back, is gone.
+    Gone(InodeId),
 }
 
 /// Outcome of a call into the core.
@@ -93,6 +97,7 @@ pub(crate) struct Core {
     /// be another than the kernel believes, which takes that one for dead from then on, for good. With what they stood for before, if that is known.
     unseen: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
+    pub(crate) writers: Writers,
     /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
     dead: Option<Errno>,
 }
@@ -112,6 +117,7 @@ impl Core {
             root_unreported: Unreported::default(),
             unseen: FxHashMap::default(),
             retries: Retries::default(),
+            writers: Writers::default(),
             dead: None,
         }
     }
@@ -166,6 +172,9 @@ impl Core {
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &before);
         self.has_named(&op, subjects);
+        if let Op::Write { ino, time, .. } = &op {
+            self.writers.has_written(*ino, *time);
+        }
         self.room -= room;
         self.journal.record(op, subjects, parents, room, &mut self.cache, &mut self.blocks);
         if self.journal.open_bytes() >= BATCH_BYTES_TARGET
@@ -204,6 +213,7 @@ impl Core {
     /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
     pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
         let Some(cover) = self.refs.remove(ino, count) else { return };
+        self.writers.forget(ino);
         if self.rights.held.remove(&ino) && self.dead.is_none() {
             self.bury(ino);
         }

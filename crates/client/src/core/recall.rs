@@ -7,14 +7,23 @@ use super::Core;
 use crate::kernel::Stale;
 use crate::limits::RECALLS_UNUSED_MAX;
 use shoal_runtime::planted::mistake;
-use shoal_types::{BatchSeq, InodeId, Name};
+use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
 use shoal_wire::{Ack, Declaration, Item, Recall};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Core {
+    /// From now on nobody is let write to any of this, but for those who have been. Answers the files of which these are not known. To be followed by
+    /// [`begin_recall`](Self::begin_recall).
+    pub(crate) fn close_to_writers(&mut self, recall: &Recall, now: Timestamp) -> Vec<InodeId> {
+        let cache = &self.cache;
+        self.writers.close(recall, |ino| cache.cover(ino), now)
+    }
+
     /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
     pub(crate) fn begin_recall(&mut self, recall: &Recall) -> BatchSeq {
         let mut needed = BatchSeq(0);
+        let cache = &self.cache;
+        self.writers.open(recall, |ino| cache.cover(ino));
         for item in &recall.items {
             match item {
                 Item::Downgrade(cover) => {

@@ -82,7 +82,7 @@ impl Expected {
 }
 
 /// What is left of some time that began once.
-fn left_of(wait: Duration, from: Timestamp, now: Timestamp) -> Option<Duration> {
+pub(super) fn left_of(wait: Duration, from: Timestamp, now: Timestamp) -> Option<Duration> {
     let gone = nanos(now).saturating_sub(nanos(from));
     // A clock that was set back says nothing.
     let gone = Duration::from_nanos(u64::try_from(gone).unwrap_or(u64::MAX));

@@ -59,7 +59,7 @@ impl Place {
     }
 
     /// Opens a file. Fails if the mount is not where it was, or the kernel does not know the file.
-    fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<OwnedFd> {
+    pub(super) fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<OwnedFd> {
         let root = self.root()?;
         let handle = Handle {
             bytes: (size_of::<Handle>() - std::mem::offset_of!(Handle, node)) as u32,
@@ -162,14 +162,18 @@ impl Looks {
 }
 
 /// A thread that waits for its turn. Its place is free again when this is dropped.
-struct Locker(Arc<Dropper>);
+pub(super) struct Locker(Arc<Dropper>);
 
 impl Locker {
     /// `None` if there are too many.
-    fn new(stale: &Arc<Dropper>) -> Option<Locker> {
+    pub(super) fn new(stale: &Arc<Dropper>) -> Option<Locker> {
         let before = stale.looks.lockers.fetch_add(1, SeqCst);
         let locker = Locker(stale.clone());
         (before < SIZE_LOCKERS_MAX).then_some(locker)
+    }
+
+    pub(super) fn stale(&self) -> &Dropper {
+        &self.0
     }
 }
 
@@ -207,6 +211,7 @@ impl Dropper {
         begun: Instant,
     ) -> AttributesAsked {
         let mut how = How::Freely;
+        self.wait_until_settled(ino);
         while let Some(drops) = self.last_drop(ino)
             && let Ok(inode) = client.getattr(Wait::Allowed, ino)
             && inode.kind == FileKind::Regular
@@ -224,6 +229,7 @@ impl Dropper {
             }
             asked.withdraw();
             drop(told);
+            self.wait_until_settled(ino);
             if self.is_too_late(begun) {
                 tracing::debug!(%ino, "the kernel has not taken a size in");
                 break;

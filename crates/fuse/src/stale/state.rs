@@ -183,7 +183,7 @@ impl State {
 
     /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told
     /// to drop a moment ago.
-    pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
+    pub fn begin_write(&mut self, Write { ino, offset, len, .. }: Write) -> u64 {
         let (id, late) = (self.id(), self.recent.last(ino).is_some());
         let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late, carried_out: false };
         self.under_way.write_bytes += len;
@@ -506,7 +506,7 @@ mod tests {
         let mut state = State::default();
         let round = state.begin([node(FILE)].into_iter());
         let whole = told(state.step(NO_THREAD));
-        let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096 });
+        let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096, is_sure: false });
         std::thread::sleep(BLOCKED_AFTER);
         assert!(!state.unblock(round));
         let parts = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
@@ -537,7 +537,7 @@ mod tests {
     #[test]
     fn one_thread_waits_for_a_locked_page_however_often_it_is_dropped() {
         let mut state = State::default();
-        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
         let page = Pages::of_bytes(0, 1);
         let notice = || [Notice::Node { ino: FILE, pages: page }].into_iter();
         let first = state.begin(notice());
@@ -564,7 +564,7 @@ mod tests {
     #[test]
     fn pages_that_are_being_read_beside_a_write_are_waited_for() {
         let mut state = State::default();
-        state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
         let page = Pages::of_bytes(0, 1);
         state.begin_read(FILE, Pages::of_bytes(0, 8192));
         state.begin_read(FILE, page);
@@ -591,7 +591,7 @@ mod tests {
         let blocked = told(state.step(NO_THREAD));
         // Both come when the kernel drops it already.
         let [written, read] = [0, 1 << 20].map(|offset| Pages::of_bytes(offset, 1));
-        state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
         state.begin_read(FILE, read);
         std::thread::sleep(BLOCKED_AFTER);
         assert!(!state.unblock(round));
@@ -617,9 +617,9 @@ mod tests {
     fn a_write_that_was_sent_before_its_file_was_dropped_is_followed_up() {
         let mut state = State::default();
         state.note_drops(&[FILE]);
-        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(0, 1)));
-        let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
+        let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1, is_sure: false });
         assert_eq!(state.carried_out(DIR, other), None);
     }
 
@@ -632,7 +632,7 @@ mod tests {
     #[test]
     fn writes_elsewhere_hold_up_nothing() {
         let mut state = State::default();
-        state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
+        state.begin_write(Write { ino: DIR, offset: 0, len: 1, is_sure: false });
         let round = state.begin([node(FILE)].into_iter());
         let id = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);

@@ -1,6 +1,7 @@
 //! What two mounts know costs neither of them a message, until the other one changes it.
 
 use super::{Pair, Side, pair};
+use shoal_client::limits::WRITTEN_LATELY_MAX;
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,6 +32,8 @@ fn make(side: &Side) {
     for n in 0..FILES {
         fs::write(side.path(&format!("dir/{n}")), vec![b'o'; 20_000]).expect("written");
     }
+    // Whoever has written something just now may be about to write more. When others look there the kernel has to ask before that, and asks for the name as well.
+    std::thread::sleep(WRITTEN_LATELY_MAX);
 }
 
 #[test]

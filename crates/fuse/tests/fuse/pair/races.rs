@@ -7,8 +7,9 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 fn names(side: &Side, dir: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(side.path(dir)).expect("read");
@@ -253,6 +254,87 @@ fn what_was_appended_elsewhere_is_read_while_names_of_the_file_come_and_go_here(
             Ok(()) => fs::remove_file(other).expect("removed"),
             // The kernel counts names itself: if it was told the new count before it takes in that one is gone, it counts one too few, until it asks again.
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+        }
+    });
+}
+
+/// How long it is tried to find what is rarely seen.
+const RACE_TIME: Duration = Duration::from_secs(3);
+
+#[test]
+fn nobody_reads_what_is_older_than_what_somebody_has_read() {
+    pair(|pair| {
+        fs::write(pair.a.path("file"), [0; 8]).expect("written");
+        let (written, seen) = (Mutex::new(0u64), AtomicU64::new(0));
+        let end = Instant::now() + RACE_TIME;
+        std::thread::scope(|scope| {
+            for side in [&pair.a, &pair.b] {
+                let (written, seen) = (&written, &seen);
+                scope.spawn(move || {
+                    let file = OpenOptions::new().write(true).open(side.path("file")).expect("opens");
+                    while Instant::now() < end {
+                        {
+                            let mut number = written.lock().expect("whole");
+                            *number += 1;
+                            pair.step(format!("write {number}"));
+                            file.write_all_at(&number.to_ne_bytes(), 0).expect("written");
+                        }
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                });
+                scope.spawn(move || {
+                    let file = File::open(side.path("file")).expect("opens");
+                    let mut number = [0; 8];
+                    while Instant::now() < end {
+                        let before = seen.load(SeqCst);
+                        file.read_exact_at(&mut number, 0).expect("read");
+                        let number = u64::from_ne_bytes(number);
+                        assert!(number >= before, "{number} after {before}");
+                        seen.fetch_max(number, SeqCst);
+                    }
+                });
+            }
+        });
+        assert!(seen.load(SeqCst) > 0);
+    });
+}
+
+#[test]
+fn nobody_reads_zeros_at_the_end_of_a_file_to_which_both_append() {
+    pair(|pair| {
+        fs::write(pair.a.path("file"), "begins").expect("written");
+        let end = Instant::now() + RACE_TIME;
+        let written = AtomicUsize::new("begins".len());
+        std::thread::scope(|scope| {
+            for (side, word) in [(&pair.a, "one"), (&pair.b, "other")] {
+                let written = &written;
+                scope.spawn(move || {
+                    let mut file = OpenOptions::new().append(true).open(side.path("file")).expect("opens");
+                    for n in 0.. {
+                        if Instant::now() > end {
+                            break;
+                        }
+                        pair.step(format!("append {word} {n}"));
+                        file.write_all(word.as_bytes()).expect("appended");
+                        written.fetch_add(word.len(), SeqCst);
+                        if n % 8 == 0 {
+                            std::thread::sleep(Duration::from_millis(3));
+                        }
+                    }
+                });
+                for _ in 0..2 {
+                    scope.spawn(move || {
+                        while Instant::now() < end {
+                            let content = fs::read(side.path("file")).expect("read");
+                            let zero = content.iter().position(|byte| *byte == 0);
+                            assert_eq!(zero, None, "of {} bytes", content.len());
+                        }
+                    });
+                }
+            }
+        });
+        for side in [&pair.a, &pair.b] {
+            assert_eq!(fs::read(side.path("file")).expect("read").len(), written.load(SeqCst));
         }
     });
 }

@@ -1,0 +1,123 @@
+//! Writes that the kernel has put into its cache before they could be carried out.
+//!
+//! Others may have changed the file meanwhile, so what the kernel has around the bytes may be old, and where a program appends, the bytes may be at the wrong
+//! place. The pages are dropped once more when the write has been carried out, and before it is answered
+//! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). Between the two the file is longer, and the kernel may have nothing but zeros there: so nobody
+//! is told its length. The write is *settling*.
+
+use super::{Dropper, Holds, Write};
+use crate::limits::{SETTLE_LOOK_EVERY, SETTLE_WAIT_MAX};
+use parking_lot::{Condvar, Mutex};
+use shoal_types::InodeId;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+/// Files to which such writes are.
+#[derive(Default, Debug)]
+pub(super) struct Settling {
+    any: AtomicUsize,
+    files: Mutex<Vec<InodeId>>,
+    over: Condvar,
+}
+
+impl Settling {
+    fn begin(&self, ino: InodeId) {
+        let mut files = self.files.lock();
+        // A file is written to by one at a time.
+        if !files.contains(&ino) {
+            self.any.fetch_add(1, SeqCst);
+            files.push(ino);
+        }
+    }
+
+    /// If it has begun.
+    pub(super) fn end(&self, ino: InodeId) {
+        if self.any.load(SeqCst) == 0 {
+            return;
+        }
+        let mut files = self.files.lock();
+        if let Some(at) = files.iter().position(|file| *file == ino) {
+            files.swap_remove(at);
+            self.any.fetch_sub(1, SeqCst);
+            self.over.notify_all();
+        }
+    }
+
+    fn has(&self, ino: InodeId) -> bool {
+        self.any.load(SeqCst) > 0 && self.files.lock().contains(&ino)
+    }
+}
+
+/// A write that waits for others, perhaps.
+pub(crate) struct Late<'a> {
+    stale: &'a Dropper,
+    write: Write,
+    has_waited: AtomicBool,
+}
+
+impl Late<'_> {
+    /// It is about to be carried out, or was not after all. To be called when nobody can look at the file.
+    pub(crate) fn is_about_to(&self, begins: bool) {
+        let Late { stale, write, has_waited } = self;
+        if !begins {
+            stale.settling.end(write.ino);
+        }
+        let holds = Holds::Pages(*write);
+        if !stale.may_be_outdated(holds) {
+            return;
+        }
+        if begins {
+            stale.settling.begin(write.ino);
+        } else if !has_waited.swap(true, SeqCst) {
+            stale.is_waiting(holds);
+        }
+    }
+}
+
+impl Dropper {
+    /// A write is to be carried out by a thread that may wait.
+    pub(crate) fn late(&self, write: Write) -> Late<'_> {
+        Late { stale: self, write, has_waited: AtomicBool::new(false) }
+    }
+
+    /// Whether what is known of a file by now is not to be told yet. To be asked after that was looked at.
+    pub(crate) fn is_settling(&self, ino: InodeId) -> bool {
+        self.settling.has(ino)
+    }
+
+    /// Waits until it may be told. Answers whether that did not take too long.
+    pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
+        let begun = Instant::now();
+        while self.settling.has(ino) {
+            if begun.elapsed() >= SETTLE_WAIT_MAX {
+                return false;
+            }
+            let mut files = self.settling.files.lock();
+            self.settling.over.wait_for(&mut files, SETTLE_LOOK_EVERY);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = InodeId(7);
+    const OTHER: InodeId = InodeId(8);
+
+    #[test]
+    fn what_has_not_begun_does_not_end() {
+        let settling = Settling::default();
+        settling.end(FILE);
+        settling.begin(FILE);
+        settling.end(OTHER);
+        assert!(settling.has(FILE) && !settling.has(OTHER));
+        settling.begin(OTHER);
+        settling.begin(FILE);
+        settling.end(FILE);
+        assert!(!settling.has(FILE) && settling.has(OTHER));
+        settling.end(OTHER);
+        assert_eq!(settling.any.load(SeqCst), 0);
+    }
+}
