@@ -93,6 +93,39 @@ fn a_name_to_which_others_have_moved_a_directory_is_taken_also_while_somebody_is
 }
 
 #[test]
+fn a_directory_that_others_have_moved_lives_on_when_it_is_renamed_to_its_own_name() {
+    const ROUNDS: usize = 1000;
+    pair(|pair| {
+        let (here, there) = (&pair.a, &pair.b);
+        fs::create_dir_all(here.path("dir/tree")).expect("new");
+        fs::write(here.path("dir/tree/file"), "").expect("written");
+        let _used = File::open(here.path("dir/tree/file")).expect("there");
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !ended.load(SeqCst) {
+                    for path in ["tree", "dir/tree"] {
+                        // It is in one of the two places.
+                        if let Ok(entries) = fs::read_dir(here.path(path)) {
+                            assert_eq!(entries.filter_map(Result::ok).count(), 1, "{path}");
+                        }
+                        std::thread::sleep(Duration::from_micros(500));
+                    }
+                }
+            });
+            for round in 0..ROUNDS {
+                let (from, to) = if round % 2 == 0 { ("dir/tree", "tree") } else { ("tree", "dir/tree") };
+                pair.step(format!("{round}: move"));
+                fs::rename(there.path(from), there.path(to)).expect("moved");
+                pair.step(format!("{round}: rename"));
+                fs::rename(here.path(to), here.path(to)).expect("nothing is to be done");
+            }
+            ended.store(true, SeqCst);
+        });
+    });
+}
+
+#[test]
 fn a_directory_that_others_have_moved_into_what_was_below_it_is_found_there() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
