@@ -24,12 +24,38 @@ pub(crate) struct Writers {
     held_up: FxHashSet<InodeId>,
 }
 
-/// What a recall is about, with whether it is all that is counted under that.
-fn subjects(recall: &Recall) -> impl Iterator<Item = (InodeId, bool)> {
-    recall.items.iter().map(|item| match item {
-        Item::Downgrade(cover) => (*cover, true),
-        Item::Release(ino) | Item::Drop { ino, .. } => (*ino, false),
-    })
+/// What a recall is about.
+struct Subjects {
+    /// All of it, in order.
+    all: Vec<InodeId>,
+    /// Those of which all that is counted under them is given back, in order.
+    covers: Vec<InodeId>,
+}
+
+impl Subjects {
+    fn of(recall: &Recall) -> Subjects {
+        let (mut all, mut covers) = (Vec::with_capacity(recall.items.len()), Vec::new());
+        for item in &recall.items {
+            match item {
+                Item::Downgrade(cover) => {
+                    all.push(*cover);
+                    covers.push(*cover);
+                }
+                Item::Release(ino) | Item::Drop { ino, .. } => all.push(*ino),
+            }
+        }
+        all.sort_unstable();
+        covers.sort_unstable();
+        Subjects { all, covers }
+    }
+
+    fn has(&self, ino: InodeId) -> bool {
+        self.all.binary_search(&ino).is_ok()
+    }
+
+    fn covers(&self, cover: InodeId) -> bool {
+        self.covers.binary_search(&cover).is_ok()
+    }
 }
 
 impl Writers {
@@ -75,35 +101,36 @@ impl Writers {
         cover: impl Fn(InodeId) -> Option<InodeId>,
         now: Timestamp,
     ) -> Vec<InodeId> {
-        self.closed.extend(subjects(recall).map(|(ino, _)| ino));
-        let mut found: Vec<(Timestamp, InodeId)> = Vec::new();
-        for (subject, is_cover) in subjects(recall) {
-            found.extend(self.unasked.get(&subject).map(|at| (*at, subject)));
-            if is_cover {
-                // A clock may have been set back.
-                let is_late = |at: Timestamp| at >= now || left_of(WRITTEN_LATELY_MAX, at, now).is_some();
-                let under = self.unasked.iter().filter(|(ino, at)| **ino != subject && is_late(**at));
-                found.extend(
-                    under.filter(|(ino, _)| cover(**ino) == Some(subject)).map(|(ino, at)| (*at, *ino)),
-                );
-            }
+        let subjects = Subjects::of(recall);
+        self.closed.extend(&subjects.all);
+        // A clock may have been set back.
+        let is_late = |at: Timestamp| at >= now || left_of(WRITTEN_LATELY_MAX, at, now).is_some();
+        let known = |ino: &InodeId| Some((*self.unasked.get(ino)?, *ino));
+        let mut found: Vec<(Timestamp, InodeId)> = subjects.all.iter().filter_map(known).collect();
+        if !subjects.covers.is_empty() {
+            let is_under = |ino| cover(ino).is_some_and(|cover| subjects.covers(cover)) && !subjects.has(ino);
+            let under = self.unasked.iter().filter(|(ino, at)| is_late(**at) && is_under(**ino));
+            found.extend(under.map(|(ino, at)| (*at, *ino)));
         }
         found.sort_unstable_by(|one, other| other.cmp(one));
-        found.dedup();
         found.into_iter().map(|(_, ino)| ino).take(HELD_AT_ONCE_MAX).collect()
     }
 
     /// The right is gone: whoever waits may ask for it.
     pub(super) fn open(&mut self, recall: &Recall, cover: impl Fn(InodeId) -> Option<InodeId>) {
-        for (subject, is_cover) in subjects(recall) {
-            if let Some(at) = self.closed.iter().position(|closed| *closed == subject) {
+        let subjects = Subjects::of(recall);
+        for subject in &subjects.all {
+            if let Some(at) = self.closed.iter().position(|closed| closed == subject) {
                 self.closed.swap_remove(at);
             }
-            self.unasked.remove(&subject);
-            if is_cover && !self.unasked.is_empty() {
-                // Of what is not here it is not known what it is counted under.
-                self.unasked.retain(|ino, _| cover(*ino).is_some_and(|cover| cover != subject));
-            }
+        }
+        for subject in &subjects.all {
+            self.unasked.remove(subject);
+        }
+        if !subjects.covers.is_empty() {
+            // Of what is not here it is not known what it is counted under.
+            let stays = |ino| cover(ino).is_some_and(|cover| !subjects.covers(cover));
+            self.unasked.retain(|ino, _| stays(*ino));
         }
         if self.closed.is_empty() {
             self.held_up.clear();
