@@ -128,12 +128,15 @@ impl Shell {
                     self.changed.notify_all();
                 }
                 let fetched = self.fetch_rights(wants);
-                self.state.lock().core.retries.have_waited_for(&dirs);
+                if self.state.lock().core.retries.have_waited_for(&dirs) {
+                    self.changed.notify_all();
+                }
                 fetched
             }
             Need::Inodes => self.fetch_grant(0, true).map(done),
             Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
             Need::Window => self.wait_for_window().map(done),
+            Need::Turn(dirs) => self.wait_for_turn(&dirs).map(done),
             Need::Gone(ino) => self.wait_for_recall(ino).map(done),
         }
     }

@@ -99,6 +99,8 @@ pub const UNSEEN_NAMES_MAX: usize = 10_000;
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
 /// And so long once it has looked: then it comes at once, or never; but a thread may have to wait for a processor.
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
+/// So often an answer to who looks again is put off because others wait with a lock that he will need. Each name is tried twice: first without waiting.
+pub const RETRY_GIVES_WAY_MAX: usize = 4;
 /// So long it is known what was refused: who comes back later has waited for others, each of whom took less.
 pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(10);
 /// Such calls that are known; more are as good as none.

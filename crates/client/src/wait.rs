@@ -3,7 +3,7 @@
 //! Three things end a wait besides what is waited for: the session dies, the mount's patience (`fail_after`) is over, or nobody
 //! is left who waits (`interrupt`). In the latter two the call fails and the session goes on.
 
-use crate::limits::UNCOMMITTED_BYTES_MAX;
+use crate::limits::{RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
 use crate::shell::{Shell, State};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
@@ -19,6 +19,19 @@ impl Shell {
         let mut state = self.state.lock();
         while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
             self.wait_for_change(&mut state, until)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nobody here waits any more for the right to change names in one of these, if that does not take too long.
+    pub(crate) fn wait_for_turn(&self, dirs: &[InodeId]) -> Result<(), Errno> {
+        let until = Instant::now() + RETRY_WAIT_MAX;
+        let mut state = self.state.lock();
+        while state.core.retries.are_waited_for(dirs) {
+            state.core.alive()?;
+            if state.interrupted || self.changed.wait_until(&mut state, until).timed_out() {
+                break;
+            }
         }
         Ok(())
     }

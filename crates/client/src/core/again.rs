@@ -3,7 +3,7 @@
 
 use super::cache::{Body, Node};
 use super::retries::{Retry, Then};
-use super::{Core, Outcome};
+use super::{Core, Need, Outcome};
 use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
 use bytes::Bytes;
@@ -45,6 +45,10 @@ impl Core {
         name: &Name,
     ) -> Outcome<Option<Vec<InodeId>>> {
         let Some(retry) = self.retries.looks_again(by, dir, name).cloned() else { return Ok(None) };
+        let subjects = self.subjects(&retry);
+        if retry.then != Then::Opens && self.retries.gives_way(by, dir, name, &subjects) {
+            return Err(Fault::Tree(Need::Turn(subjects)));
+        }
         match self.may_do_again(&retry) {
             Ok(keeps) => Ok(Some(keeps)),
             Err(Fault::Tree(need)) => Err(Fault::Tree(need)),
@@ -53,10 +57,15 @@ impl Core {
         }
     }
 
-    fn may_do_again(&mut self, Retry { names, then, .. }: &Retry) -> Outcome<Vec<InodeId>> {
-        // What is not known comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this lookup.
+    /// What the names stand for, as far as that is known.
+    fn subjects(&mut self, Retry { names, .. }: &Retry) -> Vec<InodeId> {
         let mut known = |(dir, name): &(InodeId, Name)| Some(self.cached_name(*dir, name)??.ino);
-        let subjects: Vec<InodeId> = names.iter().filter_map(&mut known).collect();
+        names.iter().filter_map(&mut known).collect()
+    }
+
+    fn may_do_again(&mut self, retry: &Retry) -> Outcome<Vec<InodeId>> {
+        // What is not known comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this lookup.
+        let (subjects, Retry { names, then, .. }) = (self.subjects(retry), retry);
         let named: Vec<(InodeId, &Name)> = names.iter().map(|(dir, name)| (*dir, name)).collect();
         let keeps = keeps(&named, &subjects);
         match then {

@@ -69,6 +69,8 @@ pub(crate) enum Need {
     Window,
     /// The right to change all of these.
     Rights(Vec<Want>),
+    /// That nobody here waits any more for the right to change names in these.
+    Turn(Vec<InodeId>),
     /// That the right to change a file, which is about to be given back, is gone.
     Gone(InodeId),
 }

@@ -5,7 +5,7 @@
 //! Mostly it need not come to that: the rights for which the call had waited before it was refused are kept until he looks. But another program here
 //! may get the kernel's lock before him, and wait for others; then they are given back, because those may wait for us.
 
-use crate::limits::{RETRIES_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
+use crate::limits::{RETRIES_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
 use shoal_namespace::RenameFlags;
 use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
@@ -44,6 +44,8 @@ struct Expected {
     has_looked: bool,
     /// When that was noticed.
     looked: Option<Timestamp>,
+    /// How often its answer has waited for others.
+    gave_way: usize,
 }
 
 impl Expected {
@@ -118,7 +120,15 @@ impl Retries {
             self.expected.remove(0);
         }
         let told = vec![None; retry.names.len()];
-        self.expected.push(Expected { retry, by, refused: None, told, has_looked: false, looked: None });
+        self.expected.push(Expected {
+            retry,
+            by,
+            refused: None,
+            told,
+            has_looked: false,
+            looked: None,
+            gave_way: 0,
+        });
         self.news = true;
     }
 
@@ -180,20 +190,38 @@ impl Retries {
         }
     }
 
+    /// A thread that looks again is about to be told what it then changes, and these are among that. Whether it has to wait, because others here wait for the right to change
+    /// names in them: they hold the kernel's locks, which it will need before it can come back. They go before it, but not for ever.
+    pub(super) fn gives_way(&mut self, by: u32, dir: InodeId, name: &Name, subjects: &[InodeId]) -> bool {
+        if !self.are_waited_for(subjects) {
+            return false;
+        }
+        let is_it = |expected: &&mut Expected| expected.by == by && expected.is_about(dir, name);
+        let Some(expected) = self.expected.iter_mut().rev().find(is_it) else { return false };
+        expected.gave_way += 1;
+        expected.gave_way <= RETRY_GIVES_WAY_MAX
+    }
+
+    /// Whether others here wait for the right to change names in one of these.
+    pub(crate) fn are_waited_for(&self, dirs: &[InodeId]) -> bool {
+        dirs.iter().any(|dir| self.waited_for.contains(dir))
+    }
+
     /// Others here begin to wait for the right to change names in these directories. They hold the kernel's locks of them, so nobody comes back
-    /// to these before.
+    /// before who needs these as well: to change names there, or to move or remove the directory.
     pub(crate) fn wait_for(&mut self, dirs: &[InodeId]) -> bool {
         self.waited_for.extend(dirs);
         !self.expected.is_empty()
     }
 
-    /// They wait no longer.
-    pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) {
+    /// They wait no longer. Whether somebody may have waited for that.
+    pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) -> bool {
         for dir in dirs {
             if let Some(at) = self.waited_for.iter().position(|waited| waited == dir) {
                 self.waited_for.swap_remove(at);
             }
         }
+        !self.expected.is_empty()
     }
 
     /// Whether those who wait have to look again.
@@ -221,6 +249,7 @@ impl Retries {
         };
         let is_held_up = |Expected { retry, .. }: &&Expected| {
             retry.names.iter().any(|(dir, _)| self.waited_for.contains(dir))
+                || self.are_waited_for(&retry.keeps)
         };
         let kept = self.expected.iter().filter(|expected| expected.retry.keeps.iter().any(wanted));
         let kept = kept.filter(|expected| !is_held_up(expected));
@@ -334,6 +363,24 @@ mod tests {
         retries.have_waited_for(&[DIR]);
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
         retries.have_waited_for(&[DIR]);
+        assert!(retries.keep(&recall(DIR), at(1)).is_some());
+    }
+
+    #[test]
+    fn who_will_need_a_lock_that_others_hold_while_they_wait_is_told_after_them() {
+        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
+        // A directory that is to be removed.
+        let removed = OTHER;
+        refuse(&mut retries, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
+        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "nobody waits");
+        assert!(retries.wait_for(&[removed]) && retries.are_waited_for(&[DIR, removed]));
+        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "it cannot come back before them");
+        assert!(!retries.gives_way(2, DIR, &name, &[removed]), "another thread");
+        for _ in 0..RETRY_GIVES_WAY_MAX {
+            assert!(retries.gives_way(1, DIR, &name, &[removed]));
+        }
+        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "not for ever");
+        assert!(retries.have_waited_for(&[removed]) && !retries.are_waited_for(&[removed]));
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
     }
 
