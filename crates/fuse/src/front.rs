@@ -467,7 +467,7 @@ impl fuser::Filesystem for Front {
         let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
         self.server.change(
             Op::Fallocate,
-            Holds::Nothing,
+            Holds::Dir(ino),
             reply,
             &(),
             move |client, wait, ()| client.fallocate(wait, ino, offset, length, what),
@@ -496,7 +496,7 @@ impl fuser::Filesystem for Front {
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
             Op::CopyFileRange,
-            Holds::Nothing,
+            Holds::Dir(dst),
             reply,
             &(),
             move |client, wait, ()| client.copy_file_range(wait, src, offset_in, dst, offset_out, len),

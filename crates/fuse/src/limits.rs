@@ -100,6 +100,8 @@ pub const SIZE_WAIT_MAX: Duration = Duration::from_secs(10);
 pub const SIZE_LOOK_EVERY: Duration = Duration::from_micros(200);
 /// A client that wants to use a file waits until what is being written to it here has come, if that does not take longer than this.
 pub const ASK_WAIT_MAX: Duration = Duration::from_millis(100);
+/// The same if there are local changes that wait for other clients: they may hold the file's lock, and then nobody is writing to it. Longer than a write takes to come.
+pub const ASK_PATIENCE: Duration = Duration::from_millis(5);
 /// How often it is looked whether somebody waits to be let write to it.
 pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
 /// Threads that have the kernel ask before it writes, for one client's wish: each may have to wait for what is being written.

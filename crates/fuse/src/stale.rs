@@ -96,7 +96,7 @@ struct Counts {
 pub(crate) enum Holds {
     /// None that a notification waits for.
     Nothing,
-    /// A directory (or something that may be one).
+    /// A directory, or something else that is known by a number.
     Dir(InodeId),
     /// Directories in which a thread changes names, perhaps the same twice.
     Names { dirs: [InodeId; 2], by: u32 },

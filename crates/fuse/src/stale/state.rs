@@ -172,6 +172,11 @@ impl State {
         self.under_way.moves -= usize::from(dirs[0] != dirs[1]);
     }
 
+    /// Whether there is a change that waits, and perhaps holds the locks of files as well.
+    pub fn is_any_locked(&self) -> bool {
+        !self.under_way.dirs.is_empty()
+    }
+
     /// Whether a change that waits holds the lock of a directory or that of all moves, or a thread of ours that drops a name there.
     pub fn may_be_locked(&self, dir: InodeId) -> bool {
         let drops = |notice: &Notice| matches!(notice, Notice::Entry { dir: of, .. } if *of == dir);
