@@ -5,11 +5,12 @@ use crate::disk::Disks;
 use crate::network::Network;
 use crate::remote::{Group, Others, Servers};
 use crate::scheduler::{Machine, Scheduler};
-use shoal_client::Client;
+use shoal_client::{Client, KernelCache, Stale};
 use shoal_meta::{Options, ReplicaOptions, Role, Server, Status};
+use shoal_runtime::random::number;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
-use shoal_types::{GroupId, ReplicaId};
+use shoal_types::{GroupId, InodeId, ReplicaId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -260,8 +261,10 @@ impl Cluster {
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {
-            Client::open_replicated(group, depot.seen_from(machine), options)
-                .map_err(|error| error.to_string())
+            let client = Client::open_replicated(group, depot.seen_from(machine), options)
+                .map_err(|error| error.to_string())?;
+            client.set_kernel(Arc::new(Kernel));
+            Ok(client)
         });
         mounted.unwrap_or_else(|| Err("the machine has died".into()))
     }
@@ -360,4 +363,36 @@ fn known_tables(store: &Path) -> std::io::Result<BTreeMap<std::ffi::OsString, u6
         }
     }
     Ok(lists)
+}
+
+/// So long at most it takes a kernel to forget something.
+const FORGETS_MAX: Duration = Duration::from_millis(20);
+/// So long at most it takes to have one ask before it writes.
+const HOLDS_MAX: Duration = Duration::from_millis(100);
+/// It takes time at all once in so many times.
+const TAKES_TIME_EVERY: u64 = 4;
+
+/// A kernel that keeps nothing.
+struct Kernel;
+
+impl Kernel {
+    fn take_time(longest: Duration) {
+        if number().is_multiple_of(TAKES_TIME_EVERY) {
+            sleep(Duration::from_micros(number() % longest.as_micros() as u64));
+        }
+    }
+}
+
+impl KernelCache for Kernel {
+    fn forget(&self, _: &[Stale]) {
+        Kernel::take_time(FORGETS_MAX);
+    }
+
+    fn forget_all(&self, _: &[InodeId]) {
+        Kernel::take_time(FORGETS_MAX);
+    }
+
+    fn hold_writes(&self, _: &[InodeId]) {
+        Kernel::take_time(HOLDS_MAX);
+    }
 }
