@@ -349,16 +349,12 @@ impl crate::Client {
 
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
-        let data = Bytes::copy_from_slice(data);
-        let now = self.now();
-        self.shell().call(wait, |core| core.write(ino, offset, &data, clear_setid, now))
+        self.put(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
     }
 
     /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
-        let data = Bytes::copy_from_slice(data);
-        let now = self.now();
-        self.shell().call(wait, |core| core.append(ino, &data, clear_setid, now))
+        self.put(wait, ino, None, data, clear_setid, |_| ())
     }
 
     /// One of the two (with `offset`, the first), waiting as long as it takes. `note` is told each time that it is about to be carried out, and if it was not after
@@ -371,9 +367,21 @@ impl crate::Client {
         clear_setid: bool,
         note: impl Fn(bool),
     ) -> Reply<u64> {
+        self.put(Wait::Allowed, ino, offset, data, clear_setid, note)
+    }
+
+    fn put(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: Option<u64>,
+        data: &[u8],
+        clear_setid: bool,
+        note: impl Fn(bool),
+    ) -> Reply<u64> {
         let data = Bytes::copy_from_slice(data);
         let now = self.now();
-        self.shell().call(Wait::Allowed, |core| {
+        self.shell().call(wait, |core| {
             note(true);
             let done = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),

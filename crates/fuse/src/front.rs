@@ -434,16 +434,15 @@ impl fuser::Filesystem for Front {
         let ino = self.about(ino);
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
-        let write = Write { ino, offset, len: u64::from(len), is_sure: false };
+        let write = Write { ino, offset, len: u64::from(len) };
         if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             return self.server.write_back(write, data, reply);
         }
         let shared = self.server.shared();
-        let is_sure = shared.stale.was_dropped(ino) && shared.client.may_write_unasked(ino);
         let appends = flags.0 & libc::O_APPEND != 0;
         self.server.change(
             Op::Write,
-            Holds::Pages(Write { is_sure, ..write }),
+            Holds::Pages(write),
             reply,
             data,
             move |_, wait, data| shared.write(wait, write, data, appends, clear_setid),

@@ -163,12 +163,12 @@ impl Server {
     ) {
         let timer = Timer::start(op);
         self.shared.stale.is_at_work(holds);
-        let outcome = match self.shared.stale.may_be_outdated(holds) {
+        let outcome = match self.shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
             false => call(&self.shared.client, Wait::Never, arg),
         };
         if let Err(Failure::WouldBlock) = outcome {
-            return self.wait(timer, holds.unsure(), reply, arg, call, answer);
+            return self.wait(timer, holds, reply, arg, call, answer);
         }
         if outcome.is_ok() {
             self.shared.stale.changed(holds);
@@ -180,10 +180,10 @@ impl Server {
     /// thread that waits for nobody but servers and bricks. Until then the write does not count as waiting: so others who change the file
     /// wait for these pages to be dropped, and what is found is what was there before them.
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
-        let Write { ino, offset, len, .. } = write;
+        let Write { ino, offset, len } = write;
         let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
         let answer = move |reply, done| answer::written(reply, len as u32, done);
-        let outcome = match self.shared.stale.may_be_outdated(holds) {
+        let outcome = match self.shared.stale.was_dropped(ino) {
             true => Err(Failure::WouldBlock),
             false => self.shared.client.write_back(Wait::Never, ino, offset, data, None).map(drop),
         };
@@ -386,6 +386,17 @@ impl Server {
 }
 
 impl Shared {
+    /// Whether a change may have been sent by the kernel before pages of it were dropped. Then these are dropped once more before it is answered, and
+    /// that waits. Not so if nobody else could come in between since the kernel was let write to the file.
+    fn may_be_outdated(&self, holds: Holds) -> bool {
+        match holds {
+            Holds::Pages(Write { ino, .. }) => {
+                self.stale.was_dropped(ino) && !self.client.may_write_unasked(ino)
+            }
+            _ => false,
+        }
+    }
+
     /// write(2), perhaps with `O_APPEND`. Then the bytes belong at the end of the file, and their offset is where the kernel takes it to be, and where
     /// it has put the bytes into its cache.
     pub(crate) fn write(

@@ -110,14 +110,6 @@ impl Holds {
         Holds::Names { dirs: [dir, dir], by }
     }
 
-    /// It has to wait.
-    pub(crate) fn unsure(self) -> Holds {
-        match self {
-            Holds::Pages(write) => Holds::Pages(write.unsure()),
-            other => other,
-        }
-    }
-
     /// A thread looks at a name, perhaps because it is about to change names in these directories.
     pub(crate) fn of_looks(by: u32, dirs: &Option<Vec<InodeId>>) -> Holds {
         match dirs.as_deref() {
@@ -410,19 +402,10 @@ impl Dropper {
         }
     }
 
-    /// Whether a change may have been sent by the kernel before pages of it were dropped. Then these are dropped once more before it is answered, and
-    /// that waits.
-    pub(crate) fn may_be_outdated(&self, holds: Holds) -> bool {
-        match holds {
-            Holds::Pages(Write { ino, is_sure, .. }) => !is_sure && self.was_dropped(ino),
-            _ => false,
-        }
-    }
-
     /// A change of a file that others use as well has to wait. What the kernel shows of a write already, in pages that it knew, is not to be seen before it
     /// is carried out.
     pub(crate) fn is_waiting(&self, holds: Holds) {
-        let Holds::Pages(Write { ino, offset, len, .. }) = holds else { return };
+        let Holds::Pages(Write { ino, offset, len }) = holds else { return };
         let pages = Pages::of_bytes(offset, len);
         let mut state = self.state.lock();
         state.queue(pages.apart([pages]).into_iter().map(|pages| Notice::Node { ino, pages }));
@@ -479,6 +462,14 @@ impl Dropper {
     pub(crate) fn drop_before_write(&self, ino: InodeId) {
         self.note_drops(&[ino]);
         self.send(&whole(&[ino]));
+    }
+
+    /// Inodes are about to be dropped because others change them: who writes what the kernel was let write has to look again.
+    fn others_change(&self, inodes: &[InodeId]) {
+        self.note_drops(inodes);
+        if let Some(client) = self.client.upgrade() {
+            client.forget_writers(inodes);
+        }
     }
 
     /// Has notices sent, and waits until nothing of it can be answered from the kernel's cache.
@@ -671,10 +662,7 @@ impl KernelCache for Dropper {
                 nodes.push(*dir);
             }
         }
-        self.note_drops(&nodes);
-        if let Some(client) = self.client.upgrade() {
-            client.forget_writers(&nodes);
-        }
+        self.others_change(&nodes);
         let mut state = self.state.lock();
         nodes.retain(|ino| !state.empty.skips(*ino));
         self.skips.store(state.empty.skipped(), SeqCst);
@@ -698,10 +686,7 @@ impl KernelCache for Dropper {
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
         }
-        self.note_drops(inodes);
-        if let Some(client) = self.client.upgrade() {
-            client.forget_writers(inodes);
-        }
+        self.others_change(inodes);
         self.send(&whole(inodes));
     }
 }

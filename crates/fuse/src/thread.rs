@@ -60,6 +60,23 @@ impl Thread {
     }
 }
 
+/// The system call that a thread is in: see proc_pid_syscall(5).
+pub(crate) struct Call {
+    pub number: libc::c_long,
+    /// What it was given, each as it is written there.
+    arguments: Vec<String>,
+}
+
+impl Call {
+    /// `None`: it is in none, or that is not told.
+    pub(crate) fn of(tid: u32) -> Option<Call> {
+        let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let mut fields = text.split_ascii_whitespace();
+        let number = fields.next()?.parse().ok()?;
+        Some(Call { number, arguments: fields.map(str::to_owned).collect() })
+    }
+}
+
 /// A thread that is in a call that writes to an open file, or at least may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Writing {
@@ -80,13 +97,11 @@ const WRITES: [(libc::c_long, usize); 8] = [
 ];
 
 impl Writing {
-    /// What a thread is in, if that is it: see proc_pid_syscall(5) and proc_pid_fdinfo(5).
+    /// What a thread is in, if that is it. For the open file see proc_pid_fdinfo(5).
     pub(crate) fn of(tid: u32) -> Option<Writing> {
-        let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
-        let mut fields = call.split_ascii_whitespace();
-        let number = fields.next()?.parse().ok()?;
-        let (_, at) = WRITES.iter().find(|(write, _)| *write == number)?;
-        let file = u64::from_str_radix(fields.nth(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
+        let call = Call::of(tid)?;
+        let (_, at) = WRITES.iter().find(|(write, _)| *write == call.number)?;
+        let file = u64::from_str_radix(call.arguments.get(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
         let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{file}")).unwrap_or_default();
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());

@@ -49,7 +49,7 @@ impl Core {
         if retry.then != Then::Opens && self.retries.gives_way(by, dir, name, &subjects) {
             return Err(Fault::Tree(Need::Turn(subjects)));
         }
-        match self.may_do_again(&retry) {
+        match self.may_do_again(&retry, &subjects) {
             Ok(keeps) => Ok(Some(keeps)),
             Err(Fault::Tree(need)) => Err(Fault::Tree(need)),
             // A directory is gone, which it will hear.
@@ -57,22 +57,25 @@ impl Core {
         }
     }
 
-    /// What the names stand for, as far as that is known.
+    /// What the names stand for, as far as that is known. What is not comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this
+    /// lookup.
     fn subjects(&mut self, Retry { names, .. }: &Retry) -> Vec<InodeId> {
         let mut known = |(dir, name): &(InodeId, Name)| Some(self.cached_name(*dir, name)??.ino);
         names.iter().filter_map(&mut known).collect()
     }
 
-    fn may_do_again(&mut self, retry: &Retry) -> Outcome<Vec<InodeId>> {
-        // What is not known comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this lookup.
-        let (subjects, Retry { names, then, .. }) = (self.subjects(retry), retry);
+    fn may_do_again(
+        &mut self,
+        Retry { names, then, .. }: &Retry,
+        subjects: &[InodeId],
+    ) -> Outcome<Vec<InodeId>> {
         let named: Vec<(InodeId, &Name)> = names.iter().map(|(dir, name)| (*dir, name)).collect();
-        let keeps = keeps(&named, &subjects);
+        let keeps = keeps(&named, subjects);
         match then {
             // It is opened.
             Then::Opens if !subjects.is_empty() => {}
             Then::Opens => self.may_name_all(&named, &[], false)?,
-            Then::Removes | Then::Renames(_) => self.may_name_all(&named, &subjects, true)?,
+            Then::Removes | Then::Renames(_) => self.may_name_all(&named, subjects, true)?,
         }
         Ok(keeps)
     }

@@ -11,6 +11,13 @@ use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
 use shoal_wire::{Ack, Declaration, Item, Recall};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What an item of a recall is about.
+pub(super) fn subject(item: &Item) -> InodeId {
+    match item {
+        Item::Downgrade(ino) | Item::Release(ino) | Item::Drop { ino, .. } => *ino,
+    }
+}
+
 impl Core {
     /// From now on nobody is let write to any of this, but for those who have been. Answers the files of which these are not known. To be followed by
     /// [`begin_recall`](Self::begin_recall).

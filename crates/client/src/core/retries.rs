@@ -5,11 +5,12 @@
 //! Mostly it need not come to that: the rights for which the call had waited before it was refused are kept until he looks. But another program here
 //! may get the kernel's lock before him, and wait for others; then they are given back, because those may wait for us.
 
+use super::recall::subject;
 use crate::limits::{RETRIES_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
 use shoal_namespace::RenameFlags;
 use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
-use shoal_wire::{Item, Recall};
+use shoal_wire::Recall;
 
 /// What the kernel does with what it is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,15 +243,9 @@ impl Retries {
     /// For how long this is not to be given back yet.
     pub(crate) fn keep(&mut self, recall: &Recall, now: Timestamp) -> Option<Duration> {
         self.expected.retain(|expected| expected.is_known(now));
-        let wanted = |ino: &InodeId| {
-            recall.items.iter().any(|item| match item {
-                Item::Downgrade(of) | Item::Release(of) | Item::Drop { ino: of, .. } => of == ino,
-            })
-        };
-        let is_held_up = |Expected { retry, .. }: &&Expected| {
-            retry.names.iter().any(|(dir, _)| self.waited_for.contains(dir))
-                || self.are_waited_for(&retry.keeps)
-        };
+        let wanted = |ino: &InodeId| recall.items.iter().any(|item| subject(item) == *ino);
+        // The directories of its names are among what it keeps.
+        let is_held_up = |expected: &&Expected| self.are_waited_for(&expected.retry.keeps);
         let kept = self.expected.iter().filter(|expected| expected.retry.keeps.iter().any(wanted));
         let kept = kept.filter(|expected| !is_held_up(expected));
         kept.filter_map(|expected| expected.left(now)).max()
@@ -260,6 +255,7 @@ impl Retries {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_wire::Item;
 
     const DIR: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);

@@ -7,7 +7,8 @@
 //!
 //! The kernel forgets by itself that it has asked when it looks at the attributes anew. So a file that is noted here may be asked about all the same.
 
-use crate::core::retries::left_of;
+use super::recall::subject;
+use super::retries::left_of;
 use crate::limits::{HELD_AT_ONCE_MAX, WRITERS_MAX, WRITTEN_LATELY_MAX};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::{InodeId, Timestamp};
@@ -34,16 +35,9 @@ struct Subjects {
 
 impl Subjects {
     fn of(recall: &Recall) -> Subjects {
-        let (mut all, mut covers) = (Vec::with_capacity(recall.items.len()), Vec::new());
-        for item in &recall.items {
-            match item {
-                Item::Downgrade(cover) => {
-                    all.push(*cover);
-                    covers.push(*cover);
-                }
-                Item::Release(ino) | Item::Drop { ino, .. } => all.push(*ino),
-            }
-        }
+        let cover = |item: &Item| if let Item::Downgrade(cover) = item { Some(*cover) } else { None };
+        let mut all: Vec<InodeId> = recall.items.iter().map(subject).collect();
+        let mut covers: Vec<InodeId> = recall.items.iter().filter_map(cover).collect();
         all.sort_unstable();
         covers.sort_unstable();
         Subjects { all, covers }
@@ -123,8 +117,6 @@ impl Writers {
             if let Some(at) = self.closed.iter().position(|closed| closed == subject) {
                 self.closed.swap_remove(at);
             }
-        }
-        for subject in &subjects.all {
             self.unasked.remove(subject);
         }
         if !subjects.covers.is_empty() {

@@ -17,7 +17,7 @@ impl Mapped {
     }
 
     /// Those that a range of bytes touches, each with its number of bytes behind the beginning of the range.
-    pub fn kept(&self, Write { ino, offset, len, .. }: Write) -> Vec<(usize, Box<[u8]>)> {
+    pub fn kept(&self, Write { ino, offset, len }: Write) -> Vec<(usize, Box<[u8]>)> {
         let Some(pages) = self.0.get(&ino) else { return Vec::new() };
         let wanted = Pages::of_bytes(offset, len).numbers();
         let kept = pages.range(wanted).map(|(page, content)| (Pages::begin(*page), content));
@@ -46,7 +46,7 @@ mod tests {
     const FILE: InodeId = InodeId(8);
 
     fn range(offset: u64, len: u64) -> Write {
-        Write { ino: FILE, offset, len, is_sure: false }
+        Write { ino: FILE, offset, len }
     }
 
     fn kept(mapped: &Mapped, offset: u64, len: u64) -> Vec<(usize, usize, u8)> {

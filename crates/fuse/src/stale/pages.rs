@@ -78,15 +78,6 @@ pub(crate) struct Write {
     pub ino: InodeId,
     pub offset: u64,
     pub len: u64,
-    /// Nobody could come in between since the kernel was let write to the file.
-    pub is_sure: bool,
-}
-
-impl Write {
-    /// It has to wait: somebody may.
-    pub(crate) fn unsure(self) -> Write {
-        Write { is_sure: false, ..self }
-    }
 }
 
 #[cfg(test)]

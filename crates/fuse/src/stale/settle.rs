@@ -6,7 +6,7 @@
 //! is told its length. The write is *settling*.
 
 use super::{Dropper, Holds, Write};
-use crate::limits::{SETTLE_LOOK_EVERY, SETTLE_WAIT_MAX};
+use crate::limits::SETTLE_WAIT_MAX;
 use parking_lot::{Condvar, Mutex};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -62,14 +62,13 @@ impl Late<'_> {
         if !begins {
             stale.settling.end(write.ino);
         }
-        let holds = Holds::Pages(*write);
-        if !stale.may_be_outdated(holds) {
+        if !stale.was_dropped(write.ino) {
             return;
         }
         if begins {
             stale.settling.begin(write.ino);
         } else if !has_waited.swap(true, SeqCst) {
-            stale.is_waiting(holds);
+            stale.is_waiting(Holds::Pages(*write));
         }
     }
 }
@@ -87,13 +86,12 @@ impl Dropper {
 
     /// Waits until it may be told. Answers whether that did not take too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
-        let begun = Instant::now();
-        while self.settling.has(ino) {
-            if begun.elapsed() >= SETTLE_WAIT_MAX {
+        let until = Instant::now() + SETTLE_WAIT_MAX;
+        let mut files = self.settling.files.lock();
+        while files.contains(&ino) {
+            if self.settling.over.wait_until(&mut files, until).timed_out() {
                 return false;
             }
-            let mut files = self.settling.files.lock();
-            self.settling.over.wait_for(&mut files, SETTLE_LOOK_EVERY);
         }
         true
     }

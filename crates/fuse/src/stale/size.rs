@@ -14,7 +14,7 @@
 use super::{AttributesAsked, Dropper};
 use crate::encode::generation;
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
-use crate::thread::keep_no_files_but;
+use crate::thread::{Call, keep_no_files_but};
 use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
 use shoal_types::{FileKind, InodeId};
@@ -234,7 +234,7 @@ impl Dropper {
                 tracing::debug!(%ino, "the kernel has not taken a size in");
                 break;
             }
-            match is_in_lseek(tid) {
+            match Call::of(tid).is_some_and(|call| call.number == libc::SYS_lseek) {
                 // It holds the lock itself.
                 true => std::thread::sleep(SIZE_LOOK_EVERY),
                 false => how = How::InTurn,
@@ -298,10 +298,4 @@ impl Dropper {
         let told = self.looks.end(tid);
         Ok(Seen { size: u64::try_from(end).map_err(|_| failed)?, told })
     }
-}
-
-/// Whether a thread waits in lseek(2): see proc_pid_syscall(5).
-fn is_in_lseek(tid: u32) -> bool {
-    let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).unwrap_or_default();
-    call.split_ascii_whitespace().next().and_then(|number| number.parse().ok()) == Some(libc::SYS_lseek)
 }

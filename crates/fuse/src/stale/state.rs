@@ -188,7 +188,7 @@ impl State {
 
     /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told
     /// to drop a moment ago.
-    pub fn begin_write(&mut self, Write { ino, offset, len, .. }: Write) -> u64 {
+    pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
         let (id, late) = (self.id(), self.recent.last(ino).is_some());
         let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late, carried_out: false };
         self.under_way.write_bytes += len;
@@ -511,7 +511,7 @@ mod tests {
         let mut state = State::default();
         let round = state.begin([node(FILE)].into_iter());
         let whole = told(state.step(NO_THREAD));
-        let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096, is_sure: false });
+        let write = state.begin_write(Write { ino: FILE, offset: 4096, len: 4096 });
         std::thread::sleep(BLOCKED_AFTER);
         assert!(!state.unblock(round));
         let parts = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
@@ -542,7 +542,7 @@ mod tests {
     #[test]
     fn one_thread_waits_for_a_locked_page_however_often_it_is_dropped() {
         let mut state = State::default();
-        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         let page = Pages::of_bytes(0, 1);
         let notice = || [Notice::Node { ino: FILE, pages: page }].into_iter();
         let first = state.begin(notice());
@@ -569,7 +569,7 @@ mod tests {
     #[test]
     fn pages_that_are_being_read_beside_a_write_are_waited_for() {
         let mut state = State::default();
-        state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
+        state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         let page = Pages::of_bytes(0, 1);
         state.begin_read(FILE, Pages::of_bytes(0, 8192));
         state.begin_read(FILE, page);
@@ -596,7 +596,7 @@ mod tests {
         let blocked = told(state.step(NO_THREAD));
         // Both come when the kernel drops it already.
         let [written, read] = [0, 1 << 20].map(|offset| Pages::of_bytes(offset, 1));
-        state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
+        state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         state.begin_read(FILE, read);
         std::thread::sleep(BLOCKED_AFTER);
         assert!(!state.unblock(round));
@@ -622,9 +622,9 @@ mod tests {
     fn a_write_that_was_sent_before_its_file_was_dropped_is_followed_up() {
         let mut state = State::default();
         state.note_drops(&[FILE]);
-        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1, is_sure: false });
+        let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(0, 1)));
-        let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1, is_sure: false });
+        let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
         assert_eq!(state.carried_out(DIR, other), None);
     }
 
@@ -637,7 +637,7 @@ mod tests {
     #[test]
     fn writes_elsewhere_hold_up_nothing() {
         let mut state = State::default();
-        state.begin_write(Write { ino: DIR, offset: 0, len: 1, is_sure: false });
+        state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
         let round = state.begin([node(FILE)].into_iter());
         let id = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);
