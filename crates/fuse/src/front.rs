@@ -402,7 +402,7 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
         let ino = self.about(ino);
-        let reading = self.server.stale().is_read(ino, offset, size);
+        let reading = self.server.stale().is_read(ino, offset, size, req.pid());
         self.server.serve(
             Op::Read,
             reply,

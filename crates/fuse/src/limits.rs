@@ -108,6 +108,10 @@ pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
 pub const ASK_THREADS: usize = 4;
 /// Nobody is told the length of a file while what the kernel has of it is dropped, if that does not take longer than this: it may wait for whoever reads.
 pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
+/// The kernel is let append to a file that others use when those who have read it have looked at what they were told, if that does not take longer than this.
+pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(50);
+/// Threads that are known to have read such files.
+pub const READERS_KEPT_MAX: usize = 256;
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

@@ -170,6 +170,7 @@ impl Server {
         if let Err(Failure::WouldBlock) = outcome {
             return self.wait(timer, holds, reply, arg, call, answer);
         }
+        self.shared.stale.is_done(holds);
         if outcome.is_ok() {
             self.shared.stale.changed(holds);
         }
@@ -220,14 +221,12 @@ impl Server {
         let answer = |reply, value| answer::sized(reply, 0, value);
         let Shared { client, stale, .. } = &*self.shared;
         let writing = || Writing::of(tid);
-        let is_shared = stale.was_dropped(ino);
-        let known = is_shared.then(writing);
-        let expected = match known {
-            Some(None) => Ok(()),
-            _ => client.expect_write(Wait::Never, ino),
-        };
-        let waits = expected == Err(Failure::WouldBlock);
-        let Some(Writing { appends }) = waits.then(|| known.unwrap_or_else(writing)).flatten() else {
+        let known = stale.was_dropped(ino).then(writing);
+        let waits = known != Some(None) && client.expect_write(Wait::Never, ino) == Err(Failure::WouldBlock);
+        // The kernel took the end of the file from its cache before it asked: nobody is to see what it puts there if others may have appended.
+        let misplaces = known.flatten().is_some_and(|writing| writing.appends);
+        let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();
+        let Some(Writing { appends }) = writing else {
             return self.serve(Op::Getxattr, reply, &(), call, answer);
         };
         let timer = Timer::start(Op::Getxattr);
@@ -238,8 +237,7 @@ impl Server {
         let wait = move |client: &Client| {
             // What comes of it if that fails is seen by the write.
             if client.expect_write(Wait::Allowed, ino).is_ok() && appends {
-                // The kernel took the end of the file from its cache before it asked: nobody is to see what it puts there.
-                stale.drop_before_write(ino);
+                stale.is_about_to_append(ino);
             }
             call(client, Wait::Allowed, &())
         };
@@ -251,25 +249,21 @@ impl Server {
     pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
         let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
         let asked = shared.stale.attributes_asked(ino, tid, is_look);
-        let outcome = match shared.client.getattr(Wait::Never, ino) {
-            Ok(_) if shared.stale.is_settling(ino) => Err(Failure::WouldBlock),
-            outcome => outcome,
-        };
-        if outcome != Err(Failure::WouldBlock) {
+        let outcome = shared.client.getattr(Wait::Never, ino);
+        let is_held = outcome.is_ok() && shared.stale.is_settling(ino);
+        if !is_held && outcome != Err(Failure::WouldBlock) {
             return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
         }
-        let stale = shared.stale.clone();
-        let call = move |client: &Client| {
-            let (mut asked, mut inode) = (asked, client.getattr(Wait::Allowed, ino)?);
-            let mut is_settled = true;
-            while is_settled && stale.is_settling(ino) {
-                // What is dropped waits for those who ask.
-                asked.withdraw();
-                is_settled = stale.wait_until_settled(ino);
-                asked = stale.attributes_asked(ino, tid, is_look);
-                inode = client.getattr(Wait::Allowed, ino)?;
+        // What is dropped waits for those who ask.
+        let (stale, mut asked) = (shared.stale.clone(), asked.unless(is_held));
+        let call = move |client: &Client| loop {
+            let is_settled = asked.is_some() || stale.wait_until_settled(ino);
+            let question = asked.take().unwrap_or_else(|| stale.attributes_asked(ino, tid, is_look));
+            let inode = client.getattr(Wait::Allowed, ino)?;
+            match is_settled && stale.is_settling(ino) {
+                true => question.withdraw(),
+                false => return Ok((question, inode)),
             }
-            Ok((asked, inode))
         };
         self.later(timer, Holds::Nothing, reply, call, |reply, told| match told {
             Ok((asked, inode)) => asked.answer(reply, Ok(inode)),

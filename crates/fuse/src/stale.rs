@@ -28,6 +28,7 @@
 //! **What remains.** A process in a directory whose name was outdated is not disturbed, but a local mount or bind mount below
 //! such a name is detached when the name is looked up again.
 
+mod append;
 mod ask;
 mod asked;
 mod askers;
@@ -165,6 +166,17 @@ impl AttributesAsked {
     pub(crate) fn withdraw(mut self) {
         self.has_content = false;
     }
+
+    /// The same, if it has to wait for something else than what it is about.
+    pub(crate) fn unless(self, waits: bool) -> Option<AttributesAsked> {
+        match waits {
+            true => {
+                self.withdraw();
+                None
+            }
+            false => Some(self),
+        }
+    }
 }
 
 impl Drop for AttributesAsked {
@@ -285,11 +297,17 @@ impl Dropper {
         Some(UnderWay { stale: self.clone(), holds, write })
     }
 
-    /// The kernel reads content of a file, until the answer is dropped, which must not be before the request was answered.
-    pub(crate) fn is_read(self: &Arc<Dropper>, ino: InodeId, offset: u64, len: u32) -> Option<BeingRead> {
+    /// A thread has the kernel read content of a file, until the answer is dropped, which must not be before the request was answered.
+    pub(crate) fn is_read(
+        self: &Arc<Dropper>,
+        ino: InodeId,
+        offset: u64,
+        len: u32,
+        tid: u32,
+    ) -> Option<BeingRead> {
         self.drops_at_all.load(SeqCst).then(|| {
             let pages = Pages::of_bytes(offset, u64::from(len));
-            self.state.lock().begin_read(ino, pages);
+            self.state.lock().begin_read(ino, pages, tid);
             BeingRead { stale: self.clone(), ino, pages }
         })
     }
@@ -456,12 +474,6 @@ impl Dropper {
     fn note_drops(&self, inodes: &[InodeId]) {
         self.drops_at_all.store(true, SeqCst);
         self.state.lock().note_drops(inodes);
-    }
-
-    /// Nobody is to see what the kernel is about to put among what it has of a file. Who writes has the right to.
-    pub(crate) fn drop_before_write(&self, ino: InodeId) {
-        self.note_drops(&[ino]);
-        self.send(&whole(&[ino]));
     }
 
     /// Inodes are about to be dropped because others change them: who writes what the kernel was let write has to look again.

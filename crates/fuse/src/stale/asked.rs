@@ -53,6 +53,12 @@ impl Questions {
         }
     }
 
+    /// Threads that were answered not long ago, each once.
+    pub(super) fn threads(&self, ino: InodeId) -> impl Iterator<Item = u32> {
+        let lately = self.answered.iter().rev().take_while(|answered| answered.at.elapsed() < LOOK_WAIT_MAX);
+        lately.filter(move |answered| answered.ino == ino).map(|answered| answered.tid)
+    }
+
     /// This thread was answered, and did `before` just before that, if it was looked at.
     pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
         self.is_over(ino);
@@ -106,7 +112,7 @@ impl Waiting {
 }
 
 /// A thread that was answered.
-struct Looker {
+pub(super) struct Looker {
     tid: u32,
     at: Instant,
     evidence: Evidence,
@@ -118,7 +124,12 @@ impl Looker {
         Looker { tid: answered.tid, at: answered.at, evidence }
     }
 
-    fn has_looked(&mut self) -> bool {
+    /// Of a thread that may be about to look at something else that it was told.
+    pub(super) fn now(tid: u32) -> Looker {
+        Looker { tid, at: Instant::now(), evidence: Evidence::default() }
+    }
+
+    pub(super) fn has_looked(&mut self) -> bool {
         match self.tid {
             0 => self.at.elapsed() >= ATTRIBUTES_GRACE,
             tid => self.at.elapsed() >= LOOK_WAIT_MAX || self.evidence.shows_look(Thread::look_at(tid)),

@@ -4,6 +4,8 @@
 //! place. The pages are dropped once more when the write has been carried out, and before it is answered
 //! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). Between the two the file is longer, and the kernel may have nothing but zeros there: so nobody
 //! is told its length. The write is *settling*.
+//!
+//! Where a program appends, the file settles from earlier on: from before the kernel is answered that asks before it writes (see [`append`](super::append)).
 
 use super::{Dropper, Holds, Write};
 use crate::limits::SETTLE_WAIT_MAX;
@@ -16,18 +18,41 @@ use std::time::Instant;
 #[derive(Default, Debug)]
 pub(super) struct Settling {
     any: AtomicUsize,
-    files: Mutex<Vec<InodeId>>,
+    files: Mutex<Vec<File>>,
     over: Condvar,
 }
 
+#[derive(Debug)]
+struct File {
+    ino: InodeId,
+    /// So long a write is expected, which may never come; `None`: it has.
+    until: Option<Instant>,
+}
+
+impl File {
+    fn is_settling(&self, ino: InodeId, now: Instant) -> bool {
+        self.ino == ino && self.until.is_none_or(|until| now < until)
+    }
+}
+
 impl Settling {
+    /// A write has come.
     fn begin(&self, ino: InodeId) {
+        self.set(File { ino, until: None });
+    }
+
+    /// The kernel is about to write, as far as it is known. From now on until it has, or it takes too long.
+    pub(super) fn expect(&self, ino: InodeId) {
+        self.set(File { ino, until: Some(Instant::now() + SETTLE_WAIT_MAX) });
+    }
+
+    /// A file is written to by one at a time.
+    fn set(&self, file: File) {
         let mut files = self.files.lock();
-        // A file is written to by one at a time.
-        if !files.contains(&ino) {
-            self.any.fetch_add(1, SeqCst);
-            files.push(ino);
-        }
+        let now = Instant::now();
+        files.retain(|known| known.ino != file.ino && known.is_settling(known.ino, now));
+        files.push(file);
+        self.any.store(files.len(), SeqCst);
     }
 
     /// If it has begun.
@@ -36,16 +61,21 @@ impl Settling {
             return;
         }
         let mut files = self.files.lock();
-        if let Some(at) = files.iter().position(|file| *file == ino) {
+        if let Some(at) = files.iter().position(|file| file.ino == ino) {
             files.swap_remove(at);
-            self.any.fetch_sub(1, SeqCst);
+            self.any.store(files.len(), SeqCst);
             self.over.notify_all();
         }
     }
 
     fn has(&self, ino: InodeId) -> bool {
-        self.any.load(SeqCst) > 0 && self.files.lock().contains(&ino)
+        self.any.load(SeqCst) > 0 && has(&self.files.lock(), ino)
     }
+}
+
+fn has(files: &[File], ino: InodeId) -> bool {
+    let now = Instant::now();
+    files.iter().any(|file| file.is_settling(ino, now))
 }
 
 /// A write that waits for others, perhaps.
@@ -79,6 +109,13 @@ impl Dropper {
         Late { stale: self, write, has_waited: AtomicBool::new(false) }
     }
 
+    /// A change was carried out at once, or not at all.
+    pub(crate) fn is_done(&self, holds: Holds) {
+        if let Holds::Pages(Write { ino, .. }) = holds {
+            self.settling.end(ino);
+        }
+    }
+
     /// Whether what is known of a file by now is not to be told yet. To be asked after that was looked at.
     pub(crate) fn is_settling(&self, ino: InodeId) -> bool {
         self.settling.has(ino)
@@ -88,8 +125,9 @@ impl Dropper {
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
         let until = Instant::now() + SETTLE_WAIT_MAX;
         let mut files = self.settling.files.lock();
-        while files.contains(&ino) {
+        while has(&files, ino) {
             if self.settling.over.wait_until(&mut files, until).timed_out() {
+                tracing::debug!(%ino, "a file is told of while it is written to");
                 return false;
             }
         }
@@ -117,5 +155,22 @@ mod tests {
         assert!(!settling.has(FILE) && settling.has(OTHER));
         settling.end(OTHER);
         assert_eq!(settling.any.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_write_that_never_comes_is_not_waited_for_long() {
+        let settling = Settling::default();
+        let begun = Instant::now();
+        settling.expect(FILE);
+        settling.expect(OTHER);
+        settling.begin(OTHER);
+        assert!(settling.has(FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
+        while settling.has(FILE) {
+            std::thread::yield_now();
+        }
+        assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
+        assert!(settling.has(OTHER), "it has come");
+        settling.begin(OTHER);
+        assert_eq!(settling.any.load(SeqCst), 1, "the other is forgotten");
     }
 }

@@ -1,5 +1,6 @@
 //! What is to be dropped, what is being dropped, and the local changes that could be in the way.
 
+use super::append::Readers;
 use super::asked::Questions;
 use super::empty::Empty;
 use super::mapped::Mapped;
@@ -120,6 +121,7 @@ pub(super) struct State {
     recent: Recent,
     /// What the kernel reads of files.
     reads: HashMap<InodeId, Vec<Pages>>,
+    pub readers: Readers,
     pub questions: Questions,
     pub empty: Empty,
     pub mapped: Mapped,
@@ -220,7 +222,10 @@ impl State {
 
     // --- local reads ---
 
-    pub fn begin_read(&mut self, ino: InodeId, pages: Pages) {
+    pub fn begin_read(&mut self, ino: InodeId, pages: Pages, tid: u32) {
+        if self.recent.last(ino).is_some() {
+            self.readers.reads(ino, tid);
+        }
         self.reads.entry(ino).or_default().push(pages);
     }
 
@@ -232,6 +237,11 @@ impl State {
         if reads.is_empty() {
             self.reads.remove(&ino);
         }
+    }
+
+    /// Whether anything of a file is being read.
+    pub fn is_read(&self, ino: InodeId) -> bool {
+        self.reads.contains_key(&ino)
     }
 
     /// Whether pages are being read: then they may be filled with what was there before. They are not locked by a write.
@@ -571,8 +581,8 @@ mod tests {
         let mut state = State::default();
         state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         let page = Pages::of_bytes(0, 1);
-        state.begin_read(FILE, Pages::of_bytes(0, 8192));
-        state.begin_read(FILE, page);
+        state.begin_read(FILE, Pages::of_bytes(0, 8192), 1);
+        state.begin_read(FILE, page, 1);
         let round = state.begin([Notice::Node { ino: FILE, pages: page }].into_iter());
         let blocked = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);
@@ -581,7 +591,7 @@ mod tests {
             assert!(state.left(round).is_some());
             state.end_read(FILE, pages);
         }
-        state.begin_read(FILE, Pages::of_bytes(4096, 1));
+        state.begin_read(FILE, Pages::of_bytes(4096, 1), 1);
         state.unblock(round);
         assert!(state.left(round).is_none());
         state.end_read(FILE, Pages::of_bytes(4096, 1));
@@ -597,7 +607,7 @@ mod tests {
         // Both come when the kernel drops it already.
         let [written, read] = [0, 1 << 20].map(|offset| Pages::of_bytes(offset, 1));
         state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
-        state.begin_read(FILE, read);
+        state.begin_read(FILE, read, 1);
         std::thread::sleep(BLOCKED_AFTER);
         assert!(!state.unblock(round));
         let mut parts = Vec::new();

@@ -300,7 +300,7 @@ fn nobody_reads_what_is_older_than_what_somebody_has_read() {
 }
 
 #[test]
-fn nobody_reads_zeros_at_the_end_of_a_file_to_which_both_append() {
+fn who_reads_a_file_to_which_both_append_finds_what_was_there_and_more() {
     pair(|pair| {
         fs::write(pair.a.path("file"), "begins").expect("written");
         let end = Instant::now() + RACE_TIME;
@@ -324,10 +324,14 @@ fn nobody_reads_zeros_at_the_end_of_a_file_to_which_both_append() {
                 });
                 for _ in 0..2 {
                     scope.spawn(move || {
+                        let mut known = Vec::new();
                         while Instant::now() < end {
                             let content = fs::read(side.path("file")).expect("read");
                             let zero = content.iter().position(|byte| *byte == 0);
                             assert_eq!(zero, None, "of {} bytes", content.len());
+                            let same = known.iter().zip(&content).take_while(|(old, new)| old == new).count();
+                            assert_eq!(same, known.len(), "of {} bytes", content.len());
+                            known = content;
                         }
                     });
                 }
