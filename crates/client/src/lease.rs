@@ -30,6 +30,31 @@ pub(crate) type RecallQueue =
 pub(crate) struct Recallers {
     threads: usize,
     idle: usize,
+    /// Recalls that none has taken yet.
+    queued: usize,
+}
+
+impl Recallers {
+    /// A recall is handed over. Answers whether another thread is to be started for it, which counts from now on: each recall may have to wait for
+    /// something that another one is about.
+    fn hands_over(&mut self) -> bool {
+        self.queued += 1;
+        let starts = self.queued > self.idle && self.threads < RECALL_THREADS_MAX;
+        (self.threads, self.idle) = (self.threads + usize::from(starts), self.idle + usize::from(starts));
+        starts
+    }
+
+    /// A thread has taken one.
+    fn takes(&mut self) {
+        (self.queued, self.idle) = (self.queued - 1, self.idle - 1);
+    }
+
+    /// A thread ends that does nothing. Not if it is needed after all.
+    fn ends(&mut self) -> bool {
+        let ends = self.queued < self.idle;
+        (self.threads, self.idle) = (self.threads - usize::from(ends), self.idle - usize::from(ends));
+        ends
+    }
 }
 
 /// Until when what is cached may be used, by a clock that goes on while the machine sleeps: the servers' does.
@@ -143,14 +168,12 @@ impl Shell {
     /// Has a recall carried out by a thread that has nothing else to do.
     fn dispatch(self: &Arc<Shell>, term: u64, recall: Recall) {
         let (give, take) = &self.recalls;
-        let waiting = take.len();
+        let mut pool = self.recallers.lock();
         // The receiver lives as long as the client.
         let _ = give.send((term, recall));
-        let mut pool = self.recallers.lock();
-        if pool.idle > waiting || pool.threads == RECALL_THREADS_MAX {
+        if !pool.hands_over() {
             return;
         }
-        pool.threads += 1;
         let (shell, take) = (Arc::downgrade(self), take.clone());
         let run = move || {
             loop {
@@ -158,19 +181,17 @@ impl Shell {
                 let Some(shell) = shell.upgrade() else { return };
                 let mut pool = shell.recallers.lock();
                 let Ok((term, recall)) = next else {
-                    if take.is_empty() {
-                        (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
+                    if pool.ends() {
                         return;
                     }
                     continue;
                 };
-                pool.idle -= 1;
+                pool.takes();
                 drop(pool);
                 shell.carry_out(term, &recall);
                 shell.recallers.lock().idle += 1;
             }
         };
-        pool.idle += 1;
         if let Err(error) = Builder::new().name("shoal-recall".into()).spawn(run) {
             (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
             tracing::error!(%error, "no thread to carry out what others wait for");
@@ -331,5 +352,34 @@ impl Shell {
             self.wait_for_change(&mut state, until)?;
         }
         state.core.alive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recall_does_not_wait_for_another_one() {
+        let mut pool = Recallers::default();
+        assert!(pool.hands_over(), "there is no thread yet");
+        pool.takes();
+        pool.idle += 1;
+        assert!(!pool.hands_over(), "there is one with nothing to do");
+        // It has received that one, perhaps, and not said so yet.
+        assert!(pool.hands_over());
+        assert!(!pool.ends(), "both are needed");
+        pool.takes();
+        pool.takes();
+        assert_eq!((pool.threads, pool.idle, pool.queued), (2, 0, 0));
+        (pool.idle, pool.threads) = (1, RECALL_THREADS_MAX);
+        assert!(!pool.hands_over() && !pool.hands_over(), "more are not started");
+        pool.takes();
+        pool.idle += 1;
+        assert!(!pool.ends(), "one more is left to be taken");
+        pool.takes();
+        pool.idle += 1;
+        assert!(pool.ends());
+        assert_eq!((pool.threads, pool.idle, pool.queued), (RECALL_THREADS_MAX - 1, 0, 0));
     }
 }
