@@ -57,7 +57,9 @@ pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 /// microseconds.
 pub const NOTIFIERS: usize = 4;
 /// The same with all that are blocked. A thread blocks when a local change comes in between, and until that is answered.
-pub const NOTIFIERS_MAX: usize = 64;
+pub const NOTIFIERS_MAX: usize = 256;
+/// Those of them that drop names, which takes the lock of a directory. With more all names are outdated instead, which takes none.
+pub const NAME_NOTIFIERS_MAX: usize = 32;
 /// A thread that makes the kernel drop things ends when it had nothing to do for this long.
 pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Things that are dropped in one go: bounds the queue.

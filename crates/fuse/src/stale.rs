@@ -566,7 +566,9 @@ impl Dropper {
                 }
                 Step::Outdate(round) => {
                     MutexGuard::unlocked(&mut state, || self.outdate());
-                    state.outdated(round);
+                    if let Some(round) = round {
+                        state.outdated(round);
+                    }
                     self.news.notify_all();
                 }
                 Step::Idle => {

@@ -5,7 +5,7 @@ use super::asked::Questions;
 use super::empty::Empty;
 use super::mapped::Mapped;
 use super::pages::{Pages, Write};
-use crate::limits::{BLOCKED_AFTER, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
+use crate::limits::{BLOCKED_AFTER, NAME_NOTIFIERS_MAX, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
 use crate::thread::thread_state;
 use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
@@ -136,8 +136,8 @@ pub(super) struct State {
 pub(super) enum Step {
     /// Tell the kernel, and then call [`State::done`] with the number.
     Tell(u64, Notice),
-    /// Outdate all names, say so with [`State::outdated`], and ask again.
-    Outdate(RoundId),
+    /// Outdate all names, say so with [`State::outdated`] if somebody waits for it, and ask again.
+    Outdate(Option<RoundId>),
     /// There is nothing.
     Idle,
 }
@@ -329,8 +329,10 @@ impl State {
         while let Some(task) = self.queue.pop_front() {
             match (&task.notice, task.round) {
                 (Notice::Entry { .. }, round) if self.is_outdated(round) => self.count_done(round, 1),
-                (Notice::Entry { dir, .. }, Some(round)) if self.under_way.dirs.contains_key(dir) => {
-                    self.queue.push_front(task);
+                (Notice::Entry { dir, .. }, round) if self.is_held(*dir) => {
+                    if round.is_some() {
+                        self.queue.push_front(task);
+                    }
                     return Step::Outdate(round);
                 }
                 (Notice::Entry { .. }, _) => return self.run(task, tid),
@@ -347,6 +349,20 @@ impl State {
             }
         }
         Step::Idle
+    }
+
+    /// Whether whoever drops a name of a directory would have to wait for its lock: a local change has it, or another thread waits for it in vain; or so many
+    /// wait for those of others that the rest is kept for what takes no such lock, which these changes may be waiting for.
+    fn is_held(&self, dir: InodeId) -> bool {
+        let mut names = 0;
+        self.under_way.dirs.contains_key(&dir)
+            || self.running.iter().any(|running| match &running.task.notice {
+                Notice::Entry { dir: of, .. } => {
+                    names += 1;
+                    names >= NAME_NOTIFIERS_MAX || (running.excused && *of == dir)
+                }
+                Notice::Node { .. } => false,
+            })
     }
 
     fn run(&mut self, task: Task, tid: i32) -> Step {
@@ -517,6 +533,35 @@ mod tests {
     }
 
     #[test]
+    fn few_threads_wait_for_the_locks_of_directories() {
+        let mut state = State::default();
+        let name = |dir| Notice::Entry { dir: InodeId(dir), name: Name::try_from("a").expect("a name") };
+        let round = state.begin([name(1)].into_iter());
+        let first = told(state.step(NO_THREAD));
+        std::thread::sleep(NAME_PATIENCE);
+        assert!(state.unblock(round), "whoever has the lock");
+        state.outdated(round);
+        assert!(state.left(round).is_none());
+        let again = state.begin([name(1), node(FILE)].into_iter());
+        assert!(matches!(state.step(NO_THREAD), Step::Outdate(Some(_))), "another would wait as well");
+        state.outdated(again);
+        let told_node = told(state.step(NO_THREAD));
+        state.done(told_node);
+        assert!(state.left(again).is_none());
+        // The locks of too many others are waited for.
+        for dir in 2..=NAME_NOTIFIERS_MAX as u64 {
+            state.queue([name(dir)].into_iter());
+            told(state.step(NO_THREAD));
+        }
+        state.queue([name(1000)].into_iter());
+        assert!(matches!(state.step(NO_THREAD), Step::Outdate(None)));
+        assert!(matches!(state.step(NO_THREAD), Step::Idle));
+        state.done(first);
+        state.queue([name(1)].into_iter());
+        told(state.step(NO_THREAD));
+    }
+
+    #[test]
     fn a_write_that_comes_in_between_is_not_waited_for_and_followed_up() {
         let mut state = State::default();
         let round = state.begin([node(FILE)].into_iter());
@@ -664,10 +709,9 @@ mod tests {
         state.lock_dir(DIR);
         state.abandon(round);
         assert!(state.left(round).is_none());
-        for _ in 0..2 {
-            let id = told(state.step(NO_THREAD));
-            state.done(id);
-        }
+        assert!(matches!(state.step(NO_THREAD), Step::Outdate(None)));
+        let id = told(state.step(NO_THREAD));
+        state.done(id);
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
     }
 }
