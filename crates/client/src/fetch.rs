@@ -12,8 +12,8 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::Instant;
 use shoal_types::{Cookie, Errno, InodeId, Name};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, FileRecord, Found, ListReply, MetaError, Prefetch, Question, Token,
-    Want, wait_for,
+    Acquire, AcquireReply, Ask, AskReply, FileRecord, Found, ListReply, MOVES, MetaError, Prefetch, Question,
+    Token, Want, wait_for,
 };
 use std::collections::BTreeSet;
 
@@ -122,8 +122,7 @@ impl Shell {
             Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
             Need::Extents(ino, start) => self.fetch_extents(ino, start),
             Need::Rights(wants) => {
-                let dirs: Vec<InodeId> =
-                    wants.iter().filter(|want| !want.names.is_empty()).map(|want| want.ino).collect();
+                let dirs = locked_for(&wants);
                 if self.state.lock().core.retries.wait_for(&dirs) {
                     self.changed.notify_all();
                 }
@@ -272,6 +271,17 @@ impl Shell {
     pub(crate) fn confused(&self) -> Errno {
         self.refused(MetaError::other_answer())
     }
+}
+
+/// What the kernel has locked for a call that wants this: the directories in which it names something, and all moves if these are several.
+fn locked_for(wants: &[Want]) -> Vec<InodeId> {
+    let mut dirs: Vec<InodeId> =
+        wants.iter().filter(|want| !want.names.is_empty()).map(|want| want.ino).collect();
+    dirs.dedup();
+    if dirs.len() > 1 {
+        dirs.push(MOVES);
+    }
+    dirs
 }
 
 /// What was answered in a term: of another one, it counts for nothing.

@@ -99,6 +99,8 @@ pub const UNSEEN_NAMES_MAX: usize = 10_000;
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
 /// And so long once it has looked: then it comes at once, or never; but a thread may have to wait for a processor.
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
+/// Neither so long while others here wait for the right to change names, wherever: they may hold the lock of a directory on its path.
+pub const RETRY_BESIDE_OTHERS_MAX: Duration = Duration::from_millis(100);
 /// So often an answer to who looks again is put off because others wait with a lock that he will need. Each name is tried twice: first without waiting.
 pub const RETRY_GIVES_WAY_MAX: usize = 4;
 /// So long it is known what was refused: who comes back later has waited for others, each of whom took less.

@@ -6,11 +6,14 @@
 //! may get the kernel's lock before him, and wait for others; then they are given back, because those may wait for us.
 
 use super::recall::subject;
-use crate::limits::{RETRIES_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX, RETRY_WAIT_MAX};
+use crate::limits::{
+    RETRIES_MAX, RETRY_BESIDE_OTHERS_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX,
+    RETRY_WAIT_MAX,
+};
 use shoal_namespace::RenameFlags;
 use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
-use shoal_wire::Recall;
+use shoal_wire::{MOVES, Recall};
 
 /// What the kernel does with what it is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +57,13 @@ impl Expected {
         self.retry.names.iter().any(|(of, what)| *of == dir && what == name)
     }
 
+    /// What the kernel locks before it comes back. The directories of its names are among what it keeps; moves from one to another exclude each other.
+    fn needs(&self) -> impl Iterator<Item = InodeId> {
+        let Retry { names, keeps, .. } = &self.retry;
+        let moves = names.iter().any(|(dir, _)| names.first().is_some_and(|(first, _)| first != dir));
+        keeps.iter().copied().filter(move |ino| moves || *ino != MOVES)
+    }
+
     /// Whether the kernel does not come back with what it knows now.
     fn is_over(&self) -> bool {
         let is_directory =
@@ -76,10 +86,11 @@ impl Expected {
     }
 
     /// For how long others may still be kept waiting.
-    fn left(&self, now: Timestamp) -> Option<Duration> {
+    fn left(&self, now: Timestamp, do_others_wait: bool) -> Option<Duration> {
+        let wait = |max| if do_others_wait { RETRY_BESIDE_OTHERS_MAX } else { max };
         match self.looked {
-            Some(looked) => left_of(RETRY_LOOKED_MAX, looked, now),
-            None => left_of(RETRY_WAIT_MAX, self.refused.unwrap_or(now), now),
+            Some(looked) => left_of(wait(RETRY_LOOKED_MAX), looked, now),
+            None => left_of(wait(RETRY_WAIT_MAX), self.refused.unwrap_or(now), now),
         }
     }
 }
@@ -244,11 +255,10 @@ impl Retries {
     pub(crate) fn keep(&mut self, recall: &Recall, now: Timestamp) -> Option<Duration> {
         self.expected.retain(|expected| expected.is_known(now));
         let wanted = |ino: &InodeId| recall.items.iter().any(|item| subject(item) == *ino);
-        // The directories of its names are among what it keeps.
-        let is_held_up = |expected: &&Expected| self.are_waited_for(&expected.retry.keeps);
+        let is_held_up = |expected: &&Expected| expected.needs().any(|ino| self.waited_for.contains(&ino));
         let kept = self.expected.iter().filter(|expected| expected.retry.keeps.iter().any(wanted));
         let kept = kept.filter(|expected| !is_held_up(expected));
-        kept.filter_map(|expected| expected.left(now)).max()
+        kept.filter_map(|expected| expected.left(now, !self.waited_for.is_empty())).max()
     }
 }
 
@@ -360,6 +370,20 @@ mod tests {
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
         retries.have_waited_for(&[DIR]);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
+    }
+
+    #[test]
+    fn moves_from_one_directory_to_another_exclude_each_other() {
+        let mut retries = Retries { by: 1, ..Retries::default() };
+        let names = |dirs: [InodeId; 2]| dirs.map(|dir| (dir, Name::try_from("a").expect("a name"))).to_vec();
+        let then = Then::Renames(RenameFlags { no_replace: false, exchange: false });
+        for (dirs, is_move) in [([DIR, DIR], false), ([DIR, OTHER], true)] {
+            refuse(&mut retries, Retry { names: names(dirs), then, keeps: vec![DIR, OTHER, MOVES] });
+            retries.wait_for(&[InodeId(100), InodeId(101), MOVES]);
+            assert_eq!(retries.keep(&recall(DIR), at(1)).is_none(), is_move);
+            retries.have_waited_for(&[InodeId(100), InodeId(101), MOVES]);
+            assert!(retries.keep(&recall(DIR), at(1)).is_some());
+        }
     }
 
     #[test]
