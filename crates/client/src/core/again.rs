@@ -193,6 +193,7 @@ mod tests {
     use super::super::fixture::{commit, core, make_directory, make_file};
     use super::*;
     use shoal_namespace::RenameFlags;
+    use shoal_wire::{AcquireReply, FileRecord, Right};
 
     fn directory(ino: InodeId) -> Dentry {
         Dentry { ino, kind: FileKind::Directory }
@@ -244,6 +245,50 @@ mod tests {
             core.unseen.clear();
             core.rename((root, &to), (root, &from), flags, now).expect("and back");
         }
+    }
+
+    #[test]
+    fn nobody_waits_for_names_of_a_directory_that_is_gone() {
+        let (mut core, root) = (core(), InodeId::ROOT);
+        let [name, inner] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
+        let dir = make_directory(&mut core, &name);
+        make_file(&mut core, dir, &inner);
+        commit(&mut core);
+        let then = Then::Renames(RenameFlags { no_replace: false, exchange: true });
+        let names = vec![(root, name.clone()), (dir, inner)];
+        core.retries.by = 1;
+        core.retries.expect(Retry { names, then, keeps: vec![root, dir] });
+        // Others remove it; the names that were in it are left.
+        let known = core.cache.peek(root).expect("known").inode.clone();
+        core.rights.go_down(dir);
+        core.rights.release(dir);
+        core.cache.drop_node(dir, &[]);
+        assert!(core.cache.is_stale(dir));
+        core.begin();
+        let mut asked = 0;
+        let answer = loop {
+            let wants = match core.may_come_back(1, root, &name) {
+                Err(Fault::Tree(Need::Rights(wants))) => wants,
+                answer => break answer,
+            };
+            asked += 1;
+            assert!(asked < 3, "the servers know nothing of it, however often they are asked");
+            let record = FileRecord {
+                ino: root,
+                inode: known.clone(),
+                xattrs: Vec::new(),
+                extents: None,
+                blocks: Vec::new(),
+            };
+            let reply = AcquireReply {
+                rights: vec![Right::Cover(root)],
+                records: vec![record],
+                ..AcquireReply::default()
+            };
+            let ticket = core.ticket();
+            core.install_rights(ticket, &wants, reply);
+        };
+        assert!(asked > 0 && answer == Ok(None), "{answer:?}");
     }
 
     #[test]

@@ -153,6 +153,11 @@ impl Cache {
         self.nodes.get(&ino).map(|node| node.inode.cover(ino))
     }
 
+    /// Whether the inode is here as it is, and not only names that were in it.
+    pub(super) fn is_fresh(&self, ino: InodeId) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| !node.stale)
+    }
+
     /// Whether it is a directory that others have changed, and of which only names are known.
     pub(super) fn is_stale(&self, ino: InodeId) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.stale)

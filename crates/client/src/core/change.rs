@@ -100,8 +100,8 @@ impl Core {
         for want in wants {
             let cover = if want.ino == MOVES { Some(MOVES) } else { self.cache.cover(want.ino) };
             if !self.rights.allow(want, cover) {
-                // Somebody else has removed it, and it was dropped here before that.
-                if missing.contains(&want.ino) && !self.cache.contains(want.ino) {
+                // Somebody else has removed it, and it was dropped here before that. Of a directory names may be left.
+                if missing.contains(&want.ino) && !self.cache.is_fresh(want.ino) {
                     return Err(Errno::ENOENT.into());
                 }
                 allowed = false;
