@@ -27,7 +27,7 @@ pub enum Stale {
 
 /// A cache in front of the client. Set once, with [`Client::set_kernel`].
 ///
-/// Both calls come from a thread of the client that holds no lock. They must not wait for requests of this mount that
+/// Calls come from a thread of the client that holds no lock, if nothing else is said. They must not wait for requests of this mount that
 /// themselves wait for a server: the server may be waiting for this very call.
 pub trait KernelCache: Send + Sync + 'static {
     /// Makes the kernel forget. When this returns, nothing of it is answered from the kernel's cache any more.
@@ -35,6 +35,16 @@ pub trait KernelCache: Send + Sync + 'static {
 
     /// Makes the kernel forget everything: the right to all of it has run out. `inodes` are all that it refers to.
     fn forget_all(&self, inodes: &[InodeId]);
+
+    /// A call of this thread has changed something, and will be answered. Called with the locks of the client held.
+    fn has_changed(&self) {}
+
+    /// Returns when the kernel has taken in what was changed of names in these directories by calls that have been carried out ([`has_changed`](Self::has_changed)), or when that takes too long. Others are about
+    /// to find it so.
+    fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+        // Without a cache there is nothing to take in.
+        let _ = concerns;
+    }
 
     /// Sees to it that what is being written to these files has come, and that the kernel asks ([`Client::expect_write`]) before it writes to them again. Nobody is
     /// answered meanwhile. Where that takes long, what comes then is not what was asked for.

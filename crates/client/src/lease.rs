@@ -248,10 +248,11 @@ impl Shell {
                 break ack;
             }
         };
-        if let Some(kernel) = self.lasting.kernel.get()
-            && !stale.is_empty()
-        {
-            kernel.forget(&stale);
+        if let Some(kernel) = self.lasting.kernel.get() {
+            kernel.settle_names(&|dir| self.state.lock().core.is_about(recall, dir));
+            if !stale.is_empty() {
+                kernel.forget(&stale);
+            }
         }
         if mistake("do not say what is open") {
             ack.refers.clear();

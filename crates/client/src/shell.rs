@@ -161,6 +161,9 @@ impl Shell {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
+            if changed && let Some(kernel) = self.lasting.kernel.get() {
+                kernel.has_changed();
+            }
             let returned = state.core.retries.take_news(|| self.lasting.clock.now());
             self.see_to(state);
             if returned {

@@ -114,6 +114,13 @@ pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
 pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(50);
 /// Threads that are known to have read such files.
 pub const READERS_KEPT_MAX: usize = 256;
+/// The right to change names is given back when the kernel has taken in what was changed here, if that does not take longer than this: whoever called gets a processor
+/// sooner, unless the machine is overloaded.
+pub const NAMED_WAIT_MAX: Duration = Duration::from_millis(100);
+/// What was answered longer ago has been taken in.
+pub const LATE_NAMES_MAX: Duration = Duration::from_secs(1);
+/// Threads of which it is known that they have changed names.
+pub const NAMED_KEPT_MAX: usize = 64;
 /// Inodes that are remembered as dropped; with more than these every one is taken for such.
 pub const RECENT_DROPS_MAX: usize = 4096;
 /// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the

@@ -8,7 +8,7 @@ use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodes::Nodes;
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stale::{Dropper, Holds, Write};
+use crate::stale::{Dropper, Holds, Write, naming};
 use crate::stats::{Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
@@ -165,7 +165,7 @@ impl Server {
         self.shared.stale.is_at_work(holds);
         let outcome = match self.shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
-            false => call(&self.shared.client, Wait::Never, arg),
+            false => naming(holds, || call(&self.shared.client, Wait::Never, arg)),
         };
         if let Err(Failure::WouldBlock) = outcome {
             return self.wait(timer, holds, reply, arg, call, answer);
@@ -175,6 +175,7 @@ impl Server {
             self.shared.stale.changed(holds);
         }
         self.shared.finish(timer, reply, outcome, answer);
+        self.shared.stale.is_answered(holds);
     }
 
     /// Has pages written back that programs have changed through mappings. If that cannot be done at once, it is found out first what they were read from, by a
@@ -435,7 +436,8 @@ impl Shared {
         Box::new(move || {
             // Whoever waits when the session ends hears of it; and what the kernel made of the request was told by that session.
             let outdated = shared.client.session() != session;
-            let outcome = if outdated { Err(Errno::EIO.into()) } else { call(&shared.client) };
+            let outcome =
+                if outdated { Err(Errno::EIO.into()) } else { naming(holds, || call(&shared.client)) };
             if let Some(change) = &under_way {
                 change.carried_out();
             }

@@ -34,6 +34,7 @@ mod asked;
 mod askers;
 mod empty;
 mod mapped;
+mod named;
 mod notify;
 mod pages;
 mod settle;
@@ -41,6 +42,7 @@ mod size;
 mod state;
 
 pub(crate) use askers::Asking;
+pub(crate) use named::naming;
 pub(crate) use pages::Write;
 
 use crate::answer;
@@ -54,6 +56,7 @@ use crate::nodes::Nodes;
 use crate::thread::Thread;
 use asked::Waiting;
 use askers::Askers;
+use named::Named;
 use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -200,6 +203,7 @@ pub(crate) struct Dropper {
     place: OnceLock<Place>,
     looks: Looks,
     settling: Settling,
+    named: Named,
     askers: Askers,
     busy: Busy,
     /// Anything was ever dropped.
@@ -224,6 +228,7 @@ impl Dropper {
             place: OnceLock::new(),
             looks: Looks::default(),
             settling: Settling::default(),
+            named: Named::default(),
             askers: Askers::new(),
             busy: Busy::new(),
             drops_at_all: AtomicBool::new(false),
@@ -696,6 +701,14 @@ impl KernelCache for Dropper {
         self.have_asked(files);
     }
 
+    fn has_changed(&self) {
+        self.named.has_changed();
+    }
+
+    fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+        self.wait_for_names(concerns);
+    }
+
     fn forget_all(&self, inodes: &[InodeId]) {
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
@@ -766,7 +779,11 @@ impl Drop for UnderWay {
         match self.holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
-            Holds::Names { dirs, .. } => state.unlock_dirs(dirs),
+            Holds::Names { dirs, by } => {
+                state.unlock_dirs(dirs);
+                drop(state);
+                self.stale.named.is_answered(dirs, by);
+            }
             Holds::Pages(Write { ino, .. }) => {
                 state.end_write(ino, self.write);
                 drop(state);

@@ -89,6 +89,15 @@ impl Core {
         Some(ack)
     }
 
+    /// Whether a recall is about the names in a directory, as far as is known.
+    pub(crate) fn is_about(&self, recall: &Recall, dir: InodeId) -> bool {
+        let cover = self.cache.cover(dir);
+        recall.items.iter().any(|item| match item {
+            Item::Downgrade(of) => cover.is_none_or(|cover| cover == *of),
+            item => subject(item) == dir,
+        })
+    }
+
     /// The servers have noted what an acknowledgement said.
     pub(crate) fn acknowledged(&mut self, ack: &Ack) {
         for ino in &ack.refers {

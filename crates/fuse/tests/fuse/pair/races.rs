@@ -342,3 +342,62 @@ fn who_reads_a_file_to_which_both_append_finds_what_was_there_and_more() {
         }
     });
 }
+
+#[test]
+fn what_others_find_moved_is_not_found_where_it_was_by_anybody() {
+    pair(|pair| {
+        const NAMES: [&str; 2] = ["here", "there"];
+        fs::create_dir(pair.a.path(NAMES[0])).expect("made");
+        // The round that is under way; how far others have seen it; and how far it was found so here as well.
+        let [moves, seen, found] = [const { AtomicUsize::new(0) }; 3];
+        let end = Instant::now() + RACE_TIME;
+        let until = |counter: &AtomicUsize, round| {
+            while counter.load(SeqCst) < round {
+                if Instant::now() > end {
+                    return false;
+                }
+                std::thread::yield_now();
+            }
+            true
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1.. {
+                    pair.step(format!("move {round}"));
+                    let [from, to] = [round - 1, round].map(|n| pair.b.path(NAMES[n % 2]));
+                    moves.store(round, SeqCst);
+                    fs::rename(from, to).expect("moved");
+                    if !until(&found, round) {
+                        break;
+                    }
+                }
+            });
+            scope.spawn(|| {
+                for round in 1.. {
+                    if !until(&moves, round) {
+                        break;
+                    }
+                    while pair.a.path(NAMES[(round - 1) % 2]).symlink_metadata().is_ok() {}
+                    seen.store(round, SeqCst);
+                }
+            });
+            scope.spawn(|| {
+                for round in 1.. {
+                    if !until(&seen, round) {
+                        break;
+                    }
+                    let was = pair.b.path(NAMES[(round - 1) % 2]).symlink_metadata();
+                    assert_eq!(was.map_err(|error| error.kind()).err(), Some(ErrorKind::NotFound), "{round}");
+                    found.store(round, SeqCst);
+                }
+            });
+            // So that whoever moves it does not always get a processor at once.
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    std::hint::spin_loop();
+                }
+            });
+        });
+        assert!(found.load(SeqCst) > 0);
+    });
+}

@@ -1,0 +1,181 @@
+//! Local changes of names that were answered, and that the kernel may not have taken in yet.
+//!
+//! The kernel moves, makes and removes a name when the thread that called is given a processor again, which may take a while on a busy machine; until then other programs here
+//! find the name as it was. Other clients find it as it is from the moment on at which the right to it is given back: so that waits until the threads have run.
+
+use super::asked::Looker;
+use super::{Dropper, Holds};
+use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
+use parking_lot::Mutex;
+use shoal_types::InodeId;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    number: u64,
+    dirs: [InodeId; 2],
+    /// The thread.
+    by: u32,
+    at: Instant,
+    is_answered: bool,
+}
+
+/// The last such changes, one of each thread, the oldest first.
+#[derive(Default, Debug)]
+pub(super) struct Named(Mutex<Changes>);
+
+#[derive(Default, Debug)]
+struct Changes {
+    lately: VecDeque<Change>,
+    last_number: u64,
+}
+
+impl Changes {
+    /// A thread makes one call at a time, and has taken in what came of the one before. Threads of other containers look all the same.
+    fn is_about_to_be_answered(&mut self, dirs: [InodeId; 2], by: u32) {
+        self.lately.retain(|change| change.by != by || by == 0);
+        if self.lately.len() >= NAMED_KEPT_MAX {
+            self.lately.pop_front();
+        }
+        self.last_number += 1;
+        let number = self.last_number;
+        self.lately.push_back(Change { number, dirs, by, at: Instant::now(), is_answered: false });
+    }
+
+    fn is_answered(&mut self, dirs: [InodeId; 2], by: u32) {
+        let is_it = |change: &&mut Change| change.by == by && change.dirs == dirs;
+        self.lately.iter_mut().filter(is_it).for_each(|change| change.is_answered = true);
+    }
+}
+
+impl Named {
+    /// This thread has carried a change out, perhaps one of names.
+    pub(super) fn has_changed(&self) {
+        if let Holds::Names { dirs, by } = CALL.get() {
+            self.0.lock().is_about_to_be_answered(dirs, by);
+        }
+    }
+
+    /// It has been answered.
+    pub(super) fn is_answered(&self, dirs: [InodeId; 2], by: u32) {
+        self.0.lock().is_answered(dirs, by);
+    }
+
+    fn all(&self) -> Vec<Change> {
+        let changes = self.0.lock();
+        let lately = changes.lately.iter().rev().take_while(|change| change.at.elapsed() < LATE_NAMES_MAX);
+        lately.copied().collect()
+    }
+
+    /// Waits until all changes in these directories have been taken in. Answers whether that did not take too long.
+    fn wait(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
+        let begun = Instant::now();
+        let concerned = |change: &Change| change.dirs.iter().any(|dir| concerns(*dir));
+        let mut left: Vec<(Change, Option<Looker>)> =
+            self.all().into_iter().filter(concerned).map(|change| (change, None)).collect();
+        loop {
+            let now = if left.is_empty() { Vec::new() } else { self.all() };
+            left.retain_mut(|(change, looker)| {
+                // If it is not among them the thread has made another call since.
+                let Some(known) = now.iter().find(|known| known.number == change.number) else {
+                    return false;
+                };
+                !known.is_answered || !looker.get_or_insert_with(|| Looker::now(change.by)).has_looked()
+            });
+            if left.is_empty() {
+                return true;
+            }
+            if begun.elapsed() >= NAMED_WAIT_MAX {
+                return false;
+            }
+            std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
+        }
+    }
+}
+
+thread_local! {
+    /// What this thread is carrying out.
+    static CALL: Cell<Holds> = const { Cell::new(Holds::Nothing) };
+}
+
+/// Carries a change out.
+pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
+    CALL.set(holds);
+    let outcome = call();
+    CALL.set(Holds::Nothing);
+    outcome
+}
+
+impl Dropper {
+    /// A change has been answered.
+    pub(crate) fn is_answered(&self, holds: Holds) {
+        if let Holds::Names { dirs, by } = holds {
+            self.named.is_answered(dirs, by);
+        }
+    }
+
+    /// See [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
+    pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
+        if !self.named.wait(concerns) {
+            tracing::debug!("programs have called that get no processor to take the answers in");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::Duration;
+
+    const DIR: InodeId = InodeId(7);
+    const OTHER: InodeId = InodeId(8);
+    /// No thread has this number.
+    const NO_THREAD: u32 = u32::MAX;
+
+    #[test]
+    fn what_others_will_find_is_waited_for_until_it_is_answered_and_taken_in() {
+        let named = Named::default();
+        assert!(named.wait(|_| true));
+        let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
+        named.has_changed();
+        assert!(named.wait(|_| true), "that was none of names");
+        change([DIR, DIR], NO_THREAD);
+        assert!(named.wait(|dir| dir == OTHER), "somewhere else");
+        assert!(!named.wait(|dir| dir == DIR), "it is not answered");
+        named.is_answered([DIR, DIR], NO_THREAD);
+        assert!(named.wait(|dir| dir == DIR), "the thread is gone");
+        let is_over = AtomicBool::new(false);
+        let (tell, tid) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tell.send(nix::unistd::gettid().as_raw() as u32).expect("heard");
+                while !is_over.load(SeqCst) {
+                    std::hint::spin_loop();
+                }
+            });
+            let tid = tid.recv().expect("told");
+            change([OTHER, DIR], tid);
+            named.is_answered([OTHER, DIR], tid);
+            let begun = Instant::now();
+            named.wait(|dir| dir == DIR);
+            assert!(begun.elapsed() > Duration::ZERO + crate::limits::ATTRIBUTES_LOOK_TIME, "it has run");
+            is_over.store(true, SeqCst);
+        });
+    }
+
+    #[test]
+    fn a_thread_that_calls_again_has_taken_in_what_it_was_answered() {
+        let named = Named::default();
+        let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
+        change([DIR, DIR], 1);
+        change([OTHER, OTHER], 1);
+        assert!(named.wait(|dir| dir == DIR) && !named.wait(|dir| dir == OTHER));
+        for tid in 0..=NAMED_KEPT_MAX as u32 {
+            change([DIR, DIR], tid + 2);
+        }
+        assert_eq!(named.all().len(), NAMED_KEPT_MAX);
+    }
+}
