@@ -109,9 +109,9 @@ pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
 /// Threads that have the kernel ask before it writes, for one client's wish: each may have to wait for what is being written.
 pub const ASK_THREADS: usize = 4;
 /// Nobody is told the length of a file while what the kernel has of it is dropped, if that does not take longer than this: it may wait for whoever reads.
-pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(100);
+pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(250);
 /// The kernel is let append to a file that others use when those who have read it have looked at what they were told, if that does not take longer than this.
-pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(50);
+pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Threads that are known to have read such files.
 pub const READERS_KEPT_MAX: usize = 256;
 /// The right to change names is given back when the kernel has taken in what was changed here, if that does not take longer than this: whoever called gets a processor

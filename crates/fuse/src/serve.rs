@@ -257,6 +257,7 @@ impl Server {
         }
         // What is dropped waits for those who ask.
         let (stale, mut asked) = (shared.stale.clone(), asked.unless(is_held));
+        let unanswered = stale.unanswered(tid);
         let call = move |client: &Client| loop {
             let is_settled = asked.is_some() || stale.wait_until_settled(ino);
             let question = asked.take().unwrap_or_else(|| stale.attributes_asked(ino, tid, is_look));
@@ -266,9 +267,12 @@ impl Server {
                 false => return Ok((question, inode)),
             }
         };
-        self.later(timer, Holds::Nothing, reply, call, |reply, told| match told {
-            Ok((asked, inode)) => asked.answer(reply, Ok(inode)),
-            Err(why) => reply.fail(why),
+        self.later(timer, Holds::Nothing, reply, call, |reply, told| {
+            drop(unanswered);
+            match told {
+                Ok((asked, inode)) => asked.answer(reply, Ok(inode)),
+                Err(why) => reply.fail(why),
+            }
         });
     }
 
@@ -280,6 +284,7 @@ impl Server {
             return shared
                 .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
+        let unanswered = shared.stale.unanswered(tid);
         let job = move || {
             let Shared { client, stale, .. } = &*shared;
             let mut asked = stale.size_asked(client, ino, tid, begun);
@@ -289,6 +294,7 @@ impl Server {
                 asked = stale.size_asked(client, ino, tid, begun);
                 outcome = client.getattr(Wait::Allowed, ino);
             }
+            drop(unanswered);
             shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
         };
         self.submit(Lane::Size, Box::new(job));

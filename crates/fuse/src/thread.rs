@@ -1,5 +1,6 @@
 //! What the system tells of a thread, whoever's it is: see proc_pid_stat(5) and `Documentation/scheduler/sched-stats.rst`.
 
+use shoal_types::InodeId;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
@@ -75,6 +76,32 @@ impl Call {
         let number = fields.next()?.parse().ok()?;
         Some(Call { number, arguments: fields.map(str::to_owned).collect() })
     }
+
+    /// What is told of the open file that it names, if it is one of these: see proc_pid_fdinfo(5).
+    fn file_info(&self, tid: u32, calls: &[(libc::c_long, usize)], field: &str) -> Option<Option<String>> {
+        let (_, at) = calls.iter().find(|(number, _)| *number == self.number)?;
+        let file = u64::from_str_radix(self.arguments.get(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
+        let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{file}")).unwrap_or_default();
+        Some(info.lines().find_map(|line| line.strip_prefix(field)).map(|value| value.trim().to_owned()))
+    }
+}
+
+/// Calls that read an open file, with where they name it.
+const READS: [(libc::c_long, usize); 8] = [
+    (libc::SYS_read, 0),
+    (libc::SYS_pread64, 0),
+    (libc::SYS_readv, 0),
+    (libc::SYS_preadv, 0),
+    (libc::SYS_preadv2, 0),
+    (libc::SYS_sendfile, 1),
+    (libc::SYS_splice, 0),
+    (libc::SYS_copy_file_range, 0),
+];
+
+/// Whether a thread sleeps in a call that reads a file of this number, or one of which the number is not told.
+pub(crate) fn reads(tid: u32, ino: InodeId) -> bool {
+    let info = Call::of(tid).and_then(|call| call.file_info(tid, &READS, "ino:"));
+    info.is_some_and(|number| number.is_none_or(|number| number.parse() == Ok(ino.0)))
 }
 
 /// A thread that is in a call that writes to an open file, or at least may.
@@ -100,11 +127,8 @@ impl Writing {
     /// What a thread is in, if that is it. For the open file see proc_pid_fdinfo(5).
     pub(crate) fn of(tid: u32) -> Option<Writing> {
         let call = Call::of(tid)?;
-        let (_, at) = WRITES.iter().find(|(write, _)| *write == call.number)?;
-        let file = u64::from_str_radix(call.arguments.get(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
-        let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{file}")).unwrap_or_default();
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        let flags = call.file_info(tid, &WRITES, "flags:")?;
+        let flags = flags.and_then(|flags| i32::from_str_radix(&flags, 8).ok());
         Some(Writing { appends: flags.is_some_and(|flags| flags & libc::O_APPEND != 0) })
     }
 }
@@ -160,6 +184,7 @@ pub(crate) fn processor_of(tid: u32) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
     use std::process::{Command, Stdio};
 
     #[test]
@@ -203,6 +228,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(Writing::of(child.id()), None, "it reads");
+        let read = std::fs::metadata(format!("/proc/{}/fd/0", child.id())).expect("told").ino();
+        assert!(reads(child.id(), InodeId(read)) && !reads(child.id(), InodeId(read + 1)));
         drop(child.stdin.take());
         child.wait().expect("it ends");
         assert_eq!(Writing::of(u32::MAX), None);

@@ -5,11 +5,12 @@
 //! nobody is told the length (see [`settle`](super::settle)).
 //!
 //! That leaves whoever had been told before, and is about to read: then the kernel fills a page anew, and the bytes are put into it. Those who do
-//! have asked or read lately. So it is waited until each of them sleeps, or has run for long enough, and if anybody has read by then, all is dropped once more.
+//! have asked or read lately. So it is waited until each of them sleeps, but not because it reads, or has run for long enough; and if anybody has read by then, all is dropped once more.
 
 use super::asked::Looker;
 use super::{Dropper, whole};
 use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READERS_KEPT_MAX};
+use crate::thread::reads;
 use shoal_types::InodeId;
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
@@ -67,6 +68,11 @@ impl Dropper {
         self.settling.expect(ino);
     }
 
+    /// Whether a thread sleeps because it reads a file, and we have not heard of that yet.
+    fn is_about_to_read(&self, tid: u32, ino: InodeId) -> bool {
+        !self.settling.is_asking(tid) && reads(tid, ino)
+    }
+
     /// Waits until whoever was told something of a file not long ago has made of it what it will. Answers whether that did not take too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
@@ -79,7 +85,7 @@ impl Dropper {
             drop(state);
             // Others may sleep until that has been answered.
             if !is_read {
-                lookers.retain_mut(|looker| !looker.has_looked());
+                lookers.retain_mut(|looker| !looker.has_looked() || self.is_about_to_read(looker.tid, ino));
             }
             if ended || (!is_read && lookers.is_empty()) {
                 return true;

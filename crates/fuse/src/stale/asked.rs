@@ -113,7 +113,7 @@ impl Waiting {
 
 /// A thread that was answered.
 pub(super) struct Looker {
-    tid: u32,
+    pub(super) tid: u32,
     at: Instant,
     evidence: Evidence,
 }

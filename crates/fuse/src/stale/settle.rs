@@ -11,6 +11,7 @@ use super::{Dropper, Holds, Write};
 use crate::limits::SETTLE_WAIT_MAX;
 use parking_lot::{Condvar, Mutex};
 use shoal_types::InodeId;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
@@ -20,6 +21,23 @@ pub(super) struct Settling {
     any: AtomicUsize,
     files: Mutex<Vec<File>>,
     over: Condvar,
+    /// Threads that have asked for the attributes of something and are not answered yet, each as often.
+    asking: Mutex<Vec<u32>>,
+}
+
+/// A thread has asked, and is about to be answered when this is dropped.
+pub(crate) struct Unanswered {
+    stale: Arc<Dropper>,
+    tid: u32,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let mut asking = self.stale.settling.asking.lock();
+        if let Some(at) = asking.iter().position(|tid| *tid == self.tid) {
+            asking.swap_remove(at);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -68,6 +86,11 @@ impl Settling {
         }
     }
 
+    /// Whether a thread has asked and is not answered yet.
+    pub(super) fn is_asking(&self, tid: u32) -> bool {
+        self.asking.lock().contains(&tid)
+    }
+
     fn has(&self, ino: InodeId) -> bool {
         self.any.load(SeqCst) > 0 && has(&self.files.lock(), ino)
     }
@@ -114,6 +137,12 @@ impl Dropper {
         if let Holds::Pages(Write { ino, .. }) = holds {
             self.settling.end(ino);
         }
+    }
+
+    /// A thread has asked for attributes, and has to wait for the answer.
+    pub(crate) fn unanswered(self: &Arc<Dropper>, tid: u32) -> Unanswered {
+        self.settling.asking.lock().push(tid);
+        Unanswered { stale: self.clone(), tid }
     }
 
     /// Whether what is known of a file by now is not to be told yet. To be asked after that was looked at.

@@ -317,9 +317,7 @@ fn who_reads_a_file_to_which_both_append_finds_what_was_there_and_more() {
                         pair.step(format!("append {word} {n}"));
                         file.write_all(word.as_bytes()).expect("appended");
                         written.fetch_add(word.len(), SeqCst);
-                        if n % 8 == 0 {
-                            std::thread::sleep(Duration::from_millis(3));
-                        }
+                        std::thread::sleep(Duration::from_millis(3));
                     }
                 });
                 for _ in 0..2 {
