@@ -779,16 +779,11 @@ impl Drop for UnderWay {
         match self.holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
-            Holds::Names { dirs, by } => {
-                state.unlock_dirs(dirs);
-                drop(state);
-                self.stale.named.is_answered(dirs, by);
-            }
-            Holds::Pages(Write { ino, .. }) => {
-                state.end_write(ino, self.write);
-                drop(state);
-                self.stale.settling.end(ino);
-            }
+            Holds::Names { dirs, .. } => state.unlock_dirs(dirs),
+            Holds::Pages(Write { ino, .. }) => state.end_write(ino, self.write),
         }
+        drop(state);
+        self.stale.is_done(self.holds);
+        self.stale.is_answered(self.holds);
     }
 }

@@ -190,10 +190,10 @@ fn keeps(names: &[(InodeId, &Name)], subjects: &[InodeId]) -> Vec<InodeId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{commit, core, make_directory, make_file};
+    use super::super::fixture::{commit, core, make_directory, make_file, record};
     use super::*;
     use shoal_namespace::RenameFlags;
-    use shoal_wire::{AcquireReply, FileRecord, Right};
+    use shoal_wire::{AcquireReply, Right};
 
     fn directory(ino: InodeId) -> Dentry {
         Dentry { ino, kind: FileKind::Directory }
@@ -273,18 +273,8 @@ mod tests {
             };
             asked += 1;
             assert!(asked < 3, "the servers know nothing of it, however often they are asked");
-            let record = FileRecord {
-                ino: root,
-                inode: known.clone(),
-                xattrs: Vec::new(),
-                extents: None,
-                blocks: Vec::new(),
-            };
-            let reply = AcquireReply {
-                rights: vec![Right::Cover(root)],
-                records: vec![record],
-                ..AcquireReply::default()
-            };
+            let (rights, records) = (vec![Right::Cover(root)], vec![record(root, known.clone())]);
+            let reply = AcquireReply { rights, records, ..AcquireReply::default() };
             let ticket = core.ticket();
             core.install_rights(ticket, &wants, reply);
         };

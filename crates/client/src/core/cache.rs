@@ -262,7 +262,7 @@ impl Cache {
 
     /// The node, or the need for it.
     pub(crate) fn need(&mut self, ino: InodeId) -> Result<&mut Node, Fault<Need>> {
-        if self.nodes.get(&ino).is_none_or(|node| node.stale) {
+        if !self.is_fresh(ino) {
             let gone = self.dead.contains(&ino);
             return Err(if gone { Errno::ENOENT.into() } else { Fault::Tree(Need::Inode(ino)) });
         }

@@ -33,12 +33,15 @@ pub(super) fn core() -> Core {
     };
     let ticket = core.ticket();
     core.install_exclusive(ticket, &[InodeId::ROOT]);
-    let root =
-        FileRecord { ino: InodeId::ROOT, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() };
-    core.install_inode(ticket, root);
+    core.install_inode(ticket, record(InodeId::ROOT, inode));
     let version = core.version(InodeId::ROOT);
     core.install_end(ticket, InodeId::ROOT, version, false);
     core
+}
+
+/// What the servers tell of an inode that has nothing else.
+pub(super) fn record(ino: InodeId, inode: Inode) -> FileRecord {
+    FileRecord { ino, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() }
 }
 
 pub(super) fn make_directory(core: &mut Core, name: &Name) -> InodeId {

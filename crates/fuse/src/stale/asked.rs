@@ -53,7 +53,7 @@ impl Questions {
         }
     }
 
-    /// Threads that were answered not long ago, each once.
+    /// Threads that were answered not long ago, each as often.
     pub(super) fn threads(&self, ino: InodeId) -> impl Iterator<Item = u32> {
         let lately = self.answered.iter().rev().take_while(|answered| answered.at.elapsed() < LOOK_WAIT_MAX);
         lately.filter(move |answered| answered.ino == ino).map(|answered| answered.tid)

@@ -48,8 +48,8 @@ struct File {
 }
 
 impl File {
-    fn is_settling(&self, ino: InodeId, now: Instant) -> bool {
-        self.ino == ino && self.until.is_none_or(|until| now < until)
+    fn is_settling(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| now < until)
     }
 }
 
@@ -68,7 +68,7 @@ impl Settling {
     fn set(&self, file: File) {
         let mut files = self.files.lock();
         let now = Instant::now();
-        files.retain(|known| known.ino != file.ino && known.is_settling(known.ino, now));
+        files.retain(|known| known.ino != file.ino && known.is_settling(now));
         files.push(file);
         self.any.store(files.len(), SeqCst);
     }
@@ -98,7 +98,7 @@ impl Settling {
 
 fn has(files: &[File], ino: InodeId) -> bool {
     let now = Instant::now();
-    files.iter().any(|file| file.is_settling(ino, now))
+    files.iter().any(|file| file.ino == ino && file.is_settling(now))
 }
 
 /// A write that waits for others, perhaps.
@@ -132,7 +132,7 @@ impl Dropper {
         Late { stale: self, write, has_waited: AtomicBool::new(false) }
     }
 
-    /// A change was carried out at once, or not at all.
+    /// A change was carried out, or will not be.
     pub(crate) fn is_done(&self, holds: Holds) {
         if let Holds::Pages(Write { ino, .. }) = holds {
             self.settling.end(ino);
