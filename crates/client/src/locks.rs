@@ -4,7 +4,8 @@
 //! two came first.
 //!
 //! **What is held** is what the servers last said, in the order in which they did it: their answers may overtake each other. An answer of a leader
-//! to whose successor the locks have been declared counts for nothing, and the request is made again.
+//! to whose successor the locks have been declared counts for nothing, and the request is made again. Nothing is declared that a request without
+//! an answer gives up: another may have been granted it already, and declares it too.
 //!
 //! **What was lost** with a session that the servers have ended is remembered: whoever had a lock does not know that others may have it by now. He
 //! gets no further one in that file, and may neither read nor write through what he took it with, until he has given up what he believes to have.
@@ -17,7 +18,7 @@ use shoal_wire::{
     Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,
     LockSpace, MetaError, wait_for,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A lock that a program wants or has.
@@ -64,7 +65,8 @@ struct State {
     /// The term in which all of this was last declared.
     term: u64,
     last: u64,
-    out: BTreeSet<u64>,
+    /// The requests under way.
+    out: BTreeMap<u64, LockOp>,
     held: BTreeMap<Key, Held>,
     /// What the servers took away, by owner.
     lost: BTreeMap<Key, Vec<LockRange>>,
@@ -106,7 +108,11 @@ struct Request<'a> {
 impl Drop for Request<'_> {
     fn drop(&mut self) {
         let mut state = self.locks.0.lock();
-        state.out.remove(&self.id);
+        if let Some(op) = state.out.remove(&self.id)
+            && !self.answered
+        {
+            state.give_up(&op);
+        }
         // It is not there if the session has ended.
         if let Tells::Held(key) = self.tells
             && let Some(held) = state.held.get_mut(&key)
@@ -125,23 +131,75 @@ impl State {
             self.held.remove(key);
         }
     }
+
+    /// Leaves out what a request gives up for certain, if it has been carried out.
+    fn give_up(&mut self, op: &LockOp) {
+        match op {
+            LockOp::Unset { ino, space, owner, range } => {
+                if let Some(held) = self.held.get_mut(&(*ino, *space, owner.owner)) {
+                    held.locks = without(&held.locks, *range);
+                }
+            }
+            LockOp::Release { ino, owners } => {
+                for owner in owners {
+                    for space in LockSpace::BOTH {
+                        if let Some(held) = self.held.get_mut(&(*ino, space, owner.owner)) {
+                            held.locks.clear();
+                        }
+                    }
+                }
+            }
+            LockOp::Set { lock, .. } => {
+                let Some(held) = self.held.get_mut(&(lock.ino, lock.space, lock.owner.owner)) else { return };
+                let weakens = |has: &LockRecord| {
+                    let range =
+                        has.range.start() <= lock.range.start() && lock.range.end() <= has.range.end();
+                    range && has.kind == LockKind::Write && lock.kind == LockKind::Read
+                };
+                match lock.space {
+                    // Who converts a lock gives it up first, whether he gets the other or not.
+                    LockSpace::Flock => held.locks.retain(|has| has.kind == lock.kind),
+                    // Nobody is in the way of who has it all. Otherwise it may not be carried out, and nothing be given up.
+                    LockSpace::Posix if held.locks.iter().any(weakens) => {
+                        held.locks = without(&held.locks, lock.range);
+                        held.locks.push(*lock);
+                    }
+                    LockSpace::Posix => {}
+                }
+            }
+            LockOp::Test(_) | LockOp::Cancel { .. } => {}
+        }
+    }
+}
+
+/// What is left of locks without a range.
+fn without(locks: &[LockRecord], range: LockRange) -> Vec<LockRecord> {
+    let left = |lock: &LockRecord| {
+        let lock = *lock;
+        let pieces = match lock.range.overlaps(range) {
+            true => lock.range.around(range),
+            false => [Some(lock.range), None],
+        };
+        pieces.into_iter().flatten().map(move |range| LockRecord { range, ..lock })
+    };
+    locks.iter().flat_map(left).collect()
 }
 
 impl Locks {
     pub(crate) fn new(term: u64) -> Locks {
         let (held, lost) = (BTreeMap::new(), BTreeMap::new());
-        Locks(Mutex::new(State { term, last: 0, out: BTreeSet::new(), held, lost }))
+        Locks(Mutex::new(State { term, last: 0, out: BTreeMap::new(), held, lost }))
     }
 
-    fn begin(&self, tells: Tells) -> Request<'_> {
+    fn begin(&self, tells: Tells, op: LockOp) -> Request<'_> {
         let mut state = self.0.lock();
         state.last += 1;
         let id = state.last;
-        state.out.insert(id);
+        state.out.insert(id, op);
         if let Tells::Held(key) = tells {
             state.held.entry(key).or_default().asking += 1;
         }
-        let below = state.out.first().copied().unwrap_or(id);
+        let below = state.out.first_key_value().map_or(id, |(first, _)| *first);
         Request { locks: self, id, below, tells, answered: false }
     }
 
@@ -181,6 +239,9 @@ impl Locks {
     pub(crate) fn declare(&self, session: SessionId, term: u64, part: usize) -> Vec<Declaration> {
         let mut state = self.0.lock();
         state.term = term;
+        for op in state.out.values().cloned().collect::<Vec<_>>() {
+            state.give_up(&op);
+        }
         // A leader counts for itself.
         state.held.values_mut().for_each(|held| held.at = 0);
         let all: Vec<LockRecord> = state.held.values().flat_map(|held| held.locks.iter().copied()).collect();
@@ -239,7 +300,7 @@ impl Shell {
         wait: Option<&LockWait>,
         op: impl Fn(bool) -> LockOp,
     ) -> Result<LockOutcome, Errno> {
-        let mut request = self.locks.begin(tells);
+        let mut request = self.locks.begin(tells, op(false));
         if let Some(wait) = wait {
             *wait.request.lock() = Some((self.session, request.id));
         }
@@ -297,9 +358,9 @@ impl crate::Client {
             if of != shell.session {
                 return;
             }
-            let request = shell.locks.begin(Tells::Nothing);
-            let (session, op) = (shell.session, LockOp::Cancel { id });
-            let asked = LockRequest { session, id: request.id, below: request.below, op };
+            let op = LockOp::Cancel { id };
+            let request = shell.locks.begin(Tells::Nothing, op.clone());
+            let asked = LockRequest { session: of, id: request.id, below: request.below, op };
             if wait_for(|done| shell.meta.lock(asked, done)).is_ok() {
                 return;
             }
@@ -338,7 +399,7 @@ impl crate::Client {
     pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
         let shell = self.shell();
         let state = shell.locks.0.lock();
-        let keys = [LockSpace::Posix, LockSpace::Flock].map(|space| (ino, space, owner));
+        let keys = LockSpace::BOTH.map(|space| (ino, space, owner));
         keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
     }
 
@@ -356,9 +417,8 @@ impl crate::Client {
     pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
         let shell = self.shell();
         let its: Vec<LockOwner> = owners.iter().map(|owner| shell.owner(*owner)).collect();
-        let spaces = [LockSpace::Posix, LockSpace::Flock];
         let keys: Vec<Key> =
-            owners.iter().flat_map(|owner| spaces.map(|space| (ino, space, *owner))).collect();
+            owners.iter().flat_map(|owner| LockSpace::BOTH.map(|space| (ino, space, *owner))).collect();
         let tells = Tells::Released(keys.clone());
         let released = shell.ask_for_lock(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
         let mut state = shell.locks.0.lock();
@@ -386,6 +446,17 @@ mod tests {
         LockReply { term: TERM, at, outcome: LockOutcome::Done, held: held.to_vec() }
     }
 
+    const OWNER: LockOwner = LockOwner { session: SESSION, owner: KEY.2 };
+
+    fn of(space: LockSpace, start: u64, end: u64, kind: LockKind) -> LockRecord {
+        let range = LockRange::new(start, end).expect("a range");
+        LockRecord { ino: KEY.0, space, owner: OWNER, pid: 1, range, kind }
+    }
+
+    fn release() -> LockOp {
+        LockOp::Release { ino: KEY.0, owners: vec![OWNER] }
+    }
+
     fn declared(locks: &Locks) -> Vec<LockRecord> {
         locks.declare(SESSION, TERM, 10).into_iter().flat_map(|part| part.locks).collect()
     }
@@ -393,12 +464,12 @@ mod tests {
     impl Locks {
         /// The owner asks for a lock.
         fn asks(&self) -> Request<'_> {
-            self.begin(Tells::Held(KEY))
+            self.begin(Tells::Held(KEY), LockOp::Set { lock: lock(), wait: true })
         }
 
         /// The owner closes the file, which the servers answer with this count.
         fn closes(&self, at: u64) {
-            let mut release = self.begin(Tells::Released(vec![KEY]));
+            let mut release = self.begin(Tells::Released(vec![KEY]), release());
             assert!(self.take(&mut release, &reply(at, &[])));
         }
 
@@ -424,7 +495,8 @@ mod tests {
     fn answers_that_overtake_each_other_come_to_what_was_done_last() {
         for at in [4, 6] {
             let locks = Locks::new(TERM);
-            let (mut takes, mut releases) = (locks.asks(), locks.begin(Tells::Released(vec![KEY])));
+            let (mut takes, mut releases) =
+                (locks.asks(), locks.begin(Tells::Released(vec![KEY]), release()));
             assert!(locks.take(&mut takes, &reply(at, &[lock()])));
             assert!(locks.take(&mut releases, &reply(5, &[])));
             drop((takes, releases));
@@ -468,11 +540,53 @@ mod tests {
     #[test]
     fn what_a_leader_said_before_the_next_one_was_told_does_not_count() {
         let locks = Locks::new(TERM);
-        let (mut takes, mut releases) = (locks.asks(), locks.begin(Tells::Released(vec![KEY])));
+        let (mut takes, mut again) = (locks.asks(), locks.asks());
         assert!(locks.take(&mut takes, &reply(4, &[lock()])));
         drop(takes);
         assert_eq!(locks.declare(SESSION, TERM + 1, 10).len(), 1);
-        assert!(!locks.take(&mut releases, &reply(5, &[])));
-        assert_eq!(locks.count(), 1, "the next one was told of it, and has to be asked to release it");
+        assert!(!locks.take(&mut again, &reply(5, &[])));
+        assert_eq!(locks.count(), 1, "the next one was told of it, and has to be asked");
+    }
+
+    #[test]
+    fn what_a_request_without_an_answer_gives_up_is_not_declared() {
+        use {LockKind::*, LockSpace::*};
+        let unset = |start, end| {
+            let LockRecord { ino, space, owner, range, .. } = of(Posix, start, end, Write);
+            LockOp::Unset { ino, space, owner, range }
+        };
+        let set = |lock| LockOp::Set { lock, wait: true };
+        let all = |space, kind| of(space, 0, LockRange::EOF, kind);
+        let tens = |kind| vec![of(Posix, 0, 9, kind), of(Posix, 20, 29, kind)];
+        let mixed = [of(Posix, 0, 4, Write), of(Posix, 10, 14, Write), of(Posix, 5, 9, Read)];
+        for (held, op, left) in [
+            (tens(Write), unset(0, 100), vec![]),
+            (tens(Write), unset(5, 24), vec![of(Posix, 0, 4, Write), of(Posix, 25, 29, Write)]),
+            (tens(Write), unset(10, 19), tens(Write)),
+            (tens(Write), LockOp::Test(all(Posix, Write)), tens(Write)),
+            (tens(Write), release(), vec![]),
+            (vec![of(Posix, 0, 14, Write)], set(of(Posix, 5, 9, Read)), mixed.to_vec()),
+            // It may still wait.
+            (tens(Write), set(of(Posix, 0, 29, Read)), tens(Write)),
+            (tens(Read), set(of(Posix, 0, 29, Write)), tens(Read)),
+            (vec![all(Flock, Read)], set(all(Flock, Write)), vec![]),
+            (vec![all(Flock, Write)], set(all(Flock, Read)), vec![]),
+            (vec![all(Flock, Write)], set(all(Flock, Write)), vec![all(Flock, Write)]),
+            (vec![all(Flock, Write)], release(), vec![]),
+        ] {
+            let key = (KEY.0, held[0].space, KEY.2);
+            for gave_up_asking in [false, true] {
+                let locks = Locks::new(TERM);
+                let mut had = locks.begin(Tells::Held(key), set(held[0]));
+                assert!(locks.take(&mut had, &reply(4, &held)));
+                drop(had);
+                let request = locks.begin(Tells::Nothing, op.clone());
+                assert_eq!(locks.count(), held.len(), "it is known to be given up when that is answered");
+                let request = (!gave_up_asking).then_some(request);
+                assert_eq!(declared(&locks), left, "{op:?}, {gave_up_asking}");
+                assert_eq!(locks.count(), left.len(), "the next leader knows of no more");
+                drop(request);
+            }
+        }
     }
 }

@@ -157,7 +157,7 @@ impl LockTable {
     /// requests that are granted by it.
     pub fn release_owner(&mut self, ino: InodeId, owner: LockOwner) -> Vec<RequestKey> {
         let mut freed = 0;
-        for space in [LockSpace::Posix, LockSpace::Flock] {
+        for space in LockSpace::BOTH {
             if let Some(holders) = self.held.get_mut(&(ino, space)) {
                 freed += holders.remove_owner(owner);
                 if holders.is_empty() {

@@ -14,6 +14,11 @@ pub enum LockSpace {
     Flock,
 }
 
+impl LockSpace {
+    /// The two families.
+    pub const BOTH: [LockSpace; 2] = [LockSpace::Posix, LockSpace::Flock];
+}
+
 /// How much a lock excludes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockKind {
@@ -91,7 +96,7 @@ impl LockRange {
     }
 
     /// What lies before `other`, and what behind.
-    pub(super) fn around(self, other: LockRange) -> [Option<LockRange>; 2] {
+    pub fn around(self, other: LockRange) -> [Option<LockRange>; 2] {
         let before =
             (self.start < other.start).then(|| LockRange { start: self.start, end: other.start - 1 });
         let behind = (self.end > other.end).then(|| LockRange { start: other.end + 1, end: self.end });
