@@ -165,11 +165,19 @@ impl crate::Client {
     /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
     /// resolves UTIME_NOW), except that a change of size moves mtime. With `set.clear_setid` set-id bits are cleared.
     pub fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
+        self.setattr_noted(wait, ino, set, |_| ())
+    }
+
+    /// The same. `note` is told that it is about to be done, or (`false`) was not after all, when nobody can look at the file.
+    pub fn setattr_noted(&self, wait: Wait, ino: InodeId, set: SetAttr, note: impl Fn(bool)) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
         let now = self.now();
-        self.shell().call(wait, |core| core.setattr(ino, set, now))
+        self.shell().call(wait, |core| {
+            note(true);
+            core.setattr(ino, set, now).inspect_err(|_| note(false))
+        })
     }
 
     /// Target of a symbolic link.

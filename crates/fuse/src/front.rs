@@ -347,7 +347,7 @@ impl fuser::Filesystem for Front {
     ) {
         near::met(req.pid(), 0);
         let (ino, tid) = (self.about(ino), req.pid());
-        let shared = self.server.shared();
+        let (shared, stale) = (self.server.shared(), self.server.stale().clone());
         let set =
             Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
         self.server.change(
@@ -355,10 +355,10 @@ impl fuser::Filesystem for Front {
             Holds::Dir(ino),
             reply,
             &(),
-            move |client, wait, ()| Ok((client.setattr(wait, ino, set)?, wait == Wait::Allowed)),
+            move |_, wait, ()| Ok((shared.setattr(wait, ino, set)?, wait == Wait::Allowed)),
             move |reply, done| match done {
                 Ok((inode, waited)) => {
-                    shared.stale.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
+                    stale.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
                 }
                 Err(why) => answer::Fail::fail(reply, why),
             },
@@ -401,13 +401,13 @@ impl fuser::Filesystem for Front {
         if self.server.bars(fh) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
-        let ino = self.about(ino);
+        let (ino, shared) = (self.about(ino), self.server.shared());
         let reading = self.server.stale().is_read(ino, offset, size, req.pid());
         self.server.serve(
             Op::Read,
             reply,
             &(),
-            move |client, wait, ()| client.read(wait, ino, offset, size),
+            move |_, wait, ()| shared.read(wait, ino, offset, size),
             move |reply, parts| {
                 answer::parts(reply, parts);
                 drop(reading);

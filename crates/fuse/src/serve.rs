@@ -12,9 +12,11 @@ use crate::stale::{Dropper, Holds, Write, naming};
 use crate::stats::{Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
+use bytes::Bytes;
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
+use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId, SessionId};
 use std::borrow::Borrow;
 use std::fs::File;
@@ -395,6 +397,30 @@ impl Shared {
                 self.stale.was_dropped(ino) && !self.client.may_write_unasked(ino)
             }
             _ => false,
+        }
+    }
+
+    /// Changes attributes. If the length is among them, the kernel is shown nothing of the file until who changes it has taken that in.
+    pub(crate) fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
+        if set.size.is_none() {
+            return self.client.setattr(wait, ino, set);
+        }
+        let Shared { client, stale, .. } = self;
+        client
+            .setattr_noted(wait, ino, set, |begins| stale.is_about_to_be_cut(ino, begins))
+            .inspect_err(|_| stale.is_about_to_be_cut(ino, false))
+    }
+
+    /// Content for pages of the kernel's.
+    pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
+        loop {
+            let parts = self.client.read(wait, ino, offset, len)?;
+            match wait {
+                _ if !self.stale.is_being_cut(ino) => return Ok(parts),
+                Wait::Never => return Err(Failure::WouldBlock),
+                Wait::Allowed if !self.stale.wait_until_cut(ino) => return Ok(parts),
+                Wait::Allowed => {}
+            }
         }
     }
 

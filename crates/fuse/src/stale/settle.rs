@@ -6,9 +6,13 @@
 //! is told its length. The write is *settling*.
 //!
 //! Where a program appends, the file settles from earlier on: from before the kernel is answered that asks before it writes (see [`append`](super::append)).
+//!
+//! A file also settles while its length is changed by truncate(2) and the like, of which the kernel knows when the thread that does it has its answer and runs:
+//! until then it would show zeros up to the length from before. So even who has the kernel read waits until that thread has been seen to run.
 
+use super::asked::Looker;
 use super::{Dropper, Holds, Write};
-use crate::limits::SETTLE_WAIT_MAX;
+use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
 use parking_lot::{Condvar, Mutex};
 use shoal_types::InodeId;
 use std::sync::Arc;
@@ -16,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
 /// Files to which such writes are.
-#[derive(Default, Debug)]
+#[derive(Default)]
 pub(super) struct Settling {
     any: AtomicUsize,
     files: Mutex<Vec<File>>,
@@ -40,37 +44,74 @@ impl Drop for Unanswered {
     }
 }
 
-#[derive(Debug)]
 struct File {
     ino: InodeId,
-    /// So long a write is expected, which may never come; `None`: it has.
-    until: Option<Instant>,
+    stage: Stage,
+}
+
+/// What a file settles for.
+enum Stage {
+    /// A write is expected until then, and may never come.
+    Expected(Instant),
+    /// A write has come.
+    Written,
+    /// The length is being changed.
+    Cut,
+    /// It was, and the thread that did it takes that in, which is not waited for longer than this.
+    Taken(Looker, Instant),
 }
 
 impl File {
-    fn is_settling(&self, now: Instant) -> bool {
-        self.until.is_none_or(|until| now < until)
+    /// Whether it may be settling.
+    fn is_in_time(&self, now: Instant) -> bool {
+        match &self.stage {
+            Stage::Expected(until) | Stage::Taken(_, until) => now < *until,
+            Stage::Written | Stage::Cut => true,
+        }
+    }
+
+    fn is_settling(&mut self, now: Instant) -> bool {
+        let has_looked = match &mut self.stage {
+            Stage::Taken(by, _) => by.has_looked(),
+            _ => false,
+        };
+        self.is_in_time(now) && !has_looked
+    }
+
+    fn is_cut(&self) -> bool {
+        matches!(self.stage, Stage::Cut | Stage::Taken(..))
     }
 }
 
 impl Settling {
     /// A write has come.
     fn begin(&self, ino: InodeId) {
-        self.set(File { ino, until: None });
+        self.set(ino, Stage::Written);
     }
 
     /// The kernel is about to write, as far as it is known. From now on until it has, or it takes too long.
     pub(super) fn expect(&self, ino: InodeId) {
-        self.set(File { ino, until: Some(Instant::now() + SETTLE_WAIT_MAX) });
+        self.set(ino, Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
     }
 
-    /// A file is written to by one at a time.
-    fn set(&self, file: File) {
+    /// A file is changed by one at a time.
+    fn set(&self, ino: InodeId, stage: Stage) {
         let mut files = self.files.lock();
         let now = Instant::now();
-        files.retain(|known| known.ino != file.ino && known.is_settling(now));
-        files.push(file);
+        files.retain(|known| known.ino != ino && known.is_in_time(now));
+        files.push(File { ino, stage });
         self.any.store(files.len(), SeqCst);
+    }
+
+    /// The length was changed by a thread, which has been answered.
+    fn is_cut(&self, ino: InodeId, tid: u32) {
+        if self.any.load(SeqCst) == 0 {
+            return;
+        }
+        let mut files = self.files.lock();
+        if let Some(file) = files.iter_mut().find(|file| file.ino == ino && file.is_cut()) {
+            file.stage = Stage::Taken(Looker::now(tid), Instant::now() + SETTLE_WAIT_MAX);
+        }
     }
 
     /// If it has begun.
@@ -91,14 +132,42 @@ impl Settling {
         self.asking.lock().contains(&tid)
     }
 
-    fn has(&self, ino: InodeId) -> bool {
-        self.any.load(SeqCst) > 0 && has(&self.files.lock(), ino)
+    fn has(&self, ino: InodeId, which: Which) -> bool {
+        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock(), ino, which)
+    }
+
+    /// Leaves out what has settled.
+    fn look(&self, files: &mut Vec<File>, ino: InodeId, which: Which) -> bool {
+        let now = Instant::now();
+        files.retain_mut(|file| match file.ino == ino {
+            true => file.is_settling(now),
+            false => file.is_in_time(now),
+        });
+        self.any.store(files.len(), SeqCst);
+        files.iter().any(|file| file.ino == ino && (which == Which::Any || file.is_cut()))
+    }
+
+    /// Waits until a file is not settling any more. Answers whether that did not take too long.
+    fn wait(&self, ino: InodeId, which: Which) -> bool {
+        let until = Instant::now() + SETTLE_WAIT_MAX;
+        let mut files = self.files.lock();
+        while self.look(&mut files, ino, which) {
+            let now = Instant::now();
+            if now >= until {
+                return false;
+            }
+            // Nobody tells that a thread has run.
+            self.over.wait_until(&mut files, until.min(now + ATTRIBUTES_LOOK_EVERY));
+        }
+        true
     }
 }
 
-fn has(files: &[File], ino: InodeId) -> bool {
-    let now = Instant::now();
-    files.iter().any(|file| file.ino == ino && file.is_settling(now))
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Any,
+    /// Only those whose length is changed.
+    Cut,
 }
 
 /// A write that waits for others, perhaps.
@@ -147,20 +216,43 @@ impl Dropper {
 
     /// Whether what is known of a file by now is not to be told yet. To be asked after that was looked at.
     pub(crate) fn is_settling(&self, ino: InodeId) -> bool {
-        self.settling.has(ino)
+        self.settling.has(ino, Which::Any)
     }
 
     /// Waits until it may be told. Answers whether that did not take too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
-        let until = Instant::now() + SETTLE_WAIT_MAX;
-        let mut files = self.settling.files.lock();
-        while has(&files, ino) {
-            if self.settling.over.wait_until(&mut files, until).timed_out() {
-                tracing::debug!(%ino, "a file is told of while it is written to");
-                return false;
-            }
+        let is_settled = self.settling.wait(ino, Which::Any);
+        if !is_settled {
+            tracing::debug!(%ino, "a file is told of while it is written to");
         }
-        true
+        is_settled
+    }
+
+    /// The length of a file is about to be changed, or was not after all. To be called when nobody can look at the file.
+    pub(crate) fn is_about_to_be_cut(&self, ino: InodeId, begins: bool) {
+        match begins {
+            true => self.settling.set(ino, Stage::Cut),
+            false => self.settling.end(ino),
+        }
+    }
+
+    /// The thread that has changed the length of a file, if it has, was answered.
+    pub(super) fn is_cut(&self, ino: InodeId, tid: u32) {
+        self.settling.is_cut(ino, tid);
+    }
+
+    /// Whether the length of a file was changed and the kernel does not know that yet. To be asked after it was read.
+    pub(crate) fn is_being_cut(&self, ino: InodeId) -> bool {
+        self.settling.has(ino, Which::Cut)
+    }
+
+    /// Waits until it does. Answers whether that did not take too long.
+    pub(crate) fn wait_until_cut(&self, ino: InodeId) -> bool {
+        let is_settled = self.settling.wait(ino, Which::Cut);
+        if !is_settled {
+            tracing::debug!(%ino, "a file is read while its length is changed");
+        }
+        is_settled
     }
 }
 
@@ -170,6 +262,8 @@ mod tests {
 
     const FILE: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);
+    /// No thread has this number.
+    const NO_THREAD: u32 = u32::MAX;
 
     #[test]
     fn what_has_not_begun_does_not_end() {
@@ -177,11 +271,11 @@ mod tests {
         settling.end(FILE);
         settling.begin(FILE);
         settling.end(OTHER);
-        assert!(settling.has(FILE) && !settling.has(OTHER));
+        assert!(settling.has(FILE, Which::Any) && !settling.has(OTHER, Which::Any));
         settling.begin(OTHER);
         settling.begin(FILE);
         settling.end(FILE);
-        assert!(!settling.has(FILE) && settling.has(OTHER));
+        assert!(!settling.has(FILE, Which::Any) && settling.has(OTHER, Which::Any));
         settling.end(OTHER);
         assert_eq!(settling.any.load(SeqCst), 0);
     }
@@ -193,13 +287,34 @@ mod tests {
         settling.expect(FILE);
         settling.expect(OTHER);
         settling.begin(OTHER);
-        assert!(settling.has(FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
-        while settling.has(FILE) {
+        assert!(settling.has(FILE, Which::Any) || begun.elapsed() >= SETTLE_WAIT_MAX);
+        while settling.has(FILE, Which::Any) {
             std::thread::yield_now();
         }
         assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
-        assert!(settling.has(OTHER), "it has come");
+        assert!(settling.has(OTHER, Which::Any), "it has come");
         settling.begin(OTHER);
         assert_eq!(settling.any.load(SeqCst), 1, "the other is forgotten");
+    }
+
+    #[test]
+    fn a_file_whose_length_was_changed_settles_when_who_did_it_has_run() {
+        let settling = Settling::default();
+        settling.begin(FILE);
+        assert!(settling.has(FILE, Which::Any) && !settling.has(FILE, Which::Cut));
+        settling.is_cut(FILE, 1);
+        assert!(settling.has(FILE, Which::Any) && !settling.has(FILE, Which::Cut), "it was written to");
+        settling.set(FILE, Stage::Cut);
+        settling.set(OTHER, Stage::Cut);
+        assert!(!settling.wait(FILE, Which::Cut), "nobody has been answered");
+        // It runs, and nothing shows that it has since it was answered.
+        settling.is_cut(FILE, nix::unistd::gettid().as_raw() as u32);
+        assert!(settling.has(FILE, Which::Cut) && settling.has(OTHER, Which::Cut));
+        while settling.has(FILE, Which::Cut) {
+            std::hint::spin_loop();
+        }
+        settling.is_cut(OTHER, NO_THREAD);
+        assert!(settling.wait(OTHER, Which::Cut), "who did it is gone");
+        assert_eq!(settling.any.load(SeqCst), 0);
     }
 }

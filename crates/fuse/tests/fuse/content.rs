@@ -3,6 +3,8 @@ use crate::volume::Volume;
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Bytes that repeat nowhere near.
 pub fn pattern(len: usize) -> Vec<u8> {
@@ -58,6 +60,46 @@ fn appends_of_two_openers_do_not_overwrite_each_other() {
     let log = fs::read_to_string(&path).unwrap();
     assert_eq!(log.len(), 800);
     assert!(log.starts_with("a000b000a001b001"));
+}
+
+#[test]
+fn who_reads_while_a_file_is_cut_sees_no_zeros() {
+    const PAGE: u64 = 4096;
+    const CUTS: u32 = 4000;
+    /// So that threads that could run have to wait for a processor.
+    const SPINNERS: usize = 3;
+    let volume = Volume::mount();
+    let (path, content) = (volume.path("f"), vec![b'x'; 10_000]);
+    fs::write(&path, &content).expect("writes");
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..SPINNERS {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let cuts = scope.spawn(|| {
+            let file = OpenOptions::new().write(true).open(&path).expect("opens");
+            for n in 0..CUTS {
+                file.write_all_at(&content, 0).expect("writes");
+                std::thread::sleep(Duration::from_micros(u64::from(n % 7) * 50));
+                // The kernel's own cutting of a page is not atomic, here as anywhere.
+                file.set_len(PAGE).expect("cuts");
+                std::thread::sleep(Duration::from_micros(u64::from(n % 5) * 50));
+            }
+        });
+        let file = File::open(&path).expect("opens");
+        let mut seen = vec![0; content.len()];
+        let mut zeros = 0;
+        while !cuts.is_finished() {
+            let len = file.read_at(&mut seen, 0).expect("reads");
+            zeros += u32::from(seen[..len].contains(&0));
+        }
+        over.store(true, Relaxed);
+        assert_eq!(zeros, 0, "of {CUTS} cuts");
+    });
 }
 
 #[test]
