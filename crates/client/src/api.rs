@@ -1,7 +1,7 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
 use crate::acl;
-use crate::core::{self, Piece};
+use crate::core::{self, Core, Outcome, Piece};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
 use crate::shell::Shell;
@@ -62,6 +62,15 @@ pub enum Seek {
     Data,
     /// `SEEK_HOLE`.
     Hole,
+}
+
+/// What a write has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Where it was.
+    pub at: u64,
+    /// The file is longer than before.
+    pub grew: bool,
 }
 
 /// What fallocate(2) should do with a range.
@@ -168,16 +177,14 @@ impl crate::Client {
         self.setattr_noted(wait, ino, set, |_| ())
     }
 
-    /// The same. `note` is told that it is about to be done, or (`false`) was not after all, when nobody can look at the file.
+    /// The same. `note` is told each time that it is about to be done, and (`false`) if it was not after all: under the lock of everything that this client
+    /// knows.
     pub fn setattr_noted(&self, wait: Wait, ino: InodeId, set: SetAttr, note: impl Fn(bool)) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
         let now = self.now();
-        self.shell().call(wait, |core| {
-            note(true);
-            core.setattr(ino, set, now).inspect_err(|_| note(false))
-        })
+        self.noted(wait, note, |core| core.setattr(ino, set, now))
     }
 
     /// Target of a symbolic link.
@@ -357,28 +364,16 @@ impl crate::Client {
 
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
-        self.put(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
+        self.write_noted(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
     }
 
     /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
-        self.put(wait, ino, None, data, clear_setid, |_| ())
+        self.write_noted(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
     }
 
-    /// One of the two (with `offset`, the first), waiting as long as it takes. `note` is told each time that it is about to be carried out, and if it was not after
-    /// all: under the lock of everything that this client knows.
+    /// One of the two (with `offset`, the first). For `note` see [`setattr_noted`](Client::setattr_noted).
     pub fn write_noted(
-        &self,
-        ino: InodeId,
-        offset: Option<u64>,
-        data: &[u8],
-        clear_setid: bool,
-        note: impl Fn(bool),
-    ) -> Reply<u64> {
-        self.put(Wait::Allowed, ino, offset, data, clear_setid, note)
-    }
-
-    fn put(
         &self,
         wait: Wait,
         ino: InodeId,
@@ -386,26 +381,49 @@ impl crate::Client {
         data: &[u8],
         clear_setid: bool,
         note: impl Fn(bool),
-    ) -> Reply<u64> {
+    ) -> Reply<Written> {
         let data = Bytes::copy_from_slice(data);
         let now = self.now();
-        self.shell().call(wait, |core| {
-            note(true);
-            let done = match offset {
+        self.noted(wait, note, |core| {
+            let size = core.getattr(ino).map_or(0, |inode| inode.size);
+            let at = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),
                 None => core.append(ino, &data, clear_setid, now),
-            };
-            if done.is_err() {
-                note(false);
-            }
-            done
+            }?;
+            Ok(Written { at, grew: at + data.len() as u64 > size })
         })
     }
 
     /// fallocate(2).
     pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
+        self.fallocate_noted(wait, ino, offset, len, what, |_| ())
+    }
+
+    /// The same. For `note` see [`setattr_noted`](Client::setattr_noted).
+    pub fn fallocate_noted(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: u64,
+        len: u64,
+        what: Fallocate,
+        note: impl Fn(bool),
+    ) -> Reply<()> {
         let now = self.now();
-        self.shell().call(wait, |core| core.fallocate(ino, offset, len, what, now))
+        self.noted(wait, note, |core| core.fallocate(ino, offset, len, what, now))
+    }
+
+    fn noted<T>(
+        &self,
+        wait: Wait,
+        note: impl Fn(bool),
+        mut call: impl FnMut(&mut Core) -> Outcome<T>,
+    ) -> Reply<T> {
+        let call = |core: &mut Core| {
+            note(true);
+            call(core).inspect_err(|_| note(false))
+        };
+        self.shell().call(wait, call).inspect_err(|_| note(false))
     }
 
     /// copy_file_range(2): shares content instead of copying it. Answers how much was done (less at the source's end).
@@ -418,8 +436,23 @@ impl crate::Client {
         dst_offset: u64,
         len: u64,
     ) -> Reply<u64> {
+        self.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, |_| ())
+    }
+
+    /// The same. For `note` see [`setattr_noted`](Client::setattr_noted).
+    #[expect(clippy::too_many_arguments, reason = "those of the system call")]
+    pub fn copy_file_range_noted(
+        &self,
+        wait: Wait,
+        src: InodeId,
+        src_offset: u64,
+        dst: InodeId,
+        dst_offset: u64,
+        len: u64,
+        note: impl Fn(bool),
+    ) -> Reply<u64> {
         let now = self.now();
-        self.shell().call(wait, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
+        self.noted(wait, note, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.

@@ -117,6 +117,14 @@ pub(crate) fn written(reply: fuser::ReplyWrite, len: u32, done: Result<(), Errno
     }
 }
 
+/// A copy, of as much as this.
+pub(crate) fn copied(reply: fuser::ReplyWrite, copied: Result<u64, Errno>) {
+    match copied {
+        Ok(copied) => reply.written(copied as u32),
+        Err(why) => reply.fail(why),
+    }
+}
+
 /// Content in parts. One part, the common case, goes to the kernel from where it lies.
 pub(crate) fn parts(reply: fuser::ReplyData, parts: Result<Vec<Bytes>, Errno>) {
     thread_local! {

@@ -2,7 +2,7 @@
 
 use crate::limits::STAT_BLOCK_BYTES;
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
-use shoal_client::Failure;
+use shoal_client::{Failure, Fallocate};
 use shoal_types::{Errno, FileKind, Inode, InodeId, Timestamp};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -102,6 +102,17 @@ pub(crate) fn settled<T>(outcome: Result<T, Failure>) -> Result<T, Errno> {
             Errno::EIO
         }
     })
+}
+
+/// `None`: a mode that is not supported (collapse, insert, unshare).
+pub(crate) fn fallocate_mode(mode: i32) -> Option<Fallocate> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Some(Fallocate::Allocate { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(Fallocate::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Some(Fallocate::ZeroRange { keep_size }),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

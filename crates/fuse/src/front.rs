@@ -1,7 +1,7 @@
 //! The requests of the kernel, one method each: decode, call the client, encode. `Wait` and threads are in `serve`.
 
 use crate::answer;
-use crate::encode::node;
+use crate::encode::{fallocate_mode, node};
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
@@ -14,7 +14,7 @@ use crate::stale::{Dropper, Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Client, Entry, Failure, Fallocate, Looked, Reply, Seek, Wait};
+use shoal_client::{Caller, Client, Entry, Failure, Looked, Reply, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -438,7 +438,7 @@ impl fuser::Filesystem for Front {
         if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             return self.server.write_back(write, data, reply);
         }
-        let shared = self.server.shared();
+        let (tid, shared, stale) = (req.pid(), self.server.shared(), self.server.stale().clone());
         let appends = flags.0 & libc::O_APPEND != 0;
         self.server.change(
             Op::Write,
@@ -446,13 +446,16 @@ impl fuser::Filesystem for Front {
             reply,
             data,
             move |_, wait, data| shared.write(wait, write, data, appends, clear_setid),
-            move |reply, done| answer::written(reply, len, done),
+            move |reply, done| {
+                answer::written(reply, len, done);
+                stale.is_taken_in(ino, tid);
+            },
         );
     }
 
     fn fallocate(
         &self,
-        _req: &Request,
+        req: &Request,
         ino: INodeNo,
         _fh: FileHandle,
         offset: u64,
@@ -463,20 +466,24 @@ impl fuser::Filesystem for Front {
         let Some(what) = fallocate_mode(mode) else {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
-        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
+        let (ino, tid, shared) = (self.about(ino), req.pid(), self.server.shared());
+        let stale = shared.stale.clone();
         self.server.change(
             Op::Fallocate,
             Holds::Dir(ino),
             reply,
             &(),
-            move |client, wait, ()| client.fallocate(wait, ino, offset, length, what),
-            move |reply, done| stale.answer_unheard(reply, ino, done),
+            move |_, wait, ()| shared.fallocate(wait, ino, offset, length, what),
+            move |reply, done| {
+                stale.answer_unheard(reply, ino, done);
+                stale.is_taken_in(ino, tid);
+            },
         );
     }
 
     fn copy_file_range(
         &self,
-        _req: &Request,
+        req: &Request,
         ino_in: INodeNo,
         _fh_in: FileHandle,
         offset_in: u64,
@@ -490,7 +497,8 @@ impl fuser::Filesystem for Front {
         if !flags.is_empty() {
             return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
         }
-        let (src, dst) = (self.about(ino_in), self.about(ino_out));
+        let (src, dst, tid) = (self.about(ino_in), self.about(ino_out), req.pid());
+        let (shared, stale) = (self.server.shared(), self.server.stale().clone());
         // The reply counts in 32 bits.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
@@ -498,10 +506,10 @@ impl fuser::Filesystem for Front {
             Holds::Dir(dst),
             reply,
             &(),
-            move |client, wait, ()| client.copy_file_range(wait, src, offset_in, dst, offset_out, len),
-            |reply, copied| match copied {
-                Ok(copied) => reply.written(copied as u32),
-                Err(why) => answer::Fail::fail(reply, why),
+            move |_, wait, ()| shared.copy_file_range(wait, src, offset_in, dst, offset_out, len),
+            move |reply, copied| {
+                answer::copied(reply, copied);
+                stale.is_taken_in(dst, tid);
             },
         );
     }
@@ -766,12 +774,12 @@ impl fuser::Filesystem for Front {
 fn settled(client: &Client, stale: &Dropper, wait: Wait, found: Option<Looked>) -> Reply<Option<Looked>> {
     let Some(mut looked) = found else { return Ok(None) };
     let entry = &mut looked.entry;
-    while stale.is_settling(entry.ino) {
+    while stale.is_changing(entry.ino) {
         if wait == Wait::Never {
             client.forget(entry.ino, 1);
             return Err(Failure::WouldBlock);
         }
-        let is_settled = stale.wait_until_settled(entry.ino);
+        let is_settled = stale.wait_until_changed(entry.ino);
         if let Ok(inode) = client.getattr(wait, entry.ino) {
             entry.inode = inode;
         }
@@ -780,15 +788,4 @@ fn settled(client: &Client, stale: &Dropper, wait: Wait, found: Option<Looked>) 
         }
     }
     Ok(Some(looked))
-}
-
-/// `None`: a mode that is not supported (collapse, insert, unshare).
-fn fallocate_mode(mode: i32) -> Option<Fallocate> {
-    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
-    match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        0 => Some(Fallocate::Allocate { keep_size }),
-        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Some(Fallocate::PunchHole),
-        libc::FALLOC_FL_ZERO_RANGE => Some(Fallocate::ZeroRange { keep_size }),
-        _ => None,
-    }
 }

@@ -15,7 +15,7 @@ use crate::xattr::CAPABILITY;
 use bytes::Bytes;
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shoal_client::{Client, Failure, KernelCache, Reply, Stale, Wait};
+use shoal_client::{Client, Failure, Fallocate, KernelCache, Reply, Stale, Wait, Written};
 use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId, SessionId};
 use std::borrow::Borrow;
@@ -172,11 +172,11 @@ impl Server {
         if let Err(Failure::WouldBlock) = outcome {
             return self.wait(timer, holds, reply, arg, call, answer);
         }
-        self.shared.stale.is_done(holds);
         if outcome.is_ok() {
             self.shared.stale.changed(holds);
         }
         self.shared.finish(timer, reply, outcome, answer);
+        self.shared.stale.is_done(holds);
         self.shared.stale.is_answered(holds);
     }
 
@@ -253,7 +253,7 @@ impl Server {
         let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
         let asked = shared.stale.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
-        let is_held = outcome.is_ok() && shared.stale.is_settling(ino);
+        let is_held = outcome.is_ok() && shared.stale.is_settling(ino, tid);
         if !is_held && outcome != Err(Failure::WouldBlock) {
             return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
         }
@@ -264,7 +264,7 @@ impl Server {
             let is_settled = asked.is_some() || stale.wait_until_settled(ino);
             let question = asked.take().unwrap_or_else(|| stale.attributes_asked(ino, tid, is_look));
             let inode = client.getattr(Wait::Allowed, ino)?;
-            match is_settled && stale.is_settling(ino) {
+            match is_settled && stale.is_settling(ino, tid) {
                 true => question.withdraw(),
                 false => return Ok((question, inode)),
             }
@@ -291,7 +291,7 @@ impl Server {
             let Shared { client, stale, .. } = &*shared;
             let mut asked = stale.size_asked(client, ino, tid, begun);
             let mut outcome = client.getattr(Wait::Allowed, ino);
-            while outcome.is_ok() && stale.is_settling(ino) && begun.elapsed() < SIZE_WAIT_MAX {
+            while outcome.is_ok() && stale.is_settling(ino, tid) && begun.elapsed() < SIZE_WAIT_MAX {
                 asked.withdraw();
                 asked = stale.size_asked(client, ino, tid, begun);
                 outcome = client.getattr(Wait::Allowed, ino);
@@ -402,13 +402,39 @@ impl Shared {
 
     /// Changes attributes. If the length is among them, the kernel is shown nothing of the file until who changes it has taken that in.
     pub(crate) fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
-        if set.size.is_none() {
-            return self.client.setattr(wait, ino, set);
-        }
-        let Shared { client, stale, .. } = self;
-        client
-            .setattr_noted(wait, ino, set, |begins| stale.is_about_to_be_cut(ino, begins))
-            .inspect_err(|_| stale.is_about_to_be_cut(ino, false))
+        let note = |begins| {
+            if set.size.is_some() {
+                self.stale.is_about_to_resize(ino, begins);
+            }
+        };
+        self.client.setattr_noted(wait, ino, set, note)
+    }
+
+    /// fallocate(2).
+    pub(crate) fn fallocate(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        offset: u64,
+        len: u64,
+        what: Fallocate,
+    ) -> Reply<()> {
+        let note = |begins| self.stale.is_about_to_grow(ino, begins);
+        self.client.fallocate_noted(wait, ino, offset, len, what, note)
+    }
+
+    /// copy_file_range(2).
+    pub(crate) fn copy_file_range(
+        &self,
+        wait: Wait,
+        src: InodeId,
+        src_offset: u64,
+        dst: InodeId,
+        dst_offset: u64,
+        len: u64,
+    ) -> Reply<u64> {
+        let note = |begins| self.stale.is_about_to_grow(dst, begins);
+        self.client.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, note)
     }
 
     /// Content for pages of the kernel's.
@@ -435,19 +461,15 @@ impl Shared {
         clear_setid: bool,
     ) -> Reply<()> {
         let (client, Write { ino, offset, .. }) = (&self.client, write);
-        let at = match (wait, appends) {
-            (Wait::Never, false) => client.write(wait, ino, offset, data, clear_setid).map(|()| offset)?,
-            // What comes then can wait.
-            (Wait::Never, true) if client.getattr(wait, ino)?.size != offset => {
-                return Err(Failure::WouldBlock);
-            }
-            (Wait::Never, true) => client.append(wait, ino, data, clear_setid)?,
-            (Wait::Allowed, _) => {
-                let late = self.stale.late(write);
-                let known = (!appends).then_some(offset);
-                client.write_noted(ino, known, data, clear_setid, |begins| late.is_about_to(begins))?
-            }
-        };
+        // What comes then can wait.
+        if wait == Wait::Never && appends && client.getattr(wait, ino)?.size != offset {
+            return Err(Failure::WouldBlock);
+        }
+        let late = self.stale.late(wait, write);
+        let known = (!appends).then_some(offset);
+        let note = |begins| late.is_about_to(begins);
+        let Written { at, grew } = client.write_noted(wait, ino, known, data, clear_setid, note)?;
+        late.is_written(grew);
         if at != offset {
             self.stale.forget(&[Stale::Node(ino)]);
         }

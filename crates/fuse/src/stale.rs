@@ -163,7 +163,7 @@ impl AttributesAsked {
     pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
         self.stale.is_asked_about(self.ino);
         answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.stale.was_dropped(self.ino));
-        self.stale.is_cut(self.ino, self.tid);
+        self.stale.is_taken_in(self.ino, self.tid);
     }
 
     /// It is not answered yet, and is taken for another question when it is.
@@ -770,7 +770,6 @@ impl UnderWay {
         if let Some(pages) = late {
             self.stale.send(&[Notice::Node { ino, pages }]);
         }
-        self.stale.settling.end(ino);
     }
 }
 

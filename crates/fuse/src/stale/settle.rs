@@ -7,26 +7,35 @@
 //!
 //! Where a program appends, the file settles from earlier on: from before the kernel is answered that asks before it writes (see [`append`](super::append)).
 //!
-//! A file also settles while its length is changed by truncate(2) and the like, of which the kernel knows when the thread that does it has its answer and runs:
-//! until then it would show zeros up to the length from before. So even who has the kernel read waits until that thread has been seen to run.
+//! A file also settles while its length is changed in any other way. The kernel takes that in when the thread that does it has its answer and is given a
+//! processor; nor does it take a new length from anybody else before. Who asks in between would be told of bytes that it cannot read yet; and where a file
+//! was cut, who has the kernel read would see zeros up to where it ended. So they wait until that thread has been seen to run.
 
 use super::asked::Looker;
 use super::{Dropper, Holds, Write};
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
 use parking_lot::{Condvar, Mutex};
+use shoal_client::Wait;
 use shoal_types::InodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 /// Files to which such writes are.
 #[derive(Default)]
 pub(super) struct Settling {
     any: AtomicUsize,
-    files: Mutex<Vec<File>>,
+    files: Mutex<Files>,
     over: Condvar,
     /// Threads that have asked for the attributes of something and are not answered yet, each as often.
     asking: Mutex<Vec<u32>>,
+}
+
+#[derive(Default)]
+struct Files {
+    list: Vec<File>,
+    last: u64,
 }
 
 /// A thread has asked, and is about to be answered when this is dropped.
@@ -46,6 +55,10 @@ impl Drop for Unanswered {
 
 struct File {
     ino: InodeId,
+    /// The order in which they began.
+    number: u64,
+    /// It may have become shorter.
+    cut: bool,
     stage: Stage,
 }
 
@@ -53,10 +66,8 @@ struct File {
 enum Stage {
     /// A write is expected until then, and may never come.
     Expected(Instant),
-    /// A write has come.
-    Written,
-    /// The length is being changed.
-    Cut,
+    /// It is being changed, by this thread of ours. If that comes to nothing, a write may still be expected.
+    Changing(ThreadId, Option<Instant>),
     /// It was, and the thread that did it takes that in, which is not waited for longer than this.
     Taken(Looker, Instant),
 }
@@ -66,8 +77,17 @@ impl File {
     fn is_in_time(&self, now: Instant) -> bool {
         match &self.stage {
             Stage::Expected(until) | Stage::Taken(_, until) => now < *until,
-            Stage::Written | Stage::Cut => true,
+            Stage::Changing(..) => true,
         }
+    }
+
+    fn is_taken_by(&self, tid: u32) -> bool {
+        matches!(&self.stage, Stage::Taken(by, _) if by.tid == tid && tid != 0)
+    }
+
+    /// Whether it is being changed by the thread of ours that asks.
+    fn is_changed_here(&self) -> bool {
+        matches!(self.stage, Stage::Changing(by, _) if by == thread::current().id())
     }
 
     fn is_settling(&mut self, now: Instant) -> bool {
@@ -77,54 +97,95 @@ impl File {
         };
         self.is_in_time(now) && !has_looked
     }
+}
 
-    fn is_cut(&self) -> bool {
-        matches!(self.stage, Stage::Cut | Stage::Taken(..))
-    }
+/// Who is not to go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Who {
+    /// Whoever asks for attributes. Not this thread, if it has changed the file itself.
+    Asks(u32),
+    /// Whoever looks a name up: what the kernel makes of that is shown to nobody before it has taken the change in.
+    LooksUp,
+    /// Whoever reads: for the kernel, which is to fill pages with it.
+    Reads,
 }
 
 impl Settling {
-    /// A write has come.
-    fn begin(&self, ino: InodeId) {
-        self.set(ino, Stage::Written);
-    }
-
     /// The kernel is about to write, as far as it is known. From now on until it has, or it takes too long.
     pub(super) fn expect(&self, ino: InodeId) {
-        self.set(ino, Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
+        self.set(ino, false, |_| Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
+    }
+
+    /// A file is about to be changed by this thread of ours, which will also answer who wants that. `cut`: perhaps by bytes less.
+    fn begin(&self, ino: InodeId, cut: bool) {
+        self.set(ino, cut, |before| {
+            let expected = match before {
+                Some(Stage::Expected(until)) => Some(until),
+                Some(Stage::Changing(_, expected)) => expected,
+                Some(Stage::Taken(..)) | None => None,
+            };
+            Stage::Changing(thread::current().id(), expected)
+        });
     }
 
     /// A file is changed by one at a time.
-    fn set(&self, ino: InodeId, stage: Stage) {
+    fn set(&self, ino: InodeId, cut: bool, stage: impl FnOnce(Option<Stage>) -> Stage) {
         let mut files = self.files.lock();
         let now = Instant::now();
-        files.retain(|known| known.ino != ino && known.is_in_time(now));
-        files.push(File { ino, stage });
-        self.any.store(files.len(), SeqCst);
+        files.list.retain(|known| known.is_in_time(now));
+        let before = files.list.iter().position(|known| known.ino == ino);
+        let before = before.map(|at| files.list.swap_remove(at).stage);
+        files.last += 1;
+        let number = files.last;
+        files.list.push(File { ino, number, cut, stage: stage(before) });
+        self.any.store(files.list.len(), SeqCst);
     }
 
-    /// The length was changed by a thread, which has been answered.
-    fn is_cut(&self, ino: InodeId, tid: u32) {
+    /// Nothing has come of a change.
+    fn give_up(&self, ino: InodeId) {
+        self.update(ino, |file| match file.stage {
+            Stage::Changing(_, Some(until)) | Stage::Expected(until) => Some(Stage::Expected(until)),
+            _ => None,
+        });
+    }
+
+    /// A thread has been answered for which this one of ours has changed a file, perhaps. By now it has taken in what was changed for it before.
+    fn is_taken_in(&self, ino: InodeId, tid: u32) {
         if self.any.load(SeqCst) == 0 {
             return;
         }
         let mut files = self.files.lock();
-        if let Some(file) = files.iter_mut().find(|file| file.ino == ino && file.is_cut()) {
-            file.stage = Stage::Taken(Looker::now(tid), Instant::now() + SETTLE_WAIT_MAX);
-        }
+        let Some(file) = files.list.iter_mut().find(|file| file.ino == ino && file.is_changed_here()) else {
+            return;
+        };
+        let number = file.number;
+        file.stage = Stage::Taken(Looker::now(tid), Instant::now() + SETTLE_WAIT_MAX);
+        files.list.retain(|file| file.number >= number || !file.is_taken_by(tid));
+        self.any.store(files.list.len(), SeqCst);
     }
 
-    /// If it has begun.
-    pub(super) fn end(&self, ino: InodeId) {
+    /// A change is over, and nothing of it is to be taken in.
+    fn end(&self, ino: InodeId) {
+        self.update(ino, |_| None);
+    }
+
+    /// What this thread of ours has changed in a file, or was to change, is something else from now on, or nothing.
+    fn update(&self, ino: InodeId, next: impl FnOnce(&File) -> Option<Stage>) {
         if self.any.load(SeqCst) == 0 {
             return;
         }
         let mut files = self.files.lock();
-        if let Some(at) = files.iter().position(|file| file.ino == ino) {
-            files.swap_remove(at);
-            self.any.store(files.len(), SeqCst);
-            self.over.notify_all();
+        let is_it = |file: &File| {
+            file.ino == ino && (file.is_changed_here() || matches!(file.stage, Stage::Expected(_)))
+        };
+        let Some(at) = files.list.iter().position(is_it) else { return };
+        let mut file = files.list.swap_remove(at);
+        if let Some(stage) = next(&file) {
+            file.stage = stage;
+            files.list.push(file);
         }
+        self.any.store(files.list.len(), SeqCst);
+        self.over.notify_all();
     }
 
     /// Whether a thread has asked and is not answered yet.
@@ -132,28 +193,37 @@ impl Settling {
         self.asking.lock().contains(&tid)
     }
 
-    fn has(&self, ino: InodeId, which: Which) -> bool {
-        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock(), ino, which)
+    fn holds_up(&self, who: Who, ino: InodeId) -> bool {
+        self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock().list, who, ino)
     }
 
     /// Leaves out what has settled.
-    fn look(&self, files: &mut Vec<File>, ino: InodeId, which: Which) -> bool {
+    fn look(&self, files: &mut Vec<File>, who: Who, ino: InodeId) -> bool {
         let now = Instant::now();
-        files.retain_mut(|file| match file.ino == ino {
+        let concerns = |file: &File| {
+            file.ino == ino
+                && match who {
+                    Who::Asks(tid) => !file.is_taken_by(tid),
+                    Who::LooksUp => !matches!(file.stage, Stage::Taken(..)),
+                    Who::Reads => file.cut,
+                }
+        };
+        files.retain_mut(|file| match concerns(file) {
             true => file.is_settling(now),
             false => file.is_in_time(now),
         });
         self.any.store(files.len(), SeqCst);
-        files.iter().any(|file| file.ino == ino && (which == Which::Any || file.is_cut()))
+        files.iter().any(concerns)
     }
 
-    /// Waits until a file is not settling any more. Answers whether that did not take too long.
-    fn wait(&self, ino: InodeId, which: Which) -> bool {
+    /// Waits until a file does not hold anybody up any more. Answers whether that did not take too long.
+    fn wait(&self, who: Who, ino: InodeId) -> bool {
         let until = Instant::now() + SETTLE_WAIT_MAX;
         let mut files = self.files.lock();
-        while self.look(&mut files, ino, which) {
+        while self.look(&mut files.list, who, ino) {
             let now = Instant::now();
             if now >= until {
+                tracing::debug!(%ino, "a file is shown while it is changed");
                 return false;
             }
             // Nobody tells that a thread has run.
@@ -163,17 +233,11 @@ impl Settling {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
-    Any,
-    /// Only those whose length is changed.
-    Cut,
-}
-
 /// A write that waits for others, perhaps.
 pub(crate) struct Late<'a> {
     stale: &'a Dropper,
     write: Write,
+    /// Others need not hear of it: they did, or it is tried again.
     has_waited: AtomicBool,
 }
 
@@ -181,27 +245,51 @@ impl Late<'_> {
     /// It is about to be carried out, or was not after all. To be called when nobody can look at the file.
     pub(crate) fn is_about_to(&self, begins: bool) {
         let Late { stale, write, has_waited } = self;
-        if !begins {
-            stale.settling.end(write.ino);
-        }
-        if !stale.was_dropped(write.ino) {
-            return;
-        }
         if begins {
-            stale.settling.begin(write.ino);
-        } else if !has_waited.swap(true, SeqCst) {
+            return stale.settling.begin(write.ino, false);
+        }
+        stale.settling.give_up(write.ino);
+        if stale.was_dropped(write.ino) && !has_waited.swap(true, SeqCst) {
             stale.is_waiting(Holds::Pages(*write));
+        }
+    }
+
+    /// It was carried out, and is about to be answered.
+    pub(crate) fn is_written(&self, grew: bool) {
+        if !grew && !self.stale.was_dropped(self.write.ino) {
+            self.stale.settling.end(self.write.ino);
         }
     }
 }
 
 impl Dropper {
-    /// A write is to be carried out by a thread that may wait.
-    pub(crate) fn late(&self, write: Write) -> Late<'_> {
-        Late { stale: self, write, has_waited: AtomicBool::new(false) }
+    /// A write is to be carried out, perhaps by a thread that may wait.
+    pub(crate) fn late(&self, wait: Wait, write: Write) -> Late<'_> {
+        Late { stale: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
     }
 
-    /// A change was carried out, or will not be.
+    /// The length of a file is about to be changed, or was not after all. To be called when nobody can look at the file.
+    pub(crate) fn is_about_to_resize(&self, ino: InodeId, begins: bool) {
+        match begins {
+            true => self.settling.begin(ino, true),
+            false => self.settling.give_up(ino),
+        }
+    }
+
+    /// The same, if it cannot become shorter.
+    pub(crate) fn is_about_to_grow(&self, ino: InodeId, begins: bool) {
+        match begins {
+            true => self.settling.begin(ino, false),
+            false => self.settling.give_up(ino),
+        }
+    }
+
+    /// The thread was answered that has changed the length of a file, if it has.
+    pub(crate) fn is_taken_in(&self, ino: InodeId, tid: u32) {
+        self.settling.is_taken_in(ino, tid);
+    }
+
+    /// A change was carried out, or will not be, and the thread that wanted it was answered.
     pub(crate) fn is_done(&self, holds: Holds) {
         if let Holds::Pages(Write { ino, .. }) = holds {
             self.settling.end(ino);
@@ -214,45 +302,34 @@ impl Dropper {
         Unanswered { stale: self.clone(), tid }
     }
 
-    /// Whether what is known of a file by now is not to be told yet. To be asked after that was looked at.
-    pub(crate) fn is_settling(&self, ino: InodeId) -> bool {
-        self.settling.has(ino, Which::Any)
+    /// Whether what is known of a file by now is not to be told a thread yet. To be asked after that was looked at.
+    pub(crate) fn is_settling(&self, ino: InodeId, tid: u32) -> bool {
+        self.settling.holds_up(Who::Asks(tid), ino)
     }
 
     /// Waits until it may be told. Answers whether that did not take too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
-        let is_settled = self.settling.wait(ino, Which::Any);
-        if !is_settled {
-            tracing::debug!(%ino, "a file is told of while it is written to");
-        }
-        is_settled
+        self.settling.wait(Who::Asks(0), ino)
     }
 
-    /// The length of a file is about to be changed, or was not after all. To be called when nobody can look at the file.
-    pub(crate) fn is_about_to_be_cut(&self, ino: InodeId, begins: bool) {
-        match begins {
-            true => self.settling.set(ino, Stage::Cut),
-            false => self.settling.end(ino),
-        }
+    /// The same for who looks a name up.
+    pub(crate) fn is_changing(&self, ino: InodeId) -> bool {
+        self.settling.holds_up(Who::LooksUp, ino)
     }
 
-    /// The thread that has changed the length of a file, if it has, was answered.
-    pub(super) fn is_cut(&self, ino: InodeId, tid: u32) {
-        self.settling.is_cut(ino, tid);
+    /// The same for who looks a name up.
+    pub(crate) fn wait_until_changed(&self, ino: InodeId) -> bool {
+        self.settling.wait(Who::LooksUp, ino)
     }
 
-    /// Whether the length of a file was changed and the kernel does not know that yet. To be asked after it was read.
+    /// The same for who reads.
     pub(crate) fn is_being_cut(&self, ino: InodeId) -> bool {
-        self.settling.has(ino, Which::Cut)
+        self.settling.holds_up(Who::Reads, ino)
     }
 
-    /// Waits until it does. Answers whether that did not take too long.
+    /// The same for who reads.
     pub(crate) fn wait_until_cut(&self, ino: InodeId) -> bool {
-        let is_settled = self.settling.wait(ino, Which::Cut);
-        if !is_settled {
-            tracing::debug!(%ino, "a file is read while its length is changed");
-        }
-        is_settled
+        self.settling.wait(Who::Reads, ino)
     }
 }
 
@@ -265,17 +342,27 @@ mod tests {
     /// No thread has this number.
     const NO_THREAD: u32 = u32::MAX;
 
+    const ALL: [Who; 3] = [Who::Asks(0), Who::LooksUp, Who::Reads];
+
+    impl Settling {
+        fn held_up(&self, ino: InodeId) -> Vec<Who> {
+            ALL.into_iter().filter(|who| self.holds_up(*who, ino)).collect()
+        }
+    }
+
     #[test]
     fn what_has_not_begun_does_not_end() {
         let settling = Settling::default();
         settling.end(FILE);
-        settling.begin(FILE);
+        settling.begin(FILE, false);
         settling.end(OTHER);
-        assert!(settling.has(FILE, Which::Any) && !settling.has(OTHER, Which::Any));
-        settling.begin(OTHER);
-        settling.begin(FILE);
+        assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::LooksUp]);
+        assert_eq!(settling.held_up(OTHER), []);
+        settling.begin(OTHER, true);
+        settling.begin(FILE, false);
         settling.end(FILE);
-        assert!(!settling.has(FILE, Which::Any) && settling.has(OTHER, Which::Any));
+        assert_eq!(settling.held_up(FILE), []);
+        assert_eq!(settling.held_up(OTHER), ALL);
         settling.end(OTHER);
         assert_eq!(settling.any.load(SeqCst), 0);
     }
@@ -286,35 +373,85 @@ mod tests {
         let begun = Instant::now();
         settling.expect(FILE);
         settling.expect(OTHER);
-        settling.begin(OTHER);
-        assert!(settling.has(FILE, Which::Any) || begun.elapsed() >= SETTLE_WAIT_MAX);
-        while settling.has(FILE, Which::Any) {
+        settling.begin(OTHER, false);
+        assert!(settling.holds_up(Who::LooksUp, FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
+        while settling.holds_up(Who::LooksUp, FILE) {
             std::thread::yield_now();
         }
         assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
-        assert!(settling.has(OTHER, Which::Any), "it has come");
-        settling.begin(OTHER);
+        assert!(settling.holds_up(Who::LooksUp, OTHER), "it has come");
+        settling.begin(OTHER, false);
         assert_eq!(settling.any.load(SeqCst), 1, "the other is forgotten");
     }
 
     #[test]
     fn a_file_whose_length_was_changed_settles_when_who_did_it_has_run() {
         let settling = Settling::default();
-        settling.begin(FILE);
-        assert!(settling.has(FILE, Which::Any) && !settling.has(FILE, Which::Cut));
-        settling.is_cut(FILE, 1);
-        assert!(settling.has(FILE, Which::Any) && !settling.has(FILE, Which::Cut), "it was written to");
-        settling.set(FILE, Stage::Cut);
-        settling.set(OTHER, Stage::Cut);
-        assert!(!settling.wait(FILE, Which::Cut), "nobody has been answered");
+        let me = nix::unistd::gettid().as_raw() as u32;
+        settling.is_taken_in(FILE, me);
+        assert_eq!(settling.held_up(FILE), [], "it was not changed");
+        settling.begin(FILE, true);
+        settling.begin(OTHER, true);
+        assert!(!settling.wait(Who::Reads, FILE), "nobody has been answered");
         // It runs, and nothing shows that it has since it was answered.
-        settling.is_cut(FILE, nix::unistd::gettid().as_raw() as u32);
-        assert!(settling.has(FILE, Which::Cut) && settling.has(OTHER, Which::Cut));
-        while settling.has(FILE, Which::Cut) {
+        settling.is_taken_in(FILE, me);
+        settling.end(FILE);
+        assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::Reads]);
+        assert!(!settling.holds_up(Who::Asks(me), FILE), "it asks itself");
+        while settling.holds_up(Who::Reads, FILE) {
             std::hint::spin_loop();
         }
-        settling.is_cut(OTHER, NO_THREAD);
-        assert!(settling.wait(OTHER, Which::Cut), "who did it is gone");
+        settling.is_taken_in(OTHER, NO_THREAD);
+        assert!(settling.wait(Who::Reads, OTHER), "who did it is gone");
         assert_eq!(settling.any.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn a_write_that_comes_to_nothing_is_expected_again() {
+        let settling = Settling::default();
+        settling.begin(FILE, false);
+        settling.give_up(FILE);
+        assert_eq!(settling.held_up(FILE), []);
+        settling.expect(FILE);
+        settling.begin(FILE, false);
+        for _ in 0..2 {
+            settling.give_up(FILE);
+            assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::LooksUp]);
+        }
+        settling.end(FILE);
+        assert_eq!(settling.held_up(FILE), []);
+    }
+
+    #[test]
+    fn a_thread_takes_one_change_in_at_a_time() {
+        let settling = Settling::default();
+        let me = nix::unistd::gettid().as_raw() as u32;
+        for ino in 1..=100 {
+            settling.begin(InodeId(ino), false);
+            settling.is_taken_in(InodeId(ino), me);
+            assert_eq!(settling.any.load(SeqCst), 1);
+        }
+    }
+
+    #[test]
+    fn what_another_thread_of_ours_has_begun_goes_on() {
+        let settling = Settling::default();
+        let me = nix::unistd::gettid().as_raw() as u32;
+        // It answers late: by then who wanted that has wanted more.
+        settling.begin(OTHER, false);
+        settling.begin(FILE, false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                settling.begin(FILE, true);
+                settling.begin(InodeId(9), false);
+                settling.is_taken_in(InodeId(9), me);
+            });
+        });
+        settling.is_taken_in(FILE, me);
+        settling.end(FILE);
+        settling.give_up(FILE);
+        assert_eq!(settling.held_up(FILE), ALL);
+        settling.is_taken_in(OTHER, me);
+        assert!(settling.holds_up(Who::Asks(0), InodeId(9)), "it began later");
     }
 }

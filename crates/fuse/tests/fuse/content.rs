@@ -62,15 +62,9 @@ fn appends_of_two_openers_do_not_overwrite_each_other() {
     assert!(log.starts_with("a000b000a001b001"));
 }
 
-#[test]
-fn who_reads_while_a_file_is_cut_sees_no_zeros() {
-    const PAGE: u64 = 4096;
-    const CUTS: u32 = 4000;
-    /// So that threads that could run have to wait for a processor.
+/// Does two things at the same time, the second again and again until the first has been done, while other threads wait for a processor as well.
+fn beside(first: impl FnOnce() + Send, mut second: impl FnMut()) {
     const SPINNERS: usize = 3;
-    let volume = Volume::mount();
-    let (path, content) = (volume.path("f"), vec![b'x'; 10_000]);
-    fs::write(&path, &content).expect("writes");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..SPINNERS {
@@ -80,26 +74,80 @@ fn who_reads_while_a_file_is_cut_sees_no_zeros() {
                 }
             });
         }
-        let cuts = scope.spawn(|| {
-            let file = OpenOptions::new().write(true).open(&path).expect("opens");
-            for n in 0..CUTS {
-                file.write_all_at(&content, 0).expect("writes");
-                std::thread::sleep(Duration::from_micros(u64::from(n % 7) * 50));
-                // The kernel's own cutting of a page is not atomic, here as anywhere.
-                file.set_len(PAGE).expect("cuts");
-                std::thread::sleep(Duration::from_micros(u64::from(n % 5) * 50));
-            }
-        });
-        let file = File::open(&path).expect("opens");
-        let mut seen = vec![0; content.len()];
-        let mut zeros = 0;
-        while !cuts.is_finished() {
-            let len = file.read_at(&mut seen, 0).expect("reads");
-            zeros += u32::from(seen[..len].contains(&0));
+        let first = scope.spawn(first);
+        while !first.is_finished() {
+            second();
         }
         over.store(true, Relaxed);
-        assert_eq!(zeros, 0, "of {CUTS} cuts");
     });
+}
+
+fn pause(n: u32) {
+    std::thread::sleep(Duration::from_micros(u64::from(n % 7) * 50));
+}
+
+#[test]
+fn who_reads_while_a_file_is_cut_sees_no_zeros() {
+    const PAGE: u64 = 4096;
+    const CUTS: u32 = 4000;
+    let volume = Volume::mount();
+    let (path, content) = (volume.path("f"), vec![b'x'; 10_000]);
+    fs::write(&path, &content).expect("writes");
+    let (written, read) = (open(&path), open(&path));
+    let cut = || {
+        for n in 0..CUTS {
+            written.write_all_at(&content, 0).expect("writes");
+            pause(n);
+            // The kernel's own cutting of a page is not atomic, here as anywhere.
+            written.set_len(PAGE).expect("cuts");
+            pause(n + 3);
+        }
+    };
+    let (mut seen, mut zeros) = (vec![0; content.len()], 0);
+    beside(cut, || {
+        let len = read.read_at(&mut seen, 0).expect("reads");
+        zeros += u32::from(seen[..len].contains(&0));
+    });
+    assert_eq!(zeros, 0, "of {CUTS} cuts");
+}
+
+#[test]
+fn who_asks_for_the_length_of_a_file_that_grows_can_read_so_far() {
+    const GROWS: u32 = 4000;
+    type Grow = fn(&File, u64) -> std::io::Result<()>;
+    let volume = Volume::mount();
+    let append = |file: &File, _| (&*file).write_all(b"x");
+    let ways: [(&str, Grow); 4] = [
+        ("written to", |file, at| file.write_all_at(b"x", at)),
+        ("appended to", append),
+        ("made longer", |file, at| file.set_len(at + 1)),
+        ("given room", |file, at| fallocate(file, 0, at as i64, 1)),
+    ];
+    for (what, grow) in ways {
+        let path = volume.path(what);
+        let written = OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .custom_flags(if what == "appended to" { libc::O_APPEND } else { 0 })
+            .open(&path)
+            .expect("opens");
+        let read = File::open(&path).expect("opens");
+        let all = || {
+            for n in 0..GROWS {
+                grow(&written, u64::from(n)).expect("grows");
+                pause(n);
+            }
+        };
+        let mut short = 0;
+        beside(all, || {
+            let len = read.metadata().expect("told").len();
+            if len > 0 && read.read_at(&mut [0], len - 1).expect("reads") == 0 {
+                short += 1;
+            }
+        });
+        assert_eq!(short, 0, "{what} {GROWS} times");
+    }
 }
 
 #[test]
