@@ -163,6 +163,7 @@ impl Evidence {
                     dirs,
                     workers: plan.workers,
                     may_die: vec![],
+                    may_lapse: vec![],
                 };
                 let lost = if sessions.is_empty() { "" } else { ", whatever was lost" };
                 let shown = refusal.show(&calls, &header);

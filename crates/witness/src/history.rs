@@ -24,6 +24,9 @@ pub struct Header {
     pub workers: u32,
     /// Directories that were allowed to die.
     pub may_die: Vec<u32>,
+    /// Directories that were allowed to lose what they had not synced, once, and to go on.
+    #[serde(default)]
+    pub may_lapse: Vec<u32>,
 }
 
 impl Header {
@@ -78,25 +81,38 @@ pub enum Tolerance {
     Contended,
 }
 
-/// Up to where the calls of mounts that died count: by mount, in nanoseconds of the machine's clock.
+/// Up to where the calls of mounts that died or lapsed count: by mount, in nanoseconds of the machine's clock.
 pub type Cuts = BTreeMap<u32, u64>;
 
+/// What mounts lost, and when that was over.
+#[derive(Default)]
+struct Lapses {
+    /// When a mount first said that it had lost something: calls that begin later count again.
+    ends: BTreeMap<u32, u64>,
+    /// In what tree a mount was then. Who had files open there may have some and not have others, so what is done there afterwards, by anybody, says nothing.
+    trees: BTreeMap<u32, u64>,
+}
+
 impl History {
-    /// Where a mount that died may have been with what it had written back, the latest first: a file system may lose what was not synced,
+    /// Where a mount that died or lapsed may have been with what it had written back, the latest first: a file system may lose what was not synced,
     /// from some moment on, and the last few calls that had returned with it. What has lasted longer than
-    /// [`limits::UNSYNCED_MAX`] or was synced counts in any case.
+    /// [`limits::UNSYNCED_MAX`] ([`limits::LAPSE_MAX`]) or was synced counts in any case.
     pub fn cuts(&self) -> Vec<Cuts> {
         let mut ages = BTreeSet::from([0]);
         let mut deaths = BTreeMap::new();
-        for mount in &self.header.may_die {
-            let calls = || self.calls.iter().filter(|call| self.header.mount_of(call.worker) == *mount);
+        let lapses = self.lapses();
+        let lapsed = lapses.ends.iter().map(|(mount, end)| (mount, *end, limits::LAPSE_MAX));
+        let dead = self.header.may_die.iter().map(|mount| (mount, u64::MAX, limits::UNSYNCED_MAX));
+        for (mount, over, unsynced) in dead.chain(lapsed) {
+            let calls = || self.calls_on(*mount);
             if !calls().any(|call| self.is_of_the_dead(call)) {
                 continue;
             }
-            let living = || calls().filter(|call| call.end.is_some() && !self.is_of_the_dead(call));
+            let returned = |call: &&Call| call.end.is_some_and(|end| end < over);
+            let living = || calls().filter(|call| returned(call) && !self.is_of_the_dead(call));
             let Some(death) = living().filter_map(|call| call.end).max() else { continue };
             let synced = living().filter(|call| matches!(call.op, Op::Fsync { .. }) && !call.failed());
-            let unsynced = death.saturating_sub(limits::UNSYNCED_MAX.as_nanos() as u64);
+            let unsynced = death.saturating_sub(unsynced.as_nanos() as u64);
             let kept = synced.map(|call| call.start).max().unwrap_or(0).max(unsynced);
             ages.extend(
                 living().filter_map(|call| call.end).filter(|end| *end >= kept).map(|end| death - end),
@@ -110,27 +126,56 @@ impl History {
         ages.into_iter().map(cut).collect()
     }
 
-    /// Whether a call ended with the file system that it was made on.
-    fn is_of_the_dead(&self, call: &Call) -> bool {
-        let mortal = self.header.may_die.contains(&self.header.mount_of(call.worker));
-        mortal
-            && match call.outcome {
-                None => true,
-                Some(Outcome::Failed { errno }) => limits::DEATH_ERRNOS.contains(&errno),
-                Some(_) => false,
-            }
+    fn calls_on(&self, mount: u32) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(move |call| self.header.mount_of(call.worker) == mount)
     }
 
-    /// What the checker is to see: calls of mounts that died are open-ended, and do not count where they began after its cut; what is
-    /// tolerated is left out.
+    fn lapses(&self) -> Lapses {
+        let mut lapses = Lapses::default();
+        for mount in &self.header.may_lapse {
+            let failed = self.calls_on(*mount).filter(|call| self.is_of_the_dead(call));
+            let Some(over) = failed.filter_map(|call| call.end).min() else { continue };
+            lapses.ends.insert(*mount, over);
+            let before: BTreeSet<u32> =
+                self.calls_on(*mount).filter(|call| call.start < over).map(|call| call.tree).collect();
+            let after = self.calls_on(*mount).filter(|call| call.end.is_none_or(|end| end >= over));
+            for tree in after.map(|call| call.tree).filter(|tree| before.contains(tree)) {
+                let earliest = lapses.trees.entry(tree).or_insert(over);
+                *earliest = over.min(*earliest);
+            }
+        }
+        lapses
+    }
+
+    /// Whether a call ended with the file system that it was made on, or with what that lost.
+    fn is_of_the_dead(&self, call: &Call) -> bool {
+        let mount = self.header.mount_of(call.worker);
+        let (dies, lapses) = (self.header.may_die.contains(&mount), self.header.may_lapse.contains(&mount));
+        match call.outcome {
+            None => dies || lapses,
+            // What a mount that goes on has lost is never said to be stale in a tree that counts.
+            Some(Outcome::Failed { errno }) => {
+                limits::DEATH_ERRNOS.contains(&errno) && (dies || (lapses && errno != libc::ESTALE))
+            }
+            Some(_) => false,
+        }
+    }
+
+    /// What the checker is to see: calls of mounts that died are open-ended, and do not count where they began after its cut, and before the mount went
+    /// on if it did; what is tolerated is left out.
     pub fn prepared(&self, tolerated: &[Tolerance], cuts: &Cuts) -> Vec<Call> {
         let mut calls = self.calls.clone();
+        let lapses = self.lapses();
         calls.retain_mut(|call| {
-            let cut = cuts.get(&self.header.mount_of(call.worker)).copied().unwrap_or(u64::MAX);
-            if call.end.is_none_or(|end| end > cut) && cut < u64::MAX {
+            let mount = self.header.mount_of(call.worker);
+            let over = lapses.ends.get(&mount).copied().unwrap_or(u64::MAX);
+            let cut = cuts.get(&mount).copied().filter(|_| call.start < over).unwrap_or(u64::MAX);
+            let last = lapses.trees.get(&call.tree).copied().unwrap_or(u64::MAX);
+            let counts_until = cut.min(last);
+            if call.end.is_none_or(|end| end > counts_until) && counts_until < u64::MAX {
                 (call.end, call.outcome) = (None, None);
             }
-            call.start <= cut
+            call.start <= counts_until
         });
         if tolerated.contains(&Tolerance::Contended) {
             calls = self.header.without_contended_reads(calls);

@@ -78,6 +78,12 @@ pub const WRONG_SHOWN: usize = 20;
 /// What a mount that dies may have returned from and not written back yet: what has lasted longer counts, synced or not.
 pub const UNSYNCED_MAX: Duration = Duration::from_secs(2);
 
-/// What calls on a mount may return when its file system dies under it.
+/// The same of a mount that is cut off from its servers and goes on for a while before it stops answering.
+pub const LAPSE_MAX: Duration = Duration::from_secs(10);
+
+/// Time spent on finding out how much a mount may have lost. Most often it is next to nothing, and found at once.
+pub const CUTS_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// What calls on a mount may return when its file system dies under it, or loses something.
 pub const DEATH_ERRNOS: &[i32] =
     &[libc::EIO, libc::ENOTCONN, libc::ESTALE, libc::ECONNABORTED, libc::ENODEV, libc::ESHUTDOWN];

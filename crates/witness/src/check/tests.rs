@@ -111,7 +111,7 @@ fn refused(calls: Vec<Call>) {
 
 fn header() -> Header {
     let dirs = vec!["/a".to_owned(), "/b".to_owned()];
-    Header { shoal_witness_history: VERSION, seed: 1, dirs, workers: 2, may_die: vec![1] }
+    Header { shoal_witness_history: VERSION, seed: 1, dirs, workers: 2, may_die: vec![1], may_lapse: vec![] }
 }
 
 #[test]
@@ -406,7 +406,11 @@ fn stale_handles_are_forgiven_only_on_request_and_deaths_only_where_they_are_all
 
 /// Whether some cut explains it.
 fn explained_by_a_loss(calls: Vec<Call>) -> bool {
-    let history = History { header: header(), calls: sorted(calls) };
+    explained_by_a_loss_on(header(), calls)
+}
+
+fn explained_by_a_loss_on(header: Header, calls: Vec<Call>) -> bool {
+    let history = History { header, calls: sorted(calls) };
     history.cuts().iter().any(|cuts| matches!(check(&history.prepared(&[], cuts)), Verdict::Explained(_)))
 }
 
@@ -434,6 +438,37 @@ fn a_mount_that_dies_may_lose_its_last_calls_and_no_others() {
     let much_later = call(1, 9 * second..9 * second + 1, create("c"), opened(9));
     let end = [dead, much_later, call(0, 10 * second..10 * second + 1, lstat("b"), missing())];
     assert!(!explained_by_a_loss(with(&end)));
+}
+
+#[test]
+fn a_mount_that_was_cut_off_may_lose_its_last_calls_once_and_counts_again_afterwards() {
+    let explained = |calls: &[&[Call]]| {
+        let header = Header { may_die: vec![], may_lapse: vec![1], ..header() };
+        explained_by_a_loss_on(header, calls.concat())
+    };
+    let in_tree = |tree, call| Call { tree, ..call };
+    // Worker 1 works in directory 1, which may be cut off. It is in the first tree when it hears of that.
+    let makes = |at: u64, name: &str, ino| call(1, at..at + 2, create(name), opened(ino));
+    let sees = |at: u64, name: &str, seen| call(0, at..at + 1, lstat(name), seen);
+    let begin = [makes(10, "a", 7), makes(20, "b", 8), call(1, 30..31, lstat("b"), file(8, 1, 0))];
+    let eio = call(1, 40..60, lstat("a"), Outcome::failed(libc::EIO));
+    let lapse = std::slice::from_ref(&eio);
+    assert!(explained(&[&begin, lapse, &[sees(50, "a", file(7, 1, 0)), sees(52, "b", missing())]]));
+    assert!(explained(&[&begin, lapse, &[sees(50, "a", missing())]]));
+    assert!(!explained(&[&begin, &[sees(50, "a", missing())]]), "nothing says that anything was lost");
+    assert!(!explained(&[&begin, lapse, &[sees(50, "a", missing()), sees(52, "b", file(8, 1, 0))]]));
+    assert!(!explained(&[&begin, lapse, &[sees(35, "a", file(7, 1, 0)), sees(52, "a", missing())]]));
+    let stale = call(1, 40..60, lstat("a"), Outcome::failed(libc::ESTALE));
+    assert!(!explained(&[&begin, &[stale], &[sees(50, "a", missing())]]));
+    // In the next tree it has lost nothing, and what it does there counts, on both sides.
+    let next = |at: u64, seen| [in_tree(1, makes(at, "a", 9)), in_tree(1, sees(at + 5, "a", seen))];
+    assert!(explained(&[&begin, lapse, &next(70, file(9, 1, 0))]));
+    assert!(!explained(&[&begin, lapse, &next(70, missing())]));
+    // So does what it did in an earlier one, up to where it was lost.
+    let early = |seen| [in_tree(1, makes(1, "a", 9)), in_tree(1, sees(50, "a", seen))];
+    assert!(explained(&[&early(file(9, 1, 0)), &begin, lapse]));
+    assert!(explained(&[&early(missing()), &begin, lapse, &[sees(50, "a", missing())]]));
+    assert!(!explained(&[&early(missing()), &begin, lapse, &[sees(50, "a", file(7, 1, 0))]]));
 }
 
 #[test]

@@ -46,6 +46,9 @@ pub struct Arguments {
     /// This directory's mount (the first is 0) may die during the run
     #[arg(long, value_name = "N")]
     pub may_die: Vec<u32>,
+    /// This directory's mount may be cut off during the run, once: it says EIO, has lost the last of what it had not synced, and goes on
+    #[arg(long, value_name = "N")]
+    pub may_lapse: Vec<u32>,
     /// To test the checker
     #[arg(long, hide = true, default_value_t = 0)]
     pub lie_every: u32,
@@ -78,9 +81,16 @@ struct Leader {
 }
 
 impl Leader {
+    /// Whether there is somebody to wait for: who is busy and was not late before, or anybody if all are.
+    fn waits(&self) -> bool {
+        let mut present = self.led.iter().filter(|led| !led.gone).peekable();
+        let any = present.peek().is_some();
+        present.clone().any(|led| led.busy && !led.late) || (any && present.all(|led| led.busy))
+    }
+
     /// Listens until nobody is busy, but for those who were late before.
     fn listen(&mut self, until: Instant) {
-        while self.led.iter().any(|led| led.busy && !led.gone && !led.late) {
+        while self.waits() {
             let Some((worker, news)) = self.pool.news(until) else { return };
             let led = &mut self.led[worker];
             match news {
@@ -139,13 +149,13 @@ impl Leader {
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { dirs, seconds, workers, .. } = arguments;
     ensure!(*workers > 0, "--workers wants at least 1");
-    for number in &arguments.may_die {
-        ensure!(
-            (*number as usize) < dirs.len(),
-            "--may-die {number}: the last directory is {}",
-            dirs.len() - 1
-        );
+    let mortal = arguments.may_die.iter().map(|number| ("--may-die", number));
+    for (option, number) in mortal.chain(arguments.may_lapse.iter().map(|number| ("--may-lapse", number))) {
+        let last = dirs.len() - 1;
+        ensure!((*number as usize) <= last, "{option} {number}: the last directory is {last}");
     }
+    let both = arguments.may_die.iter().find(|number| arguments.may_lapse.contains(number));
+    ensure!(both.is_none(), "a mount that may die is not expected to go on: say --may-die or --may-lapse");
     let seed = arguments.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
     let name = prepare::fresh_name();
     println!("seed {seed}, {} directories, {workers} workers in each, {seconds} s, in {name}", dirs.len());
@@ -179,6 +189,7 @@ fn record(arguments: &Arguments, seed: u64, name: &str) -> anyhow::Result<(Histo
         dirs: dirs.iter().map(|dir| dir.display().to_string()).collect(),
         workers: arguments.workers,
         may_die: arguments.may_die.clone(),
+        may_lapse: arguments.may_lapse.clone(),
     };
     let mut leader = Leader { pool: Pool::default(), led: Vec::new(), calls: Vec::new() };
     for number in 0..arguments.workers * dirs.len() as u32 {
@@ -224,11 +235,15 @@ fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
     let (lost, (calls, verdict)) = if is_explained(&whole) {
         (0, whole)
     } else {
-        let earlier = cuts.iter().enumerate().skip(1).map(|(lost, cuts)| (lost, attempt(cuts)));
+        let in_time = |_: &(usize, &Cuts)| began.elapsed() < limits::CUTS_TIME_MAX;
+        let earlier = cuts.iter().enumerate().skip(1).take_while(in_time);
+        let earlier = earlier.map(|(lost, cuts)| (lost, attempt(cuts)));
         earlier.into_iter().find(|(_, one)| is_explained(one)).unwrap_or((0, whole))
     };
     if lost > 0 {
-        println!("the mount that died has lost the last {lost} calls that had returned, or some of them");
+        println!(
+            "a mount that died or was cut off has lost the last {lost} calls that had returned, or some of them"
+        );
     }
     let open = calls.iter().filter(|call| call.end.is_none()).count();
     let left_out = history.calls.len() - calls.len();
