@@ -13,7 +13,7 @@ use crate::encode::{file_attr, file_type, generation, node};
 use crate::kernel::name_lifetime;
 use crate::limits::SPLIT_LISTINGS_MAX;
 use crate::serve::Shared;
-use crate::stale::Asking;
+use crate::stale::{Asking, Dropper};
 use fuser::{ReplyDirectory, ReplyDirectoryPlus};
 use parking_lot::Mutex;
 use shoal_client::{Entry, Reply, Wait};
@@ -42,6 +42,8 @@ pub(crate) trait Sink: Fail + Send + 'static {
     const PLUS: bool;
     /// Adds an entry; `false` if it does not fit.
     fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, of: Option<Of<'_>>) -> bool;
+    /// What was added may be shown, but is not to be kept.
+    fn expire(&mut self);
     /// Hands it over.
     fn send(self);
 }
@@ -52,6 +54,8 @@ impl Sink for ReplyDirectory {
     fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<Of<'_>>) -> bool {
         !ReplyDirectory::add(self, node(ino), offset, file_type(kind), OsStr::from_bytes(name))
     }
+
+    fn expire(&mut self) {}
 
     fn send(self) {
         self.ok();
@@ -69,6 +73,10 @@ impl Sink for ReplyDirectoryPlus {
         let attr = file_attr(ino, inode);
         let name = OsStr::from_bytes(name);
         !ReplyDirectoryPlus::add(self, node(ino), offset, name, &lifetime, &attr, generation(inode))
+    }
+
+    fn expire(&mut self) {
+        self.expire_names();
     }
 
     fn send(self) {
@@ -115,12 +123,16 @@ pub(crate) struct Listing<S> {
     /// How many names of the cookie `offset` were shown, here or in the replies before.
     shown: usize,
     asking: Asking,
+    /// The thread that asks.
+    tid: u32,
+    /// How often all names had been outdated when the first of these was added.
+    epochs: Option<u64>,
 }
 
 impl<S: Sink> Listing<S> {
     pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.stale.asks(tid));
-        Listing { sink, dir, offset, shown, asking }
+        Listing { sink, dir, offset, shown, asking, tid, epochs: None }
     }
 
     /// Fills the buffer. What was added before a failure stays.
@@ -160,6 +172,7 @@ impl<S: Sink> Listing<S> {
                 return ControlFlow::Break(());
             }
             let of = inode.map(|inode| of(shared, self.asking, dentry.ino, inode));
+            self.epochs.get_or_insert_with(|| shared.stale.epochs());
             if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, of) {
                 self.moved_to(cookie);
                 return ControlFlow::Continue(());
@@ -177,6 +190,7 @@ impl<S: Sink> Listing<S> {
     fn add_bare(&mut self, shared: &Shared, wait: Wait, name: &Name) -> Reply<bool> {
         let Shared { client, splits, .. } = shared;
         let cookie = name.cookie().0;
+        self.epochs.get_or_insert_with(|| shared.stale.epochs());
         if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())?
             && let of = of(shared, self.asking, ino, &inode)
             && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of))
@@ -217,8 +231,19 @@ impl<S: Sink> Listing<S> {
         true
     }
 
-    pub(crate) fn send(self) {
+    /// The kernel takes what comes with a name for as good as the moment at which it takes it in. So if all names have been outdated since the first of them was
+    /// added, none is kept; and whoever does that from now on does so once more when the kernel has taken these in.
+    pub(crate) fn send(mut self, stale: &Dropper) {
+        let (dir, tid) = (self.dir, self.tid);
+        if !S::PLUS {
+            return self.sink.send();
+        }
+        stale.is_about_to_list(dir, tid);
+        if self.epochs.is_some_and(|epochs| epochs != stale.epochs()) {
+            self.sink.expire();
+        }
         self.sink.send();
+        stale.is_listed(dir, tid);
     }
 
     pub(crate) fn fail(self, why: shoal_types::Errno) {

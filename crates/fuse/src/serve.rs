@@ -519,7 +519,7 @@ impl Shared {
         let outcome = settled(outcome);
         self.counters.record(timer, outcome.is_err());
         match outcome {
-            Ok(()) => listing.send(),
+            Ok(()) => listing.send(&self.stale),
             Err(why) => listing.fail(why),
         }
     }

@@ -205,6 +205,8 @@ pub(crate) struct Dropper {
     looks: Looks,
     settling: Settling,
     named: Named,
+    /// The same of listings with inodes.
+    listed: Named,
     askers: Askers,
     busy: Busy,
     /// Anything was ever dropped.
@@ -230,6 +232,7 @@ impl Dropper {
             looks: Looks::default(),
             settling: Settling::default(),
             named: Named::default(),
+            listed: Named::default(),
             askers: Askers::new(),
             busy: Busy::new(),
             drops_at_all: AtomicBool::new(false),
@@ -531,7 +534,7 @@ impl Dropper {
 
     /// Outdates all names. Never waits.
     fn outdate(&self) {
-        self.counts.epochs.fetch_add(1, Relaxed);
+        self.counts.epochs.fetch_add(1, SeqCst);
         if let Some(Err(error)) = self.kernel.get().map(Notifications::epoch) {
             tracing::error!(%error, "the kernel refuses to outdate names: programs may see names as they were");
         }
@@ -689,11 +692,15 @@ impl KernelCache for Dropper {
         drop(state);
         // In this order: it waits for the directory's lock, and so for those who have just read the directory to be done.
         if crate::kernel::keeps_names() {
+            let epochs = self.epochs();
             if all_names {
                 // Nobody knows which names the kernel has of one directory: it looks all up again.
                 self.outdate();
             }
             self.send(&names);
+            if self.epochs() != epochs {
+                self.outdate_listed(|dir| known.contains(&dir));
+            }
         }
         self.send(&whole(&nodes));
     }
@@ -713,6 +720,7 @@ impl KernelCache for Dropper {
     fn forget_all(&self, inodes: &[InodeId]) {
         if crate::kernel::keeps_names() && !self.state.lock().ended {
             self.outdate();
+            self.outdate_listed(|_| true);
         }
         self.others_change(inodes);
         self.send(&whole(inodes));

@@ -799,6 +799,12 @@ impl ReplyDirectoryPlus {
         ))
     }
 
+    /// Names added so far are to be looked up again when they are used: what was known of them when they were added may
+    /// be so no more.
+    pub fn expire_names(&mut self) {
+        self.buf.expire_names();
+    }
+
     /// Reply to a request with the filled directory buffer
     pub fn ok(self) {
         let response: ll::ResponseData = self.buf.into();

@@ -2,6 +2,10 @@
 //!
 //! The kernel moves, makes and removes a name when the thread that called is given a processor again, which may take a while on a busy machine; until then other programs here
 //! find the name as it was. Other clients find it as it is from the moment on at which the right to it is given back: so that waits until the threads have run.
+//!
+//! The same with listings that come with inodes. The kernel takes their names for as good as the moment at which it takes them in (it looks at the epoch then, and not, as where it
+//! looks a name up, when it asks): so if all names are outdated because one is to be dropped, that has to be done once more when those have been taken in that
+//! were on their way.
 
 use super::asked::Looker;
 use super::{Dropper, Holds};
@@ -10,6 +14,7 @@ use parking_lot::Mutex;
 use shoal_types::InodeId;
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +68,11 @@ impl Named {
         self.0.lock().is_answered(dirs, by);
     }
 
+    /// Whether anybody may be about to take in something in these directories.
+    fn is_any(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
+        self.all().iter().flat_map(|change| change.dirs).any(concerns)
+    }
+
     fn all(&self) -> Vec<Change> {
         let changes = self.0.lock();
         let lately = changes.lately.iter().rev().take_while(|change| change.at.elapsed() < LATE_NAMES_MAX);
@@ -114,6 +124,32 @@ impl Dropper {
         if let Holds::Names { dirs, by } = holds {
             self.named.is_answered(dirs, by);
         }
+    }
+
+    /// How often all names have been outdated.
+    pub(crate) fn epochs(&self) -> u64 {
+        self.counts.epochs.load(SeqCst)
+    }
+
+    /// A thread is about to be answered what is in a directory.
+    pub(crate) fn is_about_to_list(&self, dir: InodeId, tid: u32) {
+        self.listed.0.lock().is_about_to_be_answered([dir; 2], tid);
+    }
+
+    /// It has been.
+    pub(crate) fn is_listed(&self, dir: InodeId, tid: u32) {
+        self.listed.is_answered([dir; 2], tid);
+    }
+
+    /// All names have been outdated because of some in these directories. What has been on its way since before that is outdated as well.
+    pub(super) fn outdate_listed(&self, concerns: impl Fn(InodeId) -> bool) {
+        if !self.listed.is_any(&concerns) {
+            return;
+        }
+        if !self.listed.wait(concerns) {
+            tracing::debug!("programs have listed that get no processor to take the answers in");
+        }
+        self.outdate();
     }
 
     /// See [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).

@@ -1,9 +1,9 @@
-//! A metadata server that can be made to keep silent, or to lead no more.
+//! A metadata server that can be made to keep silent, to tell less, or to lead no more.
 
 use crate::world::Group;
 use parking_lot::{Condvar, Mutex};
 use shoal_client::Replicas;
-use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
+use shoal_types::{BlockId, BlockInfo, Name, NodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,6 +18,8 @@ pub struct Gate {
     opened: Condvar,
     waiting: AtomicUsize,
     grant_max: AtomicU64,
+    /// Listings come without the inode of this name.
+    bare: Mutex<Option<Name>>,
     deposed: AtomicBool,
 }
 
@@ -25,6 +27,7 @@ pub struct Gate {
 #[derive(Clone, Copy, Default)]
 struct Shut {
     reads: bool,
+    inodes: bool,
     grants: bool,
 }
 
@@ -36,6 +39,7 @@ impl Gate {
             opened: Condvar::new(),
             waiting: AtomicUsize::new(0),
             grant_max: AtomicU64::new(u64::MAX),
+            bare: Mutex::default(),
             deposed: AtomicBool::new(false),
         })
     }
@@ -43,6 +47,12 @@ impl Gate {
     /// From now on every read waits.
     pub fn shut(&self) {
         self.shut.lock().reads = true;
+    }
+
+    /// From now on listings come without the inode of this name, and whoever asks for an inode waits.
+    pub fn list_bare(&self, name: &str) {
+        *self.bare.lock() = Some(Name::try_from(name).expect("a name"));
+        self.shut.lock().inodes = true;
     }
 
     /// From now on nobody is granted anything: without room every change waits.
@@ -84,6 +94,9 @@ impl Gate {
 
     fn wait_while(&self, is_shut: impl Fn(&Shut) -> bool) {
         let mut shut = self.shut.lock();
+        if !is_shut(&shut) {
+            return;
+        }
         // Not for ever: a test that goes wrong should fail, not hang.
         let patience = Instant::now() + PATIENCE;
         self.waiting.fetch_add(1, Ordering::SeqCst);
@@ -121,6 +134,20 @@ impl MetaService for Gate {
         }
     }
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
+        if matches!(ask.question, Question::Inode(_) | Question::Lookup { .. }) {
+            self.wait_while(|shut| shut.inodes);
+        }
+        let bare = self.bare.lock().clone();
+        let done: Done<AskReply> = Box::new(move |reply| {
+            done(reply.map(|mut reply| {
+                if let Found::List(page) = &mut reply.found {
+                    let entries = page.entries.iter_mut();
+                    let its = entries.filter(|entry| bare.as_ref() == Some(&entry.name));
+                    its.for_each(|entry| entry.record = None);
+                }
+                reply
+            }));
+        });
         match self.pass() {
             Ok(group) => group.ask(ask, done),
             Err(error) => done(Err(error)),

@@ -147,6 +147,41 @@ fn a_listing_goes_with_the_names_in_it() {
 }
 
 #[test]
+fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() {
+    // Names are listed in the order of their cookies.
+    let mut names: Vec<Name> =
+        ["one", "two", "three", "four"].map(|name| Name::try_from(name).expect("a name")).into();
+    names.sort_by_key(Name::cookie);
+    let as_path = |name: &Name| std::str::from_utf8(name.as_bytes()).expect("text").to_owned();
+    let names: Vec<String> = names.iter().map(as_path).collect();
+    let (volume, gate) =
+        gated(|volume| drop(printed(volume.shell("mkdir dir; cd dir; touch one two three four"))));
+    let dir = volume.path("dir");
+    let inode = ino(&dir);
+    gate.list_bare(&names[2]);
+    let (removed, rest) = names.split_at(2);
+    // The kernel cannot let go of names by which files are open.
+    let open = removed.iter().map(|name| File::open(dir.join(name)).expect("opens")).collect::<Vec<_>>();
+    let path = dir.clone();
+    let listing = task(move || fs::read_dir(path).expect("opens").count());
+    wait_for(|| gate.waiting() > 0);
+    // The listing holds the directory's lock: one notification waits for it, and none is sent after that.
+    for name in removed {
+        volume.client.unlink(Wait::Allowed, inode, name.as_bytes()).expect("removed");
+        let name = Name::try_from(name.as_str()).expect("a name");
+        forget(&volume, &[Stale::Name { dir: inode, name }, Stale::Node(inode)]);
+    }
+    assert!(!listing.is_done() && volume.stats().drops.epochs > 0);
+    gate.open();
+    assert!(listing.end() >= 2);
+    assert!(removed.iter().all(|name| !dir.join(name).exists()), "they were removed before");
+    let look = || assert!(rest.iter().all(|name| dir.join(name).exists()));
+    look();
+    assert_eq!(volume.requests(look), [], "what was looked up since is kept");
+    drop(open);
+}
+
+#[test]
 fn attributes_that_were_dropped_are_asked_for_again() {
     let volume = Volume::mount();
     let file = volume.path("file");

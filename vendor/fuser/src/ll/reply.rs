@@ -535,6 +535,26 @@ impl DirEntPlusList {
         };
         self.0.push([header.as_bytes(), name])
     }
+
+    /// Names added so far are to be looked up again when they are used.
+    pub(crate) fn expire_names(&mut self) {
+        const HEADER: usize = size_of::<abi::fuse_direntplus>();
+        const VALID: usize = std::mem::offset_of!(abi::fuse_direntplus, entry_out.entry_valid);
+        const VALID_NSEC: usize =
+            std::mem::offset_of!(abi::fuse_direntplus, entry_out.entry_valid_nsec);
+        const NAMELEN: usize = std::mem::offset_of!(abi::fuse_direntplus, dirent.namelen);
+        let buf = &mut self.0.buf;
+        let mut at = 0;
+        while at < buf.len() {
+            let namelen: [u8; 4] = buf[at + NAMELEN..at + NAMELEN + 4]
+                .try_into()
+                .expect("four bytes");
+            buf[at + VALID..at + VALID + 8].fill(0);
+            buf[at + VALID_NSEC..at + VALID_NSEC + 4].fill(0);
+            let entlen = HEADER + u32::from_ne_bytes(namelen) as usize;
+            at += entlen.next_multiple_of(size_of::<u64>());
+        }
+    }
 }
 
 #[cfg(test)]
