@@ -1,7 +1,6 @@
 //! Mounts on several hosts work in one directory, while servers and mounts die: no call of those that live fails or is wrong, all of them show the
 //! same in the end, and nothing of the dead is left over.
 
-use crate::harness::command::witness;
 use crate::harness::party::{Made, show};
 use crate::harness::{Cluster, Mount, Party, eventually};
 use std::fs;
@@ -160,42 +159,3 @@ fn comes_back(cluster: Cluster, mounts: Vec<Mount>, party: Party, what: &str) {
 
 /// The host of the third mount.
 const CUT_OFF: usize = crate::harness::cluster::CLIENT + 2;
-
-/// What random programs choose comes from it.
-const SEED: u64 = 1;
-
-/// Has random programs work on two mounts, with `event` in the meantime. What they see is explained.
-fn is_explained(seconds: &str, more: &[&str], event: impl Fn(&mut Cluster, &[Mount; 2])) {
-    let mut cluster = Cluster::with_volume(3);
-    let mounts = [cluster.mount_on(0), cluster.mount_on(1)];
-    let check = witness([mounts[0].path(), mounts[1].path()], seconds, SEED);
-    // Where calls wait for the next leader, the kernel may look at names again too late.
-    let check = check.arg("--tolerate").arg("estale");
-    let check = more.iter().fold(check, |check, argument| check.arg(argument)).limit(200).start();
-    event(&mut cluster, &mounts);
-    let outcome = check.wait();
-    println!("{outcome}");
-    outcome.ok();
-    let alive = |mount: &Mount| nix::sys::statvfs::statvfs(mount.path()).is_ok();
-    mounts.into_iter().filter(alive).for_each(Mount::unmount);
-    cluster.wait_identical(1, 3);
-}
-
-#[test]
-fn what_random_programs_see_on_two_mounts_is_explained_also_while_the_leader_is_killed() {
-    is_explained("12", &[], |cluster, _| {
-        std::thread::sleep(Duration::from_secs(3));
-        let leader = cluster.leader(1);
-        cluster.kill(leader);
-        std::thread::sleep(Duration::from_secs(4));
-        cluster.start(leader);
-    });
-}
-
-#[test]
-fn what_random_programs_see_is_explained_also_when_a_mount_is_killed() {
-    is_explained("20", &["--may-die", "1"], |_, mounts| {
-        std::thread::sleep(Duration::from_secs(4));
-        mounts[1].kill();
-    });
-}

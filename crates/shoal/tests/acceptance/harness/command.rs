@@ -59,12 +59,12 @@ pub fn sh(dir: &Path, script: &str) -> Run {
     run("bash").arg("-euo").arg("pipefail").arg("-c").arg(script).dir(dir)
 }
 
-/// The checker, `shoal-witness`, which `cargo build --workspace` puts beside the program: for random programs on two mounts.
-pub fn witness(mounts: [&Path; 2], seconds: &str, seed: u64) -> Run {
+/// The checker, `shoal-witness`, which `cargo build --workspace` puts beside the program: for random programs on several mounts.
+pub fn witness<'a>(mounts: impl IntoIterator<Item = &'a Path>, seconds: &str, seed: u64) -> Run {
     let path = Path::new(env!("CARGO_BIN_EXE_shoal")).with_file_name("shoal-witness");
     assert!(path.exists(), "{} is missing: cargo build --release --workspace --bins", path.display());
-    let check = run(path).arg("run").arg(mounts[0]).arg(mounts[1]).arg("--seconds").arg(seconds);
-    check.arg("--seed").arg(seed.to_string())
+    let check = mounts.into_iter().fold(run(path).arg("run"), Run::arg);
+    check.arg("--seconds").arg(seconds).arg("--seed").arg(seed.to_string())
 }
 
 impl Run {

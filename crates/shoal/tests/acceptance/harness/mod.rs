@@ -3,6 +3,7 @@
 pub mod command;
 pub mod meanwhile;
 pub mod random;
+mod seed;
 pub mod shared;
 pub mod sys;
 pub mod tree;
@@ -10,7 +11,8 @@ pub mod volume;
 
 pub use command::{Run, run, sh};
 pub use meanwhile::Meanwhile;
-pub use random::{Random, seed};
+pub use random::Random;
+pub use seed::seed;
 pub use shared::Shared;
 pub use volume::Volume;
 

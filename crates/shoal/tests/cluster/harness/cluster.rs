@@ -23,7 +23,7 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 /// The first of the hosts of mounts, which are no nodes.
 pub const CLIENT: usize = 100;
 /// How many there are.
-const CLIENTS: usize = 3;
+const CLIENTS: usize = 4;
 
 /// See the module.
 pub struct Cluster {

@@ -2,6 +2,8 @@
 
 #[path = "../../acceptance/harness/command.rs"]
 pub mod command;
+#[path = "../../acceptance/harness/seed.rs"]
+mod seed;
 
 pub mod cluster;
 pub mod hosts;
@@ -12,6 +14,7 @@ pub use cluster::{Cluster, Mount};
 pub use command::{run, sh};
 pub use load::Load;
 pub use party::Party;
+pub use seed::seed;
 
 /// Whether the full lengths were asked for.
 pub fn long() -> bool {

@@ -1,0 +1,97 @@
+//! What random programs see on several mounts, while servers and mounts die, stop and are cut off, is what one local file system could have shown
+//! (`shoal-witness`).
+
+use crate::harness::cluster::CLIENT;
+use crate::harness::command::witness;
+use crate::harness::{Cluster, Mount, eventually, seed};
+use std::fs::File;
+use std::time::Duration;
+
+/// A server that is away for so long has another lead in its place.
+const AWAY_FOR: Duration = Duration::from_secs(4);
+/// A mount that is stopped for so long is waited for, and loses nothing.
+const STOPPED_FOR: Duration = Duration::from_secs(4);
+/// A mount that is cut off for so long has had its session ended, since others wait for it.
+const CUT_OFF_FOR: Duration = Duration::from_secs(15);
+/// Before that, and between two of its kind.
+const MEANWHILE: Duration = Duration::from_secs(3);
+
+/// Has random programs work on so many mounts, with `event` in the meantime. What they see is explained, and all mounts that live work in the end.
+fn is_explained(mounts: usize, seconds: &str, more: &[&str], event: impl Fn(&mut Cluster, &[Mount])) {
+    let mut cluster = Cluster::with_volume(3);
+    let mounts: Vec<Mount> = (0..mounts).map(|client| cluster.mount_on(client)).collect();
+    let check = witness(mounts.iter().map(Mount::path), seconds, seed());
+    // Where calls wait for the next leader, the kernel may look at names again too late.
+    let check = check.arg("--tolerate").arg("estale");
+    let check = more.iter().fold(check, |check, argument| check.arg(argument)).limit(200).start();
+    std::thread::sleep(MEANWHILE);
+    event(&mut cluster, &mounts);
+    let outcome = check.wait();
+    println!("{outcome}");
+    outcome.ok();
+    let alive = |mount: &Mount| nix::sys::statvfs::statvfs(mount.path()).is_ok();
+    mounts.into_iter().filter(alive).for_each(Mount::unmount);
+    cluster.wait_identical(1, 3);
+}
+
+#[test]
+fn what_random_programs_see_on_two_mounts_is_explained_also_while_the_leader_is_killed() {
+    is_explained(2, "12", &[], |cluster, _| {
+        let leader = cluster.leader(1);
+        cluster.kill(leader);
+        std::thread::sleep(AWAY_FOR);
+        cluster.start(leader);
+    });
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_while_the_leader_is_stopped_and_goes_on() {
+    is_explained(3, "14", &[], |cluster, _| {
+        let leader = cluster.leader(1);
+        cluster.pause(leader);
+        std::thread::sleep(AWAY_FOR);
+        cluster.resume(leader);
+    });
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_while_servers_are_cut_off_and_come_back() {
+    is_explained(4, "22", &[], |cluster, _| {
+        let leader = cluster.leader(1);
+        for node in [leader, leader % 3 + 1] {
+            cluster.network.connect(node, false);
+            std::thread::sleep(AWAY_FOR);
+            cluster.network.connect(node, true);
+            std::thread::sleep(MEANWHILE);
+        }
+    });
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_when_a_mount_is_killed() {
+    is_explained(2, "20", &["--may-die", "1"], |_, mounts| mounts[1].kill());
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_while_a_mount_is_stopped_and_goes_on() {
+    is_explained(2, "14", &[], |_, mounts| {
+        let stopped = mounts[1].pause();
+        std::thread::sleep(STOPPED_FOR);
+        drop(stopped);
+    });
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_when_a_mount_is_cut_off_loses_something_and_goes_on() {
+    is_explained(3, "30", &["--may-lapse", "2"], |cluster, mounts| {
+        let host = CLIENT + 2;
+        cluster.network.connect(host, false);
+        std::thread::sleep(CUT_OFF_FOR);
+        let ended = |node| cluster.whole_log(node).contains("ending a session");
+        assert!((1..=3).any(ended), "nobody waited for it");
+        cluster.network.connect(host, true);
+        // What it lost is said once, to whoever asks; then it is like any other.
+        let sync = || File::open(mounts[2].path()).and_then(|root| root.sync_all());
+        eventually("the mount works again", 60, || sync().map_err(|error| error.to_string()));
+    });
+}
