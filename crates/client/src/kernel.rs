@@ -7,6 +7,7 @@
 use crate::Client;
 use shoal_types::{InodeId, Name};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Something that is no longer to be answered from a cache.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -35,6 +36,13 @@ pub trait KernelCache: Send + Sync + 'static {
 
     /// Makes the kernel forget everything: the right to all of it has run out. `inodes` are all that it refers to.
     fn forget_all(&self, inodes: &[InodeId]);
+
+    /// Until when what it caches may be used, in the time since the machine was started ([`since_boot`](shoal_runtime::time::since_boot)): later by now than it was said before. Who is to see to it that nothing is used any longer
+    /// should this process be stopped has to know it. Called often.
+    fn may_answer_until(&self, until: Duration) {
+        // Without a cache nothing is used.
+        let _ = until;
+    }
 
     /// A call of this thread has changed something, and will be answered. Called with the locks of the client held.
     fn has_changed(&self) {}

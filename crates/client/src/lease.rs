@@ -81,10 +81,11 @@ impl Lease {
         lease
     }
 
-    /// The servers have answered a question that was asked at this moment.
-    fn renew(&self, asked: Moment) {
+    /// The servers have answered a question that was asked at this moment. Answers until when it lasts.
+    fn renew(&self, asked: Moment) -> Duration {
         let until = asked.0 + self.length;
         self.until_ms.fetch_max(until.as_millis() as u64, Ordering::AcqRel);
+        until
     }
 
     /// Whether what is cached may be used.
@@ -143,7 +144,10 @@ impl Shell {
                     self.declare(told.term);
                 }
                 Ok(told) => {
-                    self.lease.renew(asked);
+                    let until = self.lease.renew(asked);
+                    if let Some(kernel) = self.lasting.kernel.get() {
+                        kernel.may_answer_until(until);
+                    }
                     self.changed.notify_all();
                     for recall in told.recalls {
                         if recall.id > seen {

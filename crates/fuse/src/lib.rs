@@ -21,7 +21,7 @@
 //!
 //! **If it hangs.** A process stuck in a mount whose server does not answer is freed by
 //! `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`), or `umount -f -l`. Whoever serves a
-//! mount has another process call [`release`] should it be killed.
+//! mount has another process call [`release`] should it be killed, and [`StoppedKernel::empty`] should it be stopped.
 
 mod answer;
 mod busy;
@@ -44,6 +44,8 @@ mod setattr;
 mod slow;
 mod stale;
 mod stats;
+mod statx;
+mod stopped;
 mod thread;
 mod tune;
 mod xattr;
@@ -53,6 +55,7 @@ pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use orphan::release;
 pub use stale::Drops;
 pub use stats::{OpStats, Stats};
+pub use stopped::{StoppedKernel, Watch};
 
 /// The file system's type as `/proc/mounts` shows it.
 pub const FSTYPE: &str = "fuse.shoal";

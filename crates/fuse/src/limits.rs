@@ -131,6 +131,13 @@ pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// When the kernel has not dropped anything for this long, although it was told to, it is waited for no longer. It waits for
 /// reads that are under way, so this is longer than a read takes whose brick has died.
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
+/// It is written down for whoever watches over this process until when what the kernel caches may be used, unless it has grown by less than this.
+pub const DEADLINE_STEP: Duration = Duration::from_millis(100);
+/// Threads that have the kernel drop the content of open files while the process that serves is stopped. Each may wait for a read that only that process can
+/// answer.
+pub const STOPPED_DROPPERS_MAX: usize = 32;
+/// For how long these are waited for at most: others go on soon.
+pub const STOPPED_DROP_MAX: Duration = Duration::from_secs(1);
 /// A thread that asks for a directory which has moved, and does so again within this time, has perhaps failed to take the first answer in.
 pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);
 /// Where somebody has asked about a name or changed one no longer ago than this, he may hold the kernel's lock of the directory, or take it again the next moment.

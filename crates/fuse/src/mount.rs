@@ -7,6 +7,7 @@ use crate::mountinfo;
 use crate::prime::Primer;
 use crate::serve::{Server, Shared};
 use crate::stats::Stats;
+use crate::stopped::Watch;
 use crate::tune;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
@@ -230,6 +231,11 @@ impl Mounted {
     /// Its device number, as `MAJOR:MINOR`.
     pub fn device(&self) -> &str {
         &self.device
+    }
+
+    /// What another process needs that is to empty the kernel's cache should this one be stopped.
+    pub fn watch(&self) -> io::Result<Watch> {
+        self.shared.stale.watch()
     }
 
     /// The kernel's cache of this mount, to be told what others change. The client knows it already.

@@ -32,16 +32,18 @@ mod append;
 mod ask;
 mod asked;
 mod askers;
+mod attributes;
 mod empty;
 mod mapped;
 mod named;
-mod notify;
+pub(crate) mod notify;
 mod pages;
 mod settle;
 mod size;
 mod state;
 
 pub(crate) use askers::Asking;
+pub(crate) use attributes::AttributesAsked;
 pub(crate) use named::naming;
 pub(crate) use pages::Write;
 
@@ -53,7 +55,7 @@ use crate::limits::{
 };
 use crate::near;
 use crate::nodes::Nodes;
-use crate::thread::Thread;
+use crate::stopped::{Deadline, Watch};
 use asked::Waiting;
 use askers::Askers;
 use named::Named;
@@ -75,7 +77,7 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What the kernel was made to drop.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -124,75 +126,6 @@ impl Holds {
     }
 }
 
-/// See [`Dropper::attributes_asked`].
-pub(crate) struct AttributesAsked {
-    stale: Arc<Dropper>,
-    ino: InodeId,
-    /// The thread that asks.
-    tid: u32,
-    asking: Asking,
-    /// What it did just before it was answered.
-    before: Option<Thread>,
-    /// Nobody reads what has no content, and so nobody goes on with an old size of it.
-    has_content: bool,
-    /// One of our own threads asks, to see what the kernel makes of the answer.
-    is_look: bool,
-}
-
-impl AttributesAsked {
-    pub(crate) fn answer(mut self, reply: fuser::ReplyAttr, inode: Result<Inode, Errno>) {
-        let (stale, ino, asking) = (self.stale.clone(), self.ino, self.asking);
-        let answer = |inode| answer::attr(reply, ino, inode, |inode| stale.may_keep(asking, ino, inode));
-        if self.is_look {
-            // Before the thread goes on.
-            if let Ok(inode) = &inode {
-                stale.looks.tell(self.tid, inode.size, self);
-            }
-            return answer(inode);
-        }
-        self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
-        if self.has_content && stale.was_dropped(ino) {
-            self.before = Thread::look_at(self.tid);
-        }
-        answer(inode);
-        drop(self);
-    }
-
-    /// Answers a change of attributes with those that it has led to. The kernel takes them even if it is told to drop them before it looks at them: so whoever
-    /// drops them from now on waits until it has, and those that were dropped not long ago do not last.
-    pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
-        self.stale.is_asked_about(self.ino);
-        answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.stale.was_dropped(self.ino));
-        self.stale.is_taken_in(self.ino, self.tid);
-    }
-
-    /// It is not answered yet, and is taken for another question when it is.
-    pub(crate) fn withdraw(mut self) {
-        self.has_content = false;
-    }
-
-    /// The same, if it has to wait for something else than what it is about.
-    pub(crate) fn unless(self, waits: bool) -> Option<AttributesAsked> {
-        match waits {
-            true => {
-                self.withdraw();
-                None
-            }
-            false => Some(self),
-        }
-    }
-}
-
-impl Drop for AttributesAsked {
-    fn drop(&mut self) {
-        let mut state = self.stale.state.lock();
-        match self.has_content && !self.is_look {
-            true => state.questions.answered(self.ino, self.tid, self.before),
-            false => state.questions.is_over(self.ino),
-        }
-    }
-}
-
 /// See the module.
 pub(crate) struct Dropper {
     me: Weak<Dropper>,
@@ -204,6 +137,7 @@ pub(crate) struct Dropper {
     place: OnceLock<Place>,
     looks: Looks,
     settling: Settling,
+    deadline: Deadline,
     named: Named,
     /// The same of listings with inodes.
     listed: Named,
@@ -231,6 +165,7 @@ impl Dropper {
             place: OnceLock::new(),
             looks: Looks::default(),
             settling: Settling::default(),
+            deadline: Deadline::default(),
             named: Named::default(),
             listed: Named::default(),
             askers: Askers::new(),
@@ -249,6 +184,12 @@ impl Dropper {
         let notifications = Notifications::of(conversation)?;
         self.kernel.get_or_init(|| notifications);
         Ok(())
+    }
+
+    /// For whoever watches over this process. See [`stopped`](crate::stopped).
+    pub(crate) fn watch(&self) -> io::Result<Watch> {
+        let kernel = self.kernel.get().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Watch { kernel: kernel.file().try_clone()?, deadline: self.deadline.file()? })
     }
 
     /// Programs can use the mount from now on, at this place.
@@ -333,26 +274,6 @@ impl Dropper {
                 return;
             }
             std::thread::sleep(ATTRIBUTES_LOOK_EVERY);
-        }
-    }
-
-    /// A thread asks the kernel, and that us, for the attributes of an inode, until the answer is dropped, which must not be before the request
-    /// was answered.
-    pub(crate) fn attributes_asked(
-        self: &Arc<Dropper>,
-        ino: InodeId,
-        tid: u32,
-        is_look: bool,
-    ) -> AttributesAsked {
-        self.state.lock().questions.asked(ino);
-        AttributesAsked {
-            stale: self.clone(),
-            ino,
-            tid,
-            asking: self.asks(tid),
-            before: None,
-            has_content: true,
-            is_look,
         }
     }
 
@@ -707,6 +628,10 @@ impl KernelCache for Dropper {
 
     fn hold_writes(&self, files: &[InodeId]) {
         self.have_asked(files);
+    }
+
+    fn may_answer_until(&self, until: Duration) {
+        self.deadline.is(until);
     }
 
     fn has_changed(&self) {

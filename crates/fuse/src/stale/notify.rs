@@ -53,6 +53,16 @@ impl Notifications {
         }
     }
 
+    /// The same in another process, which has inherited it.
+    pub(crate) fn inherited(device: File) -> Notifications {
+        Notifications { device }
+    }
+
+    /// To be inherited.
+    pub(crate) fn file(&self) -> &File {
+        &self.device
+    }
+
     /// For a thread that sends notifications: lets go of all files but the way to the kernel, for this thread only.
     pub(crate) fn keep_nothing_else(&self) {
         keep_no_files_but(Some(self.device.as_fd()));

@@ -14,16 +14,15 @@
 use super::{AttributesAsked, Dropper};
 use crate::encode::generation;
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
+use crate::statx;
 use crate::thread::{Call, keep_no_files_but};
 use parking_lot::Mutex;
 use shoal_client::{Client, Wait};
 use shoal_types::{FileKind, InodeId};
 use std::collections::HashMap;
-use std::ffi::CStr;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -33,9 +32,6 @@ use std::time::Instant;
 
 /// How the kernel writes down an inode for those who open it without a name (`FILEID_INO64_GEN`, `linux/exportfs.h`).
 const INO64_GEN: i32 = 0x81;
-/// The file itself, and no name in it.
-const ITSELF: &CStr = c"";
-
 /// `struct file_handle` of open_by_handle_at(2).
 #[repr(C)]
 struct Handle {
@@ -81,22 +77,10 @@ impl Place {
     fn root(&self) -> io::Result<File> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let root = OpenOptions::new().read(true).custom_flags(flags).open(&self.mountpoint)?;
-        let seen = statx(root.as_fd(), libc::AT_STATX_DONT_SYNC, 0)?;
-        match format!("{}:{}", seen.stx_dev_major, seen.stx_dev_minor) == self.device {
+        let seen = statx::of_file(root.as_fd(), libc::AT_STATX_DONT_SYNC, 0)?;
+        match statx::device(&seen) == self.device {
             true => Ok(root),
             false => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-}
-
-fn statx(file: BorrowedFd, sync: i32, mask: u32) -> io::Result<libc::statx> {
-    let mut seen = MaybeUninit::<libc::statx>::zeroed();
-    let flags = libc::AT_EMPTY_PATH | sync;
-    // SAFETY: the call writes a whole structure to where it is pointed to.
-    unsafe {
-        match libc::statx(file.as_raw_fd(), ITSELF.as_ptr(), flags, mask, seen.as_mut_ptr()) {
-            0 => Ok(seen.assume_init()),
-            _ => Err(io::Error::last_os_error()),
         }
     }
 }
@@ -266,10 +250,13 @@ impl Dropper {
         let file = place.open(ino, generation, libc::O_PATH)?;
         let tid = nix::unistd::gettid().as_raw() as u32;
         self.looks.begin(tid, ino, How::Freely);
-        let asked = statx(file.as_fd(), libc::AT_STATX_FORCE_SYNC, libc::STATX_SIZE);
+        let asked = statx::of_file(file.as_fd(), libc::AT_STATX_FORCE_SYNC, libc::STATX_SIZE);
         let told = self.looks.end(tid);
         asked?;
-        Ok(Seen { size: statx(file.as_fd(), libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size, told })
+        Ok(Seen {
+            size: statx::of_file(file.as_fd(), libc::AT_STATX_DONT_SYNC, libc::STATX_SIZE)?.stx_size,
+            told,
+        })
     }
 
     /// The same on a thread of its own: it may wait for as long as a local change does.

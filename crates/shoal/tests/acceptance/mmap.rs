@@ -10,13 +10,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A shared mapping of a file's beginning.
-struct Mapping {
+pub struct Mapping {
     start: *mut libc::c_void,
     len: usize,
 }
 
 impl Mapping {
-    fn of(file: &File, len: usize, flags: i32) -> Mapping {
+    pub fn of(file: &File, len: usize, flags: i32) -> Mapping {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping of an open file; nothing else refers to that memory.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
@@ -28,6 +28,15 @@ impl Mapping {
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is page-aligned, `len` long and lives as long as `self`.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len / 8) }
+    }
+
+    /// Whether the first page is in memory, so that nobody would have to wait for it.
+    pub fn is_there(&self) -> bool {
+        let mut there = 0u8;
+        // SAFETY: the call writes one byte for one page.
+        let asked = unsafe { libc::mincore(self.start, 1, &raw mut there) };
+        assert_eq!(asked, 0, "mincore: {}", std::io::Error::last_os_error());
+        there & 1 == 1
     }
 
     fn sync(&self) {

@@ -8,4 +8,5 @@ mod killed;
 mod mail;
 mod make;
 mod posix;
+mod stopped;
 mod web;

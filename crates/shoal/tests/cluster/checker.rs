@@ -11,8 +11,8 @@ use std::time::Duration;
 const AWAY_FOR: Duration = Duration::from_secs(4);
 /// A mount that is stopped for so long is waited for, and loses nothing.
 const STOPPED_FOR: Duration = Duration::from_secs(4);
-/// A mount that is cut off for so long has had its session ended, since others wait for it.
-const CUT_OFF_FOR: Duration = Duration::from_secs(15);
+/// A mount that is stopped or cut off for so long has had its session ended, since others wait for it.
+const AWAY_TOO_LONG: Duration = Duration::from_secs(15);
 /// Before that, and between two of its kind.
 const MEANWHILE: Duration = Duration::from_secs(3);
 
@@ -86,12 +86,32 @@ fn what_random_programs_see_is_explained_also_when_a_mount_is_cut_off_loses_some
     is_explained(3, "30", &["--may-lapse", "2"], |cluster, mounts| {
         let host = CLIENT + 2;
         cluster.network.connect(host, false);
-        std::thread::sleep(CUT_OFF_FOR);
-        let ended = |node| cluster.whole_log(node).contains("ending a session");
-        assert!((1..=3).any(ended), "nobody waited for it");
+        std::thread::sleep(AWAY_TOO_LONG);
+        is_ended(cluster);
         cluster.network.connect(host, true);
-        // What it lost is said once, to whoever asks; then it is like any other.
-        let sync = || File::open(mounts[2].path()).and_then(|root| root.sync_all());
-        eventually("the mount works again", 60, || sync().map_err(|error| error.to_string()));
+        comes_back(&mounts[2]);
     });
+}
+
+#[test]
+fn what_random_programs_see_is_explained_also_when_a_mount_is_stopped_until_its_session_is_ended() {
+    is_explained(3, "30", &["--may-lapse", "2"], |cluster, mounts| {
+        let stopped = mounts[2].pause();
+        std::thread::sleep(AWAY_TOO_LONG);
+        is_ended(cluster);
+        drop(stopped);
+        comes_back(&mounts[2]);
+    });
+}
+
+/// A session has been ended.
+fn is_ended(cluster: &Cluster) {
+    let ended = |node| cluster.whole_log(node).contains("ending a session");
+    assert!((1..=3).any(ended), "nobody waited for it");
+}
+
+/// A mount works again. What it lost is said once, to whoever asks; then it is like any other.
+fn comes_back(mount: &Mount) {
+    let sync = || File::open(mount.path()).and_then(|root| root.sync_all());
+    eventually("the mount works again", 60, || sync().map_err(|error| error.to_string()));
 }

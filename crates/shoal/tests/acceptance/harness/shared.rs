@@ -85,6 +85,13 @@ impl Shared {
         child.kill().expect("our child can be killed");
     }
 
+    /// Stops the process of a mount (SIGSTOP), or lets it go on.
+    pub fn stop(&self, mount: usize, stopped: bool) {
+        let process = self.processes.lock()[1 + mount].id() as i32;
+        // SAFETY: kill(2) takes two integers; the process is our child and has not been waited for.
+        assert_eq!(unsafe { libc::kill(process, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) }, 0);
+    }
+
     /// Mounts where a mount was killed, as a user does: the dead one is removed by it.
     pub fn mount_again(&self, mount: usize) {
         let mut killed = self.processes.lock().remove(1 + mount);
