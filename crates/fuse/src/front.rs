@@ -393,7 +393,7 @@ impl fuser::Filesystem for Front {
         fh: FileHandle,
         offset: u64,
         size: u32,
-        _flags: OpenFlags,
+        flags: OpenFlags,
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
@@ -402,7 +402,8 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
         let (ino, shared) = (self.about(ino), self.server.shared());
-        let reading = self.server.stale().is_read(ino, offset, size, req.pid());
+        let fills = flags.0 & libc::O_DIRECT == 0;
+        let reading = self.server.stale().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
             Op::Read,
             reply,

@@ -66,6 +66,13 @@ pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
 pub const DROPS_AT_ONCE_MAX: usize = 16_384;
 /// Only a notification that takes longer than this can be blocked. It is looked for as often.
 pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
+/// Pages that are not dropped for so long, while the file is being changed here, are taken for such as cannot be written back until that is over. What they were read
+/// from is looked at then, which costs messages; as a rule they are only being read or written.
+pub const STUCK_AFTER: Duration = Duration::from_millis(10);
+/// The same is tried again after this, if it has failed.
+pub const STUCK_PAUSE: Duration = Duration::from_millis(250);
+/// Pages for which it is kept what they were read from. The kernel has no more than some thousands that it has to write back.
+pub const MAPPED_PAGES_MAX: u64 = 16_384;
 /// The kernel drops a name when nobody holds the directory's lock. If somebody does for longer than this, all names are
 /// outdated instead: which takes no lock, but costs a lookup for each name that is used again.
 pub const NAME_PATIENCE: Duration = Duration::from_millis(50);

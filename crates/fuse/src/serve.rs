@@ -186,8 +186,12 @@ impl Server {
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
         let Write { ino, offset, len } = write;
         let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
-        let answer = move |reply, done| answer::written(reply, len as u32, done);
-        let outcome = match self.shared.stale.was_dropped(ino) {
+        let writing = self.shared.stale.is_written_back(write);
+        let answer = move |reply, done| {
+            answer::written(reply, len as u32, done);
+            drop(writing);
+        };
+        let outcome = match self.shared.stale.may_differ(ino) {
             true => Err(Failure::WouldBlock),
             false => self.shared.client.write_back(Wait::Never, ino, offset, data, None).map(drop),
         };
@@ -470,8 +474,9 @@ impl Shared {
         let note = |begins| late.is_about_to(begins);
         let Written { at, grew } = client.write_noted(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
-        if at != offset {
-            self.stale.forget(&[Stale::Node(ino)]);
+        match at == offset {
+            true => self.stale.is_overwritten(write, data),
+            false => self.stale.forget(&[Stale::Node(ino)]),
         }
         Ok(())
     }

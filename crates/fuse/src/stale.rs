@@ -11,6 +11,8 @@
 //!   them: they are locked, so nobody reads them, and the kernel fills them anew. (Unless they are locked because they are being filled.) Others of the write's pages are dropped
 //!   under it; whoever then reads them before the write is carried out puts them into the cache as they were. Therefore a
 //!   write's pages are dropped once more when it has been carried out and before it is answered.
+//! - Pages that a program has *changed through a mapping*, and that the kernel cannot write back before the waiting change is over, are not waited for either: see
+//!   `stuck`.
 //! - A write to pages that the kernel has is shown to everybody here before we hear of it. So the kernel asks before, and writes only while nobody else can come
 //!   in between (see `ask`). Where that is not so (it does not ask when it writes back what was changed through a mapping, for one), and the write has to wait, its pages
 //!   are dropped, so that until it is carried out they show what was there before.
@@ -41,6 +43,7 @@ mod pages;
 mod settle;
 mod size;
 mod state;
+mod stuck;
 
 pub(crate) use askers::Asking;
 pub(crate) use attributes::AttributesAsked;
@@ -63,7 +66,7 @@ use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use settle::Settling;
-use shoal_client::{Before, Client, KernelCache, Stale};
+use shoal_client::{Client, KernelCache, Stale};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use size::{Looks, Place};
 use state::{Notice, State, Step};
@@ -247,17 +250,24 @@ impl Dropper {
         Some(UnderWay { stale: self.clone(), holds, write })
     }
 
-    /// A thread has the kernel read content of a file, until the answer is dropped, which must not be before the request was answered.
+    /// A thread has the kernel read content of a file, until the answer is dropped, which must not be before the request was answered. `fills`: for its pages,
+    /// and not past them.
     pub(crate) fn is_read(
         self: &Arc<Dropper>,
         ino: InodeId,
         offset: u64,
         len: u32,
         tid: u32,
+        fills: bool,
     ) -> Option<BeingRead> {
         self.drops_at_all.load(SeqCst).then(|| {
             let pages = Pages::of_bytes(offset, u64::from(len));
-            self.state.lock().begin_read(ino, pages, tid);
+            let mut state = self.state.lock();
+            state.begin_read(ino, pages, tid);
+            if fills {
+                state.mapped.begin_read(ino, pages);
+            }
+            drop(state);
             BeingRead { stale: self.clone(), ino, pages }
         })
     }
@@ -360,29 +370,6 @@ impl Dropper {
         self.wake(&mut state);
     }
 
-    /// Pages are about to be written back. Those that were before and that the kernel has not dropped since are what they were then, but for what is new.
-    pub(crate) fn read_from(&self, pages: Write, before: &mut Before) {
-        for (at, page) in self.state.lock().mapped.kept(pages) {
-            before.replace(at, &page);
-        }
-    }
-
-    /// Pages were written back, and the file holds something else: they are to be dropped.
-    pub(crate) fn differ(&self, write: Write, data: &[u8]) {
-        self.state.lock().mapped.keep(write, data);
-        self.is_waiting(Holds::Pages(write));
-    }
-
-    /// Waits until the kernel has dropped the pages of a file that were written back and are not what it holds: who has called msync(2) sees then what others
-    /// have written around his bytes.
-    pub(crate) fn wait_for_pages(&self, ino: InodeId) {
-        let begun = Instant::now();
-        let mut state = self.state.lock();
-        while state.mapped.are_kept(ino) && !state.ended && begun.elapsed() < KERNEL_WAIT_MAX {
-            self.news.wait_for(&mut state, BLOCKED_AFTER);
-        }
-    }
-
     /// Whether an inode was dropped not long ago, or is about to be.
     pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
         self.drops_at_all.load(SeqCst) && self.last_drop(ino).is_some()
@@ -447,6 +434,7 @@ impl Dropper {
                 continue;
             }
             self.wake(&mut state);
+            self.look_after_stuck(&mut state);
             if state.left(round).is_some() {
                 self.news.wait_for(&mut state, BLOCKED_AFTER);
             }
@@ -538,15 +526,20 @@ impl Dropper {
     fn tell_node(&self, kernel: &Notifications, id: u64, ino: InodeId, pages: Pages) {
         let (offset, len) = pages.bytes();
         self.wait_for_askers(ino);
-        let whole = {
+        let (begun, whole) = {
             let mut state = self.state.lock();
             state.goes_to_the_kernel(id);
-            (pages == Pages::ALL).then(|| state.empty.begin(ino))
+            (state.mapped.begin_drop(), (pages == Pages::ALL).then(|| state.empty.begin(ino)))
         };
         let dropped = self.drop_node(kernel, ino, offset, len);
-        self.state.lock().mapped.dropped(ino, pages);
+        let mut state = self.state.lock();
+        let left = state.mapped.dropped(ino, pages, begun);
+        if !left.is_empty() {
+            state.queue(left.into_iter().map(|pages| Notice::Node { ino, pages }));
+            self.wake(&mut state);
+        }
         if let Some(drop) = whole {
-            self.state.lock().empty.end(ino, drop, dropped);
+            state.empty.end(ino, drop, dropped);
         }
     }
 

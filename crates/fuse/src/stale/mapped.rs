@@ -1,40 +1,208 @@
-//! Pages that the kernel has and that are not what the file holds: a program has changed them through a mapping, others have changed the file as well,
-//! and the kernel has written the pages back but not dropped them yet. Programs may change them once more: then that is what is new in them.
+//! Pages that the kernel has and that are not what the file holds, or will not be. A program has changed them through a mapping, others change the file as well, and
+//! - the kernel has written the pages back but not dropped them yet: programs may change them once more, and then that is what is new in them; or
+//! - it cannot write them back, and others are not to wait for that (see [`stuck`](super::stuck)): new in them is what they were not when they were read.
+//!
+//! So it is kept what they were, until they are dropped, or the kernel has them read anew: then they are something else.
 
 use super::pages::{Pages, Write};
+use super::{Dropper, Holds};
+use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX};
+use shoal_client::Before;
 use shoal_types::InodeId;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
+
+#[derive(Debug)]
+struct Kept {
+    /// The order in which they were kept.
+    number: u64,
+    content: Box<[u8]>,
+}
 
 /// See the module. Each of them is about to be dropped.
 #[derive(Default, Debug)]
-pub(super) struct Mapped(HashMap<InodeId, BTreeMap<u64, Box<[u8]>>>);
+pub(super) struct Mapped {
+    kept: HashMap<InodeId, BTreeMap<u64, Kept>>,
+    last_number: u64,
+    /// What the kernel writes back at this moment.
+    writes: Vec<(InodeId, Pages)>,
+    /// Files whose pages are looked at, to keep what they are read from, with those that were filled or written back since that began.
+    looks: HashMap<InodeId, Vec<Pages>>,
+}
 
 impl Mapped {
     /// Pages were written back, and something else was there.
     pub fn keep(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
-        let pages = self.0.entry(ino).or_default();
-        pages.extend(Pages::of_content(offset, data).map(|(page, content)| (page, content.into())));
+        self.last_number += 1;
+        let number = self.last_number;
+        let pages = self.kept.entry(ino).or_default();
+        pages.extend(Pages::of_content(offset, data).map(|(page, content)| {
+            // Behind the end of the file the kernel has zeros.
+            let mut content = content.to_vec();
+            content.resize(Pages::begin(1) as usize, 0);
+            (page, Kept { number, content: content.into() })
+        }));
+    }
+
+    /// A program has written to them, by write(2): that is in the file as well.
+    pub fn overwrite(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
+        let Some(kept) = self.kept.get_mut(&ino) else { return };
+        for (page, kept) in kept.range_mut(Pages::of_bytes(offset, data.len() as u64).numbers()) {
+            let begin = Pages::begin(*page);
+            let (into, from) = (offset.saturating_sub(begin) as usize, begin.saturating_sub(offset) as usize);
+            let written = kept.content.iter_mut().skip(into).zip(data.iter().skip(from));
+            written.for_each(|(byte, new)| *byte = *new);
+        }
     }
 
     /// Those that a range of bytes touches, each with its number of bytes behind the beginning of the range.
     pub fn kept(&self, Write { ino, offset, len }: Write) -> Vec<(usize, Box<[u8]>)> {
-        let Some(pages) = self.0.get(&ino) else { return Vec::new() };
+        let Some(pages) = self.kept.get(&ino) else { return Vec::new() };
         let wanted = Pages::of_bytes(offset, len).numbers();
-        let kept = pages.range(wanted).map(|(page, content)| (Pages::begin(*page), content));
+        let kept = pages.range(wanted).map(|(page, kept)| (Pages::begin(*page), &kept.content));
         kept.filter_map(|(at, content)| Some((at.checked_sub(offset)? as usize, content.clone()))).collect()
     }
 
     /// Whether there are any of a file.
     pub fn are_kept(&self, ino: InodeId) -> bool {
-        self.0.contains_key(&ino)
+        self.kept.contains_key(&ino)
     }
 
-    /// The kernel has dropped pages.
-    pub fn dropped(&mut self, ino: InodeId, pages: Pages) {
-        let Some(kept) = self.0.get_mut(&ino) else { return };
-        kept.retain(|page, _| !pages.numbers().contains(page));
+    /// Whether it is one of them.
+    pub fn is_kept(&self, ino: InodeId, page: u64) -> bool {
+        self.kept.get(&ino).is_some_and(|pages| pages.contains_key(&page))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.kept.values().map(|pages| pages.len() as u64).sum()
+    }
+
+    /// The kernel is about to drop pages. Answers by which of them are known that are kept by then.
+    pub fn begin_drop(&self) -> u64 {
+        self.last_number
+    }
+
+    /// It has. Answers those that are kept since it began: it may have passed them by then.
+    pub fn dropped(&mut self, ino: InodeId, pages: Pages, begun: u64) -> Vec<Pages> {
+        self.forget(ino, pages, begun);
+        let left = self.kept.get(&ino).into_iter().flat_map(|kept| kept.range(pages.numbers()));
+        Pages::runs(left.map(|(page, _)| *page))
+    }
+
+    fn forget(&mut self, ino: InodeId, pages: Pages, up_to: u64) {
+        let Some(kept) = self.kept.get_mut(&ino) else { return };
+        kept.retain(|page, kept| !pages.numbers().contains(page) || kept.number > up_to);
         if kept.is_empty() {
-            self.0.remove(&ino);
+            self.kept.remove(&ino);
+        }
+    }
+
+    // --- what the kernel does with them meanwhile ---
+
+    /// The kernel fills pages, which it did not have therefore.
+    pub fn begin_read(&mut self, ino: InodeId, pages: Pages) {
+        self.forget(ino, pages, u64::MAX);
+        self.touched(ino, pages);
+    }
+
+    pub fn begin_write(&mut self, ino: InodeId, pages: Pages) {
+        self.writes.push((ino, pages));
+        self.touched(ino, pages);
+    }
+
+    /// The kernel was answered that has written pages back.
+    pub fn end_write(&mut self, ino: InodeId, pages: Pages) {
+        if let Some(at) = self.writes.iter().position(|write| *write == (ino, pages)) {
+            self.writes.swap_remove(at);
+        }
+    }
+
+    fn touched(&mut self, ino: InodeId, pages: Pages) {
+        if let Some(touched) = self.looks.get_mut(&ino) {
+            touched.push(pages);
+        }
+    }
+
+    /// Somebody looks after the pages of a file. Answers whether nobody does so far.
+    pub fn begin_looks(&mut self, ino: InodeId) -> bool {
+        let is_first = !self.looks.contains_key(&ino);
+        self.looks.entry(ino).or_default();
+        is_first
+    }
+
+    pub fn end_looks(&mut self, ino: InodeId) {
+        self.looks.remove(&ino);
+    }
+
+    /// From now on it is noted which pages are filled or written back.
+    pub fn look(&mut self, ino: InodeId) {
+        let writes = self.writes.iter().filter(|(of, _)| *of == ino).map(|(_, pages)| *pages);
+        self.looks.insert(ino, writes.collect());
+    }
+
+    /// Whether nothing was done to a page since then.
+    pub fn is_untouched(&self, ino: InodeId, page: u64) -> bool {
+        let touched = self.looks.get(&ino).into_iter().flatten();
+        touched.into_iter().all(|pages| !pages.numbers().contains(&page))
+    }
+}
+
+/// See [`Dropper::is_written_back`].
+pub(crate) struct WrittenBack {
+    stale: Arc<Dropper>,
+    ino: InodeId,
+    pages: Pages,
+}
+
+impl Drop for WrittenBack {
+    fn drop(&mut self) {
+        self.stale.state.lock().mapped.end_write(self.ino, self.pages);
+    }
+}
+
+impl Dropper {
+    /// The kernel writes pages back, until the answer is dropped, which must not be before the request was answered.
+    pub(crate) fn is_written_back(self: &Arc<Dropper>, Write { ino, offset, len }: Write) -> WrittenBack {
+        let pages = Pages::of_bytes(offset, len);
+        self.state.lock().mapped.begin_write(ino, pages);
+        WrittenBack { stale: self.clone(), ino, pages }
+    }
+
+    /// Whether somebody else may have changed what the kernel has of a file and writes back.
+    pub(crate) fn may_differ(&self, ino: InodeId) -> bool {
+        self.was_dropped(ino) || self.state.lock().mapped.are_kept(ino)
+    }
+
+    /// Pages are about to be written back. Those that were before and that the kernel has not dropped since are what they were then, but for what is new.
+    pub(crate) fn read_from(&self, pages: Write, before: &mut Before) {
+        for (at, page) in self.state.lock().mapped.kept(pages) {
+            before.replace(at, &page);
+        }
+    }
+
+    /// A program has written to a file. The kernel has that in its pages as well: it is nothing that was changed through a mapping.
+    pub(crate) fn is_overwritten(&self, write: Write, data: &[u8]) {
+        if self.drops_at_all.load(SeqCst) {
+            self.state.lock().mapped.overwrite(write, data);
+        }
+    }
+
+    /// Pages were written back, and the file holds something else: they are to be dropped.
+    pub(crate) fn differ(&self, write: Write, data: &[u8]) {
+        self.state.lock().mapped.keep(write, data);
+        self.is_waiting(Holds::Pages(write));
+    }
+
+    /// Waits until the kernel has dropped the pages of a file that were written back and are not what it holds: who has called msync(2) sees then what others
+    /// have written around his bytes.
+    pub(crate) fn wait_for_pages(&self, ino: InodeId) {
+        let begun = Instant::now();
+        let mut state = self.state.lock();
+        while state.mapped.are_kept(ino) && !state.ended && begun.elapsed() < KERNEL_WAIT_MAX {
+            self.news.wait_for(&mut state, BLOCKED_AFTER);
         }
     }
 }
@@ -61,13 +229,57 @@ mod tests {
         mapped.keep(range(8192, data.len() as u64), &data);
         assert_eq!(kept(&mapped, 0, 8192), []);
         assert_eq!(kept(&mapped, 4096, 8192), [(4096, 4096, b'a')]);
-        assert_eq!(kept(&mapped, 0, 1 << 20), [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 100, b'c')]);
+        // Behind the end of the file there are zeros.
+        assert_eq!(kept(&mapped, 0, 1 << 20), [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]);
         mapped.keep(range(8192, 4096), &[b'A'; 4096]);
-        mapped.dropped(FILE, Pages::of_bytes(12288, 4096));
-        mapped.dropped(InodeId(9), Pages::ALL);
-        assert_eq!(kept(&mapped, 8192, 1 << 20), [(0, 4096, b'A'), (8192, 100, b'c')]);
+        let begun = mapped.begin_drop();
+        assert_eq!(mapped.dropped(FILE, Pages::of_bytes(12288, 4096), begun), []);
+        assert_eq!(mapped.dropped(InodeId(9), Pages::ALL, begun), []);
+        assert_eq!(kept(&mapped, 8192, 1 << 20), [(0, 4096, b'A'), (8192, 4096, b'c')]);
         assert!(mapped.are_kept(FILE) && !mapped.are_kept(InodeId(9)));
-        mapped.dropped(FILE, Pages::ALL);
+        assert_eq!(mapped.dropped(FILE, Pages::ALL, begun), []);
         assert!(!mapped.are_kept(FILE));
+    }
+
+    #[test]
+    fn what_is_written_to_pages_that_are_kept_is_not_new_in_them() {
+        let mut mapped = Mapped::default();
+        mapped.keep(range(0, 8192), &[b'.'; 8192]);
+        mapped.overwrite(range(4094, 4), b"abcd");
+        mapped.overwrite(range(0, 1), b"x");
+        mapped.overwrite(range(8192, 1), b"y");
+        let kept = mapped.kept(range(0, 8192));
+        assert_eq!((&kept[0].1[..2], &kept[0].1[4093..]), (&b"x."[..], &b".ab"[..]));
+        assert_eq!(&kept[1].1[..3], b"cd.");
+    }
+
+    #[test]
+    fn what_is_kept_while_it_is_dropped_is_to_be_dropped_once_more() {
+        let mut mapped = Mapped::default();
+        mapped.keep(range(0, 4096), b"a");
+        let begun = mapped.begin_drop();
+        mapped.keep(range(4096, 8192), &[b'b'; 8192]);
+        assert_eq!(mapped.dropped(FILE, Pages::ALL, begun), [Pages::of_bytes(4096, 8192)]);
+        assert!(!mapped.is_kept(FILE, 0) && mapped.is_kept(FILE, 1));
+        assert_eq!(mapped.count(), 2);
+        mapped.begin_read(FILE, Pages::of_bytes(8192, 1));
+        assert!(mapped.is_kept(FILE, 1) && !mapped.is_kept(FILE, 2), "it is filled anew");
+    }
+
+    #[test]
+    fn what_is_filled_or_written_back_while_pages_are_looked_at_is_known() {
+        let mut mapped = Mapped::default();
+        mapped.begin_write(FILE, Pages::of_bytes(0, 1));
+        assert!(mapped.begin_looks(FILE) && !mapped.begin_looks(FILE));
+        mapped.look(FILE);
+        mapped.end_write(FILE, Pages::of_bytes(0, 1));
+        mapped.begin_read(FILE, Pages::of_bytes(4096, 1));
+        mapped.begin_write(InodeId(9), Pages::ALL);
+        let untouched = |mapped: &Mapped| [0, 1, 2].map(|page| mapped.is_untouched(FILE, page));
+        assert_eq!(untouched(&mapped), [false, false, true]);
+        mapped.look(FILE);
+        assert_eq!(untouched(&mapped), [true; 3]);
+        mapped.end_looks(FILE);
+        assert!(mapped.begin_looks(FILE));
     }
 }

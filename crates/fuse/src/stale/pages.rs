@@ -52,6 +52,45 @@ impl Pages {
         self.first <= other.last && other.first <= self.last
     }
 
+    /// How many they are.
+    pub(crate) fn count(self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    /// The first half and the other one; `None` if it is one page.
+    pub(crate) fn halves(self) -> Option<[Pages; 2]> {
+        let last = self.first + (self.last - self.first) / 2;
+        let halves = [Pages { first: self.first, last }, Pages { first: last + 1, last: self.last }];
+        (self.first < self.last).then_some(halves)
+    }
+
+    /// The same pages, those in a row together.
+    pub(crate) fn runs(pages: impl IntoIterator<Item = u64>) -> Vec<Pages> {
+        let mut runs: Vec<Pages> = Vec::new();
+        for page in pages {
+            match runs.last_mut() {
+                Some(run) if run.last + 1 == page => run.last = page,
+                _ => runs.push(Pages { first: page, last: page }),
+            }
+        }
+        runs
+    }
+
+    /// What is left of them without others, which are in order.
+    pub(crate) fn without(self, others: &[Pages]) -> Vec<Pages> {
+        let (mut left, mut first) = (Vec::new(), self.first);
+        for other in others.iter().filter(|other| self.overlaps(**other)) {
+            if first < other.first {
+                left.push(Pages { first, last: other.first - 1 });
+            }
+            first = other.last + 1;
+        }
+        if first <= self.last {
+            left.push(Pages { first, last: self.last });
+        }
+        left
+    }
+
     /// Takes the pages apart so that no part waits for more of the writes than it must. The kernel keeps at most the outer
     /// pages of a write locked, those that it does not fill and did not know.
     pub(crate) fn apart(self, writes: impl IntoIterator<Item = Pages>) -> Vec<Pages> {
@@ -106,6 +145,18 @@ mod tests {
         assert_eq!(parts, [pages(0, 9), pages(10, 10), pages(11, 12), pages(13, 13), pages(14, LAST)]);
         assert_eq!(Pages::ALL.apart([pages(0, 0)]), [pages(0, 0), pages(1, LAST)]);
         assert_eq!(Pages::ALL.apart([]), [Pages::ALL]);
+    }
+
+    #[test]
+    fn pages_can_be_taken_out_of_others() {
+        assert_eq!(Pages::runs([1, 2, 3, 7, 9, 10]), [pages(1, 3), pages(7, 7), pages(9, 10)]);
+        let left = Pages::ALL.without(&[pages(0, 3), pages(7, 7), pages(8, 10)]);
+        assert_eq!(left, [pages(4, 6), pages(11, LAST)]);
+        assert_eq!(pages(5, 9).without(&[pages(0, 4), pages(5, 7), pages(9, 20)]), [pages(8, 8)]);
+        assert_eq!(pages(5, 9).without(&[pages(0, 20)]), []);
+        assert_eq!(pages(5, 9).without(&[]), [pages(5, 9)]);
+        assert_eq!(pages(5, 7).halves(), Some([pages(5, 6), pages(7, 7)]));
+        assert_eq!((pages(5, 5).halves(), pages(5, 7).count()), (None, 3));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What is to be dropped, what is being dropped, and the local changes that could be in the way.
 
+mod stuck;
+
 use super::append::Readers;
 use super::asked::Questions;
 use super::empty::Empty;
@@ -49,6 +51,8 @@ struct Running {
     since: Instant,
     /// Nobody waits for it any more.
     excused: bool,
+    /// Others have taken over parts of it.
+    apart: bool,
 }
 
 #[derive(Debug)]
@@ -367,7 +371,8 @@ impl State {
 
     fn run(&mut self, task: Task, tid: i32) -> Step {
         let (id, notice) = (self.id(), task.notice.clone());
-        self.running.push(Running { id, task, tid, since: Instant::now(), excused: false });
+        let since = Instant::now();
+        self.running.push(Running { id, task, tid, since, excused: false, apart: false });
         Step::Tell(id, notice)
     }
 
@@ -403,6 +408,7 @@ impl State {
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
         !self.are_read(ino, pages) && self.running.iter().any(|running| {
             running.excused
+                && !running.apart
                 && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
                 && is_blocked(running.tid)
         })
@@ -459,7 +465,7 @@ impl State {
                 continue;
             }
             if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
-                running.excused = true;
+                (running.excused, running.apart) = (true, parts.len() > 1);
             }
             match parts {
                 // What waits here is a locked page: nobody reads it, and what it is filled with then is new.
@@ -681,6 +687,36 @@ mod tests {
         assert_eq!(state.carried_out(FILE, write), Some(Pages::of_bytes(0, 1)));
         let other = state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
         assert_eq!(state.carried_out(DIR, other), None);
+    }
+
+    #[test]
+    fn pages_that_cannot_be_written_back_are_not_waited_for() {
+        let mut state = State::default();
+        let round = state.begin([node(FILE)].into_iter());
+        let blocked = told(state.step(NO_THREAD));
+        std::thread::sleep(BLOCKED_AFTER);
+        assert_eq!(state.stuck(BLOCKED_AFTER), [], "the file is not being changed");
+        state.lock_dir(FILE);
+        assert_eq!(state.stuck(BLOCKED_AFTER), [FILE]);
+        assert_eq!(state.stuck_drops(FILE), [(blocked, Pages::ALL)]);
+        assert!(state.is_awaited(blocked));
+        let changed = Pages::of_bytes(4096, 4096);
+        state.spare(blocked, &[changed]);
+        assert!(!state.is_awaited(blocked));
+        let parts: Vec<u64> = (0..2).map(|_| told(state.step(NO_THREAD))).collect();
+        // The same once more, while the first still waits: that one has others for parts of it.
+        let again = state.begin([node(FILE)].into_iter());
+        let second = told(state.step(NO_THREAD));
+        for part in parts {
+            state.done(part);
+        }
+        assert!(state.left(round).is_none());
+        assert!(state.left(again).is_some());
+        state.spare(second, &[Pages::ALL]);
+        assert!(state.left(again).is_none());
+        state.done(blocked);
+        state.done(second);
+        assert!(state.running.is_empty());
     }
 
     #[test]

@@ -3,9 +3,69 @@
 use super::{Side, pair};
 use crate::sys::Map;
 use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
+/// For how long programs do something again and again.
+const SECONDS: u64 = 3;
+/// Of the files that they do it to.
+const PAGES: u64 = 8;
+/// Far from how long the kernel is waited for at most, also on a busy machine.
+const TOOK_MAX: Duration = Duration::from_secs(5);
+
+/// A program that does something to a file again and again, for so many seconds: `store` through a mapping, into the slot that it is given of each page, or `grow` the file.
+/// It prints how long that took at most, in seconds, and how often it did it.
+const REPEATS: &str = r#"
+import mmap, os, struct, sys, time
+what, path, (seconds, pages, slot) = sys.argv[1], sys.argv[2], map(int, sys.argv[3:])
+file = os.open(path, os.O_RDWR)
+size = os.fstat(file).st_size
+mapping = mmap.mmap(file, pages * 4096)
+def store(count):
+    # What was stored here the last time is there still.
+    at, last = count % pages * 4096 + slot * 8, max(count - pages, 0)
+    found, = struct.unpack_from('Q', mapping, at)
+    assert found == last, f'{count}: {found} instead of {last}'
+    struct.pack_into('Q', mapping, at, count)
+def grow(count):
+    os.ftruncate(file, size + count)
+act, longest, count = {'store': store, 'grow': grow}[what], 0, 0
+begun = now = time.monotonic()
+while now - begun < seconds:
+    count += 1
+    act(count)
+    after = time.monotonic()
+    longest, now = max(longest, after - now), after
+mapping.flush()
+print(longest, count)
+"#;
+
+/// A program that reads the number in a place of a file whenever it is told to.
+const READS: &str = r#"
+import os, struct, sys
+file = os.open(sys.argv[1], os.O_RDONLY)
+for line in sys.stdin:
+    print(struct.unpack('Q', os.pread(file, 8, int(line)))[0], flush=True)
+"#;
+
+fn repeats(side: &Side, name: &str, what: &str, [seconds, pages, slot]: [u64; 3]) -> Child {
+    let mut python = Command::new("python3");
+    python.args(["-c", REPEATS, what]).arg(side.path(name));
+    python.args([seconds, pages, slot].map(|number| number.to_string()));
+    python.stdout(Stdio::piped()).spawn().expect("python3")
+}
+
+/// How long each took at most, and how often it was done.
+fn outcome(program: Child) -> (Duration, u64) {
+    let said = program.wait_with_output().expect("it ends");
+    assert!(said.status.success(), "what was stored is not there");
+    let said = String::from_utf8(said.stdout).expect("text");
+    let (longest, count) = said.trim().split_once(' ').expect("two numbers");
+    (Duration::from_secs_f64(longest.parse().expect("a number")), count.parse().expect("a number"))
+}
 
 fn open(side: &Side, name: &str) -> File {
     OpenOptions::new().read(true).write(true).open(side.path(name)).expect("opens")
@@ -127,5 +187,101 @@ fn two_mounts_count_in_one_page_at_the_same_time() {
         let mut expected = COUNTS.to_ne_bytes().repeat(2);
         expected.resize(PAGE, 0);
         assert_both_read(&pair.a, &pair.b, "file", &expected);
+    });
+}
+
+/// What was stored so often into a slot of each page is there.
+fn note_stored(expected: &mut [u8], slot: u64, stored: u64) {
+    for count in 1..=stored {
+        let at = (count % PAGES) as usize * PAGE + slot as usize * 8;
+        expected[at..at + 8].copy_from_slice(&count.to_ne_bytes());
+    }
+}
+
+#[test]
+fn a_file_that_a_mapping_changes_grows_while_others_write_to_it() {
+    pair(|pair| {
+        for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
+            let name = format!("file{n}");
+            let mut expected = vec![0; PAGES as usize * PAGE];
+            fs::write(one.path(&name), &expected).expect("written");
+            let programs = ["store", "grow"].map(|what| repeats(one, &name, what, [SECONDS, PAGES, 0]));
+            let file = open(other, &name);
+            let (begun, mut written, mut count) = (Instant::now(), Duration::ZERO, 0u64);
+            while begun.elapsed() < Duration::from_secs(SECONDS) {
+                count += 1;
+                pair.step(format!("{n}: {count}"));
+                // Right behind what is stored.
+                let (at, before) = ((count % PAGES) as usize * PAGE + 8, Instant::now());
+                let mut found = [0; 8];
+                file.read_exact_at(&mut found, at as u64).expect("read");
+                assert_eq!(found, expected[at..at + 8], "{count}: what was written here is gone");
+                expected[at..at + 8].copy_from_slice(&count.to_ne_bytes());
+                file.write_all_at(&expected[at..at + 8], at as u64).expect("written");
+                written = written.max(before.elapsed());
+            }
+            let [stored, grown] = programs.map(outcome);
+            note_stored(&mut expected, 0, stored.1);
+            expected.resize(PAGES as usize * PAGE + grown.1 as usize, 0);
+            assert_both_read(one, other, &name, &expected);
+            let longest = stored.0.max(grown.0).max(written);
+            assert!(longest < TOOK_MAX, "somebody has waited for {longest:?}");
+        }
+    });
+}
+
+#[test]
+fn what_others_write_is_read_where_no_mapping_has_changed_it_while_the_file_grows() {
+    pair(|pair| {
+        for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
+            let name = format!("file{n}");
+            fs::write(one.path(&name), vec![0; 2 * PAGES as usize * PAGE]).expect("written");
+            let programs = ["store", "grow"].map(|what| repeats(one, &name, what, [SECONDS, PAGES, 0]));
+            let mut python = Command::new("python3");
+            python.args(["-c", READS]).arg(one.path(&name)).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut reader = python.spawn().expect("python3");
+            let mut tell = reader.stdin.take().expect("piped");
+            let mut said = BufReader::new(reader.stdout.take().expect("piped")).lines();
+            let file = open(other, &name);
+            let (begun, mut count, mut took) = (Instant::now(), 0u64, Duration::ZERO);
+            while begun.elapsed() < Duration::from_secs(SECONDS) {
+                count += 1;
+                pair.step(format!("{n}: {count}"));
+                let at = (PAGES + count % PAGES) * PAGE as u64;
+                let before = Instant::now();
+                file.write_all_at(&count.to_ne_bytes(), at).expect("written");
+                writeln!(tell, "{at}").expect("told");
+                let found = said.next().expect("it goes on").expect("text");
+                assert_eq!(found, count.to_string());
+                took = took.max(before.elapsed());
+            }
+            drop(tell);
+            reader.wait().expect("it ends");
+            let [stored, grown] = programs.map(outcome);
+            let longest = stored.0.max(grown.0).max(took);
+            assert!(longest < TOOK_MAX, "somebody has waited for {longest:?}");
+        }
+    });
+}
+
+#[test]
+fn two_mounts_grow_a_file_that_both_change_through_mappings() {
+    pair(|pair| {
+        let mut expected = vec![0; PAGES as usize * PAGE];
+        fs::write(pair.a.path("file"), &expected).expect("written");
+        let sides = [(&pair.a, 0), (&pair.b, 1)];
+        let programs = sides.map(|(side, slot)| {
+            ["store", "grow"].map(|what| repeats(side, "file", what, [SECONDS, PAGES, slot]))
+        });
+        let outcomes = programs.map(|programs| programs.map(outcome));
+        for (slot, [stored, _]) in outcomes.iter().enumerate() {
+            note_stored(&mut expected, slot as u64, stored.1);
+        }
+        // Whoever was last.
+        let len = fs::metadata(pair.a.path("file")).expect("told").len() as usize;
+        expected.resize(len.max(expected.len()), 0);
+        assert_both_read(&pair.a, &pair.b, "file", &expected);
+        let longest = outcomes.iter().flatten().map(|(longest, _)| *longest).max();
+        assert!(longest < Some(TOOK_MAX), "somebody has waited for {longest:?}");
     });
 }

@@ -1,0 +1,64 @@
+//! Drops of pages that cannot be written back: see [`stuck`](super::super::stuck).
+
+use super::super::pages::Pages;
+use super::{Notice, Running, State, is_blocked};
+use crate::limits::BLOCKED_AFTER;
+use shoal_types::InodeId;
+use std::time::Duration;
+
+impl State {
+    /// Whether local changes of a file wait.
+    pub fn is_being_changed(&self, ino: InodeId) -> bool {
+        self.under_way.dirs.contains_key(&ino) || self.under_way.writes.contains_key(&ino)
+    }
+
+    /// Files of which local changes wait, and drops that somebody waits for, for so long already.
+    pub fn stuck(&self, patience: Duration) -> Vec<InodeId> {
+        let stuck = self.blocked(patience, |ino| self.is_being_changed(ino));
+        stuck.map(|(_, ino, _)| ino).collect()
+    }
+
+    /// Drops of a file that somebody waits for and that are blocked, by their numbers.
+    pub fn stuck_drops(&self, ino: InodeId) -> Vec<(u64, Pages)> {
+        self.blocked(BLOCKED_AFTER, |of| of == ino).map(|(id, _, pages)| (id, pages)).collect()
+    }
+
+    fn blocked(
+        &self,
+        patience: Duration,
+        concerns: impl Fn(InodeId) -> bool,
+    ) -> impl Iterator<Item = (u64, InodeId, Pages)> {
+        self.running.iter().filter_map(move |running| match running.task.notice {
+            Notice::Node { ino, pages }
+                if running.since.elapsed() >= patience
+                    && concerns(ino)
+                    && self.is_waited_for_by_somebody(running)
+                    && is_blocked(running.tid) =>
+            {
+                Some((running.id, ino, pages))
+            }
+            _ => None,
+        })
+    }
+
+    fn is_waited_for_by_somebody(&self, running: &Running) -> bool {
+        !running.excused && running.task.round.is_some_and(|round| self.rounds.contains_key(&round))
+    }
+
+    /// Whether somebody waits for a drop that is under way.
+    pub fn is_awaited(&self, id: u64) -> bool {
+        self.running.iter().any(|running| running.id == id && self.is_waited_for_by_somebody(running))
+    }
+
+    /// Excuses a drop of some of its pages, which are in order: others are dropped by themselves.
+    pub fn spare(&mut self, id: u64, spared: &[Pages]) {
+        let Some(running) = self.running.iter_mut().find(|running| running.id == id) else { return };
+        let (Notice::Node { ino, pages }, round) = (&running.task.notice, running.task.round) else { return };
+        let (ino, parts) = (*ino, pages.without(spared));
+        (running.excused, running.apart) = (true, true);
+        match parts.is_empty() {
+            true => self.count_done(round, 1),
+            false => self.replace(round, ino, parts),
+        }
+    }
+}
