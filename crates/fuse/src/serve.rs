@@ -211,9 +211,9 @@ impl Server {
             }
             let stale = shared.stale.clone();
             let call = move |client: &Client| -> Reply<()> {
-                if !client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())? {
-                    stale.differ(write, &data);
-                }
+                client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
+                // Also if they are what the file holds: others who wait for them to be dropped may have been let go on.
+                stale.differ(write, &data);
                 Ok(())
             };
             changes.submit(shared.job(timer, holds, session, reply, call, answer));

@@ -33,7 +33,7 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Pages were written back, and something else was there.
+    /// This is what pages were written back as, or read from.
     pub fn keep(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
         self.last_number += 1;
         let number = self.last_number;
@@ -190,7 +190,7 @@ impl Dropper {
         }
     }
 
-    /// Pages were written back, and the file holds something else: they are to be dropped.
+    /// Pages were written back, and the file may hold something else: they are to be dropped.
     pub(crate) fn differ(&self, write: Write, data: &[u8]) {
         self.state.lock().mapped.keep(write, data);
         self.is_waiting(Holds::Pages(write));

@@ -404,14 +404,18 @@ impl State {
     // --- what is in the way ---
 
     /// Whether a thread waits for a local write already to drop exactly these pages. One is enough: it drops them when they are unlocked, and nobody
-    /// reads them before. Writes that follow each other may unlock them for moments only, and each has others drop them.
+    /// reads them before. Writes that follow each other may unlock them for moments only, and each has others drop them. Not so if no write is under way by
+    /// now: they may have been filled since, and the thread waits for something else.
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
-        !self.are_read(ino, pages) && self.running.iter().any(|running| {
-            running.excused
-                && !running.apart
-                && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
-                && is_blocked(running.tid)
-        })
+        let writes = self.under_way.writes.get(&ino).into_iter().flatten();
+        writes.into_iter().any(|write| write.pages.overlaps(pages))
+            && !self.are_read(ino, pages)
+            && self.running.iter().any(|running| {
+                running.excused
+                    && !running.apart
+                    && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
+                    && is_blocked(running.tid)
+            })
     }
 
     /// Marks the writes under way in these pages to be followed up, and takes the pages apart around them.
