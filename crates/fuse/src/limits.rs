@@ -69,6 +69,10 @@ pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
 /// Pages that are not dropped for so long, while the file is being changed here, are taken for such as cannot be written back until that is over. What they were read
 /// from is looked at then, which costs messages; as a rule they are only being read or written.
 pub const STUCK_AFTER: Duration = Duration::from_millis(10);
+/// The same where nothing has been written back yet that a program has changed through a mapping.
+pub const STUCK_UNKNOWN_AFTER: Duration = Duration::from_millis(200);
+/// Files of which it is known that something has.
+pub const MAPPED_FILES_MAX: usize = 4096;
 /// The same is tried again after this, if it has failed.
 pub const STUCK_PAUSE: Duration = Duration::from_millis(250);
 /// Pages for which it is kept what they were read from. The kernel has no more than some thousands that it has to write back.

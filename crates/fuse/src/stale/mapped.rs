@@ -6,10 +6,10 @@
 
 use super::pages::{Pages, Write};
 use super::{Dropper, Holds};
-use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX};
+use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX, MAPPED_FILES_MAX};
 use shoal_client::Before;
 use shoal_types::InodeId;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
@@ -26,6 +26,8 @@ struct Kept {
 pub(super) struct Mapped {
     kept: HashMap<InodeId, BTreeMap<u64, Kept>>,
     last_number: u64,
+    /// Files of which the kernel has written something back, if they are not too many.
+    files: HashSet<InodeId>,
     /// What the kernel writes back at this moment.
     writes: Vec<(InodeId, Pages)>,
     /// Files whose pages are looked at, to keep what they are read from, with those that were filled or written back since that began.
@@ -109,8 +111,17 @@ impl Mapped {
     }
 
     pub fn begin_write(&mut self, ino: InodeId, pages: Pages) {
+        if self.files.len() >= MAPPED_FILES_MAX {
+            self.files.clear();
+        }
+        self.files.insert(ino);
         self.writes.push((ino, pages));
         self.touched(ino, pages);
+    }
+
+    /// Whether programs change a file through mappings, as far as is known.
+    pub fn is_mapped(&self, ino: InodeId) -> bool {
+        self.files.contains(&ino)
     }
 
     /// The kernel was answered that has written pages back.

@@ -490,6 +490,7 @@ fn is_blocked(tid: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::STUCK_AFTER;
 
     /// No thread has this number.
     const NO_THREAD: i32 = -1;
@@ -698,10 +699,12 @@ mod tests {
         let mut state = State::default();
         let round = state.begin([node(FILE)].into_iter());
         let blocked = told(state.step(NO_THREAD));
-        std::thread::sleep(BLOCKED_AFTER);
-        assert_eq!(state.stuck(BLOCKED_AFTER), [], "the file is not being changed");
+        std::thread::sleep(STUCK_AFTER);
+        state.mapped.begin_write(FILE, Pages::ALL);
+        state.mapped.end_write(FILE, Pages::ALL);
+        assert_eq!(state.stuck(), [], "the file is not being changed");
         state.lock_dir(FILE);
-        assert_eq!(state.stuck(BLOCKED_AFTER), [FILE]);
+        assert_eq!(state.stuck(), [FILE]);
         assert_eq!(state.stuck_drops(FILE), [(blocked, Pages::ALL)]);
         assert!(state.is_awaited(blocked));
         let changed = Pages::of_bytes(4096, 4096);

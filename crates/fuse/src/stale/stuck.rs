@@ -22,7 +22,7 @@ use super::pages::{Pages, Write};
 use super::size::Locker;
 use super::state::State;
 use crate::encode::generation;
-use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, STUCK_AFTER, STUCK_PAUSE};
+use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, STUCK_PAUSE};
 use crate::thread::keep_no_files_but;
 use shoal_client::{Client, Wait};
 use shoal_types::InodeId;
@@ -119,7 +119,7 @@ impl Asking {
 impl Dropper {
     /// Sees to it that somebody looks after drops that are stuck. To be called again and again while they are waited for.
     pub(super) fn look_after_stuck(&self, state: &mut State) {
-        for ino in state.stuck(STUCK_AFTER) {
+        for ino in state.stuck() {
             let Some(me) = self.me.upgrade() else { return };
             // One is enough for a file.
             if !state.mapped.begin_looks(ino) {

@@ -2,7 +2,7 @@
 
 use super::super::pages::Pages;
 use super::{Notice, Running, State, is_blocked};
-use crate::limits::BLOCKED_AFTER;
+use crate::limits::{BLOCKED_AFTER, STUCK_AFTER, STUCK_UNKNOWN_AFTER};
 use shoal_types::InodeId;
 use std::time::Duration;
 
@@ -12,26 +12,27 @@ impl State {
         self.under_way.dirs.contains_key(&ino) || self.under_way.writes.contains_key(&ino)
     }
 
-    /// Files of which local changes wait, and drops that somebody waits for, for so long already.
-    pub fn stuck(&self, patience: Duration) -> Vec<InodeId> {
-        let stuck = self.blocked(patience, |ino| self.is_being_changed(ino));
+    /// Files of which local changes wait, and drops that somebody waits for, and that take so long that pages may be meant that cannot be written back.
+    pub fn stuck(&self) -> Vec<InodeId> {
+        let patience = |ino| if self.mapped.is_mapped(ino) { STUCK_AFTER } else { STUCK_UNKNOWN_AFTER };
+        let stuck = self.blocked(|ino, waited| waited >= patience(ino) && self.is_being_changed(ino));
         stuck.map(|(_, ino, _)| ino).collect()
     }
 
     /// Drops of a file that somebody waits for and that are blocked, by their numbers.
     pub fn stuck_drops(&self, ino: InodeId) -> Vec<(u64, Pages)> {
-        self.blocked(BLOCKED_AFTER, |of| of == ino).map(|(id, _, pages)| (id, pages)).collect()
+        self.blocked(|of, waited| of == ino && waited >= BLOCKED_AFTER)
+            .map(|(id, _, pages)| (id, pages))
+            .collect()
     }
 
     fn blocked(
         &self,
-        patience: Duration,
-        concerns: impl Fn(InodeId) -> bool,
+        concerns: impl Fn(InodeId, Duration) -> bool,
     ) -> impl Iterator<Item = (u64, InodeId, Pages)> {
         self.running.iter().filter_map(move |running| match running.task.notice {
             Notice::Node { ino, pages }
-                if running.since.elapsed() >= patience
-                    && concerns(ino)
+                if concerns(ino, running.since.elapsed())
                     && self.is_waited_for_by_somebody(running)
                     && is_blocked(running.tid) =>
             {
