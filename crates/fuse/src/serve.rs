@@ -15,7 +15,7 @@ use crate::xattr::CAPABILITY;
 use bytes::Bytes;
 use fuser::FileHandle;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use shoal_client::{Client, Failure, Fallocate, KernelCache, Reply, Stale, Wait, Written};
+use shoal_client::{Client, Failure, Fallocate, Reply, Wait, Written};
 use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId, SessionId};
 use std::borrow::Borrow;
@@ -476,7 +476,7 @@ impl Shared {
         late.is_written(grew);
         match at == offset {
             true => self.stale.is_overwritten(write, data),
-            false => self.stale.forget(&[Stale::Node(ino)]),
+            false => self.stale.has_appended_elsewhere(ino),
         }
         Ok(())
     }

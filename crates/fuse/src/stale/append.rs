@@ -68,6 +68,13 @@ impl Dropper {
         self.settling.expect(ino);
     }
 
+    /// What was appended is somewhere else than where the kernel has put it. The right to write is here, and stays: the rest of what the program writes may be
+    /// on its way.
+    pub(crate) fn has_appended_elsewhere(&self, ino: InodeId) {
+        self.note_drops(&[ino]);
+        self.send(&whole(&[ino]));
+    }
+
     /// Whether a thread sleeps because it reads a file, and we have not heard of that yet.
     fn is_about_to_read(&self, tid: u32, ino: InodeId) -> bool {
         !self.settling.is_asking(tid) && reads(tid, ino)

@@ -128,13 +128,18 @@ fn both_append_more_than_a_page_at_once_to_one_file_without_a_pause() {
     const WRITES: usize = 100;
     /// Each crosses a page, which stays locked in the kernel while the rest of it waits.
     const BYTES: usize = 5000;
+    /// Others wait for what is being written for so long.
+    const SLOW: Duration = Duration::from_millis(90);
     pair(|pair| {
         fs::write(pair.a.path("log"), "").expect("written");
         pair.step("append");
+        let slow = AtomicUsize::new(0);
         on_each(pair, |name, side| {
             let mut file = OpenOptions::new().append(true).open(side.path("log")).expect("opens");
             for _ in 0..WRITES {
+                let begun = Instant::now();
                 file.write_all(name.repeat(BYTES).as_bytes()).expect("appended");
+                slow.fetch_add(usize::from(begun.elapsed() > SLOW), SeqCst);
             }
         });
         pair.step("read");
@@ -143,6 +148,11 @@ fn both_append_more_than_a_page_at_once_to_one_file_without_a_pause() {
             assert_eq!(one.iter().filter(|byte| **byte == letter).count(), WRITES * BYTES);
         }
         assert!(one.len() == 2 * WRITES * BYTES && one == other);
+        let runs = one.chunk_by(|left, right| left == right);
+        let torn = runs.filter(|run| !run.len().is_multiple_of(BYTES)).count();
+        let slow = slow.load(SeqCst);
+        // Of what is torn there are two parts at least, and the one in between.
+        assert!(torn <= 4 * slow, "{torn} parts of writes, {slow} of which took long");
     });
 }
 
