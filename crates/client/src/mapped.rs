@@ -40,7 +40,7 @@ impl Client {
 
     /// Writes pages back, as far as the file still reaches: unlike pwrite(2) that does not extend it. With `before`, only what differs from that is written if
     /// something else is there by now. Without it nobody else may have changed the pages, which is so if they are written without waiting.
-    /// Answers whether the pages are what the file holds now. A failure may leave some of the changed bytes written.
+    /// A failure may leave some of the changed bytes written.
     pub fn write_back(
         &self,
         wait: Wait,
@@ -48,21 +48,21 @@ impl Client {
         offset: u64,
         data: &[u8],
         before: Option<&Before>,
-    ) -> Reply<bool> {
+    ) -> Reply<()> {
         let (data, now) = (Bytes::copy_from_slice(data), self.now());
         let shell = self.shell();
         let write = |offset, data: &Bytes, over: Option<&[Piece]>| {
             shell.call(wait, |core| core.write_back(ino, offset, data, over, now))
         };
         let changed = match before {
-            None => return write(offset, &data, None),
-            Some(Before { pieces: Some(over), .. }) if write(offset, &data, Some(over))? => return Ok(true),
+            None => return write(offset, &data, None).map(drop),
+            Some(Before { pieces: Some(over), .. }) if write(offset, &data, Some(over))? => return Ok(()),
             Some(before) => changed(&before.bytes, &data),
         };
         for Range { start, end } in changed {
             write(offset + start as u64, &data.slice(start..end), None)?;
         }
-        Ok(false)
+        Ok(())
     }
 }
 

@@ -193,7 +193,7 @@ impl Server {
         };
         let outcome = match self.shared.stale.may_differ(ino) {
             true => Err(Failure::WouldBlock),
-            false => self.shared.client.write_back(Wait::Never, ino, offset, data, None).map(drop),
+            false => self.shared.client.write_back(Wait::Never, ino, offset, data, None),
         };
         if outcome != Err(Failure::WouldBlock) {
             return self.shared.finish(timer, reply, outcome, answer);

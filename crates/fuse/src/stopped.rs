@@ -180,8 +180,8 @@ fn mapped_on(device: &str, line: &str) -> Option<InodeId> {
     let (on, ino) = (words.next()?, words.next()?);
     let (major, minor) = on.split_once(':')?;
     let number = |hex| u32::from_str_radix(hex, 16).ok();
-    let is_it = format!("{}:{}", number(major)?, number(minor)?) == device;
-    is_it.then_some(()).and_then(|()| Some(inode_id(INodeNo(ino.parse().ok()?))))
+    let ino = inode_id(INodeNo(ino.parse().ok()?));
+    (format!("{}:{}", number(major)?, number(minor)?) == device).then_some(ino)
 }
 
 #[cfg(test)]
