@@ -71,11 +71,12 @@ test-long: ## Every acceptance test at full length
 	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance
 
 .PHONY: verify
-verify: ## Format, lints, dependency direction, licences
+verify: ## Format, lints, house rules, commit subjects, licences
 	@scripts/setup build verify
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --test house
+	@scripts/commits
 	@scripts/deny
 
 .PHONY: fix

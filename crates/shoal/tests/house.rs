@@ -1,5 +1,15 @@
-//! The house rules that a reader relies on and a compiler does not check: which way dependencies point, that every
-//! promise has its test, that every dependency has its reason, that files stay readable.
+//! The house rules that a compiler does not check.
+//!
+//! - Dependencies point inward, and each has its reason.
+//! - Every promise has its tests.
+//! - Files stay short.
+//! - The language is the field's ([`language`]).
+//! - Modules form no circle ([`modules`]).
+
+#[path = "house/language.rs"]
+mod language;
+#[path = "house/modules.rs"]
+mod modules;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,7 +37,8 @@ const RANKS: &[(&str, u32)] = &[
     ("shoal-witness", 9),
 ];
 
-/// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or chance.
+/// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or
+/// chance.
 const PURE: &[(&str, &[&str])] = &[
     ("shoal-types", &["bytes", "libc", "serde", "thiserror", "xxhash-rust"]),
     ("shoal-namespace", &["bytes", "postcard", "serde", "thiserror", "xxhash-rust"]),
@@ -220,7 +231,8 @@ fn every_direct_dependency_has_its_reason_in_the_docs() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// docs/SEMANTICS.md names a test behind each promise, as `` `module::of::test` `` in a line that begins with "Test".
+/// docs/SEMANTICS.md names a test behind each promise, as `` `module::of::test` `` in a line that begins with
+/// "Test".
 #[test]
 fn every_promise_in_the_semantics_has_a_test_that_exists() {
     let semantics = read(&root().join("docs/SEMANTICS.md"));
