@@ -174,6 +174,7 @@ impl Core {
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &before);
         self.has_named(&op, subjects);
+        parents.iter().for_each(|dir| self.refs.name_in(*dir));
         if let Op::Write { ino, time, .. } = &op {
             self.writers.has_written(*ino, *time);
         }

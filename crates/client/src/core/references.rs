@@ -36,6 +36,8 @@ struct Refs {
     place: Option<InodeId>,
     /// And before that, if that was elsewhere: the kernel may have failed to move it since.
     before: Option<InodeId>,
+    /// Of a directory: the kernel was told of names in it, present or absent, and may have cached them.
+    named: bool,
     unreported: Unreported,
 }
 
@@ -56,6 +58,7 @@ impl References {
                 cover,
                 place: None,
                 before: None,
+                named: false,
                 unreported: Unreported::default(),
             })
             .count += 1;
@@ -96,6 +99,18 @@ impl References {
             }
             None => (None, refs.before),
         }
+    }
+
+    /// The kernel is told of a name in a directory.
+    pub(super) fn name_in(&mut self, dir: InodeId) {
+        if let Some(refs) = self.known.get_mut(&dir) {
+            refs.named = true;
+        }
+    }
+
+    /// Whether the kernel may have cached names in a directory.
+    pub(super) fn has_names_in(&self, dir: InodeId) -> bool {
+        self.known.get(&dir).is_some_and(|refs| refs.named)
     }
 
     /// The kernel has moved a directory to this one, or made it there.
