@@ -51,8 +51,14 @@ pub const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// What a second mount that has nothing cached is to read of a tree at least, in files per second.
 pub const SECOND_MOUNT_FILES_PER_SECOND_GOAL: f64 = 10_000.0;
 
+/// How long a call may take while several mounts are at work, in seconds: a power of two of nanoseconds.
+pub const LONGEST_CALL_SECONDS_GOAL: f64 = 1.08;
+
 /// How many times as long as the local directory Shoal may take.
 pub mod goals {
+    /// Several mounts at once, each beside one alone: how many times what that comes to in the local
+    /// directory.
+    pub const SEVERAL: f64 = 1.5;
     /// Unpacking many small files.
     pub const UNPACK: f64 = 1.5;
     /// Reading them with all caches empty.

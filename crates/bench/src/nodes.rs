@@ -42,11 +42,11 @@ pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mounts the volume.
+/// Mounts the volume, with locks that exclude on this mount only: reading what is cached sends nothing then.
 pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
-    command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
+    command.args(["mount", "-o", "locks=local"]).arg("--credentials").arg(data(top, 1).join("tls"));
     quietly(command.arg(format!("{}:/bench", servers.join(","))).arg(mount))
 }
 
@@ -111,6 +111,52 @@ pub fn recalls(program: &Path, mount: &Path) -> anyhow::Result<u64> {
     let numbers = stats["client"].as_array().context("shoal stats --json has no client")?;
     let recalls = numbers.iter().find(|one| one["name"] == "client_recalls_total");
     recalls.and_then(|one| one["value"].as_u64()).context("client_recalls_total is not counted")
+}
+
+/// How long the kernel's requests to a mount took so far, as a histogram: how many took 2^n up to 2^(n+1)
+/// nanoseconds, by n. Those of fsync(2) are apart: they wait for the disk.
+#[derive(Clone, Default)]
+pub struct Latencies {
+    calls: Vec<u64>,
+    fsyncs: Vec<u64>,
+}
+
+impl Latencies {
+    /// Adds what another mount has counted.
+    fn add(&mut self, op: &Value) {
+        let is_fsync = op["name"].as_str().is_some_and(|name| name.starts_with("fsync"));
+        let sums = if is_fsync { &mut self.fsyncs } else { &mut self.calls };
+        let counts = op["latency_log2"].as_array().into_iter().flatten();
+        for (bucket, count) in counts.filter_map(Value::as_u64).enumerate() {
+            if sums.len() <= bucket {
+                sums.resize(bucket + 1, 0);
+            }
+            sums[bucket] += count;
+        }
+    }
+
+    /// Upper bounds of the longest request and of the longest fsync since an earlier moment, in seconds.
+    pub fn longest_since(&self, before: &Latencies) -> [f64; 2] {
+        [(&self.calls, &before.calls), (&self.fsyncs, &before.fsyncs)].map(|(now, before)| {
+            let is_new = |bucket: &usize| now[*bucket] > before.get(*bucket).copied().unwrap_or(0);
+            let longest = (0..now.len()).rev().find(is_new);
+            longest.map_or(0.0, |bucket| 2f64.powi(bucket as i32 + 1) / 1e9)
+        })
+    }
+}
+
+/// What some mounts have counted, all together.
+pub fn latencies(program: &Path, mounts: impl Iterator<Item = PathBuf>) -> anyhow::Result<Latencies> {
+    let mut all = Latencies::default();
+    for mount in mounts {
+        let stats = stats(program, &mount)?;
+        stats["kernel"]
+            .as_array()
+            .context("shoal stats --json has no kernel")?
+            .iter()
+            .for_each(|op| all.add(op));
+    }
+    Ok(all)
 }
 
 /// What a mount has counted: `meta` calls and bytes on the wire.

@@ -1,7 +1,7 @@
 //! The two things that are compared: a Shoal volume and a plain directory.
 
 use crate::limits::FORGOTTEN_WITHIN;
-use crate::nodes::{self, Counted};
+use crate::nodes::{self, Counted, Latencies};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -151,6 +151,14 @@ impl Side {
         match self.which {
             Which::Local => Ok(0),
             Which::Shoal => self.all_mounts().map(|mount| nodes::recalls(&self.program, &mount)).sum(),
+        }
+    }
+
+    /// How long the kernel's requests to all mounts took so far; none on a plain directory.
+    pub fn latencies(&self) -> anyhow::Result<Latencies> {
+        match self.which {
+            Which::Local => Ok(Latencies::default()),
+            Which::Shoal => nodes::latencies(&self.program, self.all_mounts()),
         }
     }
 
