@@ -1,7 +1,8 @@
 //! A server's typed answer that it does not serve the caller, because the cluster map says so.
 //!
-//! **Model.** Silence, a lost connection and a missing leader may pass: callers wait. A [`Denial`] is a decision of an administrator,
-//! read from the map at an [epoch](Denial::epoch). It holds until a newer map says otherwise.
+//! **Model.** Silence, a lost connection and a missing leader may pass: callers wait. A [`Denial`] is a
+//! decision of an administrator, read from the map at an [epoch](Denial::epoch). It holds until a newer map
+//! says otherwise.
 //!
 //! **Rule.** A caller that knows a newer epoch ignores a denial: the server that answered has an old map.
 
@@ -11,7 +12,8 @@ use shoal_types::Errno;
 /// Version of an encoded [`Denial`].
 const DENIAL_VERSION: u8 = 1;
 
-/// What the map says against the caller. New reasons get a new code; old programs read them as [`Reason::Other`].
+/// What the map says against the caller. A new reason gets a new code; old programs read it as
+/// [`Reason::Other`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(from = "u8", into = "u8")]
 pub enum Reason {

@@ -1,4 +1,4 @@
-//! What becomes of a typed "not for you": waits end when denials have kept coming for long enough and no replica leads.
+//! What becomes of denials: waits end when denials have kept coming for long enough and no replica leads.
 
 use super::{Inner, State, Unled};
 use crate::limits::DENIAL_GRACE;

@@ -1,7 +1,8 @@
-//! Calls that the leader has been asked and that wait for its answer: they end early when there is no point in it any more.
+//! Calls that wait for the leader's answer: they end early when the answer is pointless.
 //!
-//! A leader answers some calls only when other clients have given something back, and may be alive and never answer: a lock that is
-//! held, a volume that was stopped meanwhile. So the end of the session, or of the mount, does not wait for answers.
+//! A leader answers some calls only when other clients have given something back. It may be alive and never
+//! answer: a program holds the lock, or the volume was stopped. So the end of the session, or of the mount,
+//! does not wait for answers.
 
 use super::Inner;
 use shoal_runtime::channel;

@@ -1,4 +1,5 @@
-//! What needs an administrator's attention, or some seconds, as sentences: the reason for exit code 1 of `cluster status`.
+//! What needs an administrator's attention, or some seconds, as sentences: the reason for exit code 1 of
+//! `cluster status`.
 
 use super::VolumeState;
 use super::reports::{ClusterReport, VolumeHealth};

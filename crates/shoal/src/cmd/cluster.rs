@@ -32,7 +32,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Shows nodes and volumes. Exit code 1: something needs attention, or some seconds; the last lines say what
+    /// Shows nodes and volumes. Exit code 1: the last lines say what needs attention, or some seconds
     Status {
         #[command(flatten)]
         output: Output,

@@ -15,7 +15,8 @@ pub enum Request {
     Stats,
     /// Make everything done on its mount so far durable: one [`Synced`] when it is.
     Sync,
-    /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what was not written back. One [`Synced`].
+    /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what
+    /// was not written back. One [`Synced`].
     Abandon,
     /// Verify all blocks: [`ScrubReport`]s until it is done. Ends early when the asker hangs up.
     Scrub {
@@ -32,7 +33,8 @@ pub enum Request {
 /// Everything is durable that can be.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Synced {
-    /// There is nothing to write back any more, because the servers do not serve this mount: why, and what was lost by it.
+    /// There is nothing to write back any more, because the servers do not serve this mount: why, and what
+    /// was lost by it.
     #[serde(default)]
     pub refused: Option<String>,
 }

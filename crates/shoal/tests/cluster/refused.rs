@@ -1,4 +1,5 @@
-//! Mounts that an administrator's decision takes the volume from, and mounts that are taken away by force: no call hangs.
+//! Mounts that an administrator's decision takes the volume from, and mounts that are taken away by force:
+//! no call hangs.
 
 use crate::harness::cluster::CLIENT;
 use crate::harness::{Cluster, Mount, eventually, run, sh};
@@ -10,7 +11,8 @@ use std::time::{Duration, Instant};
 const REACHES_WITHIN: u64 = 20;
 /// Seconds that a program may take on a mount that is not served: it fails instead of waiting.
 const FAILS_WITHIN: u64 = 15;
-/// Every waiting call ends within this when a mount is taken away by force: 2 s, and some for a machine with other work.
+/// Every waiting call ends within this when a mount is taken away by force: 2 s, and some for a machine with
+/// other work.
 const LET_GO_WITHIN: Duration = Duration::from_secs(4);
 /// What a stopped or deleted volume answers.
 const NOT_CONNECTED: &str = "Transport endpoint is not connected";
@@ -22,7 +24,7 @@ fn volume(cluster: &Cluster, words: &[&str]) {
     command.ok();
 }
 
-/// Waits until programs on a mount fail in this way, df(1) and ls(1) among them. None may hang on the way there.
+/// Waits until programs on a mount fail in this way, df(1) and ls(1) among them. None may hang until then.
 fn fails(point: &Path, how: &str) {
     for program in ["ls", "df"] {
         eventually(program, REACHES_WITHIN, || {
