@@ -73,11 +73,12 @@ test-long: ## Every acceptance test at full length
 	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance
 
 .PHONY: verify
-verify: ## Format, lints, dependency direction, licences
+verify: ## Format, lints, house rules, commit subjects, licences
 	@scripts/setup build verify
 	cargo fmt --all --check
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --test house
+	@scripts/commits
 	@scripts/deny
 
 .PHONY: fix
@@ -90,7 +91,7 @@ fix: ## Format, and apply the lints that can mend themselves
 .PHONY: check
 check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/b" [SECONDS=10 WORKERS=2 SEED=n HISTORY=file TOLERATE="estale contended"])
 	@scripts/setup build
-	@test -n "$(DIRS)" || { echo 'Which? Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
+	@test -n "$(DIRS)" || { echo 'DIRS is not set. Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
 	cargo build --release --package shoal-witness
 	"$(CARGO_TARGET_DIR)/release/shoal-witness" run $(DIRS) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \

@@ -39,6 +39,7 @@ mod mapped;
 mod mount;
 mod patience;
 mod reader;
+mod sequence;
 mod shell;
 mod ship;
 mod stats;

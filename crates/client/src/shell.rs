@@ -7,6 +7,7 @@ use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
 use crate::groups::Groups;
 use crate::lease::{Lease, Moment, RecallQueue, Recallers};
+use crate::limits::WALK_RUNS_AHEAD_BYTES_MAX;
 use crate::locks::Locks;
 use crate::mount::{Lasting, Way};
 use crate::reader::Reader;
@@ -212,7 +213,7 @@ impl Shell {
         let runs = state.core.walks.take_runs();
         drop(state);
         if !runs.is_empty() {
-            self.read_ahead(&runs);
+            self.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
         self.run_errands(errands);
     }

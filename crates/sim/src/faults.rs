@@ -1,101 +1,103 @@
-//! What goes wrong in a world, and when: drawn from the seed before it begins ([`crate::plan`]), so that parts of it can be left out.
+//! The faults of a world, with their times: drawn from the seed before it begins ([`crate::plan`]), so that
+//! some of them can be left out.
 
 use crate::brick::BRICKS;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
-use crate::journal::say;
 use crate::network::Weather;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
+use crate::trace::say;
 use shoal_meta::Role;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Stands for whoever leads when a fault begins.
+/// Stands for the node that leads when a fault begins.
 pub const LEADER: Machine = 100;
-/// Stands for the first who does not.
+/// Stands for the first node that does not lead.
 pub const FOLLOWER: Machine = 101;
-/// One of so many blocks of a brick is damaged or lost.
+/// One in this many blocks of a brick is damaged or lost.
 const ROT_ONE_OF: u32 = 2;
 /// When the leader is cut off, another is elected within this.
 const ELECTED_WITHIN: Duration = Duration::from_secs(5);
-/// How long a leader that was just elected is cut off.
+/// How long a newly elected leader is cut off.
 const UNHEARD_FOR: Duration = Duration::from_millis(700);
 
-/// Something that goes wrong for a while.
+/// A kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum What {
     /// A node dies, and starts again.
     Crash(Machine),
-    /// All nodes die at once: the room has no power.
+    /// All nodes die at once: a power failure.
     Blackout,
-    /// A node and all other nodes do not hear of each other.
+    /// A node and all other nodes cannot reach each other.
     Isolate(Machine),
-    /// Nothing passes from the first to the second.
+    /// No message passes from the first to the second.
     OneWay(Machine, Machine),
-    /// A client and a node do not hear of each other.
+    /// A client and a node cannot reach each other.
     CutClient(Machine, Machine),
-    /// A client and all nodes do not hear of each other.
+    /// A client and all nodes cannot reach each other.
     CutOff(Machine),
-    /// Messages between replicas get lost and repeated, connections break, everything takes long.
+    /// Messages between replicas are lost and repeated, connections break, messages are slow.
     Storm {
-        /// One of so many.
+        /// One message in this many is lost.
         loses_one_of: u32,
-        /// One of so many.
+        /// One message in this many breaks its connection.
         breaks_one_of: u32,
-        /// In microseconds.
+        /// Longest delay, in microseconds.
         delay_us_max: u64,
     },
-    /// What the first sends to the second takes up to so many microseconds.
+    /// Messages from the first to the second take up to this many microseconds.
     SlowWay(Machine, Machine, u64),
-    /// Nothing goes on on a machine, while its clocks do.
+    /// A machine is stopped, while its clocks go on.
     Stop(Machine),
-    /// A machine has too much to do: its threads get their turns late.
+    /// A machine is overloaded: its threads are scheduled late.
     Busy(Machine),
-    /// The leader is cut off until another is elected. At that moment whoever voted for it dies; when it is back, it hears of the old leader and not of
-    /// the new one.
+    /// The leader is cut off until another is elected. At that moment the follower that voted for the new
+    /// leader dies. When it is back, it reaches the old leader and not the new one.
     VoterDies,
     /// A client's machine dies, and mounts again.
     KillClient(Machine),
-    /// The lead is handed over.
+    /// The leadership is transferred.
     Transfer,
     /// A node flushes its store and cuts its log.
     Flush(Machine),
-    /// Another machine takes the place of a node, for good.
+    /// Another machine replaces a node, for good.
     Replace(Machine),
-    /// A machine's wall clock is set, to so many seconds after its start.
+    /// A machine's wall clock is set, to this many seconds after its start.
     SetClock(Machine, u64),
-    /// The disk of a node's log fails to flush, has no room, or is slow. Where it fails, the node starts again in the end.
+    /// The disk of a node's log fails to flush, is full, or is slow. If it fails, the node is started again
+    /// at the end.
     Disk(Machine, Trouble),
-    /// A brick is out of reach.
+    /// A brick cannot be reached.
     BrickAway(u16),
-    /// A brick has no room.
+    /// A brick is full.
     BrickFull(u16),
     /// A brick is slow.
     BrickSlow(u16),
-    /// Blocks on a brick get damaged and lost.
+    /// Blocks on a brick are damaged and lost.
     Rot(u16),
 }
 
-/// A fault with its time.
+/// A fault with its times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// After the one before has begun, in milliseconds.
+    /// It begins this long after the beginning of the fault before, in milliseconds.
     pub after_ms: u64,
     /// For how long, in milliseconds.
     pub for_ms: u64,
-    /// The next one does not wait until this one is over.
+    /// The next fault does not wait for the end of this one.
     pub overlaps: bool,
-    /// What.
+    /// The kind.
     pub what: What,
 }
 
-/// When something was wrong, from and to.
+/// When there were faults, from and to.
 pub type Spans = Rc<RefCell<Vec<(u64, u64)>>>;
 
-/// Lets faults happen. In the end everything is as it should be.
+/// Makes the faults happen. At the end all of them are over.
 pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], spans: &Spans) {
     let mut under_way = Vec::new();
     for fault in faults {
@@ -123,14 +125,14 @@ pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], sp
     cluster.network.set(|weather| *weather = Weather::fair());
 }
 
-/// Whom a fault is about, as things stand.
+/// The machines that a fault is about at this moment.
 fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
     let nodes = cluster.nodes();
     let leader = cluster.leader().unwrap_or(nodes[0]);
     let who = |machine: Machine| match machine {
         LEADER => leader,
         FOLLOWER => nodes.iter().copied().find(|node| *node != leader).unwrap_or(leader),
-        // It may have been replaced.
+        // The node may have been replaced.
         node if node < FIRST_CLIENT && !nodes.contains(&node) => SPARE,
         other => other,
     };
@@ -150,7 +152,7 @@ fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
     }
 }
 
-/// Between whom nothing passes.
+/// The pairs of machines between which no message passes.
 fn cuts(cluster: &Rc<Cluster>, what: &What) -> Vec<(Machine, Machine)> {
     let both = |one: Machine, other: Machine| [(one, other), (other, one)];
     match what {
@@ -266,7 +268,7 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     cluster.network.set(|weather| weather.cut.retain(|pair| !cut(new).contains(pair)));
 }
 
-/// Bricks, to draw one.
+/// The numbers of bricks to draw from.
 pub fn bricks() -> std::ops::RangeInclusive<u16> {
     1..=BRICKS
 }

@@ -1,7 +1,8 @@
-//! What a world is made of, drawn from its seed.
+//! The plan of a world, drawn from its seed.
 //!
-//! **Mixed** worlds have faults of all kinds, one after the other, none so long that a session is ended for it. **Focused** ones repeat one
-//! combination that is rare by chance: what it takes to be wrong is often two things at the same moment.
+//! **Mixed** worlds have faults of all kinds, one after the other, none so long that it ends a session.
+//! **Focused** worlds repeat one combination that rarely occurs by chance: many defects need two events at
+//! the same moment.
 
 use crate::cluster::{FIRST_CLIENT, NODES, Settings};
 use crate::disk::Trouble;
@@ -11,49 +12,49 @@ use crate::scheduler::Machine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// The longest that something stays wrong, in milliseconds, where no session is to be ended for it.
+/// Longest fault that must not end a session, in milliseconds.
 const LONG_MS_MAX: u64 = 5_000;
 /// The longest time between two faults, in milliseconds.
 const REST_MS_MAX: u64 = 2_500;
-/// A client that is silent for so long loses its session if others wait for it, in milliseconds.
+/// A client that is silent for so long loses its session if another client waits for it, in milliseconds.
 const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
-/// Log behind the last flush of a store, in bytes: in a third of all worlds followers fall behind it.
+/// Log after the last flush of a store, in bytes: in a third of all worlds followers fall behind it.
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
-/// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
+/// Content up to this size is inline, in bytes: in half of all worlds most content goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
-/// What a mount caches, in bytes: in a quarter of all worlds less than it works with.
+/// What a mount caches, in bytes: in a quarter of all worlds less than its working set.
 const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
-/// Combinations that focused worlds are about.
+/// The number of combinations for focused worlds.
 const KINDS: u32 = 16;
-/// Those that are drawn more often, since even in them it is rare that something shows: a client that comes back with what it has not sent, and
-/// a leader that serves without being able to decide.
+/// Combinations that are drawn more often, since even they rarely show a defect: a client that comes back
+/// with changes that it has not sent, and a leader that serves without being able to commit.
 const KINDS_OFTEN: [u32; 2] = [4, KINDS - 1];
-/// How often, of all focused worlds.
+/// The share of focused worlds that take one of these.
 const OFTEN: f64 = 0.2;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
-/// See the module. Everything else follows from the seed.
+/// The plan of a world. Everything else follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// A mistake that is planted.
+    /// A planted defect.
     pub planted: Option<String>,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
     /// Workers on each.
     pub workers: u32,
     /// Rounds of calls.
     pub rounds: u32,
-    /// How the volume is made.
+    /// The settings of the volume.
     pub settings: Settings,
 }
 
 impl Plan {
-    /// As the seed says.
+    /// The plan of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let clients = rng.random_range(2..=3);
@@ -77,18 +78,18 @@ impl Plan {
         }
     }
 
-    /// Whether a brick may be left with what others have forgotten.
+    /// Whether a brick may be left with copies that the namespace has forgotten.
     pub fn has_troubled_bricks(&self) -> bool {
         let is_one = |what: &What| matches!(what, What::BrickAway(_) | What::BrickSlow(_) | What::Rot(_));
         self.faults.iter().any(|fault| is_one(&fault.what))
     }
 
-    /// Whether copies that were stored get damaged or lost.
+    /// Whether stored copies are damaged or lost.
     pub fn has_damage(&self) -> bool {
         self.faults.iter().any(|fault| matches!(fault.what, What::Rot(_)))
     }
 
-    /// Whether nodes or bricks complain because they are made to.
+    /// Whether nodes or bricks log errors because of a fault.
     pub fn has_complaints(&self) -> bool {
         let fails = |what: &What| matches!(what, What::Disk(_, Trouble::FailsToSync | Trouble::Full));
         self.has_damage() || self.faults.iter().any(|fault| fails(&fault.what))
@@ -130,7 +131,7 @@ impl Draw {
     /// Faults of some kinds, one after the other.
     fn mixed(&mut self) -> Vec<Fault> {
         let count = if self.rng.random_bool(0.1) { 0 } else { self.rng.random_range(1..10) };
-        // Each world has its own kinds of trouble.
+        // Each world has its own selection of faults.
         let kinds: Vec<u32> = (0..14).filter(|_| self.rng.random_bool(0.4)).collect();
         let kinds = if kinds.is_empty() { vec![0, 2] } else { kinds };
         let mut faults = Vec::new();
@@ -180,7 +181,7 @@ impl Draw {
     fn combination(&mut self, kind: u32) -> Vec<Fault> {
         let (node, client) = (self.node(), self.client());
         let mut ms = |range: std::ops::Range<u64>| self.rng.random_range(range);
-        // The second happens while the first lasts.
+        // The second fault happens while the first lasts.
         let during = |first: (u64, What), after_ms: u64, second: (u64, What)| {
             vec![
                 Fault { after_ms: 0, for_ms: first.0, overlaps: true, what: first.1 },
@@ -188,19 +189,19 @@ impl Draw {
             ]
         };
         let faults = match kind {
-            // The leader dies, and is back before or after somebody else leads.
+            // The leader dies, and is back before or after another node leads.
             0 => {
                 let for_ms = ms(1..3_000);
                 vec![self.fault(for_ms, What::Crash(LEADER))]
             }
-            // Two die within one flush: what both had not flushed is gone.
+            // Two nodes die within one flush: what neither had flushed is lost.
             1 => during((ms(1..600), What::Crash(LEADER)), ms(0..20), (ms(1..600), What::Crash(FOLLOWER))),
-            // The lead changes while answers of the old leader are under way for long.
+            // The leader changes while answers of the old leader are in flight for long.
             2 => {
                 let way = What::SlowWay(LEADER, client, ms(500_000..2_000_000));
                 during((ms(500..3_000), way), ms(5..400), (ms(1..1_500), What::Transfer))
             }
-            // A client dies, soon after a node or a brick has become slow.
+            // A client dies soon after a node or a brick has become slow.
             3 => {
                 let (long, after, dead) = (ms(300..4_000), ms(0..2_000), ms(1..15_000));
                 let first = match ms(0..4) {
@@ -211,7 +212,7 @@ impl Draw {
                 };
                 during((long, first), after, (dead, What::KillClient(client)))
             }
-            // A client is cut off until the others go on without it, while the lead changes.
+            // A client is cut off until the other clients go on without it, while the leader changes.
             4 => during(
                 (ms(SILENT_MS), What::CutOff(client)),
                 ms(100..9_000),
@@ -223,14 +224,14 @@ impl Draw {
                 overlaps: false,
                 what: What::CutOff(client),
             }],
-            // ... or is stopped.
+            // A client is stopped until the other clients go on without it.
             6 => vec![Fault {
                 after_ms: ms(0..2_000),
                 for_ms: ms(SILENT_MS),
                 overlaps: false,
                 what: What::Stop(client),
             }],
-            // A node is away until the others have cut their logs.
+            // A node is away until the other nodes have truncated their logs.
             7 => {
                 let (away, after) = (ms(1_500..5_000), ms(100..1_200));
                 let mut faults = during((away, What::Crash(node)), after, (1, What::Flush(LEADER)));
@@ -249,9 +250,9 @@ impl Draw {
                 let long = ms(1..3_000);
                 vec![self.fault(long, What::Disk(who, trouble))]
             }
-            // Copies are damaged on one brick, while another is away.
+            // Copies on one brick are damaged while another brick is away.
             9 => during((ms(1..4_000), What::BrickAway(2)), ms(0..1_000), (ms(1..500), What::Rot(1))),
-            // A node is replaced, and dies or is cut off somewhere on the way.
+            // A node is replaced, and dies or is cut off meanwhile.
             10 => {
                 let second = if ms(0..2) == 0 { What::Crash(LEADER) } else { What::Isolate(LEADER) };
                 let (after, long) = (ms(0..1_500), ms(1..1_500));
@@ -260,13 +261,13 @@ impl Draw {
                     Fault { after_ms: ms(0..300), for_ms: 1, overlaps: false, what: What::Replace(node) },
                 ]
             }
-            // A client dies while nobody leads, and nothing that it does is committed.
+            // A client dies while there is no leader, so that its changes are not committed.
             11 | 12 => {
                 let first = if ms(0..2) == 0 { What::Blackout } else { What::Isolate(LEADER) };
                 let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
                 during((long, first), after, (dead, What::KillClient(client)))
             }
-            // The lead changes while a client comes late to what it is answered.
+            // The leader changes while a client receives its answers late.
             13 => {
                 let mut faults =
                     during((ms(2_000..8_000), What::Busy(client)), ms(50..1_000), (1, What::Transfer));
@@ -276,15 +277,18 @@ impl Draw {
                 }
                 faults
             }
-            // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
+            // The follower that voted for a new leader dies before it hears from it, and hears from the old
+            // leader afterwards.
             14 => vec![self.fault(1, What::VoterDies)],
-            // The leader is cut off from the others, while clients still reach it and one of them does not.
+            // The leader is cut off from the other replicas, while clients still reach it and one of them
+            // does not.
             _ if ms(0..3) == 0 => during(
                 (ms(1_000..5_000), What::Isolate(LEADER)),
                 ms(0..1_500),
                 (ms(1..3_000), What::CutClient(client, LEADER)),
             ),
-            // ... or all of them do: what they give back to it meanwhile is not committed.
+            // The leader is cut off from the other replicas while all clients reach it: what they give back
+            // to it meanwhile is not committed.
             _ => {
                 let long = ms(1_500..3_500);
                 vec![self.fault(long, What::Isolate(LEADER))]

@@ -3,10 +3,11 @@
 use super::Outcome;
 use super::volume::{put_counters, refuse};
 use crate::kv::{Flow, KvRead, WriteBatch};
-use crate::kv_tree::{KvTree, TreeError, read, scan};
+use crate::kv_tree::KvTree;
 use crate::limits::{CLIENT_BYTES_MAX, END_HOLDS_MAX, GRANT_INODES_MAX, HOLD_INODES_MAX, SESSION_RANGES_MAX};
 use crate::query::counters;
 use crate::records::{self, Counters, SessionRecord};
+use crate::stored::{TreeError, read, scan};
 use crate::{Fault, keys, ops, query};
 use shoal_types::{BatchSeq, Errno, InodeId, SessionId, Timestamp};
 

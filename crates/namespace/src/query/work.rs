@@ -2,8 +2,8 @@
 
 use crate::keys::{self, Key};
 use crate::kv::{Flow, KvRead};
-use crate::kv_tree::{TreeError, read, scan};
 use crate::records::{self, BlockRecord, SessionRecord};
+use crate::stored::{TreeError, read, scan};
 use shoal_types::{BlockId, BlockInfo, InodeId, SessionId};
 
 /// All sessions, those that have ended but hold something still included.
@@ -26,8 +26,8 @@ pub fn block(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<Option<Block
     read(store, &keys::block(id))
 }
 
-/// Whether a block is known that its session began after this one. Then this one was named before, or is never going to be: batches
-/// name blocks in the order of their numbers.
+/// Whether a block is known that its session began after this one. Then this one was named before, or is
+/// never going to be: batches name blocks in the order of their numbers.
 pub fn is_later_block_known(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<bool, TreeError> {
     Ok(blocks(store, Some(id), 1)?.iter().any(|(next, _)| next.session == id.session))
 }
