@@ -110,6 +110,7 @@ mod tests {
             kind: "fuse.shoal".into(),
             source: dir.to_owned(),
             device: "0:1".into(),
+            flags: "rw".into(),
         }
     }
 

@@ -48,6 +48,8 @@ pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(30);
 /// A process whose mount was taken away and that has not ended after this may be kept by a mount elsewhere: then somebody looks.
 pub const HOLDER_GRACE: Duration = Duration::from_secs(2);
+/// Names of directories shown where one is missing.
+pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 

@@ -27,6 +27,8 @@ pub struct Volume<'a> {
     pub data: &'a Path,
     /// See there.
     pub source: Option<&'a str>,
+    /// See there.
+    pub options: &'a str,
 }
 
 impl Standing<'_> {
@@ -46,6 +48,7 @@ impl Standing<'_> {
             data: volume.data.to_owned(),
             source: volume.source.map(str::to_owned),
             mountpoint: self.mounted.mountpoint().to_owned(),
+            options: volume.options.to_owned(),
             session: self.client.session().0,
             total_bytes: room.total_bytes,
             free_bytes: room.free_bytes,

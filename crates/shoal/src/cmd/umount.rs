@@ -94,7 +94,8 @@ impl Umount {
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
-        if let Some(pid) = server {
+        // Mounted at another place as well, by a bind mount, it goes on.
+        if let Some(pid) = server.filter(|_| !mount.is_mounted()) {
             wait_for_end(&mount, &pid);
         }
         Ok(ExitCode::SUCCESS)

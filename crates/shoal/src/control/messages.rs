@@ -59,6 +59,9 @@ pub struct Status {
     pub source: Option<String>,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// The options with which it was mounted, separated by commas.
+    #[serde(default)]
+    pub options: String,
     /// The mounted client's session.
     pub session: u64,
     /// Size of the volume in bytes.

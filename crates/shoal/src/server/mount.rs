@@ -8,8 +8,10 @@ use super::polling::{Poller, links};
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
+use crate::mounts;
 use crate::node::client_options;
 use crate::standing::{Standing, Volume, number};
+use crate::subdirectory;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use shoal_client::Client;
@@ -57,10 +59,16 @@ impl ClusterMount {
             .with_context(|| format!("volume {}", spec.volume))?;
         let mut mount = spec.options.mount.clone();
         mount.source = spec.source.clone();
-        let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
+        let root = spec.subdirectory.as_deref().map(|path| subdirectory::find(&client, &spec.volume, path));
+        let mounted = root.transpose().and_then(|root| {
+            mount.root = root.unwrap_or(InodeId::ROOT);
+            Ok(shoal_fuse::mount(client.clone(), &spec.mountpoint, mount)?)
+        });
+        let mounted = mounted.inspect_err(|_| {
             // Nothing was done yet that could be lost.
             let _ = client.close();
         })?;
+        mounts::note_device(&spec.run, mounted.device());
         let shared = Arc::new(Shared {
             started: Instant::now(),
             spec: spec.clone(),
@@ -161,9 +169,10 @@ impl Shared {
     }
 
     fn status(&self) -> Result<Status, String> {
-        let MountSpec { volume, run, source, .. } = &self.spec;
-        let id = self.volume.to_string();
-        self.standing().status(Volume { name: volume, id: &id, data: run, source: Some(source) })
+        let MountSpec { volume, run, source, options, .. } = &self.spec;
+        let (id, options) = (self.volume.to_string(), options.words());
+        let source = Some(source.as_str());
+        self.standing().status(Volume { name: volume, id: &id, data: run, source, options: &options })
     }
 
     fn statistics(&self) -> Statistics {
