@@ -136,7 +136,11 @@ impl Handler for Node {
             Request::Stats => say(&self.statistics()).map_err(gone),
             Request::Sync => {
                 self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
-                say(&Synced {}).map_err(gone)
+                say(&Synced::default()).map_err(gone)
+            }
+            Request::Abandon => {
+                self.client.abandon();
+                say(&Synced::default()).map_err(gone)
             }
             Request::Scrub { bytes_per_second } => {
                 scrub(&self.brick, bytes_per_second, &mut |report| say(&report))
