@@ -39,6 +39,7 @@ mod mapped;
 mod mount;
 mod patience;
 mod reader;
+mod sequence;
 mod shell;
 mod ship;
 mod stats;
@@ -55,7 +56,7 @@ pub use stats::Stat;
 
 use mount::{Mount, Servers};
 use shoal_types::{Errno, InodeId, SessionId};
-use shoal_wire::{MetaError, MetaService, VolumeBlocks};
+use shoal_wire::{Denial, MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,10 +130,29 @@ impl Client {
         self.mount.interrupt();
     }
 
+    /// The mount was taken away by force. Calls that wait fail, and [`close`](Self::close) waits for hardly anything.
+    pub fn abandon(&self) {
+        self.mount.abandon();
+    }
+
+    /// Why the servers do not serve this client at present, if they have said so, and how many operations were lost with the session
+    /// that ended by it.
+    pub fn denial(&self) -> Option<(Denial, u64)> {
+        let shell = self.shell();
+        let state = shell.state.lock();
+        state.denied.clone().map(|denial| (denial, state.core.loss().operations))
+    }
+
     /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost, and gives up
     /// when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
         let shell = self.mount.end();
+        if let Some((_, lost)) = self.denial() {
+            // There is no session, and nobody to tell of its end.
+            shell.retire();
+            self.mount.join();
+            return if lost == 0 { Ok(()) } else { Err(Errno::EIO) };
+        }
         // Unless an fsync of the root has told it.
         let told = shell.state.lock().core.report_to_sync(InodeId::ROOT);
         let flushed = shell.last_flush();

@@ -38,6 +38,7 @@ mod server;
 mod show;
 mod signals;
 mod standing;
+mod subdirectory;
 mod volume;
 mod walk;
 

@@ -1,5 +1,6 @@
 //! The service of a volume's metadata group.
 
+use crate::denial::Denial;
 use crate::lease::{
     Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
 };
@@ -12,7 +13,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Why a metadata server did not carry out a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -67,6 +68,9 @@ pub enum MetaError {
     /// The server's disk failed or its state is damaged; it stops.
     #[error("the metadata server failed: {0}")]
     Failed(String),
+    /// The cluster map says that this client is not served.
+    #[error(transparent)]
+    Denied(Denial),
 }
 
 impl MetaError {

@@ -65,7 +65,10 @@ pub struct RemoteMeta {
 }
 
 fn lost(error: NetError) -> MetaError {
-    MetaError::Unavailable(error.to_string())
+    match error {
+        NetError::Denied { denial, .. } => MetaError::Denied(denial),
+        error => MetaError::Unavailable(error.to_string()),
+    }
 }
 
 impl RemoteMeta {
