@@ -45,6 +45,7 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
 	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
+	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal"
 	for unit in dist/*.service; do \
 		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
@@ -52,7 +53,8 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there; data and credentials stay
-	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
+	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal" \
+		"$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
 		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
 
 .PHONY: test

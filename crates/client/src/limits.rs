@@ -197,6 +197,11 @@ pub const RESEND_WINDOW_BATCHES: usize = 64;
 pub const RESEND_WINDOW_BYTES: usize = 16 << 20;
 /// A leader that answers no batch for this long is not waited for any longer without a look at whether another one leads.
 pub const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Servers must deny a session its volume for this long, with no replica leading, before it ends: an administrator who takes a step
+/// back at once costs no mount anything.
+pub const DENIAL_GRACE: Duration = Duration::from_secs(2);
+/// A mount that was taken away by force tries this long to make durable what it still holds.
+pub const ABANDONED_CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Mounting gives up when no metadata leader has answered for this long.
 pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// The end of a session is announced for this long at most: servers find out by themselves later.

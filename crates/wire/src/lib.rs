@@ -4,11 +4,13 @@
 //! that implements the same traits, so no caller can tell the difference.
 
 mod block;
+mod denial;
 mod lease;
 mod locks;
 mod meta;
 
 pub use block::{BlockError, BlockPage, BlockService, Moment, Moments, VolumeBlocks};
+pub use denial::{Denial, Reason};
 pub use lease::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Item, MOVES, Poll, Question, Recall,
     Recalls, Right, Token, Want, WantName, wait_for,

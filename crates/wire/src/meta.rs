@@ -1,5 +1,6 @@
 //! The service of a volume's metadata group.
 
+use crate::denial::Denial;
 use crate::lease::{
     Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
 };
@@ -8,11 +9,12 @@ use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs, Timestamp,
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, Origin, Process, SessionId, Statfs,
+    Timestamp,
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 6;
+pub const PROTOCOL_VERSION: u32 = 7;
 
 /// Why a metadata server did not carry out a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
@@ -67,6 +69,9 @@ pub enum MetaError {
     /// The server's disk failed or its state is damaged; it stops.
     #[error("the metadata server failed: {0}")]
     Failed(String),
+    /// The cluster map says that this client is not served.
+    #[error(transparent)]
+    Denied(Denial),
 }
 
 impl MetaError {
@@ -86,6 +91,8 @@ pub struct SessionRequest {
     /// A random number of this client. A repeated request with the same number, because the answer was lost,
     /// replaces the session that was opened the first time.
     pub instance: u128,
+    /// Where the client runs, if it knows. Silent sessions of earlier runs of its machine are ended.
+    pub origin: Option<Origin>,
 }
 
 /// A session's start.
@@ -105,6 +112,8 @@ pub struct OpenReply {
     pub term: u64,
     /// A session that has not renewed for this long must answer nothing from its caches, in milliseconds.
     pub lease_ms: u64,
+    /// Other sessions of the same run of the same machine. The client closes those whose process is gone.
+    pub siblings: Vec<(SessionId, Process)>,
 }
 
 /// Room that a session asks for and reports.
