@@ -1,12 +1,14 @@
 //! The two things that are compared: a Shoal volume and a plain directory.
 
 use crate::limits::FORGOTTEN_WITHIN;
+use crate::machine::dir_bytes;
 use crate::nodes::{self, Counted, Latencies};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,10 +142,40 @@ impl Side {
 
     /// Empties all caches: restarts Shoal, drops the kernel's.
     pub fn make_cold(&self) -> anyhow::Result<()> {
+        self.restart().map(drop)
+    }
+
+    /// Restarts Shoal with cold caches; answers how long it took to stop, and then until the root could be
+    /// looked at.
+    pub fn restart(&self) -> anyhow::Result<(Duration, Duration)> {
         self.sync()?;
+        let begun = Instant::now();
         self.stop()?;
+        let stopped = begun.elapsed();
+        drop_caches()?;
+        let begun = Instant::now();
         self.start()?;
-        drop_caches()
+        fs::metadata(self.path())?;
+        let started = begun.elapsed();
+        drop_caches()?;
+        Ok((stopped, started))
+    }
+
+    /// Process ids of a cluster's servers.
+    pub fn servers(&self) -> Vec<i32> {
+        nodes::running(&self.top, self.nodes)
+    }
+
+    /// Bytes on disk of everything that the side keeps.
+    pub fn disk_bytes(&self) -> anyhow::Result<u64> {
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.top)? {
+            let path = entry?.path();
+            if !self.all_mounts().any(|mount| mount == path) {
+                bytes += dir_bytes(&path)?;
+            }
+        }
+        Ok(bytes)
     }
 
     /// How many recalls all mounts together were sent; none on a plain directory.
@@ -171,7 +203,7 @@ impl Side {
         }
     }
 
-    /// Process id of the server.
+    /// Process id of the mount, which is the server's, too, where one process is both.
     pub fn server(&self) -> anyhow::Result<u32> {
         let out = Command::new(&self.program).arg("status").arg(self.path()).arg("--json").output()?;
         let status: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal status --json")?;

@@ -73,6 +73,8 @@ Mount options, separated by commas:
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
+  inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
+                     (by default one per 32 KiB of memory; needs Linux 6.18)
   cache=MIB          memory for names, attributes and small files
   block-cache=MIB    memory for large files
   locks=cluster      fcntl and flock locks exclude between all mounts with this option, not only on this one;
@@ -162,6 +164,7 @@ impl Options {
             ("readers" | "reader-thread-count", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
+            ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
             ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
             ("private", None) => self.mount.allow_other = false,
@@ -349,6 +352,7 @@ mod tests {
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
+        assert_eq!("inodes=5000".parse::<Options>().unwrap().mount.inodes_max, 5000);
         assert_eq!(options.mount.locks, LockScope::Local);
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
@@ -459,6 +463,7 @@ mod tests {
             ("cache=x", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
+            ("inodes=0", "inodes"),
             ("credentials", "credentials"),
             ("credentials=", "credentials"),
             ("locks", "locks=cluster"),
