@@ -54,10 +54,12 @@ impl ClusterMount {
         let bricks: Arc<dyn Bricks> = directory.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
-        let options = client_options(&spec.mountpoint, &spec.options);
+        let chosen =
+            spec.options.on_top_of(&directory.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
+        let options = client_options(&spec.mountpoint, &chosen);
         let client = Client::open_replicated(replicas, blocks, options)
             .with_context(|| format!("volume {}{}", spec.volume, doubt(&directory.map(), volume, spec)))?;
-        let mut mount = spec.options.mount.clone();
+        let mut mount = chosen.mount;
         mount.source = spec.source.clone();
         let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
             // Nothing was done yet that could be lost.
