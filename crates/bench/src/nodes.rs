@@ -42,12 +42,12 @@ pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mounts the volume, with locks that exclude on this mount only: reading what is cached sends nothing then.
-pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
+/// Mounts the volume, with mount options.
+pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path, options: &str) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
-    command.args(["mount", "-o", "locks=local"]).arg("--credentials").arg(data(top, 1).join("tls"));
-    quietly(command.arg(format!("{}:/bench", servers.join(","))).arg(mount))
+    command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
+    quietly(command.args(["-o", options]).arg(format!("{}:/bench", servers.join(","))).arg(mount))
 }
 
 fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
