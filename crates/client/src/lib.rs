@@ -55,7 +55,7 @@ pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 
 use mount::{Mount, Servers};
-use shoal_types::{Errno, InodeId, SessionId};
+use shoal_types::{Errno, InodeId, Origin, Process, SessionId};
 use shoal_wire::{Denial, MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,6 +70,10 @@ pub struct Client {
 pub struct Options {
     /// Who mounts, for people to read.
     pub name: String,
+    /// Where it runs, so that sessions which it left behind when it died are not waited for.
+    pub origin: Option<Origin>,
+    /// Whether a process of this machine, in this PID namespace, is gone for certain.
+    pub has_ended: fn(&Process) -> bool,
     /// Room for cached metadata and small contents, in bytes.
     pub cache_bytes: usize,
     /// Room for cached blocks and read-ahead, in bytes.
@@ -86,6 +90,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             name: format!("process {}", std::process::id()),
+            origin: None,
+            has_ended: |_| false,
             cache_bytes: limits::CACHE_BYTES_DEFAULT,
             block_cache_bytes: limits::BLOCK_CACHE_BYTES_DEFAULT,
             open_wait: limits::OPEN_WAIT_DEFAULT,

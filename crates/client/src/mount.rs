@@ -98,11 +98,23 @@ impl Lasting {
 
     fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
         let asked = Moment::now();
-        let request =
-            SessionRequest { protocol: PROTOCOL_VERSION, client: self.options.name.clone(), instance };
+        let Options { name, origin, has_ended, .. } = &self.options;
+        let (client, origin) = (name.clone(), origin.clone());
+        let request = SessionRequest { protocol: PROTOCOL_VERSION, client, instance, origin };
         let sent = Timestamp::now();
         let opened = way.meta.open_session(request)?;
         self.clock.heard(sent, opened.grant.now);
+        for (session, process) in &opened.siblings {
+            if has_ended(process) {
+                tracing::info!(
+                    session = session.0,
+                    process = process.number,
+                    "its process is gone: its session ends"
+                );
+                // Otherwise the servers find out by themselves.
+                let _ = way.meta.close_session(*session);
+            }
+        }
         Ok((opened, asked))
     }
 }

@@ -23,7 +23,7 @@ use crate::stored::TreeError;
 use bytes::Bytes;
 pub use place::Placed;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId, Timestamp};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, Origin, SessionId, Timestamp};
 
 /// Version of an encoded command.
 ///
@@ -139,6 +139,17 @@ pub enum Command {
         session: SessionId,
         /// The inodes.
         inodes: Vec<InodeId>,
+    },
+    /// Begins a session whose client has said where it runs: [`Outcome::Opened`].
+    OpenSessionFrom {
+        /// Who mounts, for people to read.
+        client: String,
+        /// Where it runs.
+        origin: Origin,
+        /// When.
+        time: Timestamp,
+        /// How many inode numbers it gets to begin with.
+        inodes: u64,
     },
 }
 
@@ -263,7 +274,10 @@ pub fn apply_command<S: KvRead + ?Sized>(
             volume::compact(store, (*ino, *offset), *digest, *block, *info)
         }
         Command::RestFromCompaction { ino } => volume::rest_from_compaction(store, *ino),
-        Command::OpenSession { client, time, inodes } => session::open(store, client, *time, *inodes),
+        Command::OpenSession { client, time, inodes } => session::open(store, client, None, *time, *inodes),
+        Command::OpenSessionFrom { client, origin, time, inodes } => {
+            session::open(store, client, Some(origin), *time, *inodes)
+        }
         Command::CloseSession { session } => session::close(store, *session),
         Command::Hold { session, inodes } => session::hold(store, *session, inodes),
         Command::GrantInodes { session, count } => session::grant_inodes(store, *session, *count),
@@ -293,6 +307,8 @@ mod tests {
         let id = BlockId { session, seq: 5 };
         let info = BlockInfo { len: 7, group: shoal_types::BlockGroup::default() };
         let (time, options) = (Timestamp { secs: 1, nanos: 2 }, VolumeOptions::default());
+        let process = shoal_types::Process { namespace: 1, number: 2, started: 3 };
+        let origin = Origin { certificate: "client a".into(), machine: 4, boot: 5, process };
         let commands = [
             Command::Format { volume: 1, uid: 0, gid: 0, perm: 0o755, time, options },
             Command::OpenSession { client: "a".into(), time, inodes: 1 },
@@ -307,6 +323,7 @@ mod tests {
             Command::SetOptions { options },
             Command::Place { blocks: vec![Placed { id, from: info.group, to: info.group }] },
             Command::Hold { session, inodes: vec![ino] },
+            Command::OpenSessionFrom { client: "a".into(), origin, time, inodes: 1 },
         ];
         for (number, command) in commands.into_iter().enumerate() {
             let bytes = command.encode();

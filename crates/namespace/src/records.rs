@@ -6,7 +6,7 @@ use crate::limits::{COMPACT_EXTENT_BYTES_MEAN_MAX, COMPACT_EXTENTS_MIN};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, BlockRef, Extent, FileKind, Inode, InodeId, SessionId, Timestamp,
+    BatchSeq, BlockId, BlockInfo, BlockRef, Extent, FileKind, Inode, InodeId, Origin, SessionId, Timestamp,
 };
 
 /// Version of all records below.
@@ -127,6 +127,20 @@ impl BlockRecord {
     }
 }
 
+/// Whether a session is open, and where its client runs.
+///
+/// Encoded as an enum whose first two variants are the two values of the `bool` that stood here before
+/// origins were noted: old records are read as what they were.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Standing {
+    /// It is open.
+    Open,
+    /// It has ended, and only its holds are not all dropped yet.
+    Ended,
+    /// It is open, and its client has said where it runs.
+    OpenFrom(Origin),
+}
+
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionRecord {
@@ -138,11 +152,24 @@ pub struct SessionRecord {
     pub last: BatchSeq,
     /// Inode numbers that are its own: first number and count, in order, never adjacent.
     pub inodes: Vec<(u64, u64)>,
-    /// It has ended, and only its holds are not all dropped yet.
-    pub ended: bool,
+    /// Whether it is open.
+    pub standing: Standing,
 }
 
 impl SessionRecord {
+    /// Whether it has ended, and only its holds are not all dropped yet.
+    pub fn has_ended(&self) -> bool {
+        self.standing == Standing::Ended
+    }
+
+    /// Where its client runs, if that is known.
+    pub fn origin(&self) -> Option<&Origin> {
+        match &self.standing {
+            Standing::OpenFrom(origin) => Some(origin),
+            Standing::Open | Standing::Ended => None,
+        }
+    }
+
     /// Whether the session may give this number to a new inode.
     pub fn owns(&self, ino: InodeId) -> bool {
         let after = self.inodes.partition_point(|(first, _)| *first <= ino.0);
@@ -330,6 +357,20 @@ mod tests {
             multi_link: false,
             xattrs: 0,
             target: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn sessions_are_read_as_they_were_written_before_origins_were_noted() {
+        let (client, opened, last, inodes) =
+            ("host".to_owned(), Timestamp::default(), BatchSeq(3), vec![(16, 5)]);
+        for (ended, standing) in [(false, Standing::Open), (true, Standing::Ended)] {
+            let old = encode(&(&client, opened, last, &inodes, ended));
+            let record =
+                SessionRecord { client: client.clone(), opened, last, inodes: inodes.clone(), standing };
+            assert_eq!(decode::<SessionRecord>(&old), Ok(record.clone()));
+            assert_eq!(encode(&record), old);
+            assert_eq!(record.has_ended(), ended);
         }
     }
 

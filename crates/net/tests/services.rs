@@ -64,7 +64,7 @@ impl MetaService for Extents {
 
 impl Handler for Extents {
     fn handle(&self, _: &Peer, _: Service, body: Bytes, reply: Replier) {
-        serve_meta(self, &body, reply);
+        serve_meta(self, "client test", &body, reply);
     }
 }
 

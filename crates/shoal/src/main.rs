@@ -34,6 +34,7 @@ mod mounts;
 mod node;
 mod notify;
 mod options;
+mod origin;
 mod server;
 mod show;
 mod signals;

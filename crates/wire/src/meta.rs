@@ -9,7 +9,8 @@ use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs, Timestamp,
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, Origin, Process, SessionId, Statfs,
+    Timestamp,
 };
 
 /// Version of the messages; both sides must speak the same.
@@ -90,6 +91,8 @@ pub struct SessionRequest {
     /// A random number of this client. A repeated request with the same number, because the answer was lost,
     /// replaces the session that was opened the first time.
     pub instance: u128,
+    /// Where the client runs, if it knows. Silent sessions of earlier runs of its machine are ended.
+    pub origin: Option<Origin>,
 }
 
 /// A session's start.
@@ -109,6 +112,8 @@ pub struct OpenReply {
     pub term: u64,
     /// A session that has not renewed for this long must answer nothing from its caches, in milliseconds.
     pub lease_ms: u64,
+    /// Other sessions of the same run of the same machine. The client closes those whose process is gone.
+    pub siblings: Vec<(SessionId, Process)>,
 }
 
 /// Room that a session asks for and reports.

@@ -17,7 +17,7 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     let nothing = |outcome| Ok((WriteBatch::default(), outcome));
     let key = keys::session(session);
     let mut record = match read::<SessionRecord>(store, &key)? {
-        Some(record) if !record.ended => record,
+        Some(record) if !record.has_ended() => record,
         _ => return nothing(Outcome::Fenced { session }),
     };
     if seq <= record.last {

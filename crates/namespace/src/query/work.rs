@@ -18,7 +18,7 @@ pub fn sessions(store: &(impl KvRead + ?Sized)) -> Result<Vec<(SessionId, Sessio
 
 /// A session, if it has not ended.
 pub fn session(store: &(impl KvRead + ?Sized), id: SessionId) -> Result<Option<SessionRecord>, TreeError> {
-    Ok(read::<SessionRecord>(store, &keys::session(id))?.filter(|record| !record.ended))
+    Ok(read::<SessionRecord>(store, &keys::session(id))?.filter(|record| !record.has_ended()))
 }
 
 /// What is known of a block; `None`: it was never declared, or has been collected.

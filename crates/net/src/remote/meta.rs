@@ -160,8 +160,8 @@ impl MetaService for RemoteMeta {
     }
 }
 
-/// Carries a request for a metadata server out.
-pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
+/// Carries a request for a metadata server out, of a client with this certificate.
+pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply: Replier) {
     let (call, tail) = match unpack::<Call>(body) {
         Ok(call) => call,
         Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
@@ -173,7 +173,12 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
             };
             return meta.submit(Commit { session, seq, ops: tail, born, gone }, Box::new(done));
         }
-        Call::OpenSession(request) => meta.open_session(request).map(Answer::Opened),
+        Call::OpenSession(mut request) => {
+            if let Some(origin) = &mut request.origin {
+                certificate.clone_into(&mut origin.certificate);
+            }
+            meta.open_session(request).map(Answer::Opened)
+        }
         Call::CloseSession(session) => meta.close_session(session).map(|()| Answer::Closed),
         Call::Grant(grant) => meta.grant(grant).map(Answer::Granted),
         Call::Ask(mut ask) => {

@@ -50,10 +50,11 @@ impl Core {
         if let Some(denial) = admitted.err().or_else(|| not_started(&self.directory.map(), group)) {
             return reply.deny(&denial);
         }
+        let certificate = peer.role.as_ref().map_or_else(String::new, Role::to_string);
         match self.directory.local_meta(group) {
-            Some(meta) => serve_meta(&*meta, body, reply),
+            Some(meta) => serve_meta(&*meta, &certificate, body, reply),
             // As an answer of the service, so that the caller can tell a volume that is away from a node that is.
-            None => serve_meta(&NotHere, body, reply),
+            None => serve_meta(&NotHere, &certificate, body, reply),
         }
     }
 

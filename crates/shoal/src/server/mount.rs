@@ -54,7 +54,10 @@ impl ClusterMount {
         let bricks: Arc<dyn Bricks> = directory.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
-        let options = client_options(&spec.mountpoint, &spec.options);
+        let origin = crate::origin::here();
+        let has_ended = crate::origin::has_ended;
+        let options =
+            shoal_client::Options { origin, has_ended, ..client_options(&spec.mountpoint, &spec.options) };
         let client = Client::open_replicated(replicas, blocks, options)
             .with_context(|| format!("volume {}", spec.volume))?;
         let mut mount = spec.options.mount.clone();

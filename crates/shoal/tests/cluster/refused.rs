@@ -176,3 +176,18 @@ fn a_mount_of_hosts_that_are_down_fails_within_seconds() {
     assert!(refused.stderr.contains("no server answers"), "{refused}");
     assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
 }
+
+#[test]
+fn a_mount_that_follows_one_whose_process_was_killed_does_not_wait_for_its_session() {
+    let cluster = Cluster::with_volume(3);
+    let mount = cluster.mount();
+    sh(mount.path(), "mkdir dir && echo x > dir/old && sync dir/old").ok();
+    let begun = Instant::now();
+    mount.kill();
+    let next = cluster.mount();
+    sh(next.path(), "echo x > dir/new && mv dir/old dir/moved && sync dir/new").limit(60).ok();
+    // The session of a mount that is merely silent is waited for 10 s.
+    assert!(begun.elapsed() < Duration::from_secs(8), "it took {:?}", begun.elapsed());
+    next.unmount();
+    drop(mount);
+}
