@@ -148,15 +148,15 @@ impl BlockService for SimBrick {
 }
 
 /// All bricks of a world.
-pub struct Depot {
+pub struct BrickSet {
     bricks: BTreeMap<BrickId, Arc<SimBrick>>,
     map: Arc<ClusterMap>,
     volume: GroupId,
 }
 
-impl Depot {
+impl BrickSet {
     /// For a volume that wants `replica` copies, with the files below a directory.
-    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> Depot {
+    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> BrickSet {
         let mut map = ClusterMap { epoch: 1, cluster: 1, ..ClusterMap::default() };
         let mut bricks = BTreeMap::new();
         for number in 1..=BRICKS {
@@ -178,12 +178,12 @@ impl Depot {
             rebalance: 0,
         };
         map.volumes.insert(volume, volume_in_map);
-        Depot { bricks, map: Arc::new(map), volume }
+        BrickSet { bricks, map: Arc::new(map), volume }
     }
 
     /// The bricks as one machine sees them.
-    pub fn seen_from(self: &Arc<Depot>, machine: Machine) -> Arc<ReplicatedBlocks> {
-        ReplicatedBlocks::new(self.volume, Arc::new(View { depot: self.clone(), machine }))
+    pub fn seen_from(self: &Arc<BrickSet>, machine: Machine) -> Arc<ReplicatedBlocks> {
+        ReplicatedBlocks::new(self.volume, Arc::new(View { bricks: self.clone(), machine }))
     }
 
     /// A brick by its number.
@@ -245,16 +245,16 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
 }
 
 struct View {
-    depot: Arc<Depot>,
+    bricks: Arc<BrickSet>,
     machine: Machine,
 }
 
 impl Bricks for View {
     fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>> {
-        self.depot.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
+        self.bricks.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
     }
     fn map(&self) -> Arc<ClusterMap> {
-        self.depot.map.clone()
+        self.bricks.map.clone()
     }
     fn here(&self) -> Option<NodeId> {
         (self.machine <= u32::from(BRICKS)).then_some(NodeId(self.machine))

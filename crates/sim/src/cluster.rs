@@ -1,9 +1,9 @@
 //! The machines of a world: replicas of one volume's metadata group, and clients.
 
-use crate::brick::Depot;
+use crate::brick::BrickSet;
 use crate::disk::Disks;
 use crate::network::Network;
-use crate::remote::{Group, Others, Servers};
+use crate::remote::{Group, NetworkPeers, Servers};
 use crate::scheduler::{Machine, Scheduler};
 use shoal_client::{Client, KernelCache, Stale};
 use shoal_meta::{Options, ReplicaOptions, Role, Server, Status};
@@ -41,7 +41,7 @@ pub struct Cluster {
     /// The servers that run.
     pub servers: Servers,
     /// The bricks.
-    pub depot: Arc<Depot>,
+    pub bricks: Arc<BrickSet>,
     /// The disks of the logs.
     pub disks: Disks,
     dir: PathBuf,
@@ -77,7 +77,7 @@ impl Cluster {
             world: world.clone(),
             network: Network::new(world),
             servers,
-            depot: Arc::new(Depot::new(world, GroupId(VOLUME), settings.replica, dir)),
+            bricks: Arc::new(BrickSet::new(world, GroupId(VOLUME), settings.replica, dir)),
             disks: disks.clone(),
             dir: dir.to_owned(),
             settings,
@@ -142,7 +142,7 @@ impl Cluster {
                 Options { create: Some(VOLUME), replica, log_bytes, sweep_every, ..Options::default() };
             let replica =
                 ReplicaOptions { group: GroupId(VOLUME), id: replica_on(node), founders, log_bytes };
-            let blocks = cluster.depot.seen_from(node);
+            let blocks = cluster.bricks.seen_from(node);
             let returns = blocks.clone();
             match Server::open_replica(&home, blocks, options, replica, cluster.peers(node)) {
                 Ok(server) => {
@@ -162,8 +162,8 @@ impl Cluster {
         self.starting.borrow_mut().remove(&node);
     }
 
-    fn peers(&self, node: Machine) -> Arc<Others> {
-        Arc::new(Others::seen_from(node, &self.network, &self.servers))
+    fn peers(&self, node: Machine) -> Arc<NetworkPeers> {
+        Arc::new(NetworkPeers::seen_from(node, &self.network, &self.servers))
     }
 
     /// Replaces a node by a machine that never had a replica: the new one fetches the state, then becomes a
@@ -256,14 +256,14 @@ impl Cluster {
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;
         let group = Arc::new(Group::seen_from(machine, &self.network, &self.servers, inline_bytes));
-        let depot = self.depot.clone();
+        let bricks = self.bricks.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
             cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {
-            let client = Client::open_replicated(group, depot.seen_from(machine), options)
+            let client = Client::open_replicated(group, bricks.seen_from(machine), options)
                 .map_err(|error| error.to_string())?;
             client.set_kernel(Arc::new(Kernel));
             Ok(client)

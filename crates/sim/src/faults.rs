@@ -4,7 +4,7 @@
 use crate::brick::BRICKS;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
-use crate::network::Weather;
+use crate::network::Conditions;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
 use crate::trace::say;
@@ -27,7 +27,7 @@ const UNHEARD_FOR: Duration = Duration::from_millis(700);
 
 /// A kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum FaultKind {
     /// A node dies, and starts again.
     Crash(Machine),
     /// All nodes die at once: a power failure.
@@ -91,7 +91,7 @@ pub struct Fault {
     /// The next fault does not wait for the end of this one.
     pub overlaps: bool,
     /// The kind.
-    pub what: What,
+    pub kind: FaultKind,
 }
 
 /// When there were faults, from and to.
@@ -103,16 +103,16 @@ pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], sp
     for fault in faults {
         sleep(Duration::from_millis(fault.after_ms));
         cluster.reopen_where_needed();
-        let what = resolved(cluster, &fault.what);
+        let kind = resolved(cluster, &fault.kind);
         let begun = cluster.world.time_ns();
-        say(&format!("FAULT {what:?} for {} ms", fault.for_ms));
+        say(&format!("FAULT {kind:?} for {} ms", fault.for_ms));
         let long = Duration::from_millis(fault.for_ms);
-        begin(cluster, programs, &what, long);
+        begin(cluster, programs, &kind, long);
         let (of, by, list) = (cluster.clone(), programs.clone(), spans.clone());
         let finish = move || {
             sleep(long);
-            end(&of, &by, &what);
-            say(&format!("FAULT over: {what:?}"));
+            end(&of, &by, &kind);
+            say(&format!("FAULT over: {kind:?}"));
             list.borrow_mut().push((begun, of.world.time_ns()));
         };
         let task = cluster.world.start(OBSERVER, Duration::ZERO, "fault", Box::new(finish));
@@ -122,11 +122,11 @@ pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], sp
         }
     }
     under_way.into_iter().for_each(|task| cluster.wait_for_task(task));
-    cluster.network.set(|weather| *weather = Weather::fair());
+    cluster.network.set(|conditions| *conditions = Conditions::fair());
 }
 
 /// The machines that a fault is about at this moment.
-fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
+fn resolved(cluster: &Rc<Cluster>, kind: &FaultKind) -> FaultKind {
     let nodes = cluster.nodes();
     let leader = cluster.leader().unwrap_or(nodes[0]);
     let who = |machine: Machine| match machine {
@@ -136,117 +136,119 @@ fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
         node if node < FIRST_CLIENT && !nodes.contains(&node) => SPARE,
         other => other,
     };
-    match what.clone() {
-        What::Crash(node) => What::Crash(who(node)),
-        What::Isolate(node) => What::Isolate(who(node)),
-        What::OneWay(from, to) => What::OneWay(who(from), who(to)),
-        What::CutClient(client, node) => What::CutClient(client, who(node)),
-        What::SlowWay(from, to, micros) => What::SlowWay(who(from), to, micros),
-        What::Stop(machine) => What::Stop(who(machine)),
-        What::Busy(machine) => What::Busy(who(machine)),
-        What::Flush(node) => What::Flush(who(node)),
-        What::Replace(node) => What::Replace(who(node)),
-        What::SetClock(machine, seconds) => What::SetClock(who(machine), seconds),
-        What::Disk(node, trouble) => What::Disk(who(node), trouble),
+    match kind.clone() {
+        FaultKind::Crash(node) => FaultKind::Crash(who(node)),
+        FaultKind::Isolate(node) => FaultKind::Isolate(who(node)),
+        FaultKind::OneWay(from, to) => FaultKind::OneWay(who(from), who(to)),
+        FaultKind::CutClient(client, node) => FaultKind::CutClient(client, who(node)),
+        FaultKind::SlowWay(from, to, micros) => FaultKind::SlowWay(who(from), to, micros),
+        FaultKind::Stop(machine) => FaultKind::Stop(who(machine)),
+        FaultKind::Busy(machine) => FaultKind::Busy(who(machine)),
+        FaultKind::Flush(node) => FaultKind::Flush(who(node)),
+        FaultKind::Replace(node) => FaultKind::Replace(who(node)),
+        FaultKind::SetClock(machine, seconds) => FaultKind::SetClock(who(machine), seconds),
+        FaultKind::Disk(node, trouble) => FaultKind::Disk(who(node), trouble),
         other => other,
     }
 }
 
 /// The pairs of machines between which no message passes.
-fn cuts(cluster: &Rc<Cluster>, what: &What) -> Vec<(Machine, Machine)> {
+fn cuts(cluster: &Rc<Cluster>, kind: &FaultKind) -> Vec<(Machine, Machine)> {
     let both = |one: Machine, other: Machine| [(one, other), (other, one)];
-    match what {
-        What::Isolate(node) => {
+    match kind {
+        FaultKind::Isolate(node) => {
             let others = cluster.nodes().into_iter().chain([SPARE]).filter(|other| other != node);
             others.flat_map(|other| both(*node, other)).collect()
         }
-        What::OneWay(from, to) => vec![(*from, *to)],
-        What::CutClient(client, node) => both(*client, *node).to_vec(),
-        What::CutOff(client) => {
+        FaultKind::OneWay(from, to) => vec![(*from, *to)],
+        FaultKind::CutClient(client, node) => both(*client, *node).to_vec(),
+        FaultKind::CutOff(client) => {
             cluster.nodes().into_iter().chain([SPARE]).flat_map(|node| both(*client, node)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What, long: Duration) {
-    let cut = cuts(cluster, what);
-    cluster.network.set(|weather| weather.cut.extend(cut));
-    match what {
-        What::Crash(node) => cluster.crash(*node),
-        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.crash(node)),
-        What::Storm { loses_one_of, breaks_one_of, delay_us_max } => cluster.network.set(|weather| {
-            weather.loses_one_of = *loses_one_of;
-            weather.repeats_one_of = *loses_one_of;
-            weather.breaks_one_of = *breaks_one_of;
-            weather.delay_us_max = *delay_us_max;
+fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long: Duration) {
+    let cut = cuts(cluster, kind);
+    cluster.network.set(|conditions| conditions.cut.extend(cut));
+    match kind {
+        FaultKind::Crash(node) => cluster.crash(*node),
+        FaultKind::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.crash(node)),
+        FaultKind::Storm { loses_one_of, breaks_one_of, delay_us_max } => cluster.network.set(|conditions| {
+            conditions.loses_one_of = *loses_one_of;
+            conditions.repeats_one_of = *loses_one_of;
+            conditions.breaks_one_of = *breaks_one_of;
+            conditions.delay_us_max = *delay_us_max;
         }),
-        What::SlowWay(from, to, micros) => {
-            cluster.network.set(|weather| _ = weather.slow.insert((*from, *to), *micros));
+        FaultKind::SlowWay(from, to, micros) => {
+            cluster.network.set(|conditions| _ = conditions.slow.insert((*from, *to), *micros));
         }
-        What::Stop(machine) => {
+        FaultKind::Stop(machine) => {
             cluster.world.stop(*machine, long);
             cluster.network.stopped(*machine, long);
         }
-        What::Busy(machine) => cluster.world.keep_busy(*machine, long),
-        What::VoterDies => let_voter_die(cluster, long),
-        What::KillClient(client) => programs.kill(*client),
-        What::Transfer => {
+        FaultKind::Busy(machine) => cluster.world.keep_busy(*machine, long),
+        FaultKind::VoterDies => let_voter_die(cluster, long),
+        FaultKind::KillClient(client) => programs.kill(*client),
+        FaultKind::Transfer => {
             for server in cluster.nodes().into_iter().filter_map(|node| cluster.servers.get(node)) {
                 server.replica().transfer_leadership();
             }
         }
-        What::Flush(node) => {
+        FaultKind::Flush(node) => {
             if let Some(server) = cluster.servers.get(*node) {
                 cluster.world.start(*node, Duration::ZERO, "flush", Box::new(move || _ = server.flush()));
             }
         }
-        What::Replace(node) if !cluster.nodes().contains(&SPARE) => cluster.replace(*node, SPARE),
-        What::SetClock(machine, seconds) => {
+        FaultKind::Replace(node) if !cluster.nodes().contains(&SPARE) => cluster.replace(*node, SPARE),
+        FaultKind::SetClock(machine, seconds) => {
             cluster.world.set_wall_clock(*machine, Duration::from_secs(*seconds));
         }
-        What::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
-        What::BrickAway(brick) => cluster.depot.set_away(*brick, true),
-        What::BrickFull(brick) => cluster.depot.set_full(*brick, true),
-        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, true),
-        What::Rot(brick) => {
-            let damaged = cluster.depot.rot(&cluster.world, *brick, ROT_ONE_OF);
+        FaultKind::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
+        FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, true),
+        FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, true),
+        FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, true),
+        FaultKind::Rot(brick) => {
+            let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
         _ => {}
     }
 }
 
-fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What) {
-    let cut = cuts(cluster, what);
-    cluster.network.set(|weather| weather.cut.retain(|pair| !cut.contains(pair)));
-    match what {
-        What::Crash(node) => cluster.start_again(*node),
-        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
-        What::Storm { .. } => cluster.network.set(|weather| {
-            let (cut, slow) = (std::mem::take(&mut weather.cut), std::mem::take(&mut weather.slow));
-            *weather = Weather { cut, slow, ..Weather::fair() };
+fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
+    let cut = cuts(cluster, kind);
+    cluster.network.set(|conditions| conditions.cut.retain(|pair| !cut.contains(pair)));
+    match kind {
+        FaultKind::Crash(node) => cluster.start_again(*node),
+        FaultKind::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
+        FaultKind::Storm { .. } => cluster.network.set(|conditions| {
+            let (cut, slow) = (std::mem::take(&mut conditions.cut), std::mem::take(&mut conditions.slow));
+            *conditions = Conditions { cut, slow, ..Conditions::fair() };
         }),
-        What::SlowWay(from, to, _) => cluster.network.set(|weather| _ = weather.slow.remove(&(*from, *to))),
-        What::KillClient(client) => programs.revive(*client),
-        What::Disk(node, trouble) => {
+        FaultKind::SlowWay(from, to, _) => {
+            cluster.network.set(|conditions| _ = conditions.slow.remove(&(*from, *to)))
+        }
+        FaultKind::KillClient(client) => programs.revive(*client),
+        FaultKind::Disk(node, trouble) => {
             cluster.disks.set_trouble(&cluster.home(*node), Trouble::None);
             if *trouble != Trouble::Slow {
                 cluster.crash(*node);
                 cluster.start_again(*node);
             }
         }
-        What::BrickAway(brick) => cluster.depot.set_away(*brick, false),
-        What::BrickFull(brick) => cluster.depot.set_full(*brick, false),
-        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, false),
+        FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, false),
+        FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, false),
+        FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, false),
         _ => {}
     }
 }
 
 fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     let Some(old) = cluster.leader() else { return };
-    let cut = |node: Machine| cuts(cluster, &What::Isolate(node));
-    cluster.network.set(|weather| weather.cut.extend(cut(old)));
+    let cut = |node: Machine| cuts(cluster, &FaultKind::Isolate(node));
+    cluster.network.set(|conditions| conditions.cut.extend(cut(old)));
     let leads = |node: &Machine| {
         let server = cluster.servers.get(*node).filter(|_| *node != old);
         server.is_some_and(|server| server.replica().status().role == Role::Leader)
@@ -254,9 +256,9 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     let elected = || cluster.nodes().into_iter().find(leads);
     cluster.wait_until(ELECTED_WITHIN, || elected().is_some());
     let new = elected();
-    cluster.network.set(|weather| {
-        weather.cut.retain(|pair| !cut(old).contains(pair));
-        weather.cut.extend(new.into_iter().flat_map(cut));
+    cluster.network.set(|conditions| {
+        conditions.cut.retain(|pair| !cut(old).contains(pair));
+        conditions.cut.extend(new.into_iter().flat_map(cut));
     });
     let Some(new) = new else { return };
     if let Some(voter) = cluster.nodes().into_iter().find(|node| ![old, new].contains(node)) {
@@ -265,7 +267,7 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
         cluster.start_again(voter);
     }
     sleep(UNHEARD_FOR);
-    cluster.network.set(|weather| weather.cut.retain(|pair| !cut(new).contains(pair)));
+    cluster.network.set(|conditions| conditions.cut.retain(|pair| !cut(new).contains(pair)));
 }
 
 /// The numbers of bricks to draw from.

@@ -56,7 +56,7 @@ pub fn run(cluster: &Rc<Cluster>, findings: &Findings, plan: &Plan) -> usize {
     for finding in &state.findings {
         findings.add(format!("the state of the volume is inconsistent: {finding}"));
     }
-    let blocks = cluster.depot.seen_from(leader);
+    let blocks = cluster.bricks.seen_from(leader);
     let count = state.blocks.len();
     let read = move || {
         let read = |(id, info): (BlockId, BlockInfo)| {
@@ -82,7 +82,7 @@ pub fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
     let server = cluster.servers.get(cluster.leader()?)?;
     let store = server.replica().store().clone();
     let mut left = Vec::new();
-    for (brick, holds) in cluster.depot.all() {
+    for (brick, holds) in cluster.bricks.all() {
         for id in holds.holds().ok()? {
             let known = query::block(&*store, id).ok()?;
             let is_named = known.is_some_and(|block| block.refs > 0 && block.info.group.contains(brick));

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// The present state of the network.
 #[derive(Clone, Debug, Default)]
-pub struct Weather {
+pub struct Conditions {
     /// No message passes from the first to the second.
     pub cut: BTreeSet<(Machine, Machine)>,
     /// One message between replicas in this many is lost; 0: none.
@@ -37,7 +37,7 @@ const SILENCE_MS_MAX: u64 = 2_200;
 /// The shortest time that a message takes, in microseconds.
 const DELAY_US_MIN: u64 = 20;
 /// The longest delay without faults, in microseconds.
-pub const DELAY_US_FAIR: u64 = 500;
+pub const DELAY_US_CALM: u64 = 500;
 
 type Job = Box<dyn FnOnce()>;
 type Fail = Box<dyn FnOnce(MetaError)>;
@@ -66,7 +66,7 @@ impl Connection {
 
 #[derive(Default)]
 struct State {
-    weather: Weather,
+    conditions: Conditions,
     connections: BTreeMap<(Machine, Machine), Connection>,
     requests: u64,
     dead: BTreeSet<Machine>,
@@ -98,13 +98,13 @@ impl<T> OneThread<T> {
 impl Network {
     /// A network without faults.
     pub fn new(world: &Rc<Scheduler>) -> Rc<Network> {
-        let state = State { weather: Weather::fair(), ..State::default() };
+        let state = State { conditions: Conditions::fair(), ..State::default() };
         Rc::new_cyclic(|me| Network { world: world.clone(), me: me.clone(), state: Mutex::new(state) })
     }
 
     /// Changes the state of the network.
-    pub fn set(&self, change: impl FnOnce(&mut Weather)) {
-        change(&mut self.state.lock().weather);
+    pub fn set(&self, change: impl FnOnce(&mut Conditions)) {
+        change(&mut self.state.lock().conditions);
     }
 
     /// Messages sent and lost.
@@ -113,8 +113,8 @@ impl Network {
         (state.sent, state.lost)
     }
 
-    fn delay(&self, weather: &Weather, way: (Machine, Machine)) -> Duration {
-        let longest = weather.slow.get(&way).copied().unwrap_or(weather.delay_us_max);
+    fn delay(&self, conditions: &Conditions, way: (Machine, Machine)) -> Duration {
+        let longest = conditions.slow.get(&way).copied().unwrap_or(conditions.delay_us_max);
         let micros = self.world.between(DELAY_US_MIN, longest.max(DELAY_US_MIN));
         // A few take much longer than most.
         Duration::from_micros(if self.world.once_in(4) { micros } else { micros / 8 + DELAY_US_MIN })
@@ -122,18 +122,18 @@ impl Network {
 
     /// Sends a message between replicas.
     pub fn send(&self, from: Machine, to: Machine, name: &str, deliver: impl Fn() + Clone + 'static) {
-        let weather = {
+        let conditions = {
             let mut state = self.state.lock();
             state.sent += 1;
-            state.weather.clone()
+            state.conditions.clone()
         };
-        if weather.cut.contains(&(from, to)) || self.world.once_in(weather.loses_one_of) {
+        if conditions.cut.contains(&(from, to)) || self.world.once_in(conditions.loses_one_of) {
             self.state.lock().lost += 1;
             return;
         }
-        let copies = 1 + u32::from(self.world.once_in(weather.repeats_one_of));
+        let copies = 1 + u32::from(self.world.once_in(conditions.repeats_one_of));
         for _ in 0..copies {
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver.clone()));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver.clone()));
         }
     }
 
@@ -147,7 +147,7 @@ impl Network {
         serve: impl FnOnce(u64) + 'static,
         fail: Fail,
     ) {
-        let (number, weather, dead) = {
+        let (number, conditions, dead) = {
             let mut state = self.state.lock();
             if state.dead.contains(&from) {
                 // A dying task sends nothing.
@@ -157,7 +157,7 @@ impl Network {
             state.sent += 1;
             let number = state.requests;
             state.connections.entry((from, to)).or_default().pending.insert(number, fail);
-            (number, state.weather.clone(), state.dead.contains(&to))
+            (number, state.conditions.clone(), state.dead.contains(&to))
         };
         if dead {
             // Refused at once, or never answered.
@@ -165,20 +165,20 @@ impl Network {
             self.break_later((from, to), if quick { 2 } else { SILENCE_MS_MAX });
             return;
         }
-        let Some(connection) = self.passes((from, to), (from, to), &weather) else { return };
+        let Some(connection) = self.passes((from, to), (from, to), &conditions) else { return };
         let (network, pair) = (self.clone(), (from, to));
         let serve: Job = Box::new(move || serve(number));
         if ordered {
             self.state.lock().connections.entry(pair).or_default().lane.push_back(serve);
             let deliver = move || network.go_on(pair, connection);
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver));
         } else {
             let deliver = move || {
                 if network.is(pair, connection) {
                     serve();
                 }
             };
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver));
         }
     }
 
@@ -209,12 +209,12 @@ impl Network {
 
     /// Answers a request: `deliver` is run at its sender, if the connection still stands.
     pub fn answer(self: &Rc<Self>, pair: (Machine, Machine), number: u64, name: &str, deliver: Job) {
-        let weather = {
+        let conditions = {
             let mut state = self.state.lock();
             state.sent += 1;
-            state.weather.clone()
+            state.conditions.clone()
         };
-        let Some(connection) = self.passes(pair, (pair.1, pair.0), &weather) else { return };
+        let Some(connection) = self.passes(pair, (pair.1, pair.0), &conditions) else { return };
         let network = self.clone();
         let arrive = move || {
             let known = {
@@ -226,12 +226,17 @@ impl Network {
                 deliver();
             }
         };
-        self.world.start(pair.0, self.delay(&weather, (pair.1, pair.0)), name, Box::new(arrive));
+        self.world.start(pair.0, self.delay(&conditions, (pair.1, pair.0)), name, Box::new(arrive));
     }
 
     /// Whether a message arrives on the connection of `pair`, and on which.
-    fn passes(&self, pair: (Machine, Machine), way: (Machine, Machine), weather: &Weather) -> Option<u64> {
-        let lost = weather.cut.contains(&way) || self.world.once_in(weather.breaks_one_of);
+    fn passes(
+        &self,
+        pair: (Machine, Machine),
+        way: (Machine, Machine),
+        conditions: &Conditions,
+    ) -> Option<u64> {
+        let lost = conditions.cut.contains(&way) || self.world.once_in(conditions.breaks_one_of);
         let mut state = self.state.lock();
         let connection = state.connections.entry(pair).or_default();
         if connection.silent {
@@ -319,10 +324,10 @@ impl Network {
     }
 }
 
-impl Weather {
+impl Conditions {
     /// A local network.
-    pub fn fair() -> Weather {
-        Weather { delay_us_max: DELAY_US_FAIR, ..Weather::default() }
+    pub fn fair() -> Conditions {
+        Conditions { delay_us_max: DELAY_US_CALM, ..Conditions::default() }
     }
 }
 

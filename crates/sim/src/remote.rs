@@ -173,19 +173,19 @@ impl Replicas for Group {
 }
 
 /// The other replicas, as one of them sees them. Replica `n` is on machine `n`.
-pub struct Others {
+pub struct NetworkPeers {
     me: Machine,
     line: OneThread<(Rc<Network>, Servers)>,
 }
 
-impl Others {
+impl NetworkPeers {
     /// For the replica on this machine.
-    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers) -> Others {
-        Others { me, line: OneThread((network.clone(), servers.clone())) }
+    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers) -> NetworkPeers {
+        NetworkPeers { me, line: OneThread((network.clone(), servers.clone())) }
     }
 }
 
-impl Peers for Others {
+impl Peers for NetworkPeers {
     fn send(&self, to: ReplicaId, message: Bytes) {
         let (network, servers) = (&self.line.0.0, self.line.0.1.clone());
         let (from, to) = (self.me, to.0 as Machine);
