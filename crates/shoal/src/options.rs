@@ -307,8 +307,8 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 impl Options {
-    /// These options on top of a volume's own, which count where these say nothing. A volume that is read-only
-    /// stays so.
+    /// These options on top of a volume's own, which count where these say nothing. A volume that is
+    /// read-only stays so.
     pub fn on_top_of(&self, volume: &str) -> Result<Options, String> {
         let is_read_only = volume.parse::<Options>()?.mount.read_only;
         let mut options: Options = [volume, &self.words()].join(",").parse()?;
