@@ -42,12 +42,12 @@ pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mounts the volume, with locks that exclude on this mount only: reading what is cached sends nothing then.
-pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
+/// Mounts the volume, with mount options.
+pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path, options: &str) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
-    command.args(["mount", "-o", "locks=local"]).arg("--credentials").arg(data(top, 1).join("tls"));
-    quietly(command.arg(format!("{}:/bench", servers.join(","))).arg(mount))
+    command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
+    quietly(command.args(["-o", options]).arg(format!("{}:/bench", servers.join(","))).arg(mount))
 }
 
 fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
@@ -77,20 +77,26 @@ fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     quietly(shoal(program, top, 1).args(["volume", "start", "bench"]))
 }
 
+/// Process ids of the servers that run.
+pub fn running(top: &Path, nodes: usize) -> Vec<i32> {
+    let of = |node| {
+        let lock = data(top, node).join("lock");
+        let pid = fs::read_to_string(&lock).ok()?.trim().parse::<i32>().ok()?;
+        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        name.contains(&*data(top, node).to_string_lossy()).then_some(pid)
+    };
+    (1..=nodes).filter_map(of).collect()
+}
+
 /// Stops the servers that run, and waits until they have ended.
 pub fn stop(top: &Path, nodes: usize) -> anyhow::Result<()> {
-    let mut running = Vec::new();
-    for node in 1..=nodes {
-        let lock = data(top, node).join("lock");
-        let Ok(pid) = fs::read_to_string(&lock).unwrap_or_default().trim().parse::<i32>() else { continue };
-        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if name.contains(&*data(top, node).to_string_lossy()) {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
-            running.push(PathBuf::from(format!("/proc/{pid}")));
-        }
+    let mut ending: Vec<PathBuf> = Vec::new();
+    for pid in running(top, nodes) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
+        ending.push(PathBuf::from(format!("/proc/{pid}")));
     }
     let until = Instant::now() + Duration::from_secs(STOP_SECONDS_MAX);
-    while running.iter().any(|process| process.exists()) {
+    while ending.iter().any(|process| process.exists()) {
         if Instant::now() >= until {
             bail!("the servers in {} do not stop", top.display());
         }

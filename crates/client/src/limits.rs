@@ -31,6 +31,10 @@ pub const INODE_GRANT: u64 = 1 << 16;
 /// Below this many granted numbers more are asked for in the background.
 pub const INODE_LOW: u64 = 1 << 14;
 
+/// Places of forgotten inodes that the order of the kernel's references may keep, besides one for each inode
+/// that is referred to.
+pub const STALE_REFERENCES_MIN: usize = 1024;
+
 /// Metadata and small contents cached by default, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 /// Blocks and read-ahead cached by default, in bytes.
