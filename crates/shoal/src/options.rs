@@ -168,6 +168,8 @@ impl Options {
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
+            // GlusterFS takes 0 for no limit.
+            ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,
             ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
             ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
             ("private", None) => self.mount.allow_other = false,
@@ -366,7 +368,9 @@ mod tests {
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
-        assert_eq!("inodes=5000".parse::<Options>().unwrap().mount.inodes_max, 5000);
+        for bound in ["inodes=5000", "lru-limit=0,lru-limit=5000"] {
+            assert_eq!(bound.parse::<Options>().unwrap().mount.inodes_max, 5000, "{bound}");
+        }
         assert_eq!(options.mount.locks, LockScope::Local);
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
@@ -482,6 +486,7 @@ mod tests {
             "read-ahead",
             "cache",
             "block-cache",
+            "inodes",
             "locks",
             "credentials",
             "backup-volfile-servers",

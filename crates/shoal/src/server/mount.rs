@@ -177,7 +177,9 @@ impl Shared {
         let MountSpec { volume, run, source, options, .. } = &self.spec;
         let (id, options) = (self.volume.to_string(), options.words());
         let source = Some(source.as_str());
-        self.standing().status(Volume { name: volume, id: &id, data: run, source, options: &options })
+        let read_only = self.directory.map().mount_options(self.volume).split(',').any(|word| word == "ro");
+        let volume = Volume { name: volume, id: &id, data: run, source, options: &options, read_only };
+        self.standing().status(volume)
     }
 
     fn statistics(&self) -> Statistics {
