@@ -1,5 +1,6 @@
 //! Settings of a volume: `volume set NAME KEY VALUE`.
 
+use shoal_types::parse_bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -13,6 +14,13 @@ pub struct Known {
     pub help: &'static str,
     check: fn(&str) -> Result<(), String>,
 }
+
+/// The setting that pauses the scrubbing of a volume's bricks.
+pub const SCRUB_STATE: &str = "scrub.state";
+/// Its value by default.
+pub const SCRUB_ACTIVE: &str = "active";
+/// Its other value.
+pub const SCRUB_PAUSED: &str = "paused";
 
 /// All settings.
 pub const ALL: &[Known] = &[
@@ -34,8 +42,17 @@ pub const ALL: &[Known] = &[
     Known {
         key: "heal.bytes-per-second",
         default: "0",
-        help: "how fast healing and rebalancing may copy, in bytes per second; 0: as fast as possible",
-        check: |value| value.parse::<u64>().map(drop).map_err(|_| "it is a number of bytes".into()),
+        help: "how fast healing and rebalancing may copy, in bytes per second (50MB); 0: as fast as possible",
+        check: |value| parse_bytes(value).map(drop),
+    },
+    Known {
+        key: SCRUB_STATE,
+        default: SCRUB_ACTIVE,
+        help: "whether bricks are read through for damage, again and again: active or paused (volume scrub NAME pause)",
+        check: |value| match value {
+            SCRUB_ACTIVE | SCRUB_PAUSED => Ok(()),
+            _ => Err(format!("it is {SCRUB_ACTIVE} or {SCRUB_PAUSED}")),
+        },
     },
 ];
 
@@ -131,6 +148,10 @@ mod tests {
     fn unknown_options_are_refused_with_those_that_there_are() {
         assert!(check("auth.alow", "*").unwrap_err().contains("auth.allow"));
         assert!(check("cluster.metadata-replicas", "2").is_err());
+        assert!(
+            check("heal.bytes-per-second", "50MB").is_ok() && check("heal.bytes-per-second", "fast").is_err()
+        );
+        assert!(check(SCRUB_STATE, SCRUB_PAUSED).is_ok() && check(SCRUB_STATE, "off").is_err());
         for known in ALL {
             assert_eq!(check(known.key, known.default), Ok(()), "{}", known.key);
         }

@@ -11,6 +11,7 @@ mod group;
 mod id;
 pub mod limits;
 mod name;
+mod size;
 mod time;
 
 pub use attr::{FileKind, Inode, Statfs, mode};
@@ -19,4 +20,5 @@ pub use errno::Errno;
 pub use group::{BlockGroup, GROUP_BRICKS_MAX};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
+pub use size::parse_bytes;
 pub use time::Timestamp;

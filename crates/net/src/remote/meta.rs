@@ -159,6 +159,11 @@ impl MetaService for RemoteMeta {
 
 /// Carries a request for a metadata server out.
 pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
+    serve_meta_noting(meta, body, reply, &|_| ());
+}
+
+/// Carries a request for a metadata server out. `polled` hears of the sessions that ask for recalls: each does so all the time.
+pub fn serve_meta_noting(meta: &dyn MetaService, body: &Bytes, reply: Replier, polled: &dyn Fn(SessionId)) {
     let (call, tail) = match unpack::<Call>(body) {
         Ok(call) => call,
         Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
@@ -190,6 +195,7 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
             return meta.acquire(acquire, Box::new(done));
         }
         Call::Recalls(poll) => {
+            polled(poll.session);
             return meta.recalls(poll, Box::new(move |answer| respond(reply, answer.map(Answer::Recalled))));
         }
         Call::Lock(request) => {
