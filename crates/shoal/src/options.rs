@@ -1,6 +1,8 @@
 //! Mount options, `-o ro,nodev,...`.
 
+use crate::limits::MEMORY_BYTES_MAX;
 use shoal_fuse::{LockScope, MountOptions};
+use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -29,7 +31,7 @@ Mount options, separated by commas:
   readers=N          threads that read requests from the kernel
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
-  cache=MIB          memory for names, attributes and small files
+  cache=MIB          memory for names, attributes and small files, as in cache=512 or cache=1GB
   block-cache=MIB    memory for large files
   locks=cluster      fcntl and flock locks exclude between all mounts with this option, not only on this one;
                      opening and closing a file takes a message each
@@ -76,8 +78,8 @@ impl Options {
             ("readers", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
-            ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
-            ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
+            ("cache", _) => self.cache_bytes = Some(memory(name, value)?),
+            ("block-cache", _) => self.block_cache_bytes = Some(memory(name, value)?),
             (_, Some(_)) => {
                 return Err(format!(
                     "there is no mount option '{name}' with a value; see `shoal mount --help`"
@@ -96,6 +98,19 @@ impl Options {
             _ => return Err(format!("there is no mount option '{name}'; see `shoal mount --help`")),
         }
         Ok(())
+    }
+}
+
+/// Memory in bytes, from a number of MiB or a size with a unit.
+fn memory(name: &str, value: Option<&str>) -> Result<usize, String> {
+    let value = value.unwrap_or_default();
+    let bytes = match value.parse::<u64>() {
+        Ok(mib) => mib.checked_mul(1 << 20),
+        Err(_) => parse_bytes(value).ok(),
+    };
+    match bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
+        Some(bytes) if (1..=MEMORY_BYTES_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("'{name}' wants a number of MiB or a size, as in '{name}=512' or '{name}=1GB'")),
     }
 }
 
@@ -134,6 +149,7 @@ mod tests {
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
+        assert_eq!("block-cache=1GB".parse::<Options>().unwrap().block_cache_bytes, Some(1 << 30));
         assert_eq!(options.mount.locks, LockScope::Local);
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
@@ -161,6 +177,8 @@ mod tests {
             ("sync", "sync"),
             ("cache", "cache"),
             ("cache=x", "cache"),
+            ("cache=0", "cache"),
+            ("cache=2PB", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
             ("credentials", "credentials"),

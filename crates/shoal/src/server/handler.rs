@@ -6,7 +6,7 @@ use super::core::Core;
 use super::peers::addressed;
 use bytes::Bytes;
 use shoal_cluster::{Outcome, VolumeState};
-use shoal_net::remote::{serve_brick, serve_meta};
+use shoal_net::remote::{serve_brick, serve_meta, serve_meta_noting};
 use shoal_net::{Handler, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
@@ -34,7 +34,9 @@ impl Core {
             return serve_meta(&Closed(error), body, reply);
         }
         match self.directory.local_meta(group) {
-            Some(meta) => serve_meta(&*meta, body, reply),
+            Some(meta) => {
+                serve_meta_noting(&*meta, body, reply, &|session| self.heard.note(group, session, peer));
+            }
             None => serve_meta(&Closed(MetaError::NotLeader { leader: None }), body, reply),
         }
     }
@@ -124,6 +126,15 @@ impl Core {
                 Some(members) => Answer::Members(members),
                 None => Answer::NotLeader(self.groups.leader_node(*group)),
             },
+            Ask::Sessions { volume } => self.sessions(*volume),
+            Ask::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
+            Ask::Used { volume } => self.used(*volume),
+            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.directory.map(), *volume)),
+            Ask::ScrubNow { volume } => {
+                let map = self.directory.map();
+                self.bricks.scrub_now(&map, *volume);
+                Answer::Disks(self.bricks.disks(&map, *volume))
+            }
         }
     }
 }

@@ -202,7 +202,7 @@ impl Handler for Shared {
                 self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
                 say(&Synced {}).map_err(gone)
             }
-            Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
+            Request::Scrub { .. } => Err(super::CLUSTER_SCRUB.into()),
             Request::Admin { .. } => {
                 Err("this process mounts a volume; `shoal server` serves the cluster".into())
             }
