@@ -46,6 +46,7 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
 	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
+	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal"
 	for unit in dist/*.service; do \
 		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
@@ -53,7 +54,8 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there; data and credentials stay
-	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
+	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal" \
+		"$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
 		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
 
 .PHONY: test
@@ -72,11 +74,12 @@ test-long: ## Every acceptance test at full length
 	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance
 
 .PHONY: verify
-verify: ## Format, lints, dependency direction, licences
+verify: ## Format, lints, house rules, commit subjects, licences
 	@scripts/setup build verify
 	cargo fmt --all --check
 	scripts/cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --test house
+	@scripts/commits
 	@scripts/deny
 
 .PHONY: fix
@@ -89,7 +92,7 @@ fix: ## Format, and apply the lints that can mend themselves
 .PHONY: check
 check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/b" [SECONDS=10 WORKERS=2 SEED=n HISTORY=file TOLERATE="estale contended"])
 	@scripts/setup build
-	@test -n "$(DIRS)" || { echo 'Which? Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
+	@test -n "$(DIRS)" || { echo 'DIRS is not set. Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
 	cargo build --release --package shoal-witness
 	"$(CARGO_TARGET_DIR)/release/shoal-witness" run $(DIRS) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \

@@ -7,7 +7,8 @@ use crate::reader::in_memory;
 use crate::shell::Shell;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
+use shoal_types::limits::{self, BLOCK_BYTES_MAX};
+use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -533,13 +534,14 @@ impl crate::Client {
 
 /// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
 fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-    let in_sequence = shell.reader.note(ino, offset, u64::from(len));
+    let ahead = shell.reader.record(ino, offset, u64::from(len));
     let (runs, is_short) = {
         let core = &mut shell.state.lock().core;
         (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
     };
-    if in_sequence {
-        shell.read_ahead(&runs);
+    if let Some(ahead) = ahead {
+        // The block that is read comes first.
+        shell.read_ahead(&runs, u64::from(BLOCK_BYTES_MAX) + ahead);
     } else if !is_short && !runs.first().is_some_and(|run| shell.reader.has(*run)) {
         return Vec::new();
     }

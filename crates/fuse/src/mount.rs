@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, KernelCache};
+use shoal_types::InodeId;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -43,6 +44,12 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Between whom locks exclude.
     pub locks: LockScope,
+    /// The directory of the volume that is the root of the mount. The client keeps a reference to it until
+    /// the mount ends.
+    pub root: InodeId,
+    /// SELinux contexts, such as `context=system_u:object_r:httpd_sys_content_t:s0`: for mount(2) as they
+    /// are.
+    pub contexts: Vec<String>,
 }
 
 impl Default for MountOptions {
@@ -59,6 +66,8 @@ impl Default for MountOptions {
             nosuid: false,
             noexec: false,
             locks: LockScope::Local,
+            root: InodeId::ROOT,
+            contexts: Vec::new(),
         }
     }
 }
@@ -132,7 +141,8 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let mountpoint = directory(mountpoint)?;
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
-    let server = Server::start(client.clone(), watched, options.slow_threads.max(1), options.locks)
+    let slow_threads = options.slow_threads.max(1);
+    let server = Server::start(client.clone(), watched, slow_threads, options.locks, options.root)
         .map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
@@ -171,13 +181,14 @@ fn attach(device: &File, mountpoint: &Path, options: &MountOptions) -> Result<()
     flags.set(MsFlags::MS_NODEV, options.nodev);
     flags.set(MsFlags::MS_NOSUID, options.nosuid);
     flags.set(MsFlags::MS_NOEXEC, options.noexec);
-    let data = format!(
+    let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
         device.as_raw_fd(),
         nix::unistd::geteuid(),
         nix::unistd::getegid(),
         if options.allow_other { ",allow_other" } else { "" },
     );
+    options.contexts.iter().for_each(|context| data.extend([",", context.as_str()]));
     nix::mount::mount(
         Some(options.source.as_str()),
         mountpoint,

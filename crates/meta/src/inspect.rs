@@ -1,5 +1,5 @@
-//! What an administrator sees of a volume's sessions and locks, and may take away: for `volume status NAME clients` and
-//! `volume clear-locks`.
+//! What an administrator sees of a volume's sessions and locks, and may take away: for
+//! `volume status NAME clients` and `volume clear-locks`.
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
@@ -15,7 +15,7 @@ use shoal_wire::MetaError;
 /// A session and what it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionInfo {
-    /// Which.
+    /// Number of the session.
     pub session: SessionId,
     /// What its client calls itself.
     pub client: String,
@@ -42,7 +42,8 @@ pub struct ClearLocks {
     pub blocked: bool,
     /// Locks that are held.
     pub granted: bool,
-    /// Only these bytes of fcntl locks. flock locks are whole files: they are taken away if this is the whole file.
+    /// Only these bytes of fcntl locks. flock locks are of whole files: they are taken away if this is the
+    /// whole file.
     pub range: LockRange,
 }
 
@@ -94,7 +95,8 @@ impl Server {
         Ok(infos)
     }
 
-    /// The inode at a path, from the root of the volume, as far as it is committed. Symbolic links are not followed.
+    /// The inode at a path from the root of the volume, as far as it is committed. Symbolic links are not
+    /// followed.
     pub fn inode_at(&self, path: &str) -> Result<InodeId, MetaError> {
         let shared = &self.shared;
         let term = shared.serving()?;
@@ -109,7 +111,7 @@ impl Server {
         Ok(at)
     }
 
-    /// Takes locks of programs in a file away. The programs are not told: who held one goes on as if it had it.
+    /// Takes locks of programs in a file away. The programs are not told: a holder goes on as if it had them.
     pub fn clear_locks(&self, ino: InodeId, what: ClearLocks) -> Result<Cleared, MetaError> {
         let shared = &self.shared;
         let term = shared.serving()?;

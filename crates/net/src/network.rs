@@ -6,6 +6,7 @@ use crate::link::Link;
 use crate::listener::{Handler, Listener};
 use crate::tls;
 use parking_lot::Mutex;
+use shoal_wire::Denial;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -51,6 +52,14 @@ pub enum NetError {
         address: String,
         /// Why.
         why: String,
+    },
+    /// The cluster map says that this machine is not served.
+    #[error("{address} refuses: {denial}")]
+    Denied {
+        /// Who says so.
+        address: String,
+        /// Why.
+        denial: Denial,
     },
 }
 

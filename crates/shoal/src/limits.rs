@@ -48,6 +48,8 @@ pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(30);
 /// A process whose mount was taken away and that has not ended after this may be kept by a mount elsewhere: then somebody looks.
 pub const HOLDER_GRACE: Duration = Duration::from_secs(2);
+/// Names of directories shown where one is missing.
+pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 
@@ -107,8 +109,13 @@ pub const TIDY_EVERY: Duration = Duration::from_secs(2);
 pub const HEARD_SESSIONS_MAX: usize = 1 << 16;
 /// Refused requests that are logged in a minute; the rest is only counted.
 pub const REFUSALS_LOGGED_MAX: u64 = 30;
-/// A mount waits for the cluster map this long before it says that no server answers.
-pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(20);
+/// A mount asks its servers for the cluster map for this long, in rounds of which the last is finished, before it says that none answers: one
+/// that is up answers within milliseconds, and one that is not takes a connection's time-out of 1.5 s each round.
+pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(4);
+/// A mount that is taken away by force is told so first, if its process listens within this.
+pub const ABANDON_PATIENCE: Duration = Duration::from_millis(500);
+/// The process of a mount that was taken away by force is waited for this long: the mount point can be used again then.
+pub const ABANDONED_END_PATIENCE: Duration = Duration::from_secs(5);
 /// How long joining may take: a change of the map, and a key.
 pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the first replica of a cluster may take to lead itself.

@@ -34,10 +34,12 @@ mod mounts;
 mod node;
 mod notify;
 mod options;
+mod origin;
 mod server;
 mod show;
 mod signals;
 mod standing;
+mod subdirectory;
 mod volume;
 mod walk;
 

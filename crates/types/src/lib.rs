@@ -11,6 +11,7 @@ mod group;
 mod id;
 pub mod limits;
 mod name;
+mod origin;
 mod size;
 mod time;
 
@@ -20,5 +21,6 @@ pub use errno::Errno;
 pub use group::{BlockGroup, GROUP_BRICKS_MAX};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
+pub use origin::{Origin, Process};
 pub use size::parse_bytes;
 pub use time::Timestamp;

@@ -1,5 +1,5 @@
-//! What administrators are told of what goes on in volumes: mounts, work on blocks, scrubbing, locks. As in [`reports`](super::reports),
-//! `--json` prints them as they are.
+//! What administrators are told of what goes on in volumes: mounts, work on blocks, scrubbing, locks. As in
+//! [`reports`](super::reports), `--json` prints them as they are.
 
 use super::{BrickName, BrickStatus, VolumeState};
 use serde::{Deserialize, Serialize};
@@ -145,7 +145,7 @@ pub struct ScrubbingReport {
 /// What scrubbing a brick has found since its server began.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BrickScrub {
-    /// Which.
+    /// The brick.
     pub brick: BrickName,
     /// Why nothing is known of it.
     pub trouble: Option<String>,

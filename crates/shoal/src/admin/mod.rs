@@ -9,6 +9,7 @@
 //! changed nothing; the refusal says what to do instead. Whoever asks for what is so already is told so, as an error.
 
 mod ask;
+mod attention;
 mod insight;
 mod names;
 pub mod render;

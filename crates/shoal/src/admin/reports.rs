@@ -21,6 +21,9 @@ pub struct ClusterReport {
     pub map: Vec<ReplicaStatus>,
     /// Volumes and how they do.
     pub volumes: Vec<VolumeHealth>,
+    /// What needs attention, or some seconds, for people. Nothing: all is well.
+    #[serde(default)]
+    pub attention: Vec<String>,
 }
 
 /// How a volume does.

@@ -68,6 +68,8 @@ pub struct MountSpec {
     pub servers: Vec<String>,
     /// The volume's name.
     pub volume: String,
+    /// The directory of it that is mounted, if it is not the root.
+    pub subdirectory: Option<String>,
     /// Where, absolute.
     pub mountpoint: PathBuf,
     /// What the mount table shows as its source: `HOST,HOST:/VOLUME`, as it was given.

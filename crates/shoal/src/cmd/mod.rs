@@ -9,6 +9,7 @@ pub mod helper;
 mod local;
 mod mount;
 mod peer;
+mod remount;
 mod scrub;
 mod serve;
 mod server;

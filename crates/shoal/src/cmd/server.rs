@@ -174,7 +174,7 @@ impl NewNode {
     }
 }
 
-/// Whether systemd would start the server of a data directory: its unit is installed here, and is for this one.
+/// Whether systemd would start the server of a data directory: its unit is installed and is for this one.
 fn is_systemds(data: &Path) -> bool {
     let units = [
         "/etc/systemd/system",

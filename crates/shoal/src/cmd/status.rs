@@ -36,7 +36,12 @@ impl Status {
                 println!();
             }
             match control::ask::<NodeStatus>(data, &Request::Status) {
-                Ok(status) => self.show_running(&status)?,
+                Ok(status) => {
+                    if status.refused.is_some() {
+                        code = ExitCode::from(1);
+                    }
+                    self.show_running(&status)?;
+                }
                 Err(error) => {
                     self.show_stopped(data, &error)?;
                     code = ExitCode::from(1);
@@ -63,6 +68,11 @@ impl Status {
             show::seconds(status.uptime_s),
             status.version
         );
+        if let Some(why) = &status.refused {
+            println!("  refused   {why}");
+            println!("  identity  {}", status.id);
+            return Ok(());
+        }
         println!("  session   {}", status.session);
         println!(
             "  room      {} of {} used, {} free; {} files",

@@ -31,11 +31,7 @@ impl Heard {
         if heard.len() >= HEARD_SESSIONS_MAX {
             heard.clear();
         }
-        let credentials = match &peer.role {
-            Some(Role::Node(node)) => format!("node {node}"),
-            Some(Role::Client(name)) => format!("client {name}"),
-            None => "none".into(),
-        };
+        let credentials = peer.role.as_ref().map_or_else(|| "none".into(), Role::to_string);
         heard.insert((volume, session), (address, credentials));
     }
 

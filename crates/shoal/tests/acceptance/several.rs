@@ -7,6 +7,7 @@ mod git;
 mod killed;
 mod mail;
 mod make;
+mod mounting;
 mod posix;
 mod stopped;
 mod web;

@@ -1,4 +1,5 @@
-//! What an administrator asks of a cluster: destructive commands, reports about mounts, tasks and disks, names, scrubbing, locks.
+//! What an administrator asks of a cluster: destructive commands, reports about mounts, tasks and disks, new
+//! names, scrubbing, locks.
 
 use crate::harness::cluster::CLIENT;
 use crate::harness::{Cluster, Mount, eventually, sh};

@@ -12,6 +12,7 @@ mod failures;
 mod locks;
 mod outage;
 mod programs;
+mod refused;
 mod replicas;
 mod several;
 mod wiped;

@@ -33,8 +33,9 @@ Examples:
 
 const CLEAR_LOCKS_HELP: &str = "\
 blocked: requests that wait; they fail with ENOLCK. granted: locks that are held. all: both.
-The program that held a lock is not told, and goes on as if it had it: stop it first. Only locks of mounts with
-`locks=cluster` are kept by the servers. GlusterFS's inode and entry locks do not exist here.
+The program that held a lock is not told, and goes on as if it had it: stop it first.
+Only locks of mounts with `locks=cluster` are kept by the servers.
+GlusterFS's inode and entry locks do not exist here.
 
 Example: shoal volume clear-locks web /mail/box kind granted posix";
 

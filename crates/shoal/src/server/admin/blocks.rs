@@ -56,7 +56,8 @@ impl Core {
         })
     }
 
-    /// Has blocks spread anew, and waits a moment until the leader has heard of it: `status` and `stop` find it begun.
+    /// Has blocks spread anew, and waits a moment until the leader has heard of it: `status` and `stop` find
+    /// it begun.
     fn begin_rebalance(&self, volume: GroupId) -> Result<(), String> {
         let before = self.ask_heal_patiently(volume, false)?.1.status.rebalances;
         self.decide(&Command::Rebalance { volume })?;

@@ -284,7 +284,7 @@ fn session_report(map: &shoal_cluster::ClusterMap, session: Session) -> SessionR
 
 /// Administrators know nodes by their names.
 fn with_node_name(map: &shoal_cluster::ClusterMap, credentials: String) -> String {
-    let named = map.nodes.iter().find(|(id, _)| credentials == format!("node {id}"));
+    let named = map.nodes.iter().find(|(id, _)| credentials == id.to_string());
     named.map_or(credentials, |(_, node)| format!("node {}", node.name))
 }
 

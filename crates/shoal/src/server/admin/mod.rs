@@ -33,7 +33,7 @@ impl Handler for Controlled {
     ) -> Result<(), String> {
         match request {
             Request::Admin { request } => self.0.execute(request, &mut |answer| say(&answer)),
-            Request::Status | Request::Stats | Request::Sync => {
+            Request::Status | Request::Stats | Request::Sync | Request::Abandon => {
                 Err("this is a server without a mount of its own; `shoal cluster status` shows how it does"
                     .into())
             }

@@ -23,14 +23,16 @@ impl Core {
         let reports = self.gather(false);
         let map = self.directory.map();
         let volumes = map.volumes.iter().map(|(id, volume)| self.health(&map, &reports, *id, volume));
-        ClusterReport {
+        let report = ClusterReport {
             cluster: format!("{:032x}", map.cluster),
             epoch: map.epoch,
             node: map.nodes.get(&self.node).map_or_else(String::new, |node| node.name.clone()),
             nodes: self.peers(&reports),
             map: replicas(&map, &reports, GroupId::CLUSTER),
             volumes: volumes.collect(),
-        }
+            attention: Vec::new(),
+        };
+        report.with_attention()
     }
 
     fn health(&self, map: &ClusterMap, reports: &Reports, id: GroupId, volume: &Volume) -> VolumeHealth {

@@ -137,8 +137,14 @@ impl Shared {
         shoal().env("SHOAL_DATA", self.data())
     }
 
-    fn data(&self) -> PathBuf {
+    /// The server's data directory.
+    pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// `HOST:PORT` of the server.
+    pub fn server(&self) -> String {
+        format!("{}:{PORT}", self.address)
     }
 
     /// One of the mounts, from 0.
