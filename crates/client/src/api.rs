@@ -1,7 +1,7 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
 use crate::acl;
-use crate::core::{self, Core, Outcome, Piece};
+use crate::core::{self, Core, Outcome, Piece, Referred};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
 use crate::shell::Shell;
@@ -160,6 +160,17 @@ impl crate::Client {
     pub fn forget(&self, ino: InodeId, count: u64) {
         // What one session knows of references goes over to the next at once, and none is lost in between.
         self.mount.with_current(|shell| shell.forget(ino, count));
+    }
+
+    /// The inodes that the kernel refers to.
+    pub fn referred(&self) -> Referred {
+        self.mount.with_current(|shell| shell.state.lock().core.referred_count())
+    }
+
+    /// So many of the inodes that the kernel has referred to for longest. Each is named again only after all
+    /// the rest.
+    pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
+        self.mount.with_current(|shell| shell.state.lock().core.oldest_referred(count))
     }
 
     /// The time that is given to what is changed now: the servers'.

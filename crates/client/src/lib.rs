@@ -46,6 +46,7 @@ mod stats;
 mod wait;
 mod walk;
 
+pub use crate::core::Referred;
 pub use api::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
 pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};

@@ -31,6 +31,10 @@ pub const INODE_GRANT: u64 = 1 << 16;
 /// Below this many granted numbers more are asked for in the background.
 pub const INODE_LOW: u64 = 1 << 14;
 
+/// Places of forgotten inodes that the order of the kernel's references may keep, besides one for each inode
+/// that is referred to.
+pub const STALE_REFERENCES_MIN: usize = 1024;
+
 /// Metadata and small contents cached by default, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 /// Blocks and read-ahead cached by default, in bytes.
@@ -49,8 +53,12 @@ pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
 pub const LIST_PAGE_BYTES: usize = 4 << 20;
 /// Programs that walk through trees at the same time; who went on longest ago is forgotten.
 pub const WALKS_MAX: usize = 8;
-/// Directories that were expected and are looked into before that is taken for a walk: one may be chance.
-pub const WALK_STEPS_MIN: u32 = 2;
+/// Sub-directories of one directory that are looked into before that is taken for a walk through all of them:
+/// one may be on the way to a file.
+pub const WALK_SIBLINGS_MIN: u32 = 2;
+/// Recalls of directories that a walk has not reached and that it is given up after, if it does not go on
+/// meanwhile: another client works there.
+pub const WALK_RECALLS_MAX: u32 = 4;
 /// Directories that a walk may be expected in; more are asked for when they are looked into.
 pub const WALK_EXPECTED_MAX: usize = 4096;
 /// Directories that are here, or on their way, and that a walk has not reached.

@@ -285,6 +285,7 @@ impl Shell {
             ("blocks_put_waits_total", c.put_waits.get()),
             ("blocks_get_waits_total", c.get_waits.get()),
             ("blocks_located_total", c.locates.get()),
+            ("kernel_inodes", core.referred_count().inodes as u64),
             ("cache_inodes", core.cache.len() as u64),
             ("cache_bytes", core.cache.bytes() as u64),
             ("room_granted_bytes", core.room),

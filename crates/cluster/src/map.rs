@@ -269,4 +269,9 @@ impl ClusterMap {
         let set = self.volumes.get(&volume).and_then(|volume| volume.options.get(key));
         Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
     }
+
+    /// The mount options that a volume's settings stand for: see [`mount_options`](crate::options::mount_options).
+    pub fn mount_options(&self, volume: GroupId) -> String {
+        crate::options::mount_options(|key| self.option(volume, key))
+    }
 }

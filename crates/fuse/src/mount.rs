@@ -13,6 +13,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, KernelCache};
+use shoal_runtime::memory;
 use shoal_types::InodeId;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -32,6 +33,8 @@ pub struct MountOptions {
     pub slow_threads: usize,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
+    /// Inodes that the kernel may refer to, as far as they are not in use. Needs Linux 6.18.
+    pub inodes_max: usize,
     /// Whether users other than the one who mounts may use it.
     pub allow_other: bool,
     /// Nothing may be changed.
@@ -60,6 +63,8 @@ impl Default for MountOptions {
             readers: cores.min(limits::READER_THREADS_MAX),
             slow_threads: limits::SLOW_THREADS,
             read_ahead_kib: limits::READ_AHEAD_KIB,
+            inodes_max: (memory::total_bytes() / limits::MEMORY_PER_INODE_BYTES)
+                .clamp(limits::INODES_MIN_DEFAULT, limits::INODES_MAX_DEFAULT),
             allow_other: true,
             read_only: false,
             nodev: false,
@@ -151,6 +156,7 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         .begin(&device)
         .map_err(MountError::Session)
         .inspect(|()| client.set_kernel(shared.stale.clone()))
+        .and_then(|()| shared.stale.bound_references(options.inodes_max).map_err(MountError::Session))
         .and_then(|()| start(server, device, &mountpoint, &options))
         .map(|(device, end, session)| {
             shared.stale.is_at(mountpoint.clone(), device.clone());

@@ -75,15 +75,20 @@ Mount options, separated by commas:
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
+  inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
+                     (by default one per 32 KiB of memory; needs Linux 6.18)
   cache=MIB          memory for names, attributes and small files, as in cache=512 or cache=1GB
   block-cache=MIB    memory for large files
-  locks=cluster      fcntl and flock locks exclude between all mounts with this option, not only on this one;
-                     opening and closing a file takes a message each
+  locks=cluster      fcntl and flock locks exclude between all mounts with this option (default of a cluster's
+                     volumes); opening and closing a file takes a message to the mount's process each
+  locks=local        locks exclude between the programs of this mount, without messages: for web roots, builds, and
+                     volumes that are mounted once (default of `shoal up`)
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
   log-level=LEVEL    trace, debug, info, warning, error or none; SHOAL_LOG overrides it
   log-file=FILE      where the log goes; otherwise it is where `shoal status` says
   context=, fscontext=, defcontext=, rootcontext=  SELinux labels, for the kernel
+  `shoal volume set NAME locks|cache|block-cache|read-ahead|read-only VALUE` sets defaults for all mounts of a volume
   defaults, rw, async, dev, suid, exec, acl, noatime, relatime: as they are anyway
   _netdev, noauto, nofail, x-..., comment=...: for others that read /etc/fstab
   Other options of GlusterFS are accepted with a note if they are not needed.
@@ -164,6 +169,7 @@ impl Options {
             ("readers" | "reader-thread-count", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
+            ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             ("cache", _) => self.cache_bytes = Some(memory(name, value)?),
             ("block-cache", _) => self.block_cache_bytes = Some(memory(name, value)?),
             ("private", None) => self.mount.allow_other = false,
@@ -316,6 +322,17 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 impl Options {
+    /// These options on top of a volume's own, which count where these say nothing. A volume that is
+    /// read-only stays so.
+    pub fn on_top_of(&self, volume: &str) -> Result<Options, String> {
+        let is_read_only = volume.parse::<Options>()?.mount.read_only;
+        let mut options: Options = [volume, &self.words()].join(",").parse()?;
+        if is_read_only {
+            options.flag(Flag::ReadOnly, true);
+        }
+        Ok(options)
+    }
+
     fn parse(
         text: &str,
         mut refused: impl FnMut(&mut Options, String) -> Result<(), String>,
@@ -365,10 +382,35 @@ mod tests {
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
         assert_eq!("block-cache=1GB".parse::<Options>().unwrap().block_cache_bytes, Some(1 << 30));
+        assert_eq!("inodes=5000".parse::<Options>().unwrap().mount.inodes_max, 5000);
         assert_eq!(options.mount.locks, LockScope::Local);
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
         assert!("".parse::<Options>().is_ok());
+    }
+
+    #[test]
+    fn a_mount_overrides_what_its_volume_says_and_takes_the_rest() {
+        let of = |own: &str, volume: &str| own.parse::<Options>().unwrap().on_top_of(volume).unwrap();
+        let options = of("nodev,cache=64", "locks=cluster,cache=32,block-cache=16,read-ahead=512");
+        assert_eq!((options.cache_bytes, options.block_cache_bytes), (Some(64 << 20), Some(16 << 20)));
+        assert_eq!((options.mount.locks, options.mount.read_ahead_kib), (LockScope::Cluster, 512));
+        assert!(options.mount.nodev && !options.mount.read_only);
+        assert_eq!(of("locks=local", "locks=cluster").mount.locks, LockScope::Local);
+        assert_eq!(of("locks=cluster", "locks=local").mount.locks, LockScope::Cluster);
+        assert!(of("rw,defaults", "ro").mount.read_only, "mount(8) says rw of its own accord");
+    }
+
+    #[test]
+    fn volumes_have_the_defaults_that_the_client_has() {
+        let words = shoal_cluster::ClusterMap::default().mount_options(shoal_types::GroupId(7));
+        let (own, of_volume) = (Options::default(), words.parse::<Options>().unwrap());
+        let client = shoal_client::Options::default();
+        assert_eq!(of_volume.cache_bytes, Some(client.cache_bytes));
+        assert_eq!(of_volume.block_cache_bytes, Some(client.block_cache_bytes));
+        assert_eq!(of_volume.mount.read_ahead_kib, own.mount.read_ahead_kib);
+        assert_eq!((of_volume.mount.locks, own.mount.locks), (LockScope::Cluster, LockScope::Local));
+        assert!(!of_volume.mount.read_only);
     }
 
     #[test]
@@ -477,6 +519,7 @@ mod tests {
             ("cache=2PB", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
+            ("inodes=0", "inodes"),
             ("credentials", "credentials"),
             ("credentials=", "credentials"),
             ("locks", "locks=cluster"),

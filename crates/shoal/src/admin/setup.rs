@@ -59,6 +59,8 @@ pub struct ServeSpec {
     pub data: PathBuf,
     /// Listen there from now on, `ADDRESS:PORT`.
     pub listen: Option<String>,
+    /// Bytes of the block cache of all metadata stores; by default a share of memory.
+    pub cache_bytes: Option<usize>,
 }
 
 /// Mount a volume of a cluster.

@@ -31,6 +31,10 @@ pub struct ServerCommand {
     /// Listen there from now on; as it was said at `cluster init` or `peer join` if left out
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_listen)]
     listen: Option<String>,
+    /// Memory for the block cache of all metadata stores together, in MiB or as a share of memory, as in 5%;
+    /// 1/32 of memory if left out, at most 1 GiB
+    #[arg(long, value_name = "MIB|N%", value_parser = parse_cache, env = "SHOAL_CACHE")]
+    cache: Option<usize>,
     /// Stay in the foreground; that is so anyway
     #[arg(long, conflicts_with = "background")]
     foreground: bool,
@@ -48,6 +52,7 @@ impl ServerCommand {
         ServerCommand {
             data: data.to_owned(),
             listen: None,
+            cache: None,
             foreground: false,
             background: true,
             detached: false,
@@ -56,7 +61,7 @@ impl ServerCommand {
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
-        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen });
+        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen, cache_bytes: self.cache });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -98,6 +103,9 @@ impl Job for ServerJob {
             vec!["server".into(), "--detached".into(), "--data".into(), self.0.data.clone().into()];
         if let Some(listen) = &self.0.listen {
             arguments.extend(["--listen".into(), listen.into()]);
+        }
+        if let Some(bytes) = self.0.cache_bytes {
+            arguments.extend(["--cache".into(), (bytes >> 20).to_string().into()]);
         }
         arguments
     }
@@ -248,6 +256,24 @@ fn parse_listen(text: &str) -> Result<String, String> {
         .ok_or_else(|| "say ADDRESS or ADDRESS:PORT, as in 0.0.0.0:7470".into())
 }
 
+/// Bytes of the block cache.
+fn parse_cache(text: &str) -> Result<usize, String> {
+    let memory = shoal_runtime::memory::total_bytes();
+    let number = |text: &str| text.parse::<usize>().ok();
+    let bytes = match text.strip_suffix('%') {
+        Some(share) => number(share).filter(|share| *share <= 100).map(|share| memory / 100 * share),
+        None => number(text).and_then(|mib| mib.checked_mul(1 << 20)),
+    };
+    let least = shoal_store::limits::BLOCK_CACHE_BYTES_MIN;
+    match bytes {
+        Some(bytes) if (least..=memory).contains(&bytes) => Ok(bytes),
+        _ => Err(format!(
+            "say MiB or a share of memory, as in 512 or 5%; at least {} MiB, at most the machine's memory",
+            least >> 20
+        )),
+    }
+}
+
 fn parse_address(text: &str) -> Result<String, String> {
     with_port(text, PORT_DEFAULT).ok_or_else(|| "say HOST or HOST:PORT, as in node1:7470".into())
 }
@@ -255,6 +281,16 @@ fn parse_address(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cache_is_given_in_mib_or_as_a_share_of_memory() {
+        let memory = shoal_runtime::memory::total_bytes();
+        assert_eq!(parse_cache("64"), Ok(64 << 20));
+        assert_eq!(parse_cache("10%"), Ok(memory / 100 * 10));
+        for wrong in ["", "%", "1", "0%", "101%", "64M", "-1", "99999999999999999999", "17592186044416"] {
+            assert!(parse_cache(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_are_completed_and_nonsense_is_refused() {

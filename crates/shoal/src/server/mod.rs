@@ -79,6 +79,9 @@ impl Server {
         if let Some(listen) = &spec.listen {
             dir.set_listen(listen)?;
         }
+        if let Some(bytes) = spec.cache_bytes {
+            shoal_store::cache::set_shared_bytes(bytes);
+        }
         let dir = Arc::new(dir);
         let identity = dir.identity();
         let credentials = Credentials::load(&dir.tls())?;

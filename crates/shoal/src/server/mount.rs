@@ -54,13 +54,15 @@ impl ClusterMount {
         let bricks: Arc<dyn Bricks> = directory.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
+        let chosen =
+            spec.options.on_top_of(&directory.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
         let origin = crate::origin::here();
         let has_ended = crate::origin::has_ended;
         let options =
-            shoal_client::Options { origin, has_ended, ..client_options(&spec.mountpoint, &spec.options) };
+            shoal_client::Options { origin, has_ended, ..client_options(&spec.mountpoint, &chosen) };
         let client = Client::open_replicated(replicas, blocks, options)
             .with_context(|| format!("volume {}", spec.volume))?;
-        let mut mount = spec.options.mount.clone();
+        let mut mount = chosen.mount;
         mount.source = spec.source.clone();
         let root = spec.subdirectory.as_deref().map(|path| subdirectory::find(&client, &spec.volume, path));
         let mounted = root.transpose().and_then(|root| {

@@ -24,7 +24,7 @@ fn free_address() -> String {
 
 /// Starts a server; one of the same directory that was stopped in this process may take a moment to let go of it.
 fn serve(data: &Path) -> Arc<Server> {
-    let spec = ServeSpec { data: data.to_owned(), listen: None };
+    let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None };
     let mut dir = None;
     wait_until("the directory is free", || {
         dir = NodeDir::open(data).ok();

@@ -5,6 +5,7 @@ mod checker;
 mod fsx;
 mod git;
 mod killed;
+mod locks;
 mod mail;
 mod make;
 mod mounting;
