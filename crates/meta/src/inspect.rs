@@ -90,7 +90,7 @@ impl Server {
                 granted_bytes: shared.sessions.outstanding_of(session),
             }
         };
-        let infos = records.into_iter().filter(|(_, record)| !record.ended).map(info).collect();
+        let infos = records.into_iter().filter(|(_, record)| !record.has_ended()).map(info).collect();
         shared.still_leads(term)?;
         Ok(infos)
     }
