@@ -1,4 +1,5 @@
-//! Ten thousand small files, read by many programs at once: with locks that the kernel keeps, and with locks that exclude between mounts.
+//! Ten thousand small files, read by many programs at once: with locks that the kernel keeps, and with locks
+//! that exclude between mounts.
 
 use crate::limits::{
     PIPED_TARS_CONCURRENT, SMALL_FILE_BYTES, SMALL_FILES, SMALL_FILES_PER_DIR, TARS_CONCURRENT, goals,

@@ -261,6 +261,10 @@ impl Mount {
         // Where it was not the servers who ended it: what others wait for is free at once.
         let _ = ended.meta.close_session(ended.session);
         ended.retire();
+        let denied = ended.state.lock().denied.clone();
+        if let Some(denial) = denied.filter(|denial| denial.reason.is_final()) {
+            return says_it_is_final(&denial);
+        }
         self.pause(pause);
         let Some((shell, threads)) = self.open_next(ended.session) else { return };
         let past = ended.stats();
@@ -316,7 +320,7 @@ impl Mount {
                     return Some(Shell::start(&self.lasting, way, opened));
                 }
                 Err(MetaError::Denied(denial)) if denial.reason.is_final() => {
-                    tracing::error!(why = %denial, "this mount does not come back: every call fails; unmount it");
+                    says_it_is_final(&denial);
                     return None;
                 }
                 Err(MetaError::Denied(denial)) => {
@@ -394,6 +398,10 @@ impl Client {
     pub(crate) fn shell(&self) -> Arc<Shell> {
         self.mount.current()
     }
+}
+
+fn says_it_is_final(denial: &Denial) {
+    tracing::error!(why = %denial, "this mount does not come back: every call fails; unmount it");
 }
 
 /// What has happened, for people to read.

@@ -1,5 +1,5 @@
-//! Locks of programs on two mounts: what excludes whom by default, by the volume's setting and by a mount's own option; and other
-//! settings of a volume that are defaults of its mounts.
+//! Locks of programs on two mounts: what excludes whom by default, by the volume's setting and by a mount's
+//! own option; and other settings of a volume that are defaults of its mounts.
 
 use crate::harness::{Run, Shared, run, sh};
 use std::fs;
