@@ -217,7 +217,7 @@ impl Handler for Shared {
                 self.client.abandon();
                 say(&Synced::default()).map_err(gone)
             }
-            Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
+            Request::Scrub { .. } => Err(super::CLUSTER_SCRUB.into()),
             Request::Admin { .. } => {
                 Err("this process mounts a volume; `shoal server` serves the cluster".into())
             }
