@@ -14,7 +14,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
 export SHOAL_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/tools
 
 # One profile for everything, and always the whole workspace: other choices would build RocksDB again.
-CARGO_BUILD = cargo build --release --workspace --bins
+CARGO_BUILD = scripts/cargo build --release --workspace --bins
 SHOAL = $(CARGO_TARGET_DIR)/release/shoal
 
 .PHONY: help
@@ -29,8 +29,9 @@ build: ## Build the release binaries
 	$(CARGO_BUILD)
 
 .PHONY: up
-up: build ## Build, start in the background, return once mounted
-	@"$(SHOAL)" up --data "$(DATA)" --mount "$(MOUNT)" --background </dev/null
+up: build ## Build, start in the background, return once mounted; run/shoal is the program
+	@mkdir -p run && ln -sfn "$(SHOAL)" run/shoal
+	@run/shoal up --data "$(DATA)" --mount "$(MOUNT)" --background </dev/null
 
 .PHONY: down
 down: ## Unmount cleanly and stop
@@ -76,7 +77,7 @@ test-long: ## Every acceptance test at full length
 verify: ## Format, lints, house rules, commit subjects, licences
 	@scripts/setup build verify
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
+	scripts/cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --test house
 	@scripts/commits
 	@scripts/deny

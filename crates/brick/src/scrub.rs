@@ -71,6 +71,10 @@ impl Brick {
     }
 }
 
+/// Time that may be made up for by reading faster than the limit: a scrub that was paused goes on at its
+/// own pace.
+const CREDIT_MAX: Duration = Duration::from_secs(1);
+
 /// Keeps the average rate below a limit.
 struct Pace {
     limit: Option<NonZeroU64>,
@@ -80,12 +84,16 @@ struct Pace {
 
 impl Pace {
     /// Waits until more may be read; false: stop instead.
-    fn wait(&self, stop: &AtomicBool) -> bool {
+    fn wait(&mut self, stop: &AtomicBool) -> bool {
         while !stop.load(Ordering::Relaxed) {
             let due = match self.limit {
                 Some(limit) => Duration::from_secs_f64(self.bytes as f64 / limit.get() as f64),
                 None => Duration::ZERO,
             };
+            let late = self.started.elapsed().saturating_sub(due);
+            if late > CREDIT_MAX {
+                self.started += late - CREDIT_MAX;
+            }
             match due.checked_sub(self.started.elapsed()) {
                 None | Some(Duration::ZERO) => return true,
                 Some(early) => std::thread::sleep(early.min(NAP_MAX)),

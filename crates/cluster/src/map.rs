@@ -143,8 +143,28 @@ pub struct Volume {
     pub options: BTreeMap<String, String>,
     /// When it was made.
     pub created: Timestamp,
-    /// Raised whenever blocks should be spread anew over all bricks.
+    /// Raised whenever blocks should be spread anew over all bricks; `REBALANCE_STOPPED` is set while that is stopped.
     pub rebalance: u64,
+}
+
+/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record keeps its format.
+const REBALANCE_STOPPED: u64 = 1 << 63;
+
+impl Volume {
+    /// Blocks should be spread anew.
+    pub fn begin_rebalance(&mut self) {
+        self.rebalance = (self.rebalance & !REBALANCE_STOPPED) + 1;
+    }
+
+    /// They should stay where they are.
+    pub fn stop_rebalance(&mut self) {
+        self.rebalance |= REBALANCE_STOPPED;
+    }
+
+    /// Whether the last rebalance was stopped.
+    pub fn is_rebalance_stopped(&self) -> bool {
+        self.rebalance & REBALANCE_STOPPED != 0
+    }
 }
 
 /// See [`Volume`].

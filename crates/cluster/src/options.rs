@@ -1,5 +1,6 @@
 //! Settings of a volume: `volume set NAME KEY VALUE`.
 
+use shoal_types::parse_bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -13,6 +14,13 @@ pub struct Known {
     pub help: &'static str,
     check: fn(&str) -> Result<(), String>,
 }
+
+/// The setting that pauses the scrubbing of a volume's bricks.
+pub const SCRUB_STATE: &str = "scrub.state";
+/// Its value by default.
+pub const SCRUB_ACTIVE: &str = "active";
+/// Its other value.
+pub const SCRUB_PAUSED: &str = "paused";
 
 /// All settings.
 pub const ALL: &[Known] = &[
@@ -46,8 +54,17 @@ pub const ALL: &[Known] = &[
     Known {
         key: "heal.bytes-per-second",
         default: "0",
-        help: "how fast healing and rebalancing may copy, in bytes per second; 0: as fast as possible",
-        check: |value| value.parse::<u64>().map(drop).map_err(|_| "it is a number of bytes".into()),
+        help: "how fast healing and rebalancing may copy, in bytes per second (50MB); 0: as fast as possible",
+        check: |value| parse_bytes(value).map(drop),
+    },
+    Known {
+        key: SCRUB_STATE,
+        default: SCRUB_ACTIVE,
+        help: "whether bricks are read through for damage, again and again: active or paused (volume scrub NAME pause)",
+        check: |value| match value {
+            SCRUB_ACTIVE | SCRUB_PAUSED => Ok(()),
+            _ => Err(format!("it is {SCRUB_ACTIVE} or {SCRUB_PAUSED}")),
+        },
     },
     Known {
         key: "locks",
@@ -80,8 +97,16 @@ fn number(value: &str, max: u64) -> Result<(), String> {
     }
 }
 
+/// Memory as mount options take it: a number of MiB, or a size with a unit.
 fn mebibytes(value: &str) -> Result<(), String> {
-    number(value, MOUNT_NUMBER_MAX).map_err(|why| format!("{why}, in MiB"))
+    let bytes = match value.parse::<u64>() {
+        Ok(mebibytes) => mebibytes.checked_mul(1 << 20),
+        Err(_) => parse_bytes(value).ok(),
+    };
+    match bytes {
+        Some(bytes) if (1..=MOUNT_NUMBER_MAX << 20).contains(&bytes) => Ok(()),
+        _ => Err(format!("it is a number from 1 to {MOUNT_NUMBER_MAX}, in MiB, or a size as in 512MB")),
+    }
 }
 
 fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
@@ -195,6 +220,11 @@ mod tests {
     fn unknown_options_are_refused_with_those_that_there_are() {
         assert!(check("auth.alow", "*").unwrap_err().contains("auth.allow"));
         assert!(check("cluster.metadata-replicas", "2").is_err());
+        assert!(
+            check("heal.bytes-per-second", "50MB").is_ok() && check("heal.bytes-per-second", "fast").is_err()
+        );
+        assert!(check(SCRUB_STATE, SCRUB_PAUSED).is_ok() && check(SCRUB_STATE, "off").is_err());
+        assert!(check("cache", "1GB").is_ok() && check("cache", "2PB").is_err());
         assert!(check("locks", "global").unwrap_err().contains("cluster or local"));
         assert!(check("cache", "0").is_err() && check("cache", "2000000").unwrap_err().contains("MiB"));
         for known in ALL {

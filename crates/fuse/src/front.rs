@@ -88,6 +88,7 @@ impl fuser::Filesystem for Front {
         shared.stale.looks_at_names(tid, parent);
         let looking = shared.clone();
         let by_number = name == OsStr::new(".");
+        let upwards = name == OsStr::new("..");
         self.server.look(
             Op::Lookup,
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
@@ -100,6 +101,8 @@ impl fuser::Filesystem for Front {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
                     match entry.inode.kind {
+                        // The kernel connects a directory that it opens by its handle to the root that it knows.
+                        _ if upwards && shared.nodes.is_root(entry.ino) => INodeNo::ROOT,
                         // It is asked for by a number that the kernel has kept.
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);

@@ -177,6 +177,11 @@ impl Nodes {
         if node == INodeNo::ROOT { self.root } else { inode_id(node) }
     }
 
+    /// Whether the mount begins there.
+    pub(crate) fn is_root(&self, ino: InodeId) -> bool {
+        ino == self.root
+    }
+
     /// The number of what was asked for by number, as a file server does: the kernel does not place it
     /// anywhere.
     pub(crate) fn by_number(&self, ino: InodeId) -> INodeNo {

@@ -200,3 +200,5 @@ pub const HEAL_FOUND_MAX: usize = 1 << 18;
 pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;
 /// After a failure of a brick, background work waits this long before it tries again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Locks that were taken away and are named to the administrator, of each kind: a page or two of text.
+pub const CLEARED_LOCKS_MAX: usize = 256;

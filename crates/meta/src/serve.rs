@@ -87,6 +87,11 @@ impl Server {
         self.shared.heal.rebalance();
     }
 
+    /// Leaves blocks where they are: the rebalance under way, and any that was asked for, is given up.
+    pub fn stop_rebalance(&self) {
+        self.shared.heal.stop_rebalance();
+    }
+
     /// Has the bricks asked for every block, and what is missing copied.
     pub fn check_copies(&self) {
         self.shared.heal.check();

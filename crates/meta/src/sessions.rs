@@ -121,6 +121,11 @@ impl Sessions {
         all.take(SIBLINGS_MAX).collect()
     }
 
+    /// Room that a session holds, in bytes.
+    pub(crate) fn outstanding_of(&self, session: SessionId) -> u64 {
+        self.living.lock().get(&session).map_or(0, |living| living.outstanding_bytes)
+    }
+
     /// How long a session must be silent before it is ended for another's sake.
     pub(crate) fn dead_after(&self) -> Duration {
         self.dead_after

@@ -11,7 +11,7 @@ use crate::guard::Guard;
 use crate::mounts;
 use crate::options::Options;
 use crate::signals::Signals;
-use crate::{background, logging, notify};
+use crate::{background, logging, notify, show};
 use anyhow::{Context, bail};
 use shoal_fuse::{MountError, Mounted};
 use std::ffi::OsString;
@@ -163,7 +163,7 @@ fn wait_for_end<R: Running>(running: R, signals: Signals) -> anyhow::Result<Exit
             (Event::Signal, None) => break Ok(()),
             (Event::Signal, Some(mounted)) => {
                 if let Err(error) = end_mount(mounted, asked) {
-                    eprintln!("shoal: {error:#}");
+                    eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
                 }
             }
         }

@@ -53,6 +53,9 @@ pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 
+/// Most memory that a mount's cache can be given, in bytes: beyond it a unit was mistaken.
+pub const MEMORY_BYTES_MAX: usize = 1 << 40;
+
 /// Findings of a check that are printed; further ones are counted.
 pub const FINDINGS_SHOWN_MAX: u64 = 1000;
 /// Threads that verify blocks: enough requests under way for a fast disk, and one core each for checksums.
@@ -78,6 +81,8 @@ pub const PORT_DEFAULT: u16 = 7470;
 
 /// A node or client asks for a newer cluster map this often: administration takes effect everywhere within about two rounds.
 pub const MAP_POLL: Duration = Duration::from_millis(700);
+/// For how long a command waits until a change of the map has reached the node that acts on it.
+pub const MAP_NEWS_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a node is given to answer a short question. It may be busy, and connecting may take a while.
 pub const ASK_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a node is given to say what runs on it, before it is shown as disconnected.
@@ -100,6 +105,8 @@ pub const REOPEN_AFTER: Duration = Duration::from_secs(5);
 pub const REPLICA_GRACE: Duration = Duration::from_secs(30);
 /// How often the leader of the cluster map's group looks for bricks that have become empty.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);
+/// Sessions whose addresses a server remembers, for `volume status NAME clients`: far more than mount volumes of one cluster.
+pub const HEARD_SESSIONS_MAX: usize = 1 << 16;
 /// Refused requests that are logged in a minute; the rest is only counted.
 pub const REFUSALS_LOGGED_MAX: u64 = 30;
 /// A mount asks its servers for the cluster map for this long, in rounds of which the last is finished, before it says that none answers: one

@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     match command.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("shoal: {error:#}");
+            eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }

@@ -110,7 +110,7 @@ impl Node {
     fn status(&self) -> Result<Status, String> {
         let Manifest { volume, id, .. } = &self.data.manifest;
         let (data, options) = (self.data.path(), self.options.as_str());
-        self.standing().status(Volume { name: volume, id, data, source: None, options })
+        self.standing().status(Volume { name: volume, id, data, source: None, options, read_only: false })
     }
 
     fn statistics(&self) -> Statistics {

@@ -5,8 +5,10 @@
 
 mod gluster;
 
+use crate::limits::MEMORY_BYTES_MAX;
 use gluster::Answer;
 use shoal_fuse::{LockScope, MountOptions};
+use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -75,7 +77,7 @@ Mount options, separated by commas:
   read-ahead=KIB     how far the kernel reads ahead in a file
   inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
                      (by default one per 32 KiB of memory; needs Linux 6.18)
-  cache=MIB          memory for names, attributes and small files
+  cache=MIB          memory for names, attributes and small files, as in cache=512 or cache=1GB
   block-cache=MIB    memory for large files
   locks=cluster      fcntl and flock locks exclude between all mounts with this option (default of a cluster's
                      volumes); opening and closing a file takes a message to the mount's process each
@@ -168,8 +170,10 @@ impl Options {
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
-            ("cache", _) => self.cache_bytes = Some(number(1 << 20)? << 20),
-            ("block-cache", _) => self.block_cache_bytes = Some(number(1 << 20)? << 20),
+            // GlusterFS takes 0 for no limit.
+            ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,
+            ("cache", _) => self.cache_bytes = Some(memory(name, value)?),
+            ("block-cache", _) => self.block_cache_bytes = Some(memory(name, value)?),
             ("private", None) => self.mount.allow_other = false,
             ("remount", None) => {
                 self.remount = true;
@@ -224,6 +228,19 @@ impl Options {
             "{word}: not needed: SELinux is not enabled on this machine, so files have no labels"
         ));
         Ok(Effect::None)
+    }
+}
+
+/// Memory in bytes, from a number of MiB or a size with a unit.
+fn memory(name: &str, value: Option<&str>) -> Result<usize, String> {
+    let value = value.unwrap_or_default();
+    let bytes = match value.parse::<u64>() {
+        Ok(mib) => mib.checked_mul(1 << 20),
+        Err(_) => parse_bytes(value).ok(),
+    };
+    match bytes.and_then(|bytes| usize::try_from(bytes).ok()) {
+        Some(bytes) if (1..=MEMORY_BYTES_MAX).contains(&bytes) => Ok(bytes),
+        _ => Err(format!("'{name}' wants a number of MiB or a size, as in '{name}=512' or '{name}=1GB'")),
     }
 }
 
@@ -366,7 +383,10 @@ mod tests {
         assert!(options.mount.read_only && options.mount.nodev && !options.mount.nosuid);
         assert_eq!(options.cache_bytes, Some(64 << 20));
         assert_eq!(options.words(), "ro,nodev,cache=64");
-        assert_eq!("inodes=5000".parse::<Options>().unwrap().mount.inodes_max, 5000);
+        for bound in ["inodes=5000", "lru-limit=0,lru-limit=5000"] {
+            assert_eq!(bound.parse::<Options>().unwrap().mount.inodes_max, 5000, "{bound}");
+        }
+        assert_eq!("block-cache=1GB".parse::<Options>().unwrap().block_cache_bytes, Some(1 << 30));
         assert_eq!(options.mount.locks, LockScope::Local);
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
@@ -482,6 +502,7 @@ mod tests {
             "read-ahead",
             "cache",
             "block-cache",
+            "inodes",
             "locks",
             "credentials",
             "backup-volfile-servers",
@@ -499,6 +520,8 @@ mod tests {
             ("sync", "sync"),
             ("cache", "cache"),
             ("cache=x", "cache"),
+            ("cache=0", "cache"),
+            ("cache=2PB", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
             ("inodes=0", "inodes"),

@@ -29,6 +29,8 @@ pub struct Volume<'a> {
     pub source: Option<&'a str>,
     /// See there.
     pub options: &'a str,
+    /// See [`Status`].
+    pub read_only: bool,
 }
 
 impl Standing<'_> {
@@ -49,6 +51,7 @@ impl Standing<'_> {
             source: volume.source.map(str::to_owned),
             mountpoint: self.mounted.mountpoint().to_owned(),
             options: volume.options.to_owned(),
+            read_only_volume: volume.read_only,
             session: self.client.session().0,
             total_bytes: room.total_bytes,
             free_bytes: room.free_bytes,

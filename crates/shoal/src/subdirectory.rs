@@ -44,8 +44,7 @@ pub fn find(client: &Client, volume: &str, path: &str) -> anyhow::Result<InodeId
 
 /// What a directory holds instead of a name, for people.
 fn holds(client: &Client, dir: InodeId, missing: &str) -> String {
-    let mut names = Vec::new();
-    let mut more = false;
+    let (mut names, mut more) = (Vec::new(), false);
     let shown = client.readdir(Wait::Allowed, dir, Cookie::START, false, &mut |name, dentry, _| {
         if dentry.kind == FileKind::Directory {
             more = names.len() == NAMES_SHOWN_MAX;
@@ -56,6 +55,7 @@ fn holds(client: &Client, dir: InodeId, missing: &str) -> String {
         }
         ControlFlow::Continue(())
     });
+    names.sort();
     match (shown, names.is_empty()) {
         (Err(_), _) => format!("has no {missing}"),
         (Ok(_), true) => format!("has no {missing}, and no other directories"),

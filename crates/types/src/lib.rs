@@ -12,6 +12,7 @@ mod id;
 pub mod limits;
 mod name;
 mod origin;
+mod size;
 mod time;
 
 pub use attr::{FileKind, Inode, Statfs, mode};
@@ -21,4 +22,5 @@ pub use group::{BlockGroup, GROUP_BRICKS_MAX};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
 pub use origin::{Origin, Process};
+pub use size::parse_bytes;
 pub use time::Timestamp;

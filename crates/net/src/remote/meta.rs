@@ -162,6 +162,17 @@ impl MetaService for RemoteMeta {
 
 /// Carries a request for a metadata server out, of a client with this certificate.
 pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply: Replier) {
+    serve_meta_noting(meta, certificate, body, reply, &|_| ());
+}
+
+/// [`serve_meta`], which tells `polled` of the sessions that ask for recalls: each session does so all the time.
+pub fn serve_meta_noting(
+    meta: &dyn MetaService,
+    certificate: &str,
+    body: &Bytes,
+    reply: Replier,
+    polled: &dyn Fn(SessionId),
+) {
     let (call, tail) = match unpack::<Call>(body) {
         Ok(call) => call,
         Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
@@ -198,6 +209,7 @@ pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply
             return meta.acquire(acquire, Box::new(done));
         }
         Call::Recalls(poll) => {
+            polled(poll.session);
             return meta.recalls(poll, Box::new(move |answer| respond(reply, answer.map(Answer::Recalled))));
         }
         Call::Lock(request) => {

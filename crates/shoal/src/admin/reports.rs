@@ -260,12 +260,14 @@ pub struct RebalanceReport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebalanceState {
-    /// It was never asked for, or was stopped.
+    /// It was never asked for.
     NotStarted,
     /// Blocks are being moved.
     InProgress,
     /// All blocks are where they should be.
     Completed,
+    /// It was stopped.
+    Stopped,
 }
 
 /// Credentials of a client, in PEM.

@@ -38,7 +38,7 @@ pub fn run_if_called(mut arguments: impl Iterator<Item = OsString>) -> Option<Ex
         Ok(call) => match call.run() {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("{name}: {error:#}");
+                eprintln!("{name}: {}", crate::show::runnable(&format!("{error:#}")));
                 ExitCode::from(FAILED)
             }
         },

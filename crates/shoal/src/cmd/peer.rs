@@ -1,6 +1,6 @@
 //! `shoal peer` and `shoal pool`.
 
-use super::local::{Consent, Local, Output, the_answer};
+use super::local::{Consent, Local, Mode, Output, the_answer};
 use super::server::JoinCommand;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
 use crate::cluster_source::with_port;
@@ -55,7 +55,7 @@ enum Command {
 }
 
 impl Peer {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self, mode: Mode) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Probe { host, output } => {
                 let peers =
@@ -86,8 +86,8 @@ impl Peer {
             Command::Detach { host, force, consent } => {
                 let force = force.is_some();
                 if force {
-                    consent
-                        .obtain(&format!("What is on the bricks of {host} will be lost to the cluster."))?;
+                    let what = format!("What is on the bricks of {host} will be lost to the cluster.");
+                    consent.obtain(mode, &what)?;
                 }
                 self.local.act(AdminRequest::Detach { host, force })?;
                 println!("peer detach: success");

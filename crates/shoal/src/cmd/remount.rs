@@ -41,9 +41,9 @@ pub fn remount(point: &Path, options: &Options) -> anyhow::Result<ExitCode> {
             bail!("the process that serves {shown} does not answer; its log is in {}", mount.home().display())
         }
     }
-    check_settings(&mount, options)?;
     let before = current(&mount);
     let flags = changed(before, options);
+    check(&mount, options, before.contains(MsFlags::MS_RDONLY) && !flags.contains(MsFlags::MS_RDONLY))?;
     let becomes_read_only = flags.contains(MsFlags::MS_RDONLY) && !before.contains(MsFlags::MS_RDONLY);
     let write_back = || {
         flush(&mount, Some(FLUSH_PATIENCE)).with_context(|| {
@@ -72,13 +72,19 @@ pub fn remount(point: &Path, options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Options that are not the kernel's are those that it was mounted with.
-fn check_settings(mount: &Mount, options: &Options) -> anyhow::Result<()> {
-    if options.settings().is_empty() {
+/// Options that are not the kernel's are those that it was mounted with. A volume that is read-only stays so.
+fn check(mount: &Mount, options: &Options, becomes_writable: bool) -> anyhow::Result<()> {
+    if options.settings().is_empty() && !becomes_writable {
         return Ok(());
     }
     let status: Status =
         control::ask(&mount.home(), &Request::Status).context("asking the process behind the mount")?;
+    if becomes_writable && status.read_only_volume {
+        bail!(
+            "volume {0} is read-only: `shoal volume set {0} read-only off` on a node of the cluster changes that",
+            status.volume
+        );
+    }
     let mounted = Options::parse_sloppily(&status.options);
     match options.settings().iter().find(|word| !mounted.settings().contains(word)) {
         None => Ok(()),

@@ -1,5 +1,6 @@
 //! `shoal server`, `shoal cluster init` and `shoal peer join`: a machine becomes a node and serves.
 
+use super::local::command;
 use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token};
 use crate::cluster_source::with_port;
 use crate::daemon::{Job, Running};
@@ -162,19 +163,37 @@ impl NewNode {
     }
 
     fn start(&self, data: &Path) -> anyhow::Result<()> {
-        let shown = data.display();
+        let by_hand = command(data, "server --background");
         if self.no_start {
-            println!(
-                "Start it:  systemctl enable --now shoal-server   (or: shoal server --data {shown} --background)"
-            );
+            match is_systemds(data) {
+                true => println!("Start it:  systemctl enable --now shoal-server   (or: {by_hand})"),
+                false => println!("Start it:  {by_hand}"),
+            }
             return Ok(());
         }
         ServerCommand::of(data).run()?;
-        println!(
-            "After a reboot:  systemctl enable shoal-server starts it   (by hand: shoal server --background)"
-        );
+        match is_systemds(data) {
+            true => {
+                println!("After a reboot:  systemctl enable shoal-server starts it   (by hand: {by_hand})")
+            }
+            false => println!("After a reboot:  {by_hand}"),
+        }
         Ok(())
     }
+}
+
+/// Whether systemd would start the server of a data directory: its unit is installed and is for this one.
+fn is_systemds(data: &Path) -> bool {
+    let units = [
+        "/etc/systemd/system",
+        "/usr/local/lib/systemd/system",
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+    ];
+    let has_unit = |dir: &&str| Path::new(dir).join("shoal-server.service").exists();
+    data == Path::new(SERVER_DATA_DEFAULT)
+        && Path::new("/run/systemd/system").is_dir()
+        && units.iter().any(has_unit)
 }
 
 /// Begins a cluster with this machine as its first node, and starts its server
@@ -192,7 +211,8 @@ impl InitCommand {
         println!("cluster init: success: cluster {cluster} begins with {} ({})", init.name, init.address);
         self.node.start(data)?;
         print!("\n{}", admin::render::how_to_join(&token));
-        println!("Then:\n  shoal volume create NAME replica 3 HOST:/BRICK HOST:/BRICK HOST:/BRICK");
+        let create = "volume create NAME replica 3 HOST:/BRICK HOST:/BRICK HOST:/BRICK";
+        println!("Then:\n  {}", command(data, create));
         Ok(ExitCode::SUCCESS)
     }
 }

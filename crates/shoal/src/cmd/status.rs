@@ -28,7 +28,7 @@ impl Status {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let nodes = find::nodes(self.data.as_deref().or(self.path.as_deref()))?;
         if nodes.is_empty() && !self.json {
-            println!("No Shoal volume is mounted here. `shoal up` serves and mounts one.");
+            println!("No Shoal volume is mounted here. `{} up` serves and mounts one.", show::program());
         }
         let mut code = ExitCode::SUCCESS;
         for (n, data) in nodes.iter().enumerate() {
@@ -105,7 +105,8 @@ impl Status {
             let point = mount.point.display();
             match mount.health() {
                 Health::Dead => {
-                    println!("  left      a dead mount on {point}: `shoal umount {point}` removes it")
+                    let program = show::program();
+                    println!("  left      a dead mount on {point}: `{program} umount {point}` removes it")
                 }
                 Health::Hung => {
                     println!("  hangs     {point} does not answer: see the log in {}", data.display())

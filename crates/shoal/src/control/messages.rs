@@ -62,6 +62,9 @@ pub struct Status {
     /// The options with which it was mounted, separated by commas.
     #[serde(default)]
     pub options: String,
+    /// The volume itself is read-only (`volume set NAME read-only on`): no mount of it may be written to.
+    #[serde(default)]
+    pub read_only_volume: bool,
     /// The mounted client's session.
     pub session: u64,
     /// Size of the volume in bytes.

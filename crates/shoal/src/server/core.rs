@@ -6,6 +6,7 @@ use super::dir::NodeDir;
 use super::directory::Directory;
 use super::groups::Groups;
 use super::opening::LocalOpener;
+use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_types::NodeId;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ pub struct Core {
     pub(super) groups: Arc<Groups>,
     pub(super) bricks: Arc<LocalBricks>,
     pub(super) access: Access,
+    pub(super) heard: Heard,
     pub(super) started: Instant,
     pub(super) stop: AtomicBool,
 }
@@ -37,6 +39,7 @@ impl Core {
             groups: Groups::new(dir.clone(), directory.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), directory.clone()),
             access: Access::new(directory.clone()),
+            heard: Heard::default(),
             started: Instant::now(),
             stop: AtomicBool::new(false),
             directory,

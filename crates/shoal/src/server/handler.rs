@@ -7,7 +7,7 @@ use super::core::Core;
 use super::peers::addressed;
 use bytes::Bytes;
 use shoal_cluster::Outcome;
-use shoal_net::remote::{serve_brick, serve_meta};
+use shoal_net::remote::{serve_brick, serve_meta, serve_meta_noting};
 use shoal_net::{Handler, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
@@ -52,7 +52,10 @@ impl Core {
         }
         let certificate = peer.role.as_ref().map_or_else(String::new, Role::to_string);
         match self.directory.local_meta(group) {
-            Some(meta) => serve_meta(&*meta, &certificate, body, reply),
+            Some(meta) => {
+                let polled = |session| self.heard.note(group, session, peer);
+                serve_meta_noting(&*meta, &certificate, body, reply, &polled);
+            }
             // As an answer of the service, so that the caller can tell a volume that is away from a node that is.
             None => serve_meta(&NotHere, &certificate, body, reply),
         }
@@ -132,6 +135,15 @@ impl Core {
                 Some(members) => Answer::Members(members),
                 None => Answer::NotLeader(self.groups.leader_node(*group)),
             },
+            Ask::Sessions { volume } => self.sessions(*volume),
+            Ask::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
+            Ask::Used { volume } => self.used(*volume),
+            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.directory.map(), *volume)),
+            Ask::ScrubNow { volume } => {
+                let map = self.directory.map();
+                self.bricks.scrub_now(&map, *volume);
+                Answer::Disks(self.bricks.disks(&map, *volume))
+            }
         }
     }
 }

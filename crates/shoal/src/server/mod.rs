@@ -36,10 +36,12 @@ mod opening;
 mod peers;
 mod polling;
 mod reports;
+mod sessions;
 mod setup;
 #[cfg(test)]
 mod tests;
 
+pub use admin::CLUSTER_SCRUB;
 pub use setup::{init, join};
 
 use self::core::Core;

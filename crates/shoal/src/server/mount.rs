@@ -177,7 +177,9 @@ impl Shared {
         let MountSpec { volume, run, source, options, .. } = &self.spec;
         let (id, options) = (self.volume.to_string(), options.words());
         let source = Some(source.as_str());
-        self.standing().status(Volume { name: volume, id: &id, data: run, source, options: &options })
+        let read_only = self.directory.map().mount_options(self.volume).split(',').any(|word| word == "ro");
+        let volume = Volume { name: volume, id: &id, data: run, source, options: &options, read_only };
+        self.standing().status(volume)
     }
 
     fn statistics(&self) -> Statistics {
@@ -215,7 +217,7 @@ impl Handler for Shared {
                 self.client.abandon();
                 say(&Synced::default()).map_err(gone)
             }
-            Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
+            Request::Scrub { .. } => Err(super::CLUSTER_SCRUB.into()),
             Request::Admin { .. } => {
                 Err("this process mounts a volume; `shoal server` serves the cluster".into())
             }

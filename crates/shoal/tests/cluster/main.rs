@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod administration;
 mod admission;
 mod checker;
 mod expand;

@@ -96,7 +96,7 @@ fn mounts_whose_volume_is_stopped_or_deleted_or_not_for_them_fail_instead_of_han
     cluster.mount_command(&former, &point).ok();
     let revoked = Cluster::mounted(point);
     works(&revoked);
-    cluster.shoal(1).arg("client").arg("revoke").arg("former").ok();
+    cluster.shoal(1).arg("client").arg("revoke").arg("former").arg("-y").ok();
     fails(revoked.path(), DENIED);
     is_refused(&cluster, &former, "the credentials of 'former' were revoked");
     umounts(revoked);

@@ -14,7 +14,7 @@ type Reports = BTreeMap<NodeId, Report>;
 /// What a replica of the cluster map's group is asked for by, if no volume has that name.
 const MAP_NAME: &str = "cluster";
 
-fn seconds(time: Timestamp) -> u64 {
+pub(super) fn seconds(time: Timestamp) -> u64 {
     time.secs.unsigned_abs()
 }
 
@@ -145,7 +145,10 @@ impl Core {
 }
 
 /// All volumes by name, or the one that is asked for.
-fn chosen<'a>(map: &'a ClusterMap, name: Option<&str>) -> Result<Vec<(GroupId, &'a Volume)>, String> {
+pub(super) fn chosen<'a>(
+    map: &'a ClusterMap,
+    name: Option<&str>,
+) -> Result<Vec<(GroupId, &'a Volume)>, String> {
     if let Some(name) = name {
         return Ok(vec![names::volume(map, name)?]);
     }
@@ -154,7 +157,7 @@ fn chosen<'a>(map: &'a ClusterMap, name: Option<&str>) -> Result<Vec<(GroupId, &
     Ok(all)
 }
 
-fn state(volume: &Volume) -> VolumeState {
+pub(super) fn state(volume: &Volume) -> VolumeState {
     match volume.state {
         shoal_cluster::VolumeState::Created => VolumeState::Created,
         shoal_cluster::VolumeState::Started => VolumeState::Started,
