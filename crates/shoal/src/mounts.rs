@@ -99,6 +99,7 @@ impl Mount {
         self.programs(&written_by)
     }
 
+    #[allow(clippy::type_complexity)]
     fn programs(&self, what: &dyn Fn(&Path, &dyn Fn(&Path) -> bool) -> Option<String>) -> Vec<String> {
         let inside = |path: &Path| path.starts_with(&self.point);
         let mut found = Vec::new();

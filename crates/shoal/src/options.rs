@@ -157,7 +157,7 @@ impl Options {
                 return Ok(Effect::None);
             }
             (shown, Some(_)) if self.remount && SHOWN.contains(&shown) => return Ok(Effect::None),
-            (context, _) if CONTEXTS.contains(&context) => return self.label(word, &text()?, has_selinux()),
+            (context, _) if CONTEXTS.contains(&context) => return self.label(word, text()?, has_selinux()),
             ("credentials", _) => self.credentials = Some(PathBuf::from(text()?)),
             ("backup-volfile-servers" | "backupvolfile-server", _) => self.servers.extend(hosts(text()?)),
             ("subdir" | "subdir-mount", _) => self.subdirectory = subdirectory(text()?)?,

@@ -14,7 +14,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = unit.trim_start().to_ascii_uppercase();
-    let unit = unit.strip_suffix("IB").or(unit.strip_suffix('B')).unwrap_or(&unit);
+    // `IB` follows a letter: 5KiB, and not 5iB.
+    let binary = unit.strip_suffix("IB").filter(|letter| !letter.is_empty());
+    let unit = binary.or(unit.strip_suffix('B')).unwrap_or(&unit);
     let (_, shift) = UNITS.into_iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
     match number.split_once('.') {
         None => {

@@ -16,6 +16,7 @@ const FAILED: u8 = 32;
 
 /// What a helper is to do.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
 enum Call {
     Mount { source: PathBuf, point: PathBuf, options: Options, fake: bool, verbose: bool },
     Umount { point: PathBuf, lazy: bool, force: bool },

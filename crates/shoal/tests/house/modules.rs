@@ -114,7 +114,7 @@ fn circle(graph: &Graph, start: &str) -> Option<Vec<String>> {
                     return Some(way);
                 }
                 if seen.insert(next) {
-                    longer.push([way.as_slice(), &[next.clone()]].concat());
+                    longer.push([way.as_slice(), std::slice::from_ref(next)].concat());
                 }
             }
         }

@@ -84,6 +84,7 @@ impl Shared {
     }
 
     /// The log of one of the mounts.
+    #[allow(dead_code)]
     pub fn log(&self, mount: usize) -> String {
         fs::read_to_string(self.dir.path().join(format!("{}.log", name(&self.mounts[mount]))))
             .unwrap_or_default()
