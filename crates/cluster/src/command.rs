@@ -12,7 +12,7 @@ pub use replicas::FOUNDERS_MAX;
 
 use crate::map::{ClusterMap, VolumeState};
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::path::PathBuf;
 
@@ -169,6 +169,13 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// A node's server has started. Refused if a later run of it is known.
+    NodeStarted {
+        /// Which.
+        node: NodeId,
+        /// Which run.
+        run: Incarnation,
+    },
 }
 
 /// What became of a command.
@@ -249,6 +256,7 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
             map.clients.insert(name.clone(), *time);
             Ok(Outcome::Done)
         }
+        Command::NodeStarted { node, run } => nodes::started(map, *node, *run),
         Command::RevokeClient { name } => {
             if map.clients.remove(name).is_none() && !map.revoked.contains(name) {
                 return Err(format!(

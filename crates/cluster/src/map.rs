@@ -8,13 +8,17 @@
 //! promised to keep is somebody else.
 
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Version of an encoded map.
-pub const MAP_VERSION: u8 = 1;
+/// Version of an encoded map. Version 1 is the same without [`ClusterMap::runs`], the last field.
+pub const MAP_VERSION: u8 = 2;
+/// The oldest version that is read.
+const MAP_VERSION_OLDEST: u8 = 1;
+/// An empty map as it is encoded: what version 1 lacks at its end.
+const NO_RUNS: u8 = 0;
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +43,8 @@ pub struct ClusterMap {
     pub secrets: Secrets,
     /// The next numbers.
     pub next: NextIds,
+    /// The latest known run of each node's server: older ones are refused everywhere.
+    pub runs: BTreeMap<NodeId, Incarnation>,
 }
 
 /// What is not shown to clients.
@@ -178,7 +184,12 @@ impl ClusterMap {
 
     /// The other way round.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
-        decode(MAP_VERSION, bytes)
+        match bytes.split_first() {
+            Some((&MAP_VERSION_OLDEST, body)) => {
+                decode(MAP_VERSION, &[&[MAP_VERSION], body, &[NO_RUNS]].concat())
+            }
+            _ => decode(MAP_VERSION, bytes),
+        }
     }
 
     /// What clients may see.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, apply};
-use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -101,6 +101,41 @@ fn check(before: &ClusterMap, map: &ClusterMap) {
         assert!(volume.bricks.iter().all(|id| map.bricks.contains_key(id)));
     }
     assert_eq!(ClusterMap::decode(&map.encode()).as_ref(), Ok(map));
+}
+
+#[test]
+fn older_run_of_a_node_and_a_detached_node_cannot_be_noted() {
+    let map = cluster(3);
+    let started =
+        |starts, instance| Command::NodeStarted { node: NodeId(2), run: Incarnation { starts, instance } };
+    let map = done(&map, &started(1, 7));
+    let map = done(&map, &started(3, 8));
+    let map = done(&map, &started(3, 8));
+    for old in [started(3, 9), started(2, 8)] {
+        assert!(refused(&map, &old).contains("a later run"), "{old:?}");
+    }
+    let map = done(&map, &Command::Detach { node: NodeId(2), force: false });
+    assert!(map.runs.is_empty());
+    assert!(refused(&map, &started(4, 1)).contains("not in the cluster"));
+}
+
+#[test]
+fn map_of_version_1_is_read() {
+    let map = cluster(3);
+    assert!(map.runs.is_empty());
+    let mut bytes = map.encode();
+    assert_eq!((bytes[0], bytes.pop()), (2, Some(0)), "the last field is an empty map");
+    bytes[0] = 1;
+    assert_eq!(ClusterMap::decode(&bytes), Ok(map));
+}
+
+#[test]
+fn node_with_the_only_replica_of_the_map_is_not_detached() {
+    let map = cluster(2);
+    let holder = map.replicas[0].node;
+    let other = *map.nodes.keys().find(|node| **node != holder).unwrap();
+    assert!(refused(&map, &Command::Detach { node: holder, force: true }).contains("the cluster map"));
+    done(&map, &Command::Detach { node: other, force: true });
 }
 
 #[test]

@@ -88,6 +88,8 @@ pub const STATE_PATIENCE: Duration = Duration::from_secs(30);
 pub const EXECUTE_PATIENCE: Duration = Duration::from_secs(12);
 /// A question to a volume's leader is repeated for this long while there is none: somewhat longer than an election takes.
 pub const LEADER_PATIENCE: Duration = Duration::from_secs(6);
+/// How often a server that has started tries to have that noted in the cluster map.
+pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 /// Pause between these attempts.
 pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
 /// How often a node looks whether it runs what it should; at once when the map changes.

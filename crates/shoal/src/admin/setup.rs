@@ -59,6 +59,8 @@ pub struct ServeSpec {
     pub data: PathBuf,
     /// Listen there from now on, `ADDRESS:PORT`.
     pub listen: Option<String>,
+    /// The data directory was moved here, and this is the only one of its node.
+    pub moved: bool,
 }
 
 /// Mount a volume of a cluster.

@@ -30,6 +30,9 @@ pub struct ServerCommand {
     /// Listen there from now on; as it was said at `cluster init` or `peer join` if left out
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_listen)]
     listen: Option<String>,
+    /// The data directory was moved here by copying it, and the original will not run again: say so once
+    #[arg(long)]
+    moved: bool,
     /// Stay in the foreground; that is so anyway
     #[arg(long, conflicts_with = "background")]
     foreground: bool,
@@ -47,6 +50,7 @@ impl ServerCommand {
         ServerCommand {
             data: data.to_owned(),
             listen: None,
+            moved: false,
             foreground: false,
             background: true,
             detached: false,
@@ -55,7 +59,7 @@ impl ServerCommand {
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
-        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen });
+        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen, moved: self.moved });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -97,6 +101,9 @@ impl Job for ServerJob {
             vec!["server".into(), "--detached".into(), "--data".into(), self.0.data.clone().into()];
         if let Some(listen) = &self.0.listen {
             arguments.extend(["--listen".into(), listen.into()]);
+        }
+        if self.0.moved {
+            arguments.push("--moved".into());
         }
         arguments
     }

@@ -9,7 +9,8 @@
 //! DATA/lock, control.sock, shoal.log   as in the data directory of a single machine
 //! ```
 //!
-//! **Promises.** One process at a time. A replica or brick that was made here once and is gone is never quietly made anew: it
+//! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not become a second server of the
+//! same node ([`NodeDir::begin_run`]). A replica or brick that was made here once and is gone is never quietly made anew: it
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
 use crate::data_dir::{self, DataError};
@@ -18,10 +19,11 @@ use anyhow::{Context, anyhow, bail};
 use nix::fcntl::Flock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use shoal_net::Fence;
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Version of the directory's layout. Its parts have versions of their own.
@@ -47,6 +49,81 @@ pub struct Identity {
     /// Bricks that were made on this node, with the identities that they got.
     #[serde(default)]
     bricks: BTreeMap<BrickId, String>,
+    /// Starts of a server in this directory so far.
+    #[serde(default)]
+    starts: u64,
+    /// Where the directory was when a server started in it for the first time.
+    #[serde(default)]
+    place: Option<Place>,
+    /// Why no server may start in it again.
+    #[serde(default)]
+    fenced: Option<Fenced>,
+}
+
+/// What tells a directory from a copy of it: programs that copy or restore files make a new lock file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Place {
+    /// Inode number of the lock file.
+    inode: u64,
+    /// When the lock file was made, in nanoseconds since 1970, if the file system knows.
+    born_ns: Option<u64>,
+}
+
+impl Place {
+    fn of(file: &File) -> std::io::Result<Place> {
+        let metadata = file.metadata()?;
+        let born = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        Ok(Place { inode: metadata.ino(), born_ns: born.and_then(|age| age.as_nanos().try_into().ok()) })
+    }
+
+    /// A kernel may have learned to tell when a file was made.
+    fn is_same(&self, other: &Place) -> bool {
+        let born = self.born_ns.zip(other.born_ns);
+        self.inode == other.inode && born.is_none_or(|(ours, theirs)| ours == theirs)
+    }
+}
+
+/// As [`Fence`], on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Fenced {
+    Detached,
+    Superseded,
+    Duplicate,
+}
+
+impl From<Fence> for Fenced {
+    fn from(fence: Fence) -> Fenced {
+        match fence {
+            Fence::Detached => Fenced::Detached,
+            Fence::Superseded => Fenced::Superseded,
+            Fence::Duplicate => Fenced::Duplicate,
+        }
+    }
+}
+
+impl From<Fenced> for Fence {
+    fn from(fenced: Fenced) -> Fence {
+        match fenced {
+            Fenced::Detached => Fence::Detached,
+            Fenced::Superseded => Fence::Superseded,
+            Fenced::Duplicate => Fence::Duplicate,
+        }
+    }
+}
+
+/// What to do about a node that its cluster refuses.
+pub fn advice(fence: Fence) -> &'static str {
+    match fence {
+        Fence::Detached => {
+            "To use this machine again, join with an empty data directory and empty bricks (`shoal peer join`). What the old ones \
+             hold is not needed by the cluster"
+        }
+        Fence::Superseded | Fence::Duplicate => {
+            "Find the other process: `shoal peer status` on another node shows the node's address. If this data directory is a copy, \
+             delete it. If the other one is the copy, stop that for good and start this one with `shoal server --moved`"
+        }
+    }
 }
 
 impl Identity {
@@ -61,6 +138,9 @@ impl Identity {
             listen: listen.to_owned(),
             replicas: BTreeSet::new(),
             bricks: BTreeMap::new(),
+            starts: 0,
+            place: None,
+            fenced: None,
         }
     }
 
@@ -74,7 +154,7 @@ impl Identity {
 pub struct NodeDir {
     path: PathBuf,
     identity: Mutex<Identity>,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 /// Whether there is a server's directory at a path.
@@ -114,7 +194,7 @@ impl NodeDir {
     /// Makes a prepared directory a server's.
     pub fn create(path: &Path, identity: Identity) -> anyhow::Result<NodeDir> {
         let lock = lock(path)?;
-        let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), _lock: lock };
+        let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), lock };
         dir.save(&dir.identity.lock())?;
         Ok(dir)
     }
@@ -141,7 +221,7 @@ impl NodeDir {
                 identity.format
             );
         }
-        Ok(NodeDir { path, identity: Mutex::new(identity), _lock: lock })
+        Ok(NodeDir { path, identity: Mutex::new(identity), lock })
     }
 
     /// Where it is.
@@ -186,6 +266,42 @@ impl NodeDir {
     /// Whether a replica was made here.
     pub fn made_replica(&self, id: ReplicaId) -> bool {
         self.identity.lock().replicas.contains(&id)
+    }
+
+    /// A server starts. Refused in a directory that was copied or restored, and in one that the cluster has refused: either may have
+    /// forgotten votes and blocks that it had promised to keep. `moved`: the administrator says that this is the node's only directory;
+    /// the run is then counted beyond `known`, the latest one in the cluster map.
+    pub fn begin_run(&self, moved: bool, known: u64) -> anyhow::Result<Incarnation> {
+        let shown = self.path.display();
+        let place = Place::of(&self.lock).with_context(|| shown.to_string())?;
+        let mut identity = self.identity.lock();
+        if let Some(fenced) = identity.fenced.filter(|fenced| !moved || *fenced == Fenced::Detached) {
+            let fence = Fence::from(fenced);
+            bail!("{shown} does not start a server any more: {fence}. {}", advice(fence));
+        }
+        if !moved && identity.place.is_some_and(|before| !before.is_same(&place)) {
+            bail!(
+                "{shown} is a copy of the data directory of node '{}', or was restored from a backup: two servers of one node, or \
+                 one that has forgotten what it promised, would damage the metadata. If the original was moved here as it was after \
+                 its last stop, and will not run again, say `shoal server --data {shown} --moved` once. Otherwise join with an \
+                 empty data directory",
+                identity.name
+            );
+        }
+        let mut next = identity.clone();
+        next.starts = if moved { next.starts.max(known) } else { next.starts } + 1;
+        next.place = Some(place);
+        next.fenced = None;
+        self.save(&next)?;
+        *identity = next;
+        Ok(Incarnation { starts: identity.starts, instance: rand::random() })
+    }
+
+    /// No server may start here again.
+    pub fn set_fenced(&self, fence: Fence) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.fenced = Some(fence.into());
+        self.save(&identity)
     }
 
     /// Listen there from now on.
@@ -297,6 +413,42 @@ mod tests {
         let file = File::options().write(true).open(path.join("node.json")).unwrap();
         file.set_len(NODE_BYTES_MAX + 1).unwrap();
         assert!(NodeDir::open(&path).is_err_and(|error| format!("{error:#}").contains("longer than")));
+    }
+
+    #[test]
+    fn copied_directory_does_not_start_until_it_is_said_to_have_been_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        let first = dir.begin_run(false, 0).unwrap();
+        let second = dir.begin_run(false, 0).unwrap();
+        assert_eq!((first.starts, second.starts), (1, 2));
+        drop(dir);
+        let copy = temp.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        for name in ["node.json", "lock"] {
+            std::fs::copy(path.join(name), copy.join(name)).unwrap();
+        }
+        let dir = NodeDir::open(&copy).unwrap();
+        let why = dir.begin_run(false, 0).unwrap_err().to_string();
+        assert!(why.contains("is a copy") && why.contains("--moved"), "{why}");
+        assert_eq!(dir.begin_run(true, 7).unwrap().starts, 8);
+        assert_eq!(dir.begin_run(false, 0).unwrap().starts, 9);
+    }
+
+    #[test]
+    fn fenced_directory_stays_fenced_and_a_detached_one_even_if_it_was_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        dir.begin_run(false, 0).unwrap();
+        dir.set_fenced(Fence::Duplicate).unwrap();
+        drop(dir);
+        let dir = NodeDir::open(&path).unwrap();
+        assert!(dir.begin_run(false, 0).unwrap_err().to_string().contains("another process"));
+        dir.begin_run(true, 0).unwrap();
+        dir.set_fenced(Fence::Detached).unwrap();
+        assert!(dir.begin_run(true, 0).unwrap_err().to_string().contains("was detached"));
     }
 
     #[test]

@@ -13,6 +13,12 @@ use shoal_wire::*;
 
 impl Handler for Core {
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
+        if let Err(why) = self.serves() {
+            return match service {
+                Service::Meta(_) => serve_meta(&Closed(MetaError::NotLeader { leader: None }), &body, reply),
+                _ => reply.refuse(&why),
+            };
+        }
         let served = match service {
             Service::Meta(group) => return self.meta(peer, group, &body, reply),
             Service::Brick(brick) => return self.brick(peer, brick, &body, reply),
@@ -70,6 +76,9 @@ impl Core {
     fn replica(&self, peer: &Peer, group: GroupId, body: &Bytes, reply: Replier) {
         if let Err(why) = self.access.node(peer) {
             return reply.refuse(&why);
+        }
+        if peer.run.is_none() {
+            return reply.refuse("only a node's server may speak for a replica");
         }
         let Some((from, to, message)) = addressed(body) else {
             return reply.refuse("the message is cut off");

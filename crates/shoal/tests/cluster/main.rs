@@ -8,6 +8,7 @@ mod admission;
 mod checker;
 mod expand;
 mod failures;
+mod identity;
 mod locks;
 mod outage;
 mod programs;
