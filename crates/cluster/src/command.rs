@@ -9,6 +9,7 @@ mod replicas;
 mod volumes;
 
 pub use replicas::FOUNDERS_MAX;
+pub use volumes::ARBITRATED_COPIES;
 
 use crate::map::{ClusterMap, VolumeState};
 use serde::{Deserialize, Serialize};
@@ -80,7 +81,7 @@ pub enum Command {
         replica: u8,
         /// Where.
         bricks: Vec<(NodeId, PathBuf)>,
-        /// Even if two copies may come to lie on one node.
+        /// Even if two copies may come to lie on one node, or no node may die without a standstill.
         force: bool,
         /// When.
         time: Timestamp,
@@ -176,6 +177,21 @@ pub enum Command {
         /// Which run.
         run: Incarnation,
     },
+    /// Makes a volume of two copies with arbiters: [`Outcome::Volume`].
+    CreateArbitrated {
+        /// Its name.
+        name: String,
+        /// Its identity.
+        id: GroupId,
+        /// Where blocks go.
+        bricks: Vec<(NodeId, PathBuf)>,
+        /// Nodes that keep metadata and no blocks.
+        arbiters: Vec<NodeId>,
+        /// Even if no node may die without a standstill.
+        force: bool,
+        /// When.
+        time: Timestamp,
+    },
 }
 
 /// What became of a command.
@@ -233,7 +249,10 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Move { node, address } => nodes::relocate(map, *node, address),
         Command::Detach { node, force } => nodes::detach(map, *node, *force),
         Command::CreateVolume { name, id, replica, bricks, force, time } => {
-            volumes::create(map, (name, *id), *replica, bricks, *force, *time)
+            volumes::create(map, (name, *id), *replica, (bricks, &[]), *force, *time)
+        }
+        Command::CreateArbitrated { name, id, bricks, arbiters, force, time } => {
+            volumes::create(map, (name, *id), ARBITRATED_COPIES, (bricks, arbiters), *force, *time)
         }
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),

@@ -1,7 +1,8 @@
 //! The cluster map, who keeps it, and where blocks go.
 //!
 //! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
-//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early.
+//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early;
+//!   [`tolerance`]: what may die.
 
 pub mod blocks;
 pub mod command;
@@ -10,7 +11,9 @@ pub mod map;
 pub mod options;
 pub mod placement;
 pub mod scrub;
+pub mod tolerance;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
-pub use command::{Command, FOUNDERS_MAX, Outcome, apply};
+pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
+pub use tolerance::Tolerance;
 pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Volume, VolumeState};

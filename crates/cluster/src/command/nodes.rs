@@ -138,5 +138,6 @@ fn lose(map: &mut ClusterMap, node: NodeId) {
     }
     map.nodes.remove(&node);
     map.runs.remove(&node);
+    map.arbiters.values_mut().for_each(|nodes| drop(nodes.remove(&node)));
     // Its replicas are replaced where replicas are arranged.
 }

@@ -105,6 +105,12 @@ pub struct VolumeReport {
     pub bricks: Vec<BrickPlace>,
     /// Nodes that keep its metadata.
     pub metadata: Vec<String>,
+    /// Those of them that were named as arbiters: they keep metadata and no blocks.
+    pub arbiters: Vec<String>,
+    /// Nodes with bricks that may be down at a time without a standstill.
+    pub data_nodes_may_be_down: u32,
+    /// The same of nodes that keep metadata.
+    pub metadata_nodes_may_be_down: u32,
     /// Settings that were made.
     pub options: BTreeMap<String, String>,
 }

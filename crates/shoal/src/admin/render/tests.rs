@@ -64,6 +64,9 @@ fn volume() -> VolumeReport {
             place(4, "node1:/srv/old", true),
         ],
         metadata: vec!["node1".into(), "node2".into(), "node3".into()],
+        arbiters: Vec::new(),
+        data_nodes_may_be_down: 1,
+        metadata_nodes_may_be_down: 1,
         options: BTreeMap::from([("auth.allow".into(), "10.9.0.0/16".into())]),
     }
 }
@@ -153,6 +156,7 @@ Copies of each block: 3
 Number of Bricks: 4
 Transport-type: tcp, mutual TLS
 Metadata replicas: node1, node2, node3
+Nodes that may be down: 1 (of those with bricks 1, of those with metadata 1)
 Bricks:
 Brick1: node1:/srv/web
 Brick2: node2:/srv/web
@@ -298,6 +302,7 @@ fn every_answer_reads_back_as_it_was_said() {
             name: "web".into(),
             replica: 3,
             bricks: vec!["node1:/srv/web".parse().unwrap()],
+            arbiters: vec!["node3".into()],
             force: false,
         },
     };

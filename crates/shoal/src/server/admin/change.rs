@@ -6,7 +6,7 @@ use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
 use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE};
-use shoal_cluster::{Command, Outcome};
+use shoal_cluster::{Command, Outcome, Tolerance};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
@@ -20,10 +20,15 @@ impl Core {
         let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
         let command = match request {
             R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
-            R::CreateVolume { name, replica, bricks, force } => {
-                let places = self.checked_places(&bricks, note)?;
+            R::CreateVolume { name, replica, bricks, arbiters, force } => {
+                let arbiters: Result<Vec<_>, _> =
+                    arbiters.iter().map(|host| names::node(&map, host)).collect();
+                let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, note)?);
                 let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
-                Command::CreateVolume { name, id, replica, bricks: places, force, time }
+                match arbiters.is_empty() {
+                    true => Command::CreateVolume { name, id, replica, bricks, force, time },
+                    false => Command::CreateArbitrated { name, id, bricks, arbiters, force, time },
+                }
             }
             R::StartVolume { name } => Command::SetState { volume: id(&name)?, started: true },
             R::StopVolume { name } => Command::SetState { volume: id(&name)?, started: false },
@@ -40,7 +45,13 @@ impl Core {
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };
-        self.decide(&command).map(drop)
+        let outcome = self.decide(&command)?;
+        if let Outcome::Volume(id) = outcome
+            && let Some(survives) = Tolerance::of(&self.directory.map(), id)
+        {
+            note(format!("without a standstill, {survives}"));
+        }
+        Ok(())
     }
 
     fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {

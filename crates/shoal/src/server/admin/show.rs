@@ -5,7 +5,7 @@ use super::super::core::Core;
 use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
-use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Volume};
+use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -78,6 +78,8 @@ impl Core {
                 draining: brick.state == BrickState::Draining,
             };
             let called = |place: &ReplicaPlace| Some(map.nodes.get(&place.node)?.name.clone());
+            let survives = Tolerance::of(&map, id).unwrap_or_default();
+            let arbiters = map.arbiters.get(&id).into_iter().flatten();
             VolumeReport {
                 name: volume.name.clone(),
                 id: id.to_string(),
@@ -86,6 +88,9 @@ impl Core {
                 created: seconds(volume.created),
                 bricks: map.bricks_of(id).map(place).collect(),
                 metadata: volume.replicas.iter().filter_map(called).collect(),
+                arbiters: arbiters.filter_map(|node| Some(map.nodes.get(node)?.name.clone())).collect(),
+                data_nodes_may_be_down: survives.data as u32,
+                metadata_nodes_may_be_down: survives.metadata as u32,
                 options: volume.options.clone(),
             }
         };
