@@ -6,7 +6,8 @@
 use super::calls::BrickReport;
 use super::dir::NodeDir;
 use super::directory::Directory;
-use crate::limits::REOPEN_AFTER;
+use super::disks::check_room;
+use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
 use parking_lot::Mutex;
 use shoal_brick::{Brick, BrickError};
 use shoal_cluster::limits::SCRUB_AFTER;
@@ -170,9 +171,10 @@ pub fn check_place(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// [`check_place`], and whether there is nothing yet.
+/// [`check_place`], and whether there is room and nothing yet.
 pub fn check_new_place(path: &Path) -> Result<(), String> {
     check_place(path)?;
+    check_room(path, BRICK_FREE_BYTES_MIN, "a brick")?;
     if !path.exists() {
         return Ok(());
     }

@@ -14,7 +14,8 @@
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
 use crate::data_dir::{self, DataError};
-use crate::limits::NODE_BYTES_MAX;
+use super::disks::check_room;
+use crate::limits::{DATA_FREE_BYTES_MIN, NODE_BYTES_MAX};
 use anyhow::{Context, anyhow, bail};
 use nix::fcntl::Flock;
 use parking_lot::Mutex;
@@ -178,6 +179,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
             bail!("{shown} has files of something else in it ({name:?}): choose a new or empty directory");
         }
     }
+    check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
     // Of an attempt that was cut off; nothing can have been stored yet.
     for part in ["tls", "cluster"] {
         match std::fs::remove_dir_all(path.join(part)) {

@@ -25,6 +25,7 @@ mod calls;
 mod core;
 pub mod dir;
 mod directory;
+mod disks;
 mod execute;
 mod fencing;
 mod groups;
