@@ -1,8 +1,8 @@
 //! The cluster map, who keeps it, and where blocks go.
 //!
 //! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
-//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early;
-//!   [`tolerance`]: what may die.
+//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early.
+//! - [`tolerance`]: which nodes may die without a standstill.
 
 pub mod blocks;
 pub mod command;
@@ -15,5 +15,5 @@ pub mod tolerance;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
 pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
-pub use tolerance::Tolerance;
 pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Volume, VolumeState};
+pub use tolerance::Tolerance;

@@ -45,8 +45,9 @@ pub struct ClusterMap {
     pub next: NextIds,
     /// The latest known run of each node's server: older ones are refused everywhere.
     pub runs: BTreeMap<NodeId, Incarnation>,
-    /// Volumes with arbiters: of their two copies of a block one is enough for a write while the other node is down. The nodes keep
-    /// metadata and no blocks, so that a majority decides which copy counts; none if there is no such node at the moment.
+    /// Volumes with arbiters: of their two copies of a block one is enough for a write while the other node
+    /// is down. The nodes keep metadata and no blocks, so that a majority decides which copy counts; none if
+    /// there is no such node at the moment.
     pub arbiters: BTreeMap<GroupId, BTreeSet<NodeId>>,
 }
 

@@ -51,8 +51,9 @@ impl Rules {
         Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)), arbitrated })
     }
 
-    /// The fewest copies with which a write counts: the next failure must not take the last one where that can be helped. Copies
-    /// cannot differ, and the metadata group decides which count; so one is right, too, where the administrator wants no standstill.
+    /// The fewest copies with which a write counts: the next failure must not take the last one where that
+    /// can be helped. Copies cannot differ, and the metadata group decides which count; so one is right, too,
+    /// where the administrator wants no standstill.
     pub fn quorum(&self) -> usize {
         if self.arbitrated { 1 } else { self.replica / 2 + 1 }
     }

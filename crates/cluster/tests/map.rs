@@ -145,7 +145,10 @@ fn volume_of_which_no_node_may_die_is_made_with_force_only() {
     }
     let five = cluster(5);
     let map = done(&five, &volume(&five, 3));
-    assert_eq!(Tolerance::of(&map, GroupId(9)).unwrap().to_string(), "data: 2 nodes may be down; metadata: one node may be down");
+    assert_eq!(
+        Tolerance::of(&map, GroupId(9)).unwrap().to_string(),
+        "data: 2 nodes may be down; metadata: one node may be down"
+    );
 }
 
 #[test]
@@ -320,6 +323,16 @@ fn command() -> impl Strategy<Value = Command> {
                 }
             }
         ),
+        (group.clone(), 1u32..8, 1u32..8, 1u32..8).prop_map(|(id, one, other, arbiter)| {
+            Command::CreateArbitrated {
+                name: format!("v{}", id.0),
+                id,
+                bricks: [one, other].map(|node| (NodeId(node), PathBuf::from("/b9"))).to_vec(),
+                arbiters: vec![NodeId(arbiter)],
+                force: false,
+                time: time(3),
+            }
+        }),
         (group.clone(), any::<bool>()).prop_map(|(volume, started)| Command::SetState { volume, started }),
         group.clone().prop_map(|volume| Command::DeleteVolume { volume }),
         (group.clone(), proptest::collection::vec(place.clone(), 1..3))

@@ -1,8 +1,8 @@
 //! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised twice;
 //! and neither the log nor the store nor a brick must ever meet a full disk, so some of it is never granted.
 //!
-//! From the free room of each (metadata and bricks may be on one disk or on two) is set aside: a reserve that nobody gets, in
-//! proportion to its size, what
+//! From the free room of each (metadata and bricks may be on one disk or on two) is set aside: a reserve that
+//! nobody gets, in proportion to its size, what
 //! the log may still grow by before it is cut, what the store holds in memory and has yet to write, and what sessions
 //! hold. So a granted byte that ends up inline has room in the log and again in the store, and the store has the reserve to
 //! merge in.
@@ -56,7 +56,8 @@ pub(crate) fn reserve_of(total_bytes: u64) -> u64 {
 }
 
 impl Room {
-    /// `reserve`: of this disk; `set`: in the place of what follows from the sizes of this disk and the bricks'.
+    /// `reserve`: of this disk; `set`: in the place of what follows from the sizes of this disk and the
+    /// bricks'.
     pub(crate) fn new(dir: &Path, bricks: Arc<dyn VolumeBlocks>, reserve: u64, set: Option<u64>) -> Room {
         let (reserve_bytes, is_set) = (set.unwrap_or(reserve), set.is_some());
         Room { dir: dir.to_owned(), bricks, reserve_bytes, is_set, granting: Mutex::default() }
@@ -69,7 +70,8 @@ impl Room {
             BlockError::Unreachable(why) => MetaError::Unavailable(why),
             other => MetaError::Failed(other.to_string()),
         })?;
-        // Some node may have its metadata and a brick on one disk, so the same is set aside on both, each in its proportion.
+        // Some node may have its metadata and a brick on one disk, so the same is set aside on both, each in
+        // its proportion.
         let kept = if self.is_set { self.reserve_bytes } else { reserve_of(brick.total_bytes) };
         let dues = [dues.log_growth, dues.unwritten, dues.outstanding];
         let rest = |free: u64, reserve: u64| {

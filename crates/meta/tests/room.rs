@@ -59,8 +59,8 @@ fn the_reserve_is_never_granted() {
 fn small_bricks_are_of_use_beside_a_large_disk_of_metadata() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
-    let server = Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: None, ..options() })
-        .expect("open");
+    let server =
+        Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: None, ..options() }).expect("open");
     let session = Session::open(&server);
     // Of a disk of 40 GiB or more, 2 GiB are kept free, which is all that such bricks have.
     *bricks.free_bytes.lock().expect("lock") = 2048 * MIB;

@@ -1,8 +1,8 @@
 //! Frames and greetings: how bytes on a connection are cut into messages.
 //!
 //! ```text
-//! greeting   "SHOAL\r\n\0", protocol version u32, cluster u128, then the run of a node's server: starts u64, instance u64 (zero for
-//!            a client); the server's answer has a verdict u8 in front
+//! greeting   "SHOAL\r\n\0", protocol version u32, cluster u128, then the run of a node's server: starts u64,
+//!            instance u64 (zero for a client); the server's answer has a verdict u8 in front
 //! frame      length u32 (of what follows the header), kind u8, flags u8, zero u16, id u64, then that many bytes
 //! request    service (kind u8, number u128), then the body
 //! ```
@@ -16,7 +16,8 @@ use shoal_wire::PROTOCOL_VERSION;
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const SERVICE_BYTES: usize = 17;
 pub(crate) const GREETING_BYTES: usize = 28;
-/// Follows the greeting. It is apart from it because the greeting is what all protocol versions have in common.
+/// Follows the greeting. It is apart from it because the greeting is what all protocol versions have in
+/// common.
 pub(crate) const INCARNATION_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"SHOAL\r\n\0";
 

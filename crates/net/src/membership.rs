@@ -1,16 +1,20 @@
-//! Which run of each node's server may be talked to, so that a node's identity is never used by two processes.
+//! Which run of each node's server may be talked to, so that a node's identity is never used by two
+//! processes.
 //!
-//! **Models.** A node's identity is a certificate and a data directory; both can be copied. Every start of a server is an
-//! [`Incarnation`] with a count that only grows. This table holds, for each node, the incarnation that this process talks to, and how
-//! many connections there are with it. The cluster map adds what was decided: which nodes belong to the cluster, and the
-//! highest incarnation of each that the map's group has committed.
+//! **Models.** A node's identity is a certificate and a data directory; both can be copied. Every start of a
+//! server is an [`Incarnation`] with a count that only grows. This table holds, for each node, the
+//! incarnation that this process talks to, and how many connections there are with it. The cluster map adds
+//! what was decided: which nodes belong to the cluster, and the highest incarnation of each that the map's
+//! group has committed.
 //!
-//! **Promises.** A detached node is refused. An incarnation that is older than a known one is refused for good, as is another one of
-//! the same count. A newer one is refused while connections with the older one are alive: two processes run at once, and the
-//! first one stays. After a normal restart the connections of the old process are closed by its kernel, or time out within
-//! [`SILENCE_MAX`](crate::limits::SILENCE_MAX). When the map names a newer incarnation, connections with an older one are closed.
+//! **Promises.** A detached node is refused. An incarnation that is older than a known one is refused for
+//! good, as is another one of the same count. A newer one is refused while connections with the older one are
+//! alive: two processes run at once, and the first one stays. After a normal restart the connections of the
+//! old process are closed by its kernel, or time out within [`SILENCE_MAX`](crate::limits::SILENCE_MAX). When
+//! the map names a newer incarnation, connections with an older one are closed.
 //!
-//! **Assumes** nothing about a quorum: after a power failure of all nodes each accepts whichever run comes first.
+//! **Assumes** nothing about a quorum: after a power failure of all nodes each accepts whichever run comes
+//! first.
 
 use crate::frame;
 use crate::limits::DUPLICATE_PATIENCE;
@@ -122,7 +126,8 @@ impl Drop for Seat {
     }
 }
 
-/// Whether a run is refused for good where another one is known: it is older, or of the same count and not the same.
+/// Whether a run is refused for good where another one is known: it is older, or of the same count and not
+/// the same.
 fn is_superseded(run: Incarnation, known: Incarnation) -> bool {
     run != known && run.starts <= known.starts
 }
@@ -143,7 +148,8 @@ impl Membership {
         self.state.lock().fence
     }
 
-    /// Takes what a newer cluster map says: its nodes with their committed incarnations, and the first number that is free.
+    /// Takes what a newer cluster map says: its nodes with their committed incarnations, and the first number
+    /// that is free.
     pub fn learn(&self, nodes: impl IntoIterator<Item = (NodeId, Option<Incarnation>)>, next: u32) {
         let mut state = self.state.lock();
         let State { known, listed, fence, .. } = &mut *state;
@@ -188,8 +194,8 @@ impl Membership {
         Ok(Seat { membership: self.clone(), node, run, alive: one.alive.subscribe() })
     }
 
-    /// A peer has refused this process. That another process has its identity is believed when the peer goes on saying so: after a
-    /// restart it may not have noticed yet that the process before is gone.
+    /// A peer has refused this process. That another process has its identity is believed when the peer goes
+    /// on saying so: after a restart it may not have noticed yet that the process before is gone.
     pub(crate) fn refused(&self, peer: &str, why: Fence) {
         let mut state = self.state.lock();
         if why == Fence::Duplicate {

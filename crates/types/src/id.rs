@@ -54,8 +54,8 @@ impl BlockId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
-/// One run of a node's server. Each start of a data directory has a higher count than the one before; the random part tells two
-/// processes apart that were started from copies of one directory.
+/// One run of a node's server. Each start of a data directory has a higher count than the one before; the
+/// random part tells two processes apart that were started from copies of one directory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Incarnation {
     /// Starts of the data directory so far, from 1; 0: no server (a client, or a command).

@@ -138,6 +138,8 @@ fn lose(map: &mut ClusterMap, node: NodeId) {
     }
     map.nodes.remove(&node);
     map.runs.remove(&node);
-    map.arbiters.values_mut().for_each(|nodes| drop(nodes.remove(&node)));
+    for nodes in map.arbiters.values_mut() {
+        nodes.remove(&node);
+    }
     // Its replicas are replaced where replicas are arranged.
 }

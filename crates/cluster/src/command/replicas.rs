@@ -22,7 +22,8 @@ pub(super) fn arrange(map: &mut ClusterMap) {
     for id in volumes {
         let wanted = map.option(id, "cluster.metadata-replicas").and_then(|value| value.parse().ok());
         appoint_arbiter(map, id);
-        // Nodes that have bricks of the volume first: they are up whenever the volume is of use. An arbiter comes before the third.
+        // Nodes that have bricks of the volume first: they are up whenever the volume is of use. An arbiter
+        // comes before the third.
         let mut preferred: Vec<NodeId> = Vec::new();
         for (_, brick) in map.bricks_of(id) {
             if !preferred.contains(&brick.node) {

@@ -75,7 +75,8 @@ pub(super) fn create(
 
 fn check_arbiters(map: &ClusterMap, data: &BTreeSet<NodeId>, arbiters: &[NodeId]) -> Result<(), String> {
     for arbiter in arbiters {
-        let name = &map.nodes.get(arbiter).ok_or_else(|| format!("{arbiter} is not a node of this cluster"))?.name;
+        let name =
+            &map.nodes.get(arbiter).ok_or_else(|| format!("{arbiter} is not a node of this cluster"))?.name;
         if data.contains(arbiter) {
             return Err(format!(
                 "'{name}' has a brick of the volume and cannot be its arbiter: name a node that has none"

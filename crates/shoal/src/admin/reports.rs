@@ -21,6 +21,19 @@ pub struct ClusterReport {
     pub map: Vec<ReplicaStatus>,
     /// Volumes and how they do.
     pub volumes: Vec<VolumeHealth>,
+    /// Bricks that nothing refers to any more and whose files are being deleted.
+    pub deleting: Vec<DeletingReport>,
+}
+
+/// A brick that is being deleted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeletingReport {
+    /// Where it is.
+    pub brick: BrickName,
+    /// Blocks deleted so far, since the start of its server.
+    pub deleted_blocks: u64,
+    /// Why it does not go on.
+    pub trouble: Option<String>,
 }
 
 /// How a volume does.

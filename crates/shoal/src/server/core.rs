@@ -6,6 +6,7 @@ use super::dir::NodeDir;
 use super::directory::Directory;
 use super::groups::Groups;
 use super::opening::LocalOpener;
+use super::retired::Retiring;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_net::Fence;
 use shoal_types::{Incarnation, NodeId};
@@ -27,6 +28,7 @@ pub struct Core {
     pub(super) opener: Arc<LocalOpener>,
     pub(super) groups: Arc<Groups>,
     pub(super) bricks: Arc<LocalBricks>,
+    pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) started: Instant,
     pub(super) stop: AtomicBool,
@@ -49,6 +51,7 @@ impl Core {
             fenced: OnceLock::new(),
             groups: Groups::new(dir.clone(), directory.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), directory.clone()),
+            retiring: Retiring::default(),
             access: Access::new(directory.clone()),
             started: Instant::now(),
             stop: AtomicBool::new(false),

@@ -9,17 +9,19 @@
 //! DATA/lock, control.sock, shoal.log   as in the data directory of a single machine
 //! ```
 //!
-//! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not become a second server of the
-//! same node ([`NodeDir::begin_run`]). A replica or brick that was made here once and is gone is never quietly made anew: it
+//! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not
+//! become a second server of the same node ([`NodeDir::begin_run`]). A replica or brick that was made here
+//! once and is gone is never quietly made anew: it
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
-use crate::data_dir::{self, DataError};
 use super::disks::check_room;
+use crate::data_dir::{self, DataError};
 use crate::limits::{DATA_FREE_BYTES_MIN, NODE_BYTES_MAX};
 use anyhow::{Context, anyhow, bail};
 use nix::fcntl::Flock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use shoal_cluster::ClusterMap;
 use shoal_net::Fence;
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,6 +52,9 @@ pub struct Identity {
     /// Bricks that were made on this node, with the identities that they got.
     #[serde(default)]
     bricks: BTreeMap<BrickId, String>,
+    /// Where they are, until they have been deleted.
+    #[serde(default)]
+    brick_paths: BTreeMap<BrickId, PathBuf>,
     /// Starts of a server in this directory so far.
     #[serde(default)]
     starts: u64,
@@ -139,6 +144,7 @@ impl Identity {
             listen: listen.to_owned(),
             replicas: BTreeSet::new(),
             bricks: BTreeMap::new(),
+            brick_paths: BTreeMap::new(),
             starts: 0,
             place: None,
             fenced: None,
@@ -270,9 +276,10 @@ impl NodeDir {
         self.identity.lock().replicas.contains(&id)
     }
 
-    /// A server starts. Refused in a directory that was copied or restored, and in one that the cluster has refused: either may have
-    /// forgotten votes and blocks that it had promised to keep. `moved`: the administrator says that this is the node's only directory;
-    /// the run is then counted beyond `known`, the latest one in the cluster map.
+    /// A server starts. Refused in a directory that was copied or restored, and in one that the cluster has
+    /// refused: either may have forgotten votes and blocks that it had promised to keep. `moved`: the
+    /// administrator says that this is the node's only directory; the run is then counted beyond `known`, the
+    /// latest one in the cluster map.
     pub fn begin_run(&self, moved: bool, known: u64) -> anyhow::Result<Incarnation> {
         let shown = self.path.display();
         let place = Place::of(&self.lock).with_context(|| shown.to_string())?;
@@ -332,11 +339,53 @@ impl NodeDir {
         u128::from_str_radix(identity.bricks.get(&id)?, 16).ok()
     }
 
+    /// The brick of an identity, if it was made here.
+    pub fn brick_of(&self, identity_of_brick: u128) -> Option<BrickId> {
+        let digits = format!("{identity_of_brick:032x}");
+        let identity = self.identity.lock();
+        identity.bricks.iter().find(|(_, known)| **known == digits).map(|(id, _)| *id)
+    }
+
     /// A brick was made here.
-    pub fn made_brick(&self, id: BrickId, identity_of_brick: u128) -> anyhow::Result<()> {
+    pub fn made_brick(&self, id: BrickId, identity_of_brick: u128, path: &Path) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
+        identity.brick_paths.insert(id, path.to_owned());
         self.save(&identity)
+    }
+
+    /// A brick was made here by a release that did not note where.
+    #[cfg(test)]
+    pub fn made_brick_somewhere(&self, id: BrickId, identity_of_brick: u128) {
+        self.identity.lock().bricks.insert(id, format!("{identity_of_brick:032x}"));
+    }
+
+    /// A brick that was made here is at this place.
+    pub fn note_brick_path(&self, id: BrickId, path: &Path) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        if identity.brick_paths.get(&id).is_some_and(|known| known == path) {
+            return Ok(());
+        }
+        identity.brick_paths.insert(id, path.to_owned());
+        self.save(&identity)
+    }
+
+    /// A brick has been deleted.
+    pub fn deleted_brick(&self, id: BrickId) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.brick_paths.remove(&id);
+        self.save(&identity)
+    }
+
+    /// Bricks that were made here and that no map will name again, with their identities and places.
+    pub fn retired_bricks(&self, map: &ClusterMap) -> Vec<(BrickId, u128, PathBuf)> {
+        let identity = self.identity.lock();
+        let retired = |(id, path): (&BrickId, &PathBuf)| {
+            let was_named = id.0 < map.next.brick && !map.bricks.contains_key(id);
+            let digits = identity.bricks.get(id).filter(|_| was_named)?;
+            Some((*id, u128::from_str_radix(digits, 16).ok()?, path.clone()))
+        };
+        identity.brick_paths.iter().filter_map(retired).collect()
     }
 
     /// The last known map, as it was saved; `None` if there is none that can be read.
@@ -387,7 +436,7 @@ mod tests {
         let path = prepare(&temp.path().join("data")).unwrap();
         let dir = NodeDir::create(&path, identity()).unwrap();
         assert!(dir.begin_replica(ReplicaId(5)).unwrap());
-        dir.made_brick(BrickId(2), 0xabc).unwrap();
+        dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
         dir.save_map(b"map").unwrap();
         assert!(NodeDir::open(&path).is_err_and(|error| error.to_string().contains("in use")));
         drop(dir);
@@ -397,6 +446,23 @@ mod tests {
         assert_eq!(dir.brick(BrickId(3)), None);
         assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
         assert_eq!((dir.identity().cluster().unwrap(), dir.identity().node), (7, NodeId(3)));
+    }
+
+    #[test]
+    fn brick_is_retired_when_the_map_has_named_it_and_does_not_any_more() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
+        let mut map = ClusterMap::default();
+        map.next.brick = 2;
+        assert_eq!(dir.retired_bricks(&map), [], "the map is older than the brick");
+        map.next.brick = 3;
+        assert_eq!(dir.retired_bricks(&map), [(BrickId(2), 0xabc, "/srv/b".into())]);
+        assert_eq!(dir.brick_of(0xabc), Some(BrickId(2)));
+        dir.deleted_brick(BrickId(2)).unwrap();
+        assert_eq!(dir.retired_bricks(&map), []);
+        assert_eq!(dir.brick(BrickId(2)), Some(0xabc), "its number stays used");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! One process for each node identity, and none for a node that was detached.
 //!
-//! **Models.** Each start of a server is an [`Incarnation`](shoal_types::Incarnation). It is part of every greeting, and peers talk to one incarnation of a
-//! node at a time ([`shoal_net::Membership`]). It is also committed to the cluster map ([`Command::NodeStarted`]), so that an older one is
-//! refused after its peers have been restarted, too. A peer's refusal, or a map that says so, fences this process.
+//! **Models.** Each start of a server is an [`Incarnation`](shoal_types::Incarnation). It is part of every
+//! greeting, and peers talk to one incarnation of a node at a time ([`shoal_net::Membership`]). It is also
+//! committed to the cluster map ([`Command::NodeStarted`]), so that an older one is refused after its peers
+//! have been restarted, too. A peer's refusal, or a map that says so, fences this process.
 //!
-//! **Promises.** A fenced process closes its replicas and bricks, notes it in its data directory, so that it does not start again, and
-//! stays only to tell administrators why.
+//! **Promises.** A fenced process closes its replicas and bricks, notes it in its data directory, so that it
+//! does not start again, and stays only to tell administrators why.
 //!
-//! **Assumes nothing** about a quorum at the start: replicas run before the incarnation is committed, since the map's own group has to
-//! elect a leader first. Until then the peers' memory is what counts.
+//! **Assumes nothing** about a quorum at the start: replicas run before the incarnation is committed, since
+//! the map's own group has to elect a leader first. Until then the peers' memory is what counts.
 
 use super::core::Core;
 use super::dir::advice;

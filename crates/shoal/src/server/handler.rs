@@ -1,6 +1,5 @@
 //! Requests of other machines: who may make them, and who answers.
 
-use super::bricks;
 use super::calls::{Answer, Ask, pack, unpack};
 use super::core::Core;
 use super::peers::addressed;
@@ -122,8 +121,9 @@ impl Core {
             }
             Ask::Execute(command) => self.execute_here(command),
             Ask::Report { digest } => Answer::Report(self.report(*digest)),
-            Ask::CheckBrick { path } => match bricks::check_new_place(path) {
-                Ok(()) => Answer::Done(Outcome::Done),
+            Ask::CheckBrick { path, force } => match self.bricks.check_new_place(path, *force) {
+                Ok(None) => Answer::Done(Outcome::Done),
+                Ok(Some(note)) => Answer::Noted(note),
                 Err(why) => Answer::Failed(why),
             },
             Ask::Heal { volume } => self.heal(*volume, false),

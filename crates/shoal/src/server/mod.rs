@@ -13,8 +13,8 @@
 //! **Assumes** that the data directory is this process's own, and nothing about the others being there.
 //!
 //! **Promises.** What is decided takes effect on every node that runs within seconds. A node that comes back does what it did before;
-//! one that has lost what it kept says so and does not make it up. One that was detached, or whose identity another process uses,
-//! stops serving ([`fencing`]). Told to stop, it hands over what it leads first.
+//! one that has lost what it kept says so and does not make it up. One that was detached, or whose identity
+//! another process uses, stops serving ([`fencing`]). Told to stop, it hands over what it leads first.
 //!
 //! **Refuses** whoever cannot show that the cluster's authority knows them.
 
@@ -39,6 +39,7 @@ mod opening;
 mod peers;
 mod polling;
 mod reports;
+mod retired;
 mod setup;
 #[cfg(test)]
 mod tests;
@@ -105,7 +106,7 @@ impl Server {
         let running = Running {
             listener,
             poller: Poller::start(directory, seeds)?,
-            threads: vec![core.manage()?, core.tidy()?, core.announce()?],
+            threads: vec![core.manage()?, core.tidy()?, core.announce()?, core.retire()?],
             control: Control::open(dir.path(), Arc::new(admin::Controlled(core.clone())))
                 .context("control socket")?,
         };

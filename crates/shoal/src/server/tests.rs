@@ -303,6 +303,47 @@ fn a_replica_whose_directory_is_gone_is_not_made_anew() {
     again.stop().unwrap();
 }
 
+#[test]
+fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force() {
+    let three = three();
+    three.make_volume();
+    let core = &three.servers[0].core;
+    let map = core.directory.map();
+    let id = *map.bricks.iter().find(|(_, brick)| brick.node == NodeId(1)).unwrap().0;
+    let brick = core.directory.local_brick(id).unwrap();
+    for seq in 0..3 {
+        let block = shoal_types::BlockId { session: shoal_types::SessionId(999), seq };
+        brick.put(block, &[bytes::Bytes::from_static(b"content")]).unwrap();
+    }
+    drop(brick);
+    let path = three.brick(1).path;
+    let identity = core.dir.brick(id).unwrap();
+    for request in
+        [AdminRequest::StopVolume { name: "web".into() }, AdminRequest::DeleteVolume { name: "web".into() }]
+    {
+        assert_eq!(ask(&three.servers[0], request), Ok(AdminAnswer::Done));
+    }
+    let is_empty = |n: usize| std::fs::read_dir(three.brick(n).path).unwrap().next().is_none();
+    wait_until("all bricks are emptied", || (1..=3).all(is_empty));
+    wait_until("it is not shown any more", || status(&three.servers[1]).deleting.is_empty());
+    three.make_volume();
+    assert_eq!(core.dir.brick(id), Some(identity), "the number stays used");
+
+    // A brick that was retired by an older release, which has left it as it was.
+    let old = three.temp.path().join("old");
+    shoal_brick::Brick::format(&old).unwrap();
+    let identity = shoal_brick::contents(&old).unwrap().0;
+    core.dir.made_brick_somewhere(id, identity);
+    let why = core.bricks.check_new_place(&old, false).unwrap_err();
+    assert!(why.contains("holds a retired brick of this cluster with 0 blocks"), "{why}");
+    let said = core.bricks.check_new_place(&old, true).unwrap().unwrap();
+    assert!(said.contains("deleted first"), "{said}");
+    wait_until("the retired brick is deleted", || std::fs::read_dir(&old).unwrap().next().is_none());
+    assert_eq!(core.bricks.check_new_place(&old, false), Ok(None));
+    assert!(core.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"), "one in use stays");
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
 fn refusal(server: &Server) -> Option<String> {
     ask(server, AdminRequest::ClusterStatus).err()
 }
@@ -371,6 +412,7 @@ fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
     let why = refusal(&twin).unwrap();
     assert!(why.contains("another process with this node's identity"), "{why}");
     twin.stop().unwrap();
+    drop(twin);
     assert!(start_error(&copy).contains("another process"));
     assert_eq!(refusal(&three.servers[2]), None);
     assert_eq!(runs(), before, "the map names the original still");

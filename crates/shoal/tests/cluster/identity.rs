@@ -1,4 +1,5 @@
-//! One process for each node identity: copies of a node and detached nodes are kept out while files are in use.
+//! One process for each node identity: copies of a node and detached nodes are kept out while files are in
+//! use.
 
 use crate::harness::cluster::CLIENT;
 use crate::harness::{Cluster, Load, eventually, run};

@@ -5,6 +5,7 @@
 mod harness;
 
 mod admission;
+mod arbiter;
 mod checker;
 mod expand;
 mod failures;

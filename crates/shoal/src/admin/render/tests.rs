@@ -124,6 +124,11 @@ fn a_cluster_shows_its_nodes_and_volumes_at_a_glance() {
         nodes: vec![peer(1, "node1", true), peer(2, "node2", false)],
         map: vec![replica(1, "node1", Some((1, ""))), replica(2, "node2", None)],
         volumes: vec![health],
+        deleting: vec![DeletingReport {
+            brick: "node2:/srv/old".parse().unwrap(),
+            deleted_blocks: 12,
+            trouble: None,
+        }],
     };
     same(
         &cluster(&report),
@@ -134,6 +139,9 @@ Cluster map: change 12, led by node1, kept by node1, node2
 Node          Address        State         Version  Pid  Up for  Map
 node1 (this)  10.9.0.1:7470  Connected     0.1.0    101  1h 01m   12
 node2         10.9.0.2:7470  Disconnected  -          -       -    -
+
+Being deleted, in the background:
+  node2:/srv/old (12 blocks so far)
 
 Volume  State    Bricks  Metadata  Leader  To heal
 web     Started  2 of 3  2 of 3    Y             -",

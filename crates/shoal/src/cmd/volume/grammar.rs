@@ -36,7 +36,9 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
             },
             "arbiter" => match rest.next().map(String::as_str) {
                 Some("1") => arbitrated = true,
-                other => return Err(format!("arbiter {}: there is one, `arbiter 1`", other.unwrap_or_default())),
+                other => {
+                    return Err(format!("arbiter {}: there is one, `arbiter 1`", other.unwrap_or_default()));
+                }
             },
             "disperse" | "redundancy" | "thin-arbiter" | "stripe" => {
                 return Err(format!("there are no {word} volumes yet: use `replica N`"));
@@ -48,7 +50,8 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
         let (bricks, arbiters) = with_arbiters(replica, &places)?;
         return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, force });
     }
-    let (bricks, arbiters) = if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
+    let (bricks, arbiters) =
+        if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
     match (replica, bricks.len()) {
         (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
         (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, force }),
@@ -61,11 +64,14 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
     }
 }
 
-/// Sets of two bricks and an arbiter, in this order. GlusterFS counts the arbiter as a replica, which is accepted. An arbiter stores
-/// nothing in a brick, so its path may be left out.
+/// Sets of two bricks and an arbiter, in this order. GlusterFS counts the arbiter as a replica, which is
+/// accepted. An arbiter stores nothing in a brick, so its path may be left out.
 fn with_arbiters(replica: Option<u8>, places: &[String]) -> Result<(Vec<BrickName>, Vec<String>), String> {
     if !matches!(replica, Some(2 | 3)) {
-        return Err("say `replica 2 arbiter 1`: two copies, and a third node that keeps metadata and no blocks".into());
+        return Err(
+            "say `replica 2 arbiter 1`: two copies, and a third node that keeps metadata and no blocks"
+                .into(),
+        );
     }
     if places.is_empty() || !places.len().is_multiple_of(ARBITRATED_SET) {
         return Err(format!(

@@ -42,8 +42,8 @@ struct Words {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a volume. `replica 2 arbiter 1`: the last node of each three keeps metadata and no blocks. `force` allows two copies
-    /// of a block on one node, and a volume that stands still when any node is down
+    /// Makes a volume. `replica 2 arbiter 1`: the last node of each three keeps metadata and no blocks.
+    /// `force` allows two copies of a block on one node, and a volume that stands still when any node is down
     #[command(
         override_usage = "shoal volume create NAME [replica N [arbiter 1]] [transport tcp] HOST:/BRICK... [force]"
     )]

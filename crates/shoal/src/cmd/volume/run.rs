@@ -25,8 +25,14 @@ impl Volume {
                 done(local, "stop", name, |name| AdminRequest::StopVolume { name })
             }
             Command::Delete { name, consent } => {
-                consent.obtain(&format!("Deleting volume {name} deletes everything in it."))?;
-                done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })
+                consent.obtain(&format!(
+                    "Deleting volume {name} deletes everything in it, also on its bricks."
+                ))?;
+                let done = done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })?;
+                println!(
+                    "Its bricks are emptied in the background; `shoal cluster status` shows those that are not yet."
+                );
+                Ok(done)
             }
             Command::Info { name, output } => {
                 output.print(&volumes(local, name)?, |volumes| render::volumes(volumes))?;

@@ -23,7 +23,7 @@ impl Core {
             R::CreateVolume { name, replica, bricks, arbiters, force } => {
                 let arbiters: Result<Vec<_>, _> =
                     arbiters.iter().map(|host| names::node(&map, host)).collect();
-                let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, note)?);
+                let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, force, note)?);
                 let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
                 match arbiters.is_empty() {
                     true => Command::CreateVolume { name, id, replica, bricks, force, time },
@@ -39,7 +39,7 @@ impl Core {
             R::ResetOptions { name, key } => return self.reset(&name, key),
             R::AddBricks { name, bricks } => {
                 let volume = id(&name)?;
-                Command::AddBricks { volume, bricks: self.checked_places(&bricks, note)? }
+                Command::AddBricks { volume, bricks: self.checked_places(&bricks, false, note)? }
             }
             R::ReplaceBrick { name, old, new } => self.replacement(&name, &old, &new, note)?,
             R::RevokeClient { name } => Command::RevokeClient { name },
@@ -68,12 +68,13 @@ impl Core {
     fn checked_places(
         &self,
         bricks: &[BrickName],
+        force: bool,
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<(NodeId, PathBuf)>, String> {
         let map = self.directory.map();
         let places = names::places(&map, bricks)?;
         let check = |node: NodeId, path: &PathBuf| {
-            let ask = Ask::CheckBrick { path: path.clone() };
+            let ask = Ask::CheckBrick { path: path.clone(), force };
             if node == self.node {
                 return Ok(self.answer(&ask));
             }
@@ -95,6 +96,7 @@ impl Core {
         for (brick, answer) in bricks.iter().zip(answers) {
             match answer {
                 Ok(Answer::Done(_)) => {}
+                Ok(Answer::Noted(what)) => note(format!("{}: {what}", brick.host)),
                 Ok(Answer::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
                 Ok(other) => refusals.push(format!("{}: a strange answer: {other:?}", brick.host)),
                 Err(why) => {
@@ -121,7 +123,7 @@ impl Core {
         let online = reports.get(&brick.node).is_some_and(|report| {
             report.bricks.iter().any(|brick| brick.id == id && brick.offline.is_none())
         });
-        let places = self.checked_places(std::slice::from_ref(new), note)?;
+        let places = self.checked_places(std::slice::from_ref(new), false, note)?;
         let place = places.into_iter().next().ok_or("name the new brick, as HOST:/PATH")?;
         note(match online {
             true => format!(

@@ -30,6 +30,7 @@ impl Core {
             nodes: self.peers(&reports),
             map: replicas(&map, &reports, GroupId::CLUSTER),
             volumes: volumes.collect(),
+            deleting: deleting(&map, &reports),
         }
     }
 
@@ -145,6 +146,20 @@ impl Core {
         clients.sort_by(|a, b| a.name.cmp(&b.name));
         clients
     }
+}
+
+/// Bricks whose files are being deleted, on all nodes that answer.
+fn deleting(map: &ClusterMap, reports: &Reports) -> Vec<DeletingReport> {
+    let mut all = Vec::new();
+    for (node, report) in reports {
+        let host = map.nodes.get(node).map_or_else(|| node.to_string(), |node| node.name.clone());
+        all.extend(report.retired.iter().map(|one| DeletingReport {
+            brick: BrickName { host: host.clone(), path: one.path.clone() },
+            deleted_blocks: one.deleted_blocks,
+            trouble: one.trouble.clone(),
+        }));
+    }
+    all
 }
 
 /// All volumes by name, or the one that is asked for.
