@@ -14,7 +14,7 @@ export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
 export SHOAL_TOOLS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/tools
 
 # One profile for everything, and always the whole workspace: other choices would build RocksDB again.
-CARGO_BUILD = cargo build --release --workspace --bins
+CARGO_BUILD = scripts/cargo build --release --workspace --bins
 SHOAL = $(CARGO_TARGET_DIR)/release/shoal
 
 .PHONY: help
@@ -29,8 +29,9 @@ build: ## Build the release binaries
 	$(CARGO_BUILD)
 
 .PHONY: up
-up: build ## Build, start in the background, return once mounted
-	@"$(SHOAL)" up --data "$(DATA)" --mount "$(MOUNT)" --background </dev/null
+up: build ## Build, start in the background, return once mounted; run/shoal is the program
+	@mkdir -p run && ln -sfn "$(SHOAL)" run/shoal
+	@run/shoal up --data "$(DATA)" --mount "$(MOUNT)" --background </dev/null
 
 .PHONY: down
 down: ## Unmount cleanly and stop
@@ -45,6 +46,7 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
 	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
+	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal"
 	for unit in dist/*.service; do \
 		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
@@ -52,7 +54,8 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there; data and credentials stay
-	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
+	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal" \
+		"$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
 		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
 
 .PHONY: test
@@ -71,11 +74,12 @@ test-long: ## Every acceptance test at full length
 	@SHOAL_TEST_LONG=1 $(if $(SEED),SHOAL_TEST_SEED=$(SEED)) scripts/test --workspace --test acceptance
 
 .PHONY: verify
-verify: ## Format, lints, dependency direction, licences
+verify: ## Format, lints, house rules, commit subjects, licences
 	@scripts/setup build verify
 	cargo fmt --all --check
-	cargo clippy --release --workspace --all-targets -- -D warnings
+	scripts/cargo clippy --release --workspace --all-targets -- -D warnings
 	cargo test --release --workspace --test house
+	@scripts/commits
 	@scripts/deny
 
 .PHONY: fix
@@ -88,7 +92,7 @@ fix: ## Format, and apply the lints that can mend themselves
 .PHONY: check
 check: ## Do several mounts behave like one local directory? (DIRS="/mnt/a /mnt/b" [SECONDS=10 WORKERS=2 SEED=n HISTORY=file TOLERATE="estale contended"])
 	@scripts/setup build
-	@test -n "$(DIRS)" || { echo 'Which? Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
+	@test -n "$(DIRS)" || { echo 'DIRS is not set. Say: make check DIRS="/mnt/a /mnt/b"'; exit 2; }
 	cargo build --release --package shoal-witness
 	"$(CARGO_TARGET_DIR)/release/shoal-witness" run $(DIRS) $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(WORKERS),--workers $(WORKERS)) $(if $(SEED),--seed $(SEED)) $(if $(HISTORY),--history "$(HISTORY)") \
@@ -109,11 +113,11 @@ sim: ## Whole clusters in one process, each from a seed, with faults and checks 
 	"$(CARGO_TARGET_DIR)/release/shoal-sim" --seed $(or $(SEED),1) --seeds $(or $(SEEDS),100) --jobs 2 --quiet
 
 .PHONY: bench
-bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack small" picks some; BENCH=several: several mounts)
+bench: build ## Measure against a local directory, write docs/BENCHMARKS.md (BENCH="unpack small" picks some; BENCH=several: several mounts; store, million: with FILES=n)
 	@scripts/setup bench
-	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
+	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" $(if $(FILES),--files $(FILES)) $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS.md)
 
 .PHONY: bench-cluster
 bench-cluster: build ## Measure three servers on this machine, write docs/BENCHMARKS-CLUSTER.md (BENCH="unpack" picks some)
 	@scripts/setup bench
-	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" --nodes 3 $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS-CLUSTER.md)
+	"$(CARGO_TARGET_DIR)/release/shoal-bench" --shoal "$(SHOAL)" --nodes 3 $(if $(FILES),--files $(FILES)) $(if $(BENCH),$(BENCH),all --write docs/BENCHMARKS-CLUSTER.md)

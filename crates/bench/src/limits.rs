@@ -33,12 +33,40 @@ pub const RANDOM_RECORD_BYTES: usize = 4 << 10;
 /// Writes per measurement, each with its own fsync.
 pub const RANDOM_WRITES: usize = 300;
 
-/// Files for the question of memory.
-pub const MILLION_FILES: usize = 1_000_000;
-/// Files per directory there.
-pub const MILLION_FILES_PER_DIR: usize = 1_000;
+/// Files for the question of memory in one process.
+pub const MEMORY_FILES: usize = 1_000_000;
 /// Length of each, in bytes: a line of text.
-pub const MILLION_FILE_BYTES: usize = 80;
+pub const MEMORY_FILE_BYTES: usize = 80;
+
+/// Files of the benchmark of millions, when nothing else is asked for.
+pub const MILLION_FILES: usize = 5_000_000;
+/// Rates are taken of so many files; of a quarter of all, if that is fewer.
+pub const MILLION_STEP_FILES: usize = 1_000_000;
+/// Files per directory.
+pub const MILLION_FILES_PER_DIR: usize = 1_000;
+/// Length of each, in bytes.
+pub const MILLION_FILE_BYTES: usize = 200;
+/// Programs that create and remove at the same time.
+pub const MILLION_PROGRAMS: usize = 4;
+/// Servers, when no other number is asked for.
+pub const MILLION_NODES: usize = 3;
+/// How the rate of the last step may differ from that of the first.
+pub const MILLION_LAST_OF_FIRST_MIN: f64 = 0.8;
+
+/// Files of the store alone, when nothing else is asked for: three keys each, so 10 million keys.
+pub const STORE_FILES: usize = 3_333_334;
+/// Length of each, in bytes.
+pub const STORE_FILE_BYTES: usize = 200;
+/// Programs that create them in turns, each in a directory of its own.
+pub const STORE_PROGRAMS: usize = 4;
+/// Files in one batch of a journal.
+pub const STORE_BATCH_FILES: usize = 500;
+/// Names looked up at random.
+pub const STORE_LOOKUPS: usize = 200_000;
+/// Directories listed at random.
+pub const STORE_LISTS: usize = 300;
+/// Bytes of one such listing: more than a directory has.
+pub const STORE_LIST_BYTES: usize = 4 << 20;
 
 /// Mounts of one volume at the same time.
 pub const MOUNTS_MAX: usize = 3;
@@ -51,8 +79,14 @@ pub const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// What a second mount that has nothing cached is to read of a tree at least, in files per second.
 pub const SECOND_MOUNT_FILES_PER_SECOND_GOAL: f64 = 10_000.0;
 
+/// How long a call may take while several mounts are at work, in seconds: a power of two of nanoseconds.
+pub const LONGEST_CALL_SECONDS_GOAL: f64 = 1.08;
+
 /// How many times as long as the local directory Shoal may take.
 pub mod goals {
+    /// Several mounts at once, each beside one alone: how many times what that comes to in the local
+    /// directory.
+    pub const SEVERAL: f64 = 1.5;
     /// Unpacking many small files.
     pub const UNPACK: f64 = 1.5;
     /// Reading them with all caches empty.

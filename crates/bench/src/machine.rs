@@ -1,5 +1,6 @@
 //! What the figures were measured on.
 
+use anyhow::Context;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -26,4 +27,19 @@ pub fn describe(dir: &Path) -> anyhow::Result<String> {
         .join(", ");
     let processor = field(&cpuinfo, "model name");
     Ok(format!("{cores} x {processor}, {memory_gib:.0} GiB of memory, Linux {}; disk: {disk}", kernel.trim()))
+}
+
+/// Memory that a process has in use, in bytes; `process` is a number or `self`.
+pub fn resident_bytes(process: &str) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    let kib: u64 = line.split_whitespace().nth(1).context("no VmRSS")?.parse()?;
+    Ok(kib << 10)
+}
+
+/// Bytes on disk of everything below a directory.
+pub fn dir_bytes(dir: &Path) -> anyhow::Result<u64> {
+    let out = Command::new("du").arg("-s").arg("--block-size=1").arg(dir).output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    Ok(text.split_whitespace().next().context("du tells no size")?.parse()?)
 }

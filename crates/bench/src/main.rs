@@ -13,6 +13,7 @@ mod input;
 mod limits;
 mod machine;
 mod measure;
+mod memory;
 mod million;
 mod nodes;
 mod random;
@@ -20,6 +21,7 @@ mod report;
 mod several;
 mod side;
 mod small;
+mod store;
 mod stream;
 mod unpack;
 
@@ -47,6 +49,12 @@ struct Arguments {
     /// Measure a cluster of so many servers on this machine, each block on all of them
     #[arg(long, default_value_t = 0, value_name = "N")]
     nodes: usize,
+    /// Create so many files, in the benchmarks `million` and `store`
+    #[arg(long, value_name = "N")]
+    files: Option<usize>,
+    /// The store's block cache, in the benchmark `store` [default: a share of memory]
+    #[arg(long, value_name = "MIB")]
+    cache: Option<usize>,
     /// Also write the table to this file
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
@@ -54,7 +62,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below but several mounts
+    /// Everything below but `several`, `million` and `store`
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -66,8 +74,12 @@ enum What {
     Random,
     /// Several mounts of one volume: at work in separate directories, in one, and after each other
     Several,
-    /// Memory with one million files
+    /// Memory with one million files, in one process
+    Memory,
+    /// 5 million files on three servers: creating, memory, restart, cold find, removing, by the million
     Million,
+    /// The metadata store alone, with 10 million keys of small files
+    Store,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -87,18 +99,25 @@ fn main() -> anyhow::Result<()> {
     std::fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
 
     let mut bench = Bench::new(&shoal, &dir, runs, arguments.nodes)?;
+    bench.files = arguments.files;
+    bench.cache_bytes = arguments.cache.map(|mib| mib << 20);
     let all = arguments.what.contains(&What::All);
-    let asked = |what: What| arguments.what.contains(&what) || (all && what != What::Several);
+    let asked = |what: What| {
+        arguments.what.contains(&what)
+            || (all && !matches!(what, What::Several | What::Million | What::Store))
+    };
     for (what, run) in [
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
         (What::Small, small::run),
         (What::Stream, stream::run),
         (What::Random, random::run),
         (What::Several, several::run),
+        (What::Memory, memory::run),
         (What::Million, million::run),
+        (What::Store, store::run),
     ] {
         // Memory is that of one process.
-        if asked(what) && !(what == What::Million && arguments.nodes > 0) {
+        if asked(what) && !(what == What::Memory && arguments.nodes > 0) {
             run(&mut bench)?;
         }
     }

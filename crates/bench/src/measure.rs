@@ -7,7 +7,12 @@ use std::time::Instant;
 /// A run of benchmarks.
 pub struct Bench {
     program: PathBuf,
-    dir: PathBuf,
+    /// Where to work.
+    pub dir: PathBuf,
+    /// Files to create, where a benchmark is asked for another number than its own.
+    pub files: Option<usize>,
+    /// Bytes of the store's block cache, if it is not to be the default.
+    pub cache_bytes: Option<usize>,
     /// Times that each thing is measured on each side.
     pub runs: usize,
     /// Servers of the cluster that is measured; 0: one process for everything.
@@ -59,7 +64,16 @@ impl Bench {
     pub fn new(program: &Path, dir: &Path, runs: usize, nodes: usize) -> anyhow::Result<Bench> {
         let program = program.canonicalize()?;
         let dir = dir.canonicalize()?;
-        Ok(Bench { program, dir, runs, nodes, rows: Vec::new(), facts: Vec::new() })
+        Ok(Bench {
+            program,
+            dir,
+            files: None,
+            cache_bytes: None,
+            runs,
+            nodes,
+            rows: Vec::new(),
+            facts: Vec::new(),
+        })
     }
 
     /// Both sides, empty.
@@ -70,6 +84,11 @@ impl Bench {
     /// One side, empty.
     pub fn side(&self, which: Which) -> anyhow::Result<Side> {
         Side::new(which, self.nodes, 1, &self.program, &self.dir)
+    }
+
+    /// A volume of a cluster, empty, mounted once.
+    pub fn cluster(&self, nodes: usize) -> anyhow::Result<Side> {
+        Side::new(Which::Shoal, nodes, 1, &self.program, &self.dir)
     }
 
     /// Both sides with several ways in: so many mounts of a volume, which takes at least one server for itself.

@@ -1,50 +1,151 @@
-//! What one million files cost in memory.
+//! Millions of small files on a cluster: whether it is as fast with the last million as with the first, and
+//! what it costs.
+//!
+//! **Model.** Four programs create files of 200 bytes in directories of 1,000, each in a tree of its own,
+//! through one mount. A step (a million files) ends with an fsync that covers all of it. Then everything is
+//! restarted, looked at by a cold `find`, and removed by four programs.
+//!
+//! **Judged** by the rate of the last step as a share of the first.
 
-use crate::limits::{MILLION_FILE_BYTES, MILLION_FILES, MILLION_FILES_PER_DIR};
+use crate::limits::{
+    MILLION_FILE_BYTES, MILLION_FILES, MILLION_FILES_PER_DIR, MILLION_LAST_OF_FIRST_MIN, MILLION_NODES,
+    MILLION_PROGRAMS, MILLION_STEP_FILES,
+};
+use crate::machine::resident_bytes;
 use crate::measure::Bench;
-use crate::side::{Side, Which, bash};
-use anyhow::Context;
+use crate::side::{Side, bash};
+use anyhow::anyhow;
+use rand::RngCore;
 use std::fs;
+use std::path::PathBuf;
+use std::thread;
 use std::time::Instant;
 
-/// Measures it. Server and client are one process here.
+/// Measures it.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
-    let side = bench.side(Which::Shoal)?;
-    let mut note = |what: &str, started: Instant| -> anyhow::Result<()> {
-        let fact = format!(
-            "{what}: {} MiB resident (one process is client and server), {:.0} s",
-            resident_mib(&side)?,
-            started.elapsed().as_secs_f64()
-        );
+    let nodes = if bench.nodes == 0 { MILLION_NODES } else { bench.nodes };
+    let files = bench.files.unwrap_or(MILLION_FILES);
+    let side = bench.cluster(nodes)?;
+    let mut facts = Vec::new();
+    let mut note = |fact: String| {
         eprintln!("{fact}");
-        bench.facts.push(fact);
-        Ok(())
+        facts.push(fact);
     };
-    note("memory of an empty volume", Instant::now())?;
-    let started = Instant::now();
-    let content = vec![b'm'; MILLION_FILE_BYTES];
-    for number in 0..MILLION_FILES {
-        let dir = side.path().join(format!("dir-{}", number / MILLION_FILES_PER_DIR));
-        if number % MILLION_FILES_PER_DIR == 0 {
-            fs::create_dir(&dir)?;
-        }
-        fs::write(dir.join(format!("file-{number}")), &content)?;
-    }
-    side.sync()?;
-    note("after creating one million files of 80 bytes", started)?;
-    side.make_cold()?;
-    note("after a restart", Instant::now())?;
-    let started = Instant::now();
-    bash(&side.path(), "test $(find . -type f -size +0 | wc -l) = 1000000")?;
-    note("after find has looked at all of them", started)?;
-    let started = Instant::now();
-    bash(&side.path(), "tar cf - . | cat >/dev/null")?;
-    note("after tar has read all of them", started)
+    note(format!("{files} files, {nodes} servers; empty: {}", costs(&side)?));
+    let steps = Steps::of(files);
+    let created = steps.each(&side, create)?;
+    note(format!("creates, files per second of each {}: {}", steps.files, show(&created)));
+    note(format!("with all files created: {}", costs(&side)?));
+    let (stopped, started) = side.restart()?;
+    note(format!(
+        "restart: {:.1} s to stop, {:.1} s to start and mount; then {}",
+        stopped.as_secs_f64(),
+        started.as_secs_f64(),
+        costs(&side)?
+    ));
+    let begun = Instant::now();
+    bash(&side.path(), &format!("test $(find . -type f -size +0 | wc -l) = {}", steps.total()))?;
+    let took = begun.elapsed().as_secs_f64();
+    note(format!(
+        "find, cold, with attributes: {took:.0} s, {:.0} files per second; then {}",
+        steps.total() as f64 / took,
+        costs(&side)?
+    ));
+    let removed = steps.each(&side, remove)?;
+    note(format!("removes, files per second of each {}: {}", steps.files, show(&removed)));
+    note(format!("with all files removed: {}", costs(&side)?));
+    bench.facts.extend(facts);
+    Ok(())
 }
 
-fn resident_mib(side: &Side) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", side.server()?))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
-    let kib: u64 = line.split_whitespace().nth(1).context("no VmRSS")?.parse()?;
-    Ok(kib >> 10)
+/// The work, in equal steps.
+struct Steps {
+    /// Files of a step, over all programs.
+    files: usize,
+    count: usize,
+}
+
+impl Steps {
+    fn of(files: usize) -> Steps {
+        let step = MILLION_STEP_FILES.min(files / 4);
+        // Every program has whole directories.
+        let unit = MILLION_FILES_PER_DIR * MILLION_PROGRAMS;
+        let step = step.div_ceil(unit) * unit;
+        Steps { files: step, count: files.div_ceil(step) }
+    }
+
+    fn total(&self) -> usize {
+        self.files * self.count
+    }
+
+    /// The directories of a program in a step.
+    fn dirs(&self, side: &Side, step: usize, program: usize) -> Vec<PathBuf> {
+        let dirs = self.files / MILLION_FILES_PER_DIR / MILLION_PROGRAMS;
+        let top = side.path().join(format!("program-{program}"));
+        (step * dirs..(step + 1) * dirs).map(|dir| top.join(format!("dir-{dir}"))).collect()
+    }
+
+    /// Does all steps, one after the other, by all programs; answers the rate of each, in files per second.
+    fn each(&self, side: &Side, work: fn(&[PathBuf]) -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
+        let mut rates = Vec::new();
+        for step in 0..self.count {
+            let begun = Instant::now();
+            thread::scope(|scope| -> anyhow::Result<()> {
+                let programs: Vec<_> = (0..MILLION_PROGRAMS)
+                    .map(|program| self.dirs(side, step, program))
+                    .map(|dirs| scope.spawn(move || work(&dirs)))
+                    .collect();
+                programs.into_iter().try_for_each(|program| {
+                    program.join().unwrap_or_else(|_| Err(anyhow!("a program panicked")))
+                })
+            })?;
+            side.sync()?;
+            let rate = self.files as f64 / begun.elapsed().as_secs_f64();
+            eprintln!("step {}: {rate:.0} files/s; {}", step + 1, costs(side)?);
+            rates.push(rate);
+        }
+        Ok(rates)
+    }
+}
+
+fn create(dirs: &[PathBuf]) -> anyhow::Result<()> {
+    let mut content = [b'm'; MILLION_FILE_BYTES];
+    let mut random = rand::rng();
+    for dir in dirs {
+        fs::create_dir_all(dir)?;
+        for file in 0..MILLION_FILES_PER_DIR {
+            // Half of it can be compressed, as text can.
+            random.fill_bytes(&mut content[..MILLION_FILE_BYTES / 2]);
+            fs::write(dir.join(format!("file-{file}")), content)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(dirs: &[PathBuf]) -> anyhow::Result<()> {
+    Ok(dirs.iter().try_for_each(fs::remove_dir_all)?)
+}
+
+/// Rates, the last as a share of the first, and whether that is flat enough.
+fn show(rates: &[f64]) -> String {
+    let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
+    let share = match rates {
+        [first, .., last] => last / first,
+        _ => 1.0,
+    };
+    let met = if share >= MILLION_LAST_OF_FIRST_MIN { "met" } else { "**missed**" };
+    format!("{} (last/first {share:.2}, goal {MILLION_LAST_OF_FIRST_MIN}: {met})", all.join(", "))
+}
+
+/// Memory of the processes and bytes on disk.
+fn costs(side: &Side) -> anyhow::Result<String> {
+    let mib = |pid: String| anyhow::Ok(resident_bytes(&pid)? >> 20);
+    let servers: Vec<String> = side
+        .servers()
+        .into_iter()
+        .map(|pid| Ok(mib(pid.to_string())?.to_string()))
+        .collect::<anyhow::Result<_>>()?;
+    let mount = mib(side.server()?.to_string())?;
+    let disk = side.disk_bytes()? >> 20;
+    Ok(format!("servers {} MiB, mount {mount} MiB resident, {disk} MiB on disk", servers.join("/")))
 }

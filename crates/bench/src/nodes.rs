@@ -42,12 +42,12 @@ pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Mounts the volume.
-pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path) -> anyhow::Result<()> {
+/// Mounts the volume, with mount options.
+pub fn mount(program: &Path, top: &Path, nodes: usize, mount: &Path, options: &str) -> anyhow::Result<()> {
     let servers: Vec<String> = (1..=nodes).map(address).collect();
     let mut command = shoal(program, top, 1);
     command.arg("mount").arg("--credentials").arg(data(top, 1).join("tls"));
-    quietly(command.arg(format!("{}:/bench", servers.join(","))).arg(mount))
+    quietly(command.args(["-o", options]).arg(format!("{}:/bench", servers.join(","))).arg(mount))
 }
 
 fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
@@ -77,20 +77,26 @@ fn begin(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     quietly(shoal(program, top, 1).args(["volume", "start", "bench"]))
 }
 
+/// Process ids of the servers that run.
+pub fn running(top: &Path, nodes: usize) -> Vec<i32> {
+    let of = |node| {
+        let lock = data(top, node).join("lock");
+        let pid = fs::read_to_string(&lock).ok()?.trim().parse::<i32>().ok()?;
+        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        name.contains(&*data(top, node).to_string_lossy()).then_some(pid)
+    };
+    (1..=nodes).filter_map(of).collect()
+}
+
 /// Stops the servers that run, and waits until they have ended.
 pub fn stop(top: &Path, nodes: usize) -> anyhow::Result<()> {
-    let mut running = Vec::new();
-    for node in 1..=nodes {
-        let lock = data(top, node).join("lock");
-        let Ok(pid) = fs::read_to_string(&lock).unwrap_or_default().trim().parse::<i32>() else { continue };
-        let name = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        if name.contains(&*data(top, node).to_string_lossy()) {
-            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
-            running.push(PathBuf::from(format!("/proc/{pid}")));
-        }
+    let mut ending: Vec<PathBuf> = Vec::new();
+    for pid in running(top, nodes) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGTERM)?;
+        ending.push(PathBuf::from(format!("/proc/{pid}")));
     }
     let until = Instant::now() + Duration::from_secs(STOP_SECONDS_MAX);
-    while running.iter().any(|process| process.exists()) {
+    while ending.iter().any(|process| process.exists()) {
         if Instant::now() >= until {
             bail!("the servers in {} do not stop", top.display());
         }
@@ -111,6 +117,52 @@ pub fn recalls(program: &Path, mount: &Path) -> anyhow::Result<u64> {
     let numbers = stats["client"].as_array().context("shoal stats --json has no client")?;
     let recalls = numbers.iter().find(|one| one["name"] == "client_recalls_total");
     recalls.and_then(|one| one["value"].as_u64()).context("client_recalls_total is not counted")
+}
+
+/// How long the kernel's requests to a mount took so far, as a histogram: how many took 2^n up to 2^(n+1)
+/// nanoseconds, by n. Those of fsync(2) are apart: they wait for the disk.
+#[derive(Clone, Default)]
+pub struct Latencies {
+    calls: Vec<u64>,
+    fsyncs: Vec<u64>,
+}
+
+impl Latencies {
+    /// Adds what another mount has counted.
+    fn add(&mut self, op: &Value) {
+        let is_fsync = op["name"].as_str().is_some_and(|name| name.starts_with("fsync"));
+        let sums = if is_fsync { &mut self.fsyncs } else { &mut self.calls };
+        let counts = op["latency_log2"].as_array().into_iter().flatten();
+        for (bucket, count) in counts.filter_map(Value::as_u64).enumerate() {
+            if sums.len() <= bucket {
+                sums.resize(bucket + 1, 0);
+            }
+            sums[bucket] += count;
+        }
+    }
+
+    /// Upper bounds of the longest request and of the longest fsync since an earlier moment, in seconds.
+    pub fn longest_since(&self, before: &Latencies) -> [f64; 2] {
+        [(&self.calls, &before.calls), (&self.fsyncs, &before.fsyncs)].map(|(now, before)| {
+            let is_new = |bucket: &usize| now[*bucket] > before.get(*bucket).copied().unwrap_or(0);
+            let longest = (0..now.len()).rev().find(is_new);
+            longest.map_or(0.0, |bucket| 2f64.powi(bucket as i32 + 1) / 1e9)
+        })
+    }
+}
+
+/// What some mounts have counted, all together.
+pub fn latencies(program: &Path, mounts: impl Iterator<Item = PathBuf>) -> anyhow::Result<Latencies> {
+    let mut all = Latencies::default();
+    for mount in mounts {
+        let stats = stats(program, &mount)?;
+        stats["kernel"]
+            .as_array()
+            .context("shoal stats --json has no kernel")?
+            .iter()
+            .for_each(|op| all.add(op));
+    }
+    Ok(all)
 }
 
 /// What a mount has counted: `meta` calls and bytes on the wire.

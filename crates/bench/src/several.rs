@@ -2,14 +2,17 @@
 //! directory in turn, and after each other.
 
 use crate::input::kernel_tar;
-use crate::limits::{KERNEL_FILES, MOUNTS_MAX, SECOND_MOUNT_FILES_PER_SECOND_GOAL, TURNS, VISIBLE_CHANGES};
+use crate::limits::{
+    KERNEL_FILES, LONGEST_CALL_SECONDS_GOAL, MOUNTS_MAX, SECOND_MOUNT_FILES_PER_SECOND_GOAL, TURNS,
+    VISIBLE_CHANGES, goals,
+};
 use crate::measure::Bench;
 use crate::side::{Side, Which, bash};
 use anyhow::{Context, ensure};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Measures all of it.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -18,35 +21,38 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     fs::read(&archive)?;
     let sides = bench.sides_with_mounts(MOUNTS_MAX)?;
     bench.alternate(&sides, |bench, side, run| {
-        let mut alone = [Duration::ZERO; 3];
         for mounts in 1..=MOUNTS_MAX {
-            let took = apart(bench, side, &archive, mounts)?;
-            if mounts == 1 {
-                alone = took;
-            }
-            if side.which == Which::Shoal {
-                compare(bench, mounts, took, alone);
-            }
+            apart(bench, side, &archive, mounts)?;
         }
         second(bench, side, &archive)?;
         in_turn(bench, side, run)?;
         visible(bench, side, run)
-    })
+    })?;
+    compare(bench);
+    Ok(())
 }
 
-/// Unpacks, reads and removes a tree through each of some mounts at the same time. How long each of the three took.
-fn apart(
-    bench: &mut Bench,
-    side: &Side,
-    archive: &std::path::Path,
-    mounts: usize,
-) -> anyhow::Result<[Duration; 3]> {
+/// What is done through each of some mounts at the same time.
+const WORKS: [&str; 3] = ["unpack 17,477 files, sync", "tar them out, just mounted", "rm -rf, sync"];
+
+/// How a piece of work is called that is done through so many mounts.
+fn named(work: &str, mounts: usize) -> String {
+    match mounts {
+        1 => format!("{work}, on 1 mount of {MOUNTS_MAX}"),
+        _ => format!("{work}, on each of {mounts} mounts at once"),
+    }
+}
+
+/// Unpacks, reads and removes a tree of its own through each of some mounts at the same time. It is read by
+/// mounts that have nothing cached, so that what they ask ahead is of consequence for the removing.
+fn apart(bench: &mut Bench, side: &Side, archive: &std::path::Path, mounts: usize) -> anyhow::Result<()> {
     let at_once = |script: &str, syncs: bool| -> anyhow::Result<()> {
         std::thread::scope(|scope| {
             let works: Vec<_> = (0..mounts)
                 .map(|mount| {
                     scope.spawn(move || -> anyhow::Result<()> {
-                        bash(&side.mount(mount), &script.replace("TREE", &format!("tree{mount}")))?;
+                        let tree = side.mount(mount).join(format!("tree{mount}"));
+                        bash(&side.mount(mount), &script.replace("TREE", &tree.display().to_string()))?;
                         if syncs { side.sync_mount(mount) } else { Ok(()) }
                     })
                 })
@@ -54,34 +60,50 @@ fn apart(
             works.into_iter().try_for_each(|work| work.join().ok().context("a thread died")?)
         })
     };
-    let named = |what: &str| match mounts {
-        1 => format!("{what} on 1 mount of {MOUNTS_MAX}"),
-        _ => format!("{what} on each of {mounts} mounts at once"),
-    };
     let unpack = format!("mkdir TREE && tar xf {} -C TREE", archive.display());
-    let works = [
-        ("unpack 17,477 files, sync", unpack.as_str(), true),
-        ("tar them out", "tar cf - TREE | cat >/dev/null", false),
-        ("rm -rf, sync", "rm -rf TREE", true),
-    ];
-    let mut took = [Duration::ZERO; 3];
-    for ((what, script, syncs), took) in works.into_iter().zip(&mut took) {
-        let started = Instant::now();
-        bench.time(side, &named(what), None, || at_once(script, syncs))?;
-        *took = started.elapsed();
+    let scripts =
+        [(unpack.as_str(), true), ("cd TREE && tar cf - . | cat >/dev/null", false), ("rm -rf TREE", true)];
+    for (work, (script, syncs)) in WORKS.into_iter().zip(scripts) {
+        let before = side.latencies()?;
+        bench.time(side, &named(work, mounts), None, || at_once(script, syncs))?;
+        if side.which == Which::Shoal {
+            let [call, fsync] = side.latencies()?.longest_since(&before);
+            let met = if call <= LONGEST_CALL_SECONDS_GOAL { "met" } else { "**missed**" };
+            let fsync = if syncs { format!(", longest fsync under {fsync:.2} s") } else { String::new() };
+            let work = named(work, mounts);
+            bench
+                .facts
+                .push(format!("{work}: longest call under {call:.2} s (goal: about 1 s, {met}){fsync}"));
+        }
+        if work == WORKS[0] {
+            (0..mounts).try_for_each(|mount| side.mount_anew(mount))?;
+        }
     }
-    Ok(took)
+    Ok(())
 }
 
-/// What that comes to, all mounts together, and beside one alone.
-fn compare(bench: &mut Bench, mounts: usize, took: [Duration; 3], alone: [Duration; 3]) {
-    let files = (KERNEL_FILES * mounts) as f64;
-    let words = ["unpack", "tar", "rm"].iter().zip(took.iter().zip(alone)).map(|(what, (took, alone))| {
-        let (took, alone) = (took.as_secs_f64(), alone.as_secs_f64());
-        format!("{what} {:.0} files/s, each {:.2} times as long as alone", files / took, took / alone)
-    });
-    let words: Vec<String> = words.collect();
-    bench.facts.push(format!("{mounts} mounts at once, together: {}", words.join("; ")));
+/// How much longer each mount takes when several are at work, beside what that comes to in the plain
+/// directory, which shares the processors and the disk, too.
+fn compare(bench: &mut Bench) {
+    for work in WORKS {
+        for mounts in 2..=MOUNTS_MAX {
+            let find = |mounts| {
+                let name = named(work, mounts);
+                bench.rows().iter().find(move |row| row.what == name)
+            };
+            let (Some(alone), Some(together)) = (find(1), find(mounts)) else { continue };
+            let (shoal, local) = (together.shoal() / alone.shoal(), together.local() / alone.local());
+            let rate = (KERNEL_FILES * mounts) as f64 / together.shoal();
+            let ratio = shoal / local;
+            let met = if ratio <= goals::SEVERAL { "met" } else { "**missed**" };
+            bench.facts.push(format!(
+                "{}: {shoal:.2} times as long as on one, in the local directory {local:.2} times: \
+                 ratio {ratio:.2} (goal: {:.1}, {met}); {rate:.0} files/s together",
+                named(work, mounts),
+                goals::SEVERAL,
+            ));
+        }
+    }
 }
 
 /// A second mount, where nothing is cached, reads what the first one has just written: with servers that have been at work, and with all caches of

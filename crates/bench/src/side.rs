@@ -1,12 +1,15 @@
 //! The two things that are compared: a Shoal volume and a plain directory.
 
 use crate::limits::FORGOTTEN_WITHIN;
-use crate::nodes::{self, Counted};
+use crate::machine::dir_bytes;
+use crate::nodes::{self, Counted, Latencies};
 use anyhow::{Context, bail, ensure};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Which of the two.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +18,25 @@ pub enum Which {
     Shoal,
     /// A plain directory on the same disk.
     Local,
+}
+
+/// Between which programs the locks of a mount exclude.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Locks {
+    /// Those of one mount: the kernel keeps the locks, and a warm read sends no message.
+    Local,
+    /// Those of all mounts: open(2) and close(2) send a message each.
+    Cluster,
+}
+
+impl Locks {
+    /// The mount option.
+    pub fn option(self) -> &'static str {
+        match self {
+            Locks::Local => "locks=local",
+            Locks::Cluster => "locks=cluster",
+        }
+    }
 }
 
 /// One side of a comparison. Removes what it made when dropped.
@@ -27,6 +49,8 @@ pub struct Side {
     mounts: usize,
     program: PathBuf,
     top: PathBuf,
+    /// [`Locks::Cluster`] instead of [`Locks::Local`].
+    cluster_locks: AtomicBool,
 }
 
 impl Side {
@@ -43,7 +67,14 @@ impl Side {
             Which::Local => "local",
         });
         ensure!(mounts == 1 || nodes > 0, "`shoal up` mounts once");
-        let side = Side { which, nodes, mounts, program: program.to_owned(), top };
+        let side = Side {
+            which,
+            nodes,
+            mounts,
+            program: program.to_owned(),
+            top,
+            cluster_locks: AtomicBool::new(false),
+        };
         side.clear()?;
         for mount in side.all_mounts() {
             fs::create_dir_all(mount)?;
@@ -77,13 +108,19 @@ impl Side {
         if self.which == Which::Shoal && self.nodes > 0 {
             nodes::start(&self.program, &self.top, self.nodes)?;
             for mount in self.all_mounts() {
-                nodes::mount(&self.program, &self.top, self.nodes, &mount)?;
+                nodes::mount(&self.program, &self.top, self.nodes, &mount, self.locks().option())?;
             }
             return Ok(());
         }
         if self.which == Which::Shoal {
             let mut up = Command::new(&self.program);
-            up.arg("up").arg("--data").arg(self.data()).arg("--mount").arg(self.path()).arg("--background");
+            up.arg("up")
+                .args(["-o", self.locks().option()])
+                .arg("--data")
+                .arg(self.data())
+                .arg("--mount")
+                .arg(self.path())
+                .arg("--background");
             quietly(&mut up)?;
         }
         Ok(())
@@ -111,7 +148,21 @@ impl Side {
         }
         let mount = self.mount(number);
         self.unmount(&mount)?;
-        nodes::mount(&self.program, &self.top, self.nodes, &mount)
+        nodes::mount(&self.program, &self.top, self.nodes, &mount, self.locks().option())
+    }
+
+    fn locks(&self) -> Locks {
+        if self.cluster_locks.load(Relaxed) { Locks::Cluster } else { Locks::Local }
+    }
+
+    /// Mounts anew with the other kind of locks, if these are not the ones that there are.
+    pub fn set_locks(&self, locks: Locks) -> anyhow::Result<()> {
+        let cluster = locks == Locks::Cluster;
+        if self.cluster_locks.swap(cluster, Relaxed) == cluster || self.which == Which::Local {
+            return Ok(());
+        }
+        self.stop()?;
+        self.start()
     }
 
     /// Empties the kernel's caches; processes keep what they have. Returns when mounts have taken in what the kernel has forgotten of all of them at once.
@@ -140,10 +191,40 @@ impl Side {
 
     /// Empties all caches: restarts Shoal, drops the kernel's.
     pub fn make_cold(&self) -> anyhow::Result<()> {
+        self.restart().map(drop)
+    }
+
+    /// Restarts Shoal with cold caches; answers how long it took to stop, and then until the root could be
+    /// looked at.
+    pub fn restart(&self) -> anyhow::Result<(Duration, Duration)> {
         self.sync()?;
+        let begun = Instant::now();
         self.stop()?;
+        let stopped = begun.elapsed();
+        drop_caches()?;
+        let begun = Instant::now();
         self.start()?;
-        drop_caches()
+        fs::metadata(self.path())?;
+        let started = begun.elapsed();
+        drop_caches()?;
+        Ok((stopped, started))
+    }
+
+    /// Process ids of a cluster's servers.
+    pub fn servers(&self) -> Vec<i32> {
+        nodes::running(&self.top, self.nodes)
+    }
+
+    /// Bytes on disk of everything that the side keeps.
+    pub fn disk_bytes(&self) -> anyhow::Result<u64> {
+        let mut bytes = 0;
+        for entry in fs::read_dir(&self.top)? {
+            let path = entry?.path();
+            if !self.all_mounts().any(|mount| mount == path) {
+                bytes += dir_bytes(&path)?;
+            }
+        }
+        Ok(bytes)
     }
 
     /// How many recalls all mounts together were sent; none on a plain directory.
@@ -151,6 +232,14 @@ impl Side {
         match self.which {
             Which::Local => Ok(0),
             Which::Shoal => self.all_mounts().map(|mount| nodes::recalls(&self.program, &mount)).sum(),
+        }
+    }
+
+    /// How long the kernel's requests to all mounts took so far; none on a plain directory.
+    pub fn latencies(&self) -> anyhow::Result<Latencies> {
+        match self.which {
+            Which::Local => Ok(Latencies::default()),
+            Which::Shoal => nodes::latencies(&self.program, self.all_mounts()),
         }
     }
 
@@ -163,7 +252,7 @@ impl Side {
         }
     }
 
-    /// Process id of the server.
+    /// Process id of the mount, which is the server's, too, where one process is both.
     pub fn server(&self) -> anyhow::Result<u32> {
         let out = Command::new(&self.program).arg("status").arg(self.path()).arg("--json").output()?;
         let status: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal status --json")?;

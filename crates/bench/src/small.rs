@@ -1,10 +1,11 @@
-//! Ten thousand small files, read by many programs at once.
+//! Ten thousand small files, read by many programs at once: with locks that the kernel keeps, and with locks
+//! that exclude between mounts.
 
 use crate::limits::{
     PIPED_TARS_CONCURRENT, SMALL_FILE_BYTES, SMALL_FILES, SMALL_FILES_PER_DIR, TARS_CONCURRENT, goals,
 };
 use crate::measure::Bench;
-use crate::side::bash;
+use crate::side::{Locks, Side, bash};
 use std::fs;
 use std::path::Path;
 
@@ -12,24 +13,34 @@ use std::path::Path;
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sides = bench.sides()?;
     bench.alternate(&sides, |bench, side, run| {
-        let top = side.path().join(format!("small-{run}"));
-        bench.time(side, "create 10,000 files of 20 KiB, sync", None, || {
-            create(&top)?;
-            side.sync()
-        })?;
-        // Once, so that what follows is warm.
-        bash(&top, "tar cf - . | cat >/dev/null")?;
-        let at_once =
-            |count: usize, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
-        bench.time(side, "100 concurrent tar cf - . >/dev/null", Some(goals::CONCURRENT), || {
-            bash(&top, &at_once(TARS_CONCURRENT, "tar cf - . >/dev/null"))
-        })?;
-        bench.time(side, "20 concurrent tar cf - . | cat >/dev/null", Some(goals::CONCURRENT), || {
-            bash(&top, &at_once(PIPED_TARS_CONCURRENT, "(tar cf - . | cat >/dev/null)"))
-        })?;
-        fs::remove_dir_all(&top)?;
-        side.sync()
+        for (locks, beside) in [(Locks::Local, ""), (Locks::Cluster, ", locks=cluster")] {
+            side.set_locks(locks)?;
+            one(bench, side, run, beside)?;
+        }
+        side.set_locks(Locks::Local)
     })
+}
+
+/// All of it with one kind of locks, which the names of the results end with.
+fn one(bench: &mut Bench, side: &Side, run: usize, beside: &str) -> anyhow::Result<()> {
+    let top = side.path().join(format!("small-{run}"));
+    bench.time(side, &format!("create 10,000 files of 20 KiB, sync{beside}"), None, || {
+        create(&top)?;
+        side.sync()
+    })?;
+    // Once, so that what follows is warm.
+    bash(&top, "tar cf - . | cat >/dev/null")?;
+    let at_once = |count: usize, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
+    // The goals are those of reads that send nothing.
+    let goal = beside.is_empty().then_some(goals::CONCURRENT);
+    bench.time(side, &format!("100 concurrent tar cf - . >/dev/null{beside}"), goal, || {
+        bash(&top, &at_once(TARS_CONCURRENT, "tar cf - . >/dev/null"))
+    })?;
+    bench.time(side, &format!("20 concurrent tar cf - . | cat >/dev/null{beside}"), goal, || {
+        bash(&top, &at_once(PIPED_TARS_CONCURRENT, "(tar cf - . | cat >/dev/null)"))
+    })?;
+    fs::remove_dir_all(&top)?;
+    side.sync()
 }
 
 fn create(top: &Path) -> anyhow::Result<()> {

@@ -1,4 +1,4 @@
-//! The brick as a whole. What it does stands in one file per operation.
+//! The brick as a whole. Each operation is in a file of its own.
 
 use crate::aligned::Pool;
 use crate::disk::{Disk, refused};
@@ -25,11 +25,11 @@ pub struct Brick {
     pub(crate) disk: Disk,
     pub(crate) buffers: Pool,
     pub(crate) headers: HeaderCache,
-    /// Blocks that are being put now, or removed unless they were.
+    /// Blocks that are being put, or removed as older than a moment.
     pub(crate) under_way: Mutex<HashSet<BlockId>>,
     pub(crate) puts: Mutex<Puts>,
-    /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an empty
-    /// directory under the write lock, so that no file loses the directory it is being made in.
+    /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an
+    /// empty directory under the write lock, so that no file loses the directory it is being made in.
     pub(crate) runs: RwLock<HashSet<Run>>,
     id: u128,
     _lock: Flock<File>,
@@ -85,7 +85,8 @@ impl BlockService for Brick {
         self.get_range(id, offset, len)
     }
 
-    /// Those that were there are durably gone when this returns. A failure to remove one does not keep the others.
+    /// Those that were there are durably gone when this returns. A failure to remove one does not keep the
+    /// others.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.delete_blocks(ids)
     }
@@ -98,7 +99,7 @@ impl BlockService for Brick {
         self.delete_older_blocks(ids, than)
     }
 
-    /// As its header says; the content is not looked at.
+    /// The length in the header; the content is not read.
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         self.read_length(id)
     }

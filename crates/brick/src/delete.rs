@@ -25,7 +25,7 @@ impl Brick {
             self.headers.remove(id);
         }
         for run in touched {
-            // Without this a power failure could bring blocks back that nobody would ever list again.
+            // Without this a power failure could bring back blocks that no list names any more.
             let path = self.layout.run(run);
             match sync_dir(&path) {
                 // Another deletion took the last block of the directory, and the directory.
@@ -58,7 +58,8 @@ impl Brick {
         Ok(kept)
     }
 
-    /// Removes a run's directory and its session's if they are empty now. Nothing depends on it, so it may fail.
+    /// Removes a run's directory and its session's if they are empty now. Nothing depends on it, so it may
+    /// fail.
     fn prune(&self, run: Run) {
         let (session, directory) = (self.layout.session(run.session), self.layout.run(run));
         // Looking first spares puts the wait for the lock in the usual case that there are other blocks.

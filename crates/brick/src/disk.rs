@@ -1,8 +1,9 @@
 //! Files of a disk, as a brick uses them.
 //!
-//! Block files are read and written past the page cache where the file system can: a block that was written is in the cache of
-//! the mount that wrote it, and one that is read will be in the cache of the mount that reads it, so a third copy
-//! only displaces something useful. It is faster, too: one request of 4 MiB instead of a thousand pages.
+//! Block files are read and written past the page cache where the file system can. A block that was written
+//! is in the cache of the mount that wrote it, and one that is read will be in the cache of the mount that
+//! reads it. A third copy would only displace something useful. It is faster, too: one request of 4 MiB
+//! instead of a thousand pages.
 
 use crate::aligned::Buffer;
 use crate::layout::Layout;
@@ -89,9 +90,9 @@ impl Disk {
     }
 }
 
-/// ext4, XFS and btrfs commit a new file's name together with the file; their developers keep it so because programs
-/// rely on it. (ext4 even without a journal: it syncs the parent of a new file.) Saves a disk flush per block.
-/// Everywhere else the directory is synced as POSIX wants it.
+/// ext4, XFS and btrfs commit a new file's name together with the file; their developers keep it so because
+/// programs rely on it. (ext4 even without a journal: it syncs the parent of a new file.) Saves a disk flush
+/// per block. Everywhere else the directory is synced as POSIX wants it.
 fn name_follows_file(kind: FsType) -> bool {
     [statfs::EXT4_SUPER_MAGIC, statfs::XFS_SUPER_MAGIC, statfs::BTRFS_SUPER_MAGIC].contains(&kind)
 }
@@ -108,7 +109,7 @@ pub(crate) fn sync_dir(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// The disk's refusal as the brick's.
+/// The disk's error as the brick's.
 pub(crate) fn refused(path: &Path) -> impl FnOnce(io::Error) -> BlockError {
     move |error| match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => BlockError::Full,

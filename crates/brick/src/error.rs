@@ -19,9 +19,9 @@ pub enum BrickError {
     Version {
         /// The brick's marker file.
         path: PathBuf,
-        /// In the file.
+        /// The version in the file.
         found: u32,
-        /// What this program reads and writes.
+        /// The version that this program reads and writes.
         known: u32,
     },
     /// The marker file is not what Shoal writes.
@@ -37,7 +37,7 @@ pub enum BrickError {
     Io {
         /// File or directory.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         cause: std::io::Error,
     },
 }

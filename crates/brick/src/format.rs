@@ -12,7 +12,8 @@ use std::path::Path;
 const VERSION: u32 = 1;
 const TITLE: &str = "shoal brick";
 
-/// Makes an empty brick. Its marker comes last, so that an interrupted attempt is not taken for a brick and may be repeated.
+/// Makes an empty brick. Its marker comes last, so that an interrupted attempt is not taken for a brick and
+/// may be repeated.
 pub(crate) fn format(root: &Path) -> Result<(), BrickError> {
     let layout = Layout::new(root);
     std::fs::create_dir_all(root).map_err(BrickError::io(root))?;
@@ -80,8 +81,8 @@ fn draft(layout: &Layout) -> std::path::PathBuf {
     layout.root.join("shoal-brick.new")
 }
 
-/// Whether there is nothing in the directory but remains of an interrupted [`format`], and the `lost+found` of a file
-/// system's root.
+/// Whether there is nothing in the directory but remains of an interrupted [`format`], and the `lost+found`
+/// of a file system's root.
 fn is_empty_enough(layout: &Layout) -> Result<bool, BrickError> {
     let draft = draft(layout);
     for entry in std::fs::read_dir(&layout.root).map_err(BrickError::io(&layout.root))? {

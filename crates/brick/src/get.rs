@@ -36,7 +36,8 @@ impl Brick {
         let content = self.read_chunks(id, &header, &file, &path, chunks.clone())?;
         let skip = (offset - chunks.start * CHUNK_BYTES) as usize;
         let wanted = skip..skip + len as usize;
-        // A small part of a large buffer would keep all of it alive for as long as the caller caches the part.
+        // A small part of a large buffer would keep all of it alive for as long as the caller caches the
+        // part.
         if wanted.len() * 2 < content.len() {
             Ok(content.get(wanted).map(Bytes::copy_from_slice).unwrap_or_default())
         } else {
@@ -44,7 +45,8 @@ impl Brick {
         }
     }
 
-    /// Reads all of a block from the disk and checks every byte of its file; answers the length of its content.
+    /// Reads all of a block from the disk and checks every byte of its file; answers the length of its
+    /// content.
     pub fn verify(&self, id: BlockId) -> Result<u32, BlockError> {
         let path = self.layout.block(id);
         let file = self.open_block(id, &path)?;

@@ -1,5 +1,5 @@
-//! Headers of blocks read or written lately. Blocks never change, so what is remembered stays right until the block is
-//! deleted.
+//! Headers of blocks read or written lately. Blocks never change, so what is remembered stays right until the
+//! block is deleted.
 
 use crate::header::Header;
 use crate::limits::HEADERS_CACHED_MAX;
@@ -8,7 +8,8 @@ use shoal_types::BlockId;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Two generations: when the young one is full it becomes the old one, and what was old and not used since is forgotten.
+/// Two generations: when the young one is full it becomes the old one, and what was old and not used since is
+/// forgotten.
 #[derive(Default)]
 pub(crate) struct HeaderCache(Mutex<Generations>);
 

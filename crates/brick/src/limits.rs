@@ -2,15 +2,16 @@
 
 use shoal_types::limits::BLOCK_BYTES_MAX;
 
-/// Bytes under one checksum. Part of the format. A read verifies whole chunks: small enough that a read of one page
-/// costs little more, large enough that the checksums of 4 MiB fit a header with room to spare.
+/// Bytes under one checksum. Part of the format. A read verifies whole chunks: small enough that a read of
+/// one page costs little more, large enough that the checksums of 4 MiB fit a header with room to spare.
 pub const CHUNK_BYTES: u32 = 64 << 10;
 
 /// Bytes of a block file's header. Part of the format. One page, so that the content behind it is aligned
 /// for direct I/O on every disk.
 pub const HEADER_BYTES: usize = 4096;
 
-/// Alignment of file offsets, lengths and memory for direct I/O, in bytes: the largest logical block size in use.
+/// Alignment of file offsets, lengths and memory for direct I/O, in bytes: the largest logical block size in
+/// use.
 pub const ALIGN_BYTES: usize = 4096;
 
 /// Most chunks of a block.
@@ -23,15 +24,17 @@ pub const DIRECTORY_BLOCKS: u64 = 256;
 /// Blocks in one page of a listing: some tens of kilobytes.
 pub const LIST_BLOCKS_MAX: usize = 4096;
 
-/// Directories of blocks that are read for one page of a listing: seconds, on a slow disk, however few blocks are left in each.
+/// Directories of blocks that are read for one page of a listing: seconds, on a slow disk, however few blocks
+/// are left in each.
 pub const LIST_DIRECTORIES_MAX: usize = 256;
 
-/// Puts whose order is remembered, about 100 bytes each: many more than a brick sees between the moment at which somebody finds out that a copy is in
-/// excess and the one at which that is removed. Who comes later removes nothing, and finds it once more.
+/// Puts whose order is remembered, about 100 bytes each. It is many more than a brick receives between the
+/// moment at which a copy is found to be in excess and its removal. A removal that comes later spares the
+/// copy, which is found once more.
 pub const PUTS_REMEMBERED_MAX: usize = 65_536;
 
-/// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB for 64
-/// GiB of large blocks whose reads need no second request to the disk.
+/// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB
+/// for 64 GiB of large blocks whose reads need no second request to the disk.
 pub const HEADERS_CACHED_MAX: usize = 8192;
 
 /// Directories remembered as durable. Forgetting them only costs an fsync each.
@@ -40,8 +43,8 @@ pub const DIRECTORIES_KNOWN_MAX: usize = 65_536;
 /// Buffers of one large block that are kept for the next one instead of being freed (and faulted in again).
 pub const BUFFERS_KEPT_MAX: usize = 8;
 
-/// Room that blocks leave on the disk, as a share of it: 1/64. The metadata group decides about space long before;
-/// this is the backstop that keeps its log and store writable on the same disk.
+/// Room that blocks leave on the disk, as a share of it: 1/64. The metadata group decides about space long
+/// before; this is the backstop that keeps its log and store writable on the same disk.
 pub const RESERVE_SHARE: u64 = 64;
 
 /// Upper bound of that room, in bytes.

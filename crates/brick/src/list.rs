@@ -11,7 +11,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 impl Brick {
-    /// Reads no more directories than it takes to fill the page, and of those none before the place where it begins.
+    /// Reads no more directories than it takes to fill the page, and of those none before the place where it
+    /// begins.
     pub(crate) fn list_from(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
         let mut runs = self.runs_of(from.session)?;
         runs.retain(|run| *run >= Run::of(from));

@@ -26,7 +26,7 @@ impl Brick {
             }
         };
         let _claim = Claim::take(self, id)?;
-        // Also if it is there already: from now on whoever puts it counts on it.
+        // Also if the block exists already: from now on this put relies on it.
         self.puts.lock().note(id);
         let (_, available, reserve) = self.room()?;
         if available < reserve {
@@ -47,7 +47,8 @@ impl Brick {
         Ok(())
     }
 
-    /// The block's file as it will be, copied once; checksums are made while the bytes are in the processor's cache.
+    /// The block's file as it will be, copied once; checksums are made while the bytes are in the processor's
+    /// cache.
     fn image(&self, id: BlockId, len: u32, parts: &[Bytes]) -> (Buffer, Header) {
         let mut image = self.buffers.lend(HEADER_BYTES + padded(len));
         let mut sums = Vec::with_capacity(chunk_count(len) as usize);
@@ -84,8 +85,8 @@ impl Brick {
         if !runs.contains(&run) {
             drop(runs);
             self.make_directories(run)?;
-            // Another thread may remove the directory again before we look: only if it is empty and has seen a deletion
-            // in that instant, so trying again ends.
+            // Another thread may remove the directory again before we look: only if it is empty and has seen
+            // a deletion in that instant, so trying again ends.
             runs = self.runs.read();
         }
         for attempt in 0.. {
@@ -103,8 +104,8 @@ impl Brick {
         unreachable!("the loop above ends by returning")
     }
 
-    /// Makes the directories of a run durable: once per run and process, for one that stands there may have been made
-    /// by a process that died before it could sync.
+    /// Makes the directories of a run durable: once per run and process, for one that stands there may have
+    /// been made by a process that died before it could sync.
     fn make_directories(&self, run: Run) -> Result<(), BlockError> {
         let (session, directory) = (self.layout.session(run.session), self.layout.run(run));
         let mut runs = self.runs.write();
@@ -121,12 +122,13 @@ impl Brick {
         Ok(())
     }
 
-    /// Something stands where the block should go. Intact, it is the block: its name is taken. Otherwise a put was cut
-    /// off there by a crash, and nobody was told that it succeeded.
+    /// A file stands where the block should go. Intact, it is the block: its name is taken. Otherwise a crash
+    /// cut a put off there, and that put was never acknowledged.
     fn clear_leftover(&self, id: BlockId, path: &Path) -> Result<(), BlockError> {
         match self.verify(id) {
             Ok(_) => {
-                // Whoever hears "exists" takes it for durable; the process that wrote it may not have got that far.
+                // A caller that is told "exists" takes the block for durable; the process that wrote it may
+                // not have synced it.
                 let file = File::open(path).map_err(refused(path))?;
                 self.disk.sync_new(&file, &self.layout.run(Run::of(id))).map_err(refused(path))?;
                 Err(BlockError::Exists(id))
@@ -148,7 +150,7 @@ fn discard(path: &Path) {
     }
 }
 
-/// Nobody else may put the same block meanwhile, or remove it unless it was put.
+/// Excludes other puts and conditional removals of the same block.
 pub(crate) struct Claim<'a> {
     brick: &'a Brick,
     id: BlockId,
@@ -159,7 +161,7 @@ impl Claim<'_> {
         if brick.under_way.lock().insert(id) {
             Ok(Claim { brick, id })
         } else {
-            // Most likely an earlier try of whoever stores it, which may succeed yet.
+            // Probably an earlier try of the same caller, which may still succeed.
             Err(BlockError::Unreachable(format!("block {id} is being put or removed by another call")))
         }
     }
@@ -177,14 +179,14 @@ mod tests {
     use shoal_types::SessionId;
 
     #[test]
-    fn whoever_stores_a_block_again_while_an_earlier_try_hangs_is_to_try_once_more() {
+    fn a_put_is_refused_with_retry_while_an_earlier_put_of_the_block_hangs() {
         let dir = tempfile::tempdir().expect("tempdir");
         Brick::format(dir.path()).expect("a brick");
         let brick = Brick::open(dir.path()).expect("a brick");
         let (id, content) = (BlockId { session: SessionId(1), seq: 1 }, [Bytes::from_static(b"x")]);
-        let hangs = Claim::take(&brick, id).expect("nobody stores it");
+        let hangs = Claim::take(&brick, id).expect("no other put is in progress");
         assert!(matches!(brick.put_block(id, &content), Err(BlockError::Unreachable(_))));
-        // Nor is it removed under whoever stores it.
+        // Nor is it removed under the put.
         assert_eq!(brick.delete_older_blocks(&[id], brick.puts.lock().now()), Ok(vec![id]));
         drop(hangs);
         brick.put_block(id, &content).expect("it came to nothing");

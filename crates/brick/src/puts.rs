@@ -1,4 +1,4 @@
-//! The order of puts, so that nobody who is late removes what has been put since.
+//! The order of puts, so that a late removal spares what has been put since.
 
 use crate::limits::PUTS_REMEMBERED_MAX;
 use shoal_types::BlockId;
@@ -10,14 +10,14 @@ pub(crate) struct Puts {
     now: Moment,
     /// When each block was put last.
     last: HashMap<BlockId, u64>,
-    /// All of them, the oldest first. What is put again is in here once more.
+    /// All of them, the oldest first. A block that was put again is in the queue once more.
     order: VecDeque<(u64, BlockId)>,
-    /// The last one that is not in here any more.
+    /// The last one that has left the queue.
     forgotten: u64,
 }
 
 impl Puts {
-    /// None yet, in a life that has this number and no other life has.
+    /// An empty record, in a life with a unique number.
     pub fn new(life: u128) -> Puts {
         let now = Moment { life, puts: 0 };
         Puts { now, last: HashMap::new(), order: VecDeque::new(), forgotten: 0 }

@@ -7,14 +7,14 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How to scrub.
+/// The settings of a scrub.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ScrubOptions {
     /// Read no faster than this on average; `None`: as fast as the disk.
     pub bytes_per_second: Option<NonZeroU64>,
 }
 
-/// What a scrub has seen.
+/// The result of a scrub.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ScrubSummary {
     /// Blocks that were read.
@@ -31,8 +31,9 @@ pub struct ScrubSummary {
 const NAP_MAX: Duration = Duration::from_millis(100);
 
 impl Brick {
-    /// Verifies every block and reports each, intact (with its length) or not, until all are done or `stop` is set.
-    /// Blocks that are put or deleted meanwhile may or may not be among them. Only a directory that cannot be read ends it early.
+    /// Verifies every block and reports each, intact (with its length) or not, until all are done or `stop`
+    /// is set. Blocks that are put or deleted meanwhile may or may not be among them. Only a directory that
+    /// cannot be read ends it early.
     pub fn scrub(
         &self,
         options: &ScrubOptions,
@@ -70,6 +71,10 @@ impl Brick {
     }
 }
 
+/// Time that may be made up for by reading faster than the limit: a scrub that was paused goes on at its
+/// own pace.
+const CREDIT_MAX: Duration = Duration::from_secs(1);
+
 /// Keeps the average rate below a limit.
 struct Pace {
     limit: Option<NonZeroU64>,
@@ -79,12 +84,16 @@ struct Pace {
 
 impl Pace {
     /// Waits until more may be read; false: stop instead.
-    fn wait(&self, stop: &AtomicBool) -> bool {
+    fn wait(&mut self, stop: &AtomicBool) -> bool {
         while !stop.load(Ordering::Relaxed) {
             let due = match self.limit {
                 Some(limit) => Duration::from_secs_f64(self.bytes as f64 / limit.get() as f64),
                 None => Duration::ZERO,
             };
+            let late = self.started.elapsed().saturating_sub(due);
+            if late > CREDIT_MAX {
+                self.started += late - CREDIT_MAX;
+            }
             match due.checked_sub(self.started.elapsed()) {
                 None | Some(Duration::ZERO) => return true,
                 Some(early) => std::thread::sleep(early.min(NAP_MAX)),

@@ -192,12 +192,13 @@ fn what_has_been_put_since_a_moment_is_not_deleted_as_older() {
         fixture.brick().put(id, &[bytes(id.seq, 100)]).unwrap();
     }
     let before = fixture.brick().moment().unwrap();
-    // It is there, and whoever has asked for it counts on that.
+    // It exists, and the caller of this put relies on it.
     assert_eq!(fixture.brick().put(ids[1], &[bytes(2, 100)]), Err(BlockError::Exists(ids[1])));
     assert_eq!(fixture.brick().delete_older(&ids[..2], before).unwrap(), [ids[1]]);
     let list = |fixture: &Fixture| fixture.brick().list(id(1, 0)).unwrap().blocks;
     assert_eq!(list(&fixture), [ids[1], ids[2]]);
-    // What was put before the brick was opened again is not known any more, so an old moment is too old for anything.
+    // What was put before the brick was opened again is not known any more, so an old moment is too old for
+    // anything.
     let brick = fixture.reopen();
     assert_eq!(brick.delete_older(&ids, before).unwrap(), ids);
     let now = brick.moment().unwrap();

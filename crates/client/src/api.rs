@@ -1,13 +1,14 @@
 //! The calls of a mounted volume. Every name below is that of the system call it serves.
 
 use crate::acl;
-use crate::core::{self, Core, Outcome, Piece};
+use crate::core::{self, Core, Outcome, Piece, Referred};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
 use crate::shell::Shell;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, limits};
+use shoal_types::limits::{self, BLOCK_BYTES_MAX};
+use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -159,6 +160,17 @@ impl crate::Client {
     pub fn forget(&self, ino: InodeId, count: u64) {
         // What one session knows of references goes over to the next at once, and none is lost in between.
         self.mount.with_current(|shell| shell.forget(ino, count));
+    }
+
+    /// The inodes that the kernel refers to.
+    pub fn referred(&self) -> Referred {
+        self.mount.with_current(|shell| shell.state.lock().core.referred_count())
+    }
+
+    /// So many of the inodes that the kernel has referred to for longest. Each is named again only after all
+    /// the rest.
+    pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
+        self.mount.with_current(|shell| shell.state.lock().core.oldest_referred(count))
     }
 
     /// The time that is given to what is changed now: the servers'.
@@ -533,13 +545,14 @@ impl crate::Client {
 
 /// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
 fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-    let in_sequence = shell.reader.note(ino, offset, u64::from(len));
+    let ahead = shell.reader.record(ino, offset, u64::from(len));
     let (runs, is_short) = {
         let core = &mut shell.state.lock().core;
         (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
     };
-    if in_sequence {
-        shell.read_ahead(&runs);
+    if let Some(ahead) = ahead {
+        // The block that is read comes first.
+        shell.read_ahead(&runs, u64::from(BLOCK_BYTES_MAX) + ahead);
     } else if !is_short && !runs.first().is_some_and(|run| shell.reader.has(*run)) {
         return Vec::new();
     }

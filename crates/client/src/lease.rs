@@ -156,7 +156,12 @@ impl Shell {
                         }
                     }
                 }
-                Err(error @ (MetaError::Fenced(_) | MetaError::Malformed(_) | MetaError::Version { .. })) => {
+                Err(
+                    error @ (MetaError::Fenced(_)
+                    | MetaError::Denied(_)
+                    | MetaError::Malformed(_)
+                    | MetaError::Version { .. }),
+                ) => {
                     self.refused(error);
                     return;
                 }

@@ -39,12 +39,14 @@ mod mapped;
 mod mount;
 mod patience;
 mod reader;
+mod sequence;
 mod shell;
 mod ship;
 mod stats;
 mod wait;
 mod walk;
 
+pub use crate::core::Referred;
 pub use api::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
 pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};
@@ -54,8 +56,8 @@ pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 
 use mount::{Mount, Servers};
-use shoal_types::{Errno, InodeId, SessionId};
-use shoal_wire::{MetaError, MetaService, VolumeBlocks};
+use shoal_types::{Errno, InodeId, Origin, Process, SessionId};
+use shoal_wire::{Denial, MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +71,10 @@ pub struct Client {
 pub struct Options {
     /// Who mounts, for people to read.
     pub name: String,
+    /// Where it runs, so that sessions which it left behind when it died are not waited for.
+    pub origin: Option<Origin>,
+    /// Whether a process of this machine, in this PID namespace, is gone for certain.
+    pub has_ended: fn(&Process) -> bool,
     /// Room for cached metadata and small contents, in bytes.
     pub cache_bytes: usize,
     /// Room for cached blocks and read-ahead, in bytes.
@@ -85,6 +91,8 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             name: format!("process {}", std::process::id()),
+            origin: None,
+            has_ended: |_| false,
             cache_bytes: limits::CACHE_BYTES_DEFAULT,
             block_cache_bytes: limits::BLOCK_CACHE_BYTES_DEFAULT,
             open_wait: limits::OPEN_WAIT_DEFAULT,
@@ -129,10 +137,29 @@ impl Client {
         self.mount.interrupt();
     }
 
+    /// The mount was taken away by force. Calls that wait fail, and [`close`](Self::close) waits for hardly anything.
+    pub fn abandon(&self) {
+        self.mount.abandon();
+    }
+
+    /// Why the servers do not serve this client at present, if they have said so, and how many operations were lost with the session
+    /// that ended by it.
+    pub fn denial(&self) -> Option<(Denial, u64)> {
+        let shell = self.shell();
+        let state = shell.state.lock();
+        state.denied.clone().map(|denial| (denial, state.core.loss().operations))
+    }
+
     /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost, and gives up
     /// when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
         let shell = self.mount.end();
+        if let Some((_, lost)) = self.denial() {
+            // There is no session, and nobody to tell of its end.
+            shell.retire();
+            self.mount.join();
+            return if lost == 0 { Ok(()) } else { Err(Errno::EIO) };
+        }
         // Unless an fsync of the root has told it.
         let told = shell.state.lock().core.report_to_sync(InodeId::ROOT);
         let flushed = shell.last_flush();

@@ -1,5 +1,6 @@
 //! Limits of a client, each with its reason.
 
+use shoal_types::limits::BLOCK_BYTES_MAX;
 use std::time::Duration;
 
 /// Bytes of operations after which the open batch is sealed and sent: large enough that a batch's fixed cost (a log entry, a
@@ -30,6 +31,10 @@ pub const INODE_GRANT: u64 = 1 << 16;
 /// Below this many granted numbers more are asked for in the background.
 pub const INODE_LOW: u64 = 1 << 14;
 
+/// Places of forgotten inodes that the order of the kernel's references may keep, besides one for each inode
+/// that is referred to.
+pub const STALE_REFERENCES_MIN: usize = 1024;
+
 /// Metadata and small contents cached by default, in bytes.
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 /// Blocks and read-ahead cached by default, in bytes.
@@ -48,8 +53,12 @@ pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
 pub const LIST_PAGE_BYTES: usize = 4 << 20;
 /// Programs that walk through trees at the same time; who went on longest ago is forgotten.
 pub const WALKS_MAX: usize = 8;
-/// Directories that were expected and are looked into before that is taken for a walk: one may be chance.
-pub const WALK_STEPS_MIN: u32 = 2;
+/// Sub-directories of one directory that are looked into before that is taken for a walk through all of them:
+/// one may be on the way to a file.
+pub const WALK_SIBLINGS_MIN: u32 = 2;
+/// Recalls of directories that a walk has not reached and that it is given up after, if it does not go on
+/// meanwhile: another client works there.
+pub const WALK_RECALLS_MAX: u32 = 4;
 /// Directories that a walk may be expected in; more are asked for when they are looked into.
 pub const WALK_EXPECTED_MAX: usize = 4096;
 /// Directories that are here, or on their way, and that a walk has not reached.
@@ -144,8 +153,22 @@ pub const PUT_TRIES: u32 = 3;
 pub const READ_AHEAD_THREADS: usize = 4;
 /// Blocks read ahead of a sequential reader.
 pub const READ_AHEAD_BLOCKS: usize = 6;
-/// A sequential reader reads at least this much before whole blocks are fetched for it, in bytes.
-pub const SEQUENTIAL_BYTES_MIN: u64 = 256 << 10;
+/// Bytes fetched ahead of a sequence that has just been recognised ...
+pub const AHEAD_BYTES_MIN: u64 = BLOCK_BYTES_MAX as u64;
+/// ... and of a long one.
+pub const AHEAD_BYTES_MAX: u64 = (READ_AHEAD_BLOCKS as u64 - 1) * BLOCK_BYTES_MAX as u64;
+/// A file is read in sequence where more than this was read without a gap, in bytes: whole blocks are fetched
+/// from there on. A random read of 1 MiB arrives as up to eight requests, and the kernel reads 2 MiB ahead by
+/// itself.
+pub const SEQUENTIAL_BYTES_MIN: u64 = 2 << 20;
+/// The same from the start of a file: most programs go on from there. The kernel reads 512 KiB by itself.
+pub const SEQUENTIAL_FROM_START_BYTES_MIN: u64 = 512 << 10;
+/// What the kernel has in its cache it does not ask for: a sequence may have gaps of this length, in bytes.
+pub const GAP_BYTES_MAX: u64 = 64 << 10;
+/// How far requests of one sequence may overtake each other, in bytes: as far as the kernel reads ahead.
+pub const REORDERED_BYTES_MAX: u64 = 2 << 20;
+/// Places of one file that may be read in sequence at the same time.
+pub const RUNS_PER_FILE_MAX: usize = 8;
 /// A file up to this size is read as a whole, in bytes: the kernel asks for it in pieces, and each would be a request.
 pub const READ_WHOLE_BYTES_MAX: u64 = 1 << 20;
 /// A read that finds its block collected (its extent was rewritten meanwhile) looks the extents up again this often.
@@ -178,6 +201,11 @@ pub const RESEND_WINDOW_BATCHES: usize = 64;
 pub const RESEND_WINDOW_BYTES: usize = 16 << 20;
 /// A leader that answers no batch for this long is not waited for any longer without a look at whether another one leads.
 pub const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
+/// Servers must deny a session its volume for this long, with no replica leading, before it ends: an administrator who takes a step
+/// back at once costs no mount anything.
+pub const DENIAL_GRACE: Duration = Duration::from_secs(2);
+/// A mount that was taken away by force tries this long to make durable what it still holds.
+pub const ABANDONED_CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Mounting gives up when no metadata leader has answered for this long.
 pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// The end of a session is announced for this long at most: servers find out by themselves later.

@@ -5,6 +5,9 @@
 //! the next (`core::inherit`). A call is made in whichever is there when it begins, and stays in it: so nothing of one session gets
 //! into another.
 //!
+//! **Denials.** A session whose volume the servers [deny](shoal_wire::Denial) the client ends in the same way, and calls fail with `ENOTCONN` or
+//! `EACCES`. The next session begins when they serve the client again; never, if the denial is final.
+//!
 //! **Order.** What was lost is said in the log; the kernel drops everything; only then the next session begins. Until then calls fail with
 //! `EIO` instead of waiting for it: the kernel cannot drop what calls hold that wait.
 //!
@@ -25,7 +28,7 @@ use shoal_runtime::sync::{Condvar, Mutex, RwLock};
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::{Duration, Instant, wall};
 use shoal_types::{Errno, SessionId, Timestamp};
-use shoal_wire::{MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
+use shoal_wire::{Denial, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::{Arc, OnceLock};
 
 /// Who keeps the volume's metadata.
@@ -68,6 +71,7 @@ pub(crate) struct Mount {
 struct Course {
     ending: bool,
     interrupted: bool,
+    abandoned: bool,
     /// The way on which a session is being opened.
     opening: Option<Arc<Failover>>,
     /// Threads of the session.
@@ -94,11 +98,23 @@ impl Lasting {
 
     fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
         let asked = Moment::now();
-        let request =
-            SessionRequest { protocol: PROTOCOL_VERSION, client: self.options.name.clone(), instance };
+        let Options { name, origin, has_ended, .. } = &self.options;
+        let (client, origin) = (name.clone(), origin.clone());
+        let request = SessionRequest { protocol: PROTOCOL_VERSION, client, instance, origin };
         let sent = Timestamp::now();
         let opened = way.meta.open_session(request)?;
         self.clock.heard(sent, opened.grant.now);
+        for (session, process) in &opened.siblings {
+            if has_ended(process) {
+                tracing::info!(
+                    session = session.0,
+                    process = process.number,
+                    "its process is gone: its session ends"
+                );
+                // Otherwise the servers find out by themselves.
+                let _ = way.meta.close_session(*session);
+            }
+        }
         Ok((opened, asked))
     }
 }
@@ -158,6 +174,13 @@ impl Mount {
         }
         drop(course);
         self.current().interrupt();
+    }
+
+    /// The mount was taken away by force: its end waits for hardly anything.
+    pub(crate) fn abandon(&self) {
+        self.course.lock().abandoned = true;
+        self.current().state.lock().abandoned = true;
+        self.interrupt();
     }
 
     /// No session follows the one that there is, which is answered.
@@ -238,8 +261,12 @@ impl Mount {
         // Where it was not the servers who ended it: what others wait for is free at once.
         let _ = ended.meta.close_session(ended.session);
         ended.retire();
+        let denied = ended.state.lock().denied.clone();
+        if let Some(denial) = denied.filter(|denial| denial.reason.is_final()) {
+            return says_it_is_final(&denial);
+        }
         self.pause(pause);
-        let Some((shell, threads)) = self.open_next() else { return };
+        let Some((shell, threads)) = self.open_next(ended.session) else { return };
         let past = ended.stats();
         {
             let mut current = self.current.write();
@@ -255,6 +282,7 @@ impl Mount {
         // Those of the last one end by themselves, some perhaps only when a server or brick has answered.
         course.threads = threads;
         let (ending, interrupted) = (course.ending, course.interrupted);
+        shell.state.lock().abandoned = course.abandoned;
         drop(course);
         if interrupted {
             shell.interrupt();
@@ -272,9 +300,10 @@ impl Mount {
         shell.look_again();
     }
 
-    /// The next session; `None` if there will be none.
-    fn open_next(&self) -> Option<(Arc<Shell>, Vec<JoinHandle<()>>)> {
+    /// The session after one that has ended; `None` if there will be none.
+    fn open_next(&self, ended: SessionId) -> Option<(Arc<Shell>, Vec<JoinHandle<()>>)> {
         let (mut patience, instance) = (Patience::new(), shoal_runtime::random::wide());
+        let mut denied: Option<Denial> = None;
         loop {
             let way = self.lasting.way();
             {
@@ -285,7 +314,21 @@ impl Mount {
                 course.opening.clone_from(&way.failover);
             }
             match self.lasting.open(&way, instance) {
-                Ok(opened) => return Some(Shell::start(&self.lasting, way, opened)),
+                Ok(opened) => {
+                    // It may live on where it was not the servers who ended it, and be in the way of this one.
+                    let _ = way.meta.close_session(ended);
+                    return Some(Shell::start(&self.lasting, way, opened));
+                }
+                Err(MetaError::Denied(denial)) if denial.reason.is_final() => {
+                    says_it_is_final(&denial);
+                    return None;
+                }
+                Err(MetaError::Denied(denial)) => {
+                    if denied.as_ref().is_none_or(|last| last.reason != denial.reason) {
+                        tracing::warn!(why = %denial, "every call fails until the servers serve this mount again");
+                    }
+                    denied = Some(denial);
+                }
                 Err(error) if is_transient(&error) || matches!(error, MetaError::Errno(Errno::EIO)) => {
                     if patience.complains() {
                         tracing::warn!(%error, "no new session yet: every call fails");
@@ -304,13 +347,18 @@ impl Mount {
 impl Shell {
     /// Says what a session has lost that the servers have ended.
     fn tell_loss(&self) {
-        let loss = self.state.lock().core.loss();
+        let (loss, denied) = {
+            let state = self.state.lock();
+            (state.core.loss(), state.denied.clone())
+        };
+        let ended =
+            denied.map_or(ENDED.to_owned(), |denial| format!("this mount's session has ended: {denial}"));
         let (session, locks) = (self.session.0, self.locks.count());
         if loss.operations == 0 {
             tracing::warn!(
                 session,
                 lost_locks = locks,
-                "{ENDED}: everything was committed; calls that wait fail"
+                "{ended}: everything was committed; calls that wait fail"
             );
             return;
         }
@@ -321,7 +369,7 @@ impl Shell {
             lost_inodes = loss.inodes,
             lost_seconds = since.unwrap_or_default().as_secs_f32(),
             lost_locks = locks,
-            "{ENDED}: what it had not committed is lost; calls that wait fail, and the next fsync of whatever is open"
+            "{ended}: what it had not committed is lost; calls that wait fail, and the next fsync of whatever is open"
         );
     }
 
@@ -350,6 +398,10 @@ impl Client {
     pub(crate) fn shell(&self) -> Arc<Shell> {
         self.mount.current()
     }
+}
+
+fn says_it_is_final(denial: &Denial) {
+    tracing::error!(why = %denial, "this mount does not come back: every call fails; unmount it");
 }
 
 /// What has happened, for people to read.

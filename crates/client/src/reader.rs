@@ -1,18 +1,20 @@
 //! Reads blocks, and ahead of sequential readers.
 //!
-//! A random reader gets just the bytes it asks for. Once a file is read in sequence, its blocks are fetched whole and the next few
-//! in parallel, whatever the size of the single reads: record size must not matter.
+//! A random reader gets just the bytes it asks for. Once a file is read in sequence ([`crate::sequence`]),
+//! its blocks are fetched whole and the next few in parallel, whatever the size of the single reads: record
+//! size must not matter.
 
 use crate::core::Piece;
-use crate::limits::{READ_AHEAD_BLOCKS, READ_AHEAD_THREADS, SEQUENTIAL_BYTES_MIN};
+use crate::limits::READ_AHEAD_THREADS;
 use crate::locate::Persistence;
+use crate::sequence::Sequences;
 use crate::shell::Shell;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_runtime::channel::{Receiver, Sender};
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{Builder, JoinHandle};
-use shoal_types::{BlockId, BlockRef, InodeId, limits::BLOCK_BYTES_MAX};
+use shoal_types::{BlockId, BlockRef, InodeId};
 use shoal_wire::BlockError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,20 +41,8 @@ struct Cached {
     bytes: usize,
 }
 
-/// How a file has been read lately.
-#[derive(Clone, Copy, Default)]
-struct Progress {
-    next: u64,
-    run: u64,
-}
-
-/// Files whose progress is remembered; beyond it, all are forgotten, which costs a few small reads.
-const PROGRESS_FILES_MAX: usize = 4096;
-/// A read this near to where the last one ended continues it: the kernel's own read-ahead arrives on several
-/// threads and not quite in order.
-const NEAR_BYTES: u64 = 4 << 20;
-/// What the kernel has in its cache it does not ask for: a sequence may have gaps of this length.
-const GAP_BYTES_MAX: u64 = 64 << 10;
+/// Files whose sequences are remembered; beyond it, all are forgotten, which costs a few small reads.
+const SEQUENCE_FILES_MAX: usize = 4096;
 /// Runs that may wait to be read ahead; more are not asked for.
 const AHEAD_QUEUE_MAX: usize = 64;
 
@@ -61,7 +51,7 @@ pub(crate) struct Reader {
     bytes_max: usize,
     cached: Mutex<Cached>,
     loaded: Condvar,
-    progress: Mutex<FxHashMap<InodeId, Progress>>,
+    sequences: Mutex<FxHashMap<InodeId, Sequences>>,
     ahead: Mutex<Option<Sender<Ahead>>>,
 }
 
@@ -72,7 +62,7 @@ impl Reader {
             bytes_max,
             cached: Mutex::default(),
             loaded: Condvar::new(),
-            progress: Mutex::default(),
+            sequences: Mutex::default(),
             ahead: Mutex::new(Some(ahead)),
         };
         (reader, requests)
@@ -82,23 +72,14 @@ impl Reader {
         self.ahead.lock().take();
     }
 
-    /// Notes a read. Answers whether the file is being read in sequence.
-    pub(crate) fn note(&self, ino: InodeId, offset: u64, len: u64) -> bool {
-        let mut files = self.progress.lock();
-        if files.len() >= PROGRESS_FILES_MAX && !files.contains_key(&ino) {
+    /// Records a read. `Some` if the file is being read in sequence there: how many bytes are to be fetched
+    /// ahead.
+    pub(crate) fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<u64> {
+        let mut files = self.sequences.lock();
+        if files.len() >= SEQUENCE_FILES_MAX && !files.contains_key(&ino) {
             files.clear();
         }
-        let progress = files.entry(ino).or_default();
-        let gap = offset.saturating_sub(progress.next);
-        if gap <= GAP_BYTES_MAX && offset >= progress.next {
-            progress.run += gap + len;
-        } else if offset.abs_diff(progress.next) <= NEAR_BYTES {
-            progress.run += len;
-        } else {
-            progress.run = len;
-        }
-        progress.next = offset + len;
-        progress.run >= SEQUENTIAL_BYTES_MIN
+        files.entry(ino).or_default().record(offset, len)
     }
 
     /// Whether a run is here, or on its way.
@@ -184,17 +165,15 @@ impl Shell {
         }
     }
 
-    /// Has the runs fetched that will be read next.
-    pub(crate) fn read_ahead(&self, runs: &[BlockRef]) {
+    /// Has the runs fetched that will be read next, up to so many bytes.
+    pub(crate) fn read_ahead(&self, runs: &[BlockRef], bytes_max: u64) {
         let ahead = self.reader.ahead.lock();
         let Some(ahead) = &*ahead else { return };
         let near: Arc<[BlockRef]> = runs.into();
         let mut bytes = 0u64;
         for run in runs {
             bytes += u64::from(run.len);
-            if bytes > READ_AHEAD_BLOCKS as u64 * u64::from(BLOCK_BYTES_MAX)
-                || self.reader.cached.lock().slots.contains_key(&(run.id, run.offset))
-            {
+            if bytes > bytes_max || self.reader.cached.lock().slots.contains_key(&(run.id, run.offset)) {
                 continue;
             }
             // A full queue means that the bricks have enough to do.

@@ -7,6 +7,7 @@ use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
 use crate::groups::Groups;
 use crate::lease::{Lease, Moment, RecallQueue, Recallers};
+use crate::limits::WALK_RUNS_AHEAD_BYTES_MAX;
 use crate::locks::Locks;
 use crate::mount::{Lasting, Way};
 use crate::reader::Reader;
@@ -17,7 +18,7 @@ use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
 use shoal_runtime::thread::JoinHandle;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{Errno, InodeId, SessionId};
-use shoal_wire::{MetaError, MetaService, OpenReply, VolumeBlocks};
+use shoal_wire::{Denial, MetaError, MetaService, OpenReply, VolumeBlocks};
 use std::sync::{Arc, Weak};
 
 /// What the one lock protects.
@@ -30,6 +31,10 @@ pub(crate) struct State {
     pub(crate) interrupted: bool,
     /// The servers have ended the session: another one follows.
     pub(crate) ended: bool,
+    /// ... because the volume is not for this client.
+    pub(crate) denied: Option<Denial>,
+    /// The mount was taken away by force: nothing is worth a long wait any more.
+    pub(crate) abandoned: bool,
 }
 
 /// See the module.
@@ -105,6 +110,8 @@ impl Shell {
                 stopping: false,
                 interrupted: false,
                 ended: false,
+                denied: None,
+                abandoned: false,
             }),
             changed: Condvar::new(),
             ending: Condvar::new(),
@@ -212,7 +219,7 @@ impl Shell {
         let runs = state.core.walks.take_runs();
         drop(state);
         if !runs.is_empty() {
-            self.read_ahead(&runs);
+            self.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
         self.run_errands(errands);
     }
@@ -222,20 +229,27 @@ impl Shell {
         match error {
             MetaError::Errno(errno) => errno,
             other => {
+                let errno = match &other {
+                    MetaError::Denied(denial) => denial.reason.errno(),
+                    _ => Errno::EIO,
+                };
                 let mut state = self.state.lock();
                 match &other {
                     _ if state.stopping || state.core.alive().is_err() => {}
-                    MetaError::Fenced(_) => {
+                    MetaError::Fenced(_) | MetaError::Denied(_) => {
                         state.ended = true;
+                        if let MetaError::Denied(denial) = &other {
+                            state.denied = Some(denial.clone());
+                        }
                         // The receiver lives as long as the mount.
                         let _ = self.lasting.ended.send(self.session);
                     }
                     other => tracing::error!(session = self.session.0, error = %other, "the session is lost"),
                 }
-                state.core.kill(Errno::EIO);
+                state.core.kill(errno);
                 self.changed.notify_all();
                 self.ending.notify_all();
-                Errno::EIO
+                errno
             }
         }
     }
@@ -271,6 +285,7 @@ impl Shell {
             ("blocks_put_waits_total", c.put_waits.get()),
             ("blocks_get_waits_total", c.get_waits.get()),
             ("blocks_located_total", c.locates.get()),
+            ("kernel_inodes", core.referred_count().inodes as u64),
             ("cache_inodes", core.cache.len() as u64),
             ("cache_bytes", core.cache.bytes() as u64),
             ("room_granted_bytes", core.room),

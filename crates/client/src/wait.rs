@@ -3,7 +3,7 @@
 //! Three things end a wait besides what is waited for: the session dies, the mount's patience (`fail_after`) is over, or nobody
 //! is left who waits (`interrupt`). In the latter two the call fails and the session goes on.
 
-use crate::limits::{RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
+use crate::limits::{ABANDONED_CLOSE_WAIT, RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
 use crate::shell::{Shell, State};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
@@ -147,17 +147,17 @@ impl Shell {
         self.work.notify_one();
         let mut state = self.state.lock();
         let mut left = state.core.uncommitted_bytes();
-        let mut due = Instant::now() + self.close_wait;
+        let wait = if state.abandoned { ABANDONED_CLOSE_WAIT } else { self.close_wait };
+        let mut due = Instant::now() + wait;
         while state.core.cache.acked() < seq {
             state.core.alive()?;
             self.changed.wait_until(&mut state, due);
             let now = state.core.uncommitted_bytes();
             if now < left {
                 left = now;
-                due = Instant::now() + self.close_wait;
+                due = Instant::now() + wait;
             } else if Instant::now() >= due {
-                let (batches, seconds) =
-                    (state.core.journal.uncommitted_batches(), self.close_wait.as_secs());
+                let (batches, seconds) = (state.core.journal.uncommitted_batches(), wait.as_secs());
                 tracing::error!(
                     bytes = left,
                     batches,

@@ -23,8 +23,12 @@ const LONG: Duration = Duration::from_secs(60);
 const PROMPT: Duration = Duration::from_secs(3);
 
 fn open(failover: &Failover) -> SessionId {
-    let request =
-        SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), instance: rand::random() };
+    let request = SessionRequest {
+        protocol: PROTOCOL_VERSION,
+        client: "test".into(),
+        instance: rand::random(),
+        origin: None,
+    };
     failover.open_session(request).expect("a session").session
 }
 

@@ -64,7 +64,11 @@ fn file(client: &Client, parent: InodeId, name: &str, content: &[u8]) -> InodeId
 
 /// A directory with so many others, each with a file of its own; they are left alone for a while.
 fn forest(client: &Client, dirs: usize, content: &[u8]) -> (InodeId, Vec<InodeId>) {
-    let top = mkdir(client, ROOT, "top");
+    forest_named(client, "top", dirs, content)
+}
+
+fn forest_named(client: &Client, name: &str, dirs: usize, content: &[u8]) -> (InodeId, Vec<InodeId>) {
+    let top = mkdir(client, ROOT, name);
     let made = (0..dirs)
         .map(|n| {
             let dir = mkdir(client, top, &format!("d{n}"));
@@ -169,15 +173,7 @@ fn what_comes_ahead_is_bounded_and_a_walk_that_stops_stops_it() {
     std::thread::sleep(QUIET);
     walk(&two.walker, top, 5, true, &vec![7; BYTES / 4]);
     // What is under way has come when nothing more is asked for.
-    let mut asked = two.way.0.count();
-    loop {
-        std::thread::sleep(Duration::from_millis(300));
-        let now = two.way.0.count();
-        if now == asked {
-            break;
-        }
-        asked = now;
-    }
+    rest(&two);
     let (ahead, bound) = (stat(&two.walker, "walk_ahead_bytes"), (32 << 20) as u64);
     assert!(ahead > 0, "nothing came ahead");
     assert!(ahead <= bound, "{ahead} bytes are here ahead");
@@ -262,6 +258,70 @@ fn single_looks_are_no_walk() {
     list(&two.walker, dirs[7]);
     std::thread::sleep(Duration::from_millis(100));
     assert_eq!(two.way.0.ahead(), BTreeSet::new());
+    two.end();
+}
+
+/// Waits until nothing more is asked for.
+fn rest(two: &Two) {
+    let mut asked = two.way.0.count();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = two.way.0.count();
+        if now == asked {
+            return;
+        }
+        asked = now;
+    }
+}
+
+#[test]
+fn tree_beside_the_one_that_is_walked_through_stays_with_its_user() {
+    const DIRS: usize = 60;
+    let two = Two::new();
+    let (walked, _) = forest_named(&two.maker, "walked", DIRS, b"content");
+    let (_, beside) = forest_named(&two.maker, "beside", DIRS, b"content");
+    list(&two.walker, ROOT);
+    assert_eq!(walk(&two.walker, walked, DIRS, true, b"content"), DIRS);
+    rest(&two);
+    let ahead = two.way.0.ahead();
+    assert!(!beside.iter().any(|dir| ahead.contains(dir)), "it was asked for ahead");
+    let before = (stat(&two.walker, "client_recalls_total"), stat(&two.maker, "client_acquires_total"));
+    beside.iter().for_each(|dir| two.maker.unlink(WAIT, *dir, b"file").expect("removed"));
+    let after = (stat(&two.walker, "client_recalls_total"), stat(&two.maker, "client_acquires_total"));
+    assert_eq!(after, before, "an unlink waited for a client that has never looked there");
+    two.end();
+}
+
+#[test]
+fn what_a_stopped_walk_has_ahead_is_given_up_after_a_few_recalls() {
+    const DIRS: usize = 150;
+    let two = Two::new();
+    let (top, _) = forest(&two.maker, DIRS, b"content");
+    let order: Vec<InodeId> = list(&two.maker, top).into_iter().map(|(_, dir)| dir).collect();
+    walk(&two.walker, top, 10, true, b"content");
+    rest(&two);
+    assert!(stat(&two.walker, "walk_directories_total") > DIRS as u64 / 2, "little came ahead");
+    let before = stat(&two.walker, "client_recalls_total");
+    let removed = &order[20..];
+    removed.iter().for_each(|dir| two.maker.unlink(WAIT, *dir, b"file").expect("removed"));
+    let recalls = stat(&two.walker, "client_recalls_total") - before;
+    assert!(recalls <= 10, "{recalls} recalls for {} directories", removed.len());
+    removed.iter().for_each(|dir| assert!(list(&two.walker, *dir).is_empty(), "{dir} is seen as it was"));
+    two.end();
+}
+
+#[test]
+fn directory_of_which_only_the_attributes_came_along_is_given_up_at_the_first_recall() {
+    let two = Two::new();
+    let (top, _) = forest(&two.maker, 1, b"content");
+    list(&two.walker, ROOT);
+    let before = stat(&two.walker, "client_recalls_total");
+    for n in 0..10 {
+        file(&two.maker, top, &format!("new{n}"), b"new");
+    }
+    let recalls = stat(&two.walker, "client_recalls_total") - before;
+    assert!(recalls <= 1, "{recalls} recalls of a directory that nothing was looked up in");
+    assert_eq!(list(&two.walker, top).len(), 11);
     two.end();
 }
 

@@ -170,6 +170,18 @@ pub enum Command {
         /// Its name.
         name: String,
     },
+    /// Gives a volume another name. Mounts know it by its identity and go on.
+    RenameVolume {
+        /// Which.
+        volume: GroupId,
+        /// The new name.
+        name: String,
+    },
+    /// Blocks stay where they are: the rebalance under way is given up.
+    StopRebalance {
+        /// Of which volume.
+        volume: GroupId,
+    },
     /// A node's server has started. Refused if a later run of it is known.
     NodeStarted {
         /// Which.
@@ -264,9 +276,14 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::ReplaceBrick { volume, old, new, gone } => bricks::replace(map, *volume, *old, new, *gone),
         Command::Forget { volume, bricks } => bricks::forget(map, *volume, bricks),
         Command::Rebalance { volume } => {
-            volume_mut(map, *volume)?.rebalance += 1;
+            volume_mut(map, *volume)?.begin_rebalance();
             Ok(Outcome::Done)
         }
+        Command::StopRebalance { volume } => {
+            volume_mut(map, *volume)?.stop_rebalance();
+            Ok(Outcome::Done)
+        }
+        Command::RenameVolume { volume, name } => volumes::rename(map, *volume, name),
         Command::IssueClient { name, time } => {
             if map.revoked.contains(name) {
                 return Err(format!("the credentials of '{name}' were revoked; choose another name"));

@@ -153,8 +153,28 @@ pub struct Volume {
     pub options: BTreeMap<String, String>,
     /// When it was made.
     pub created: Timestamp,
-    /// Raised whenever blocks should be spread anew over all bricks.
+    /// Raised whenever blocks should be spread anew over all bricks; `REBALANCE_STOPPED` is set while that is stopped.
     pub rebalance: u64,
+}
+
+/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record keeps its format.
+const REBALANCE_STOPPED: u64 = 1 << 63;
+
+impl Volume {
+    /// Blocks should be spread anew.
+    pub fn begin_rebalance(&mut self) {
+        self.rebalance = (self.rebalance & !REBALANCE_STOPPED) + 1;
+    }
+
+    /// They should stay where they are.
+    pub fn stop_rebalance(&mut self) {
+        self.rebalance |= REBALANCE_STOPPED;
+    }
+
+    /// Whether the last rebalance was stopped.
+    pub fn is_rebalance_stopped(&self) -> bool {
+        self.rebalance & REBALANCE_STOPPED != 0
+    }
 }
 
 /// See [`Volume`].
@@ -263,5 +283,10 @@ impl ClusterMap {
         let known = crate::options::find(key)?;
         let set = self.volumes.get(&volume).and_then(|volume| volume.options.get(key));
         Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
+    }
+
+    /// The mount options that a volume's settings stand for: see [`mount_options`](crate::options::mount_options).
+    pub fn mount_options(&self, volume: GroupId) -> String {
+        crate::options::mount_options(|key| self.option(volume, key))
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of a volume: `volume set NAME KEY VALUE`.
 
+use shoal_types::parse_bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -14,6 +15,13 @@ pub struct Known {
     check: fn(&str) -> Result<(), String>,
 }
 
+/// The setting that pauses the scrubbing of a volume's bricks.
+pub const SCRUB_STATE: &str = "scrub.state";
+/// Its value by default.
+pub const SCRUB_ACTIVE: &str = "active";
+/// Its other value.
+pub const SCRUB_PAUSED: &str = "paused";
+
 /// All settings.
 pub const ALL: &[Known] = &[
     Known {
@@ -21,6 +29,18 @@ pub const ALL: &[Known] = &[
         default: "*",
         help: "addresses that may mount: a comma-separated list of addresses and networks (10.0.0.0/8), or *",
         check: |value| AllowList::from_str(value).map(drop),
+    },
+    Known {
+        key: "block-cache",
+        default: "128",
+        help: "memory of each mount for large files, in MiB; a mount's own option block-cache=MIB overrides it",
+        check: mebibytes,
+    },
+    Known {
+        key: "cache",
+        default: "256",
+        help: "memory of each mount for names, attributes and small files, in MiB; a mount's own option cache=MIB overrides it",
+        check: mebibytes,
     },
     Known {
         key: "cluster.metadata-replicas",
@@ -34,10 +54,79 @@ pub const ALL: &[Known] = &[
     Known {
         key: "heal.bytes-per-second",
         default: "0",
-        help: "how fast healing and rebalancing may copy, in bytes per second; 0: as fast as possible",
-        check: |value| value.parse::<u64>().map(drop).map_err(|_| "it is a number of bytes".into()),
+        help: "how fast healing and rebalancing may copy, in bytes per second (50MB); 0: as fast as possible",
+        check: |value| parse_bytes(value).map(drop),
+    },
+    Known {
+        key: SCRUB_STATE,
+        default: SCRUB_ACTIVE,
+        help: "whether bricks are read through for damage, again and again: active or paused (volume scrub NAME pause)",
+        check: |value| match value {
+            SCRUB_ACTIVE | SCRUB_PAUSED => Ok(()),
+            _ => Err(format!("it is {SCRUB_ACTIVE} or {SCRUB_PAUSED}")),
+        },
+    },
+    Known {
+        key: "locks",
+        default: "cluster",
+        help: "between which programs fcntl and flock locks exclude: cluster (on all mounts) or local (on one mount, \
+               without messages); a mount's own option locks=... overrides it",
+        check: |value| one_of(value, &["cluster", "local"]),
+    },
+    Known {
+        key: "read-ahead",
+        default: "2048",
+        help: "how far each mount's kernel reads ahead in a file, in KiB; a mount's own option read-ahead=KIB overrides it",
+        check: |value| number(value, MOUNT_NUMBER_MAX),
+    },
+    Known {
+        key: "read-only",
+        default: "off",
+        help: "on: every mount that begins from then on is read-only, whatever its own options are",
+        check: |value| one_of(value, &["on", "off"]),
     },
 ];
+
+/// Largest number that a mount option takes.
+const MOUNT_NUMBER_MAX: u64 = 1 << 20;
+
+fn number(value: &str, max: u64) -> Result<(), String> {
+    match value.parse::<u64>() {
+        Ok(number) if (1..=max).contains(&number) => Ok(()),
+        _ => Err(format!("it is a number from 1 to {max}")),
+    }
+}
+
+/// Memory as mount options take it: a number of MiB, or a size with a unit.
+fn mebibytes(value: &str) -> Result<(), String> {
+    let bytes = match value.parse::<u64>() {
+        Ok(mebibytes) => mebibytes.checked_mul(1 << 20),
+        Err(_) => parse_bytes(value).ok(),
+    };
+    match bytes {
+        Some(bytes) if (1..=MOUNT_NUMBER_MAX << 20).contains(&bytes) => Ok(()),
+        _ => Err(format!("it is a number from 1 to {MOUNT_NUMBER_MAX}, in MiB, or a size as in 512MB")),
+    }
+}
+
+fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
+    match words.contains(&value) {
+        true => Ok(()),
+        false => Err(format!("it is {}", words.join(" or "))),
+    }
+}
+
+/// The mount options that a volume's settings stand for, defaults included: what a mount reads before its own options, which
+/// override them. The exception is `read-only`, which no mount option takes back.
+pub fn mount_options(value: impl Fn(&str) -> Option<String>) -> String {
+    let given = |key: &&str| value(key).map(|value| format!("{key}={value}"));
+    let mut words: Vec<String> =
+        ["locks", "cache", "block-cache", "read-ahead"].iter().filter_map(given).collect();
+    if value("read-only").as_deref() == Some("on") {
+        words.push("ro".into());
+    }
+    words.join(",")
+}
 
 /// A setting by its name.
 pub fn find(key: &str) -> Option<&'static Known> {
@@ -131,8 +220,27 @@ mod tests {
     fn unknown_options_are_refused_with_those_that_there_are() {
         assert!(check("auth.alow", "*").unwrap_err().contains("auth.allow"));
         assert!(check("cluster.metadata-replicas", "2").is_err());
+        assert!(
+            check("heal.bytes-per-second", "50MB").is_ok() && check("heal.bytes-per-second", "fast").is_err()
+        );
+        assert!(check(SCRUB_STATE, SCRUB_PAUSED).is_ok() && check(SCRUB_STATE, "off").is_err());
+        assert!(check("cache", "1GB").is_ok() && check("cache", "2PB").is_err());
+        assert!(check("locks", "global").unwrap_err().contains("cluster or local"));
+        assert!(check("cache", "0").is_err() && check("cache", "2000000").unwrap_err().contains("MiB"));
         for known in ALL {
             assert_eq!(check(known.key, known.default), Ok(()), "{}", known.key);
         }
+    }
+
+    #[test]
+    fn settings_for_mounts_are_told_as_mount_options() {
+        let default = |key: &str| find(key).map(|known| known.default.to_owned());
+        assert_eq!(mount_options(default), "locks=cluster,cache=256,block-cache=128,read-ahead=2048");
+        let set = |key: &str| match key {
+            "read-only" => Some("on".to_owned()),
+            "locks" => Some("local".into()),
+            _ => None,
+        };
+        assert_eq!(mount_options(set), "locks=local,ro");
     }
 }

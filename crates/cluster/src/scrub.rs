@@ -8,7 +8,7 @@ use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_REST};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_brick::{Brick, ScrubOptions};
-use shoal_types::BrickId;
+use shoal_types::{BlockId, BrickId, Timestamp};
 use shoal_wire::BlockError;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -29,13 +29,28 @@ pub struct ScrubReport {
     pub repaired: u64,
     /// What was wrong last.
     pub last_error: Option<String>,
+    /// When the last round came to its end.
+    pub finished: Option<Timestamp>,
+    /// Whether blocks are being read just now: a round is under way and not paused.
+    pub reading: bool,
+    /// Whether it is paused.
+    pub paused: bool,
 }
 
 /// Scrubs one brick until it is dropped.
 pub struct Scrubber {
-    stop: Arc<AtomicBool>,
-    report: Arc<Mutex<ScrubReport>>,
+    control: Arc<Control>,
     thread: Thread,
+}
+
+/// What the scrubber's thread shares with its owner.
+#[derive(Default)]
+struct Control {
+    stop: AtomicBool,
+    paused: AtomicBool,
+    /// A round is to begin now, however long ago the last one was.
+    wanted: AtomicBool,
+    report: Mutex<ScrubReport>,
 }
 
 impl Scrubber {
@@ -46,50 +61,106 @@ impl Scrubber {
         blocks: Arc<ReplicatedBlocks>,
         after: Duration,
     ) -> std::io::Result<Scrubber> {
-        let (stop, report) = (Arc::<AtomicBool>::default(), Arc::<Mutex<ScrubReport>>::default());
-        let (stopped, told) = (stop.clone(), report.clone());
+        let control = Arc::<Control>::default();
+        let shared = control.clone();
         let work = move || {
-            rest(after, &stopped);
-            while !stopped.load(Ordering::Relaxed) {
-                round(id, &brick, &blocks, &stopped, &told);
-                rest(SCRUB_REST, &stopped);
+            shared.rest(after);
+            while !shared.is_over() {
+                shared.round(id, &brick, &blocks);
+                shared.rest(SCRUB_REST);
             }
         };
         let thread = std::thread::Builder::new().name("scrub".into()).spawn(work)?;
-        Ok(Scrubber { stop, report, thread: thread.thread().clone() })
+        Ok(Scrubber { control, thread: thread.thread().clone() })
     }
 
     /// What was found so far.
     pub fn report(&self) -> ScrubReport {
-        self.report.lock().clone()
+        let paused = self.control.paused.load(Ordering::Relaxed);
+        let report = self.control.report.lock().clone();
+        ScrubReport { paused, reading: report.reading && !paused, ..report }
+    }
+
+    /// Reads no further until it is resumed, and goes on there.
+    pub fn pause(&self, paused: bool) {
+        if self.control.paused.swap(paused, Ordering::Relaxed) != paused {
+            self.thread.unpark();
+        }
+    }
+
+    /// Begins a round now, unless one is under way. One that is paused begins when it is resumed.
+    pub fn begin_round(&self) {
+        if !self.control.report.lock().reading {
+            self.control.wanted.store(true, Ordering::Relaxed);
+            self.thread.unpark();
+        }
     }
 }
 
 impl Drop for Scrubber {
     /// It ends with the block that it is reading, which is not waited for.
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.control.stop.store(true, Ordering::Relaxed);
         self.thread.unpark();
     }
 }
 
-fn round(
-    id: BrickId,
-    brick: &Brick,
-    blocks: &ReplicatedBlocks,
-    stop: &AtomicBool,
-    report: &Mutex<ScrubReport>,
-) {
-    let options = ScrubOptions { bytes_per_second: NonZeroU64::new(SCRUB_BYTES_PER_SECOND) };
-    let outcome = brick.scrub(&options, stop, &mut |block, found| {
-        report.lock().blocks += 1;
-        let Err(error) = found else { return };
+impl Control {
+    fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Waits until it is not paused any more, or until the end.
+    fn wait_resumed(&self) {
+        while self.paused.load(Ordering::Relaxed) && !self.is_over() {
+            std::thread::park();
+        }
+    }
+
+    /// Rests between rounds.
+    fn rest(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_over() && !self.wanted.swap(false, Ordering::Relaxed) {
+            match until.checked_duration_since(Instant::now()) {
+                None => break,
+                Some(rest) => std::thread::park_timeout(rest),
+            }
+        }
+        self.wait_resumed();
+    }
+
+    fn round(&self, id: BrickId, brick: &Brick, blocks: &ReplicatedBlocks) {
+        self.report.lock().reading = true;
+        let options = ScrubOptions { bytes_per_second: NonZeroU64::new(SCRUB_BYTES_PER_SECOND) };
+        let outcome = brick.scrub(&options, &self.stop, &mut |block, found| {
+            self.report.lock().blocks += 1;
+            if let Err(error) = found {
+                self.damaged(id, blocks, block, error);
+            }
+            self.wait_resumed();
+        });
+        let mut report = self.report.lock();
+        report.reading = false;
+        match outcome {
+            Ok(summary) if !summary.stopped => {
+                report.rounds += 1;
+                report.finished = Some(Timestamp::now());
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::error!(brick = %id, %error, "scrubbing");
+                report.last_error = Some(error.to_string());
+            }
+        }
+    }
+
+    fn damaged(&self, id: BrickId, blocks: &ReplicatedBlocks, block: BlockId, error: BlockError) {
         tracing::error!(brick = %id, %error, "a block is damaged");
         let repaired = match error {
             BlockError::Corrupt { .. } => blocks.repair_copy(block, id),
             _ => Err(error.clone()),
         };
-        let mut report = report.lock();
+        let mut report = self.report.lock();
         report.damaged += 1;
         report.last_error = Some(error.to_string());
         match repaired {
@@ -98,24 +169,6 @@ fn round(
                 report.repaired += 1;
             }
             Err(error) => tracing::warn!(brick = %id, %block, %error, "a damaged copy cannot be repaired"),
-        }
-    });
-    match outcome {
-        Ok(summary) if !summary.stopped => report.lock().rounds += 1,
-        Ok(_) => {}
-        Err(error) => {
-            tracing::error!(brick = %id, %error, "scrubbing");
-            report.lock().last_error = Some(error.to_string());
-        }
-    }
-}
-
-fn rest(time: Duration, stop: &AtomicBool) {
-    let until = Instant::now() + time;
-    while !stop.load(Ordering::Relaxed) {
-        match until.checked_duration_since(Instant::now()) {
-            None => return,
-            Some(rest) => std::thread::park_timeout(rest),
         }
     }
 }

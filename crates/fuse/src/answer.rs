@@ -63,7 +63,9 @@ pub(crate) fn found(
         Ok(Some(found)) => {
             let lifetime = if may_keep(&found.entry) { KERNEL_CACHE } else { Duration::ZERO };
             let (node, Entry { ino, inode }) = (node(&found), found.entry);
-            let (attr, generation) = (file_attr(ino, &inode), generation(&inode));
+            // The kernel made its root without asking, and gave it this generation.
+            let generation = if node == INodeNo::ROOT { Generation(0) } else { generation(&inode) };
+            let attr = file_attr(ino, &inode);
             reply.entry_by_node(node, &lifetime, &name_lifetime(), &attr, generation);
         }
         Ok(None) => reply.entry(&name_lifetime(), &absent(), Generation(0)),

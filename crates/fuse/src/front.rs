@@ -6,7 +6,7 @@ use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
 use crate::near;
-use crate::nodes::{Found, inode_id};
+use crate::nodes::Found;
 use crate::prime::Primer;
 use crate::serve::Server;
 use crate::setattr::Wanted;
@@ -37,7 +37,7 @@ fn caller(req: &Request, umask: u32) -> Caller {
 impl Front {
     /// The inode that a request is about.
     fn about(&self, ino: INodeNo) -> InodeId {
-        let ino = inode_id(ino);
+        let ino = self.server.inode(ino);
         self.server.stale().is_asked_about(ino);
         ino
     }
@@ -52,7 +52,7 @@ impl Front {
         reply: fuser::ReplyEntry,
     ) {
         near::met(tid, 0);
-        let parent = inode_id(parent);
+        let parent = self.server.inode(parent);
         self.server.change(
             op,
             Holds::names(parent, tid),
@@ -78,8 +78,8 @@ impl fuser::Filesystem for Front {
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
         near::met(req.pid(), 0);
         let (place, tid) = (parent, req.pid());
-        let parent = inode_id(parent);
-        if self.primer.is_meant(parent, name.as_bytes()) {
+        let parent = self.server.inode(parent);
+        if self.primer.is_meant(place, name.as_bytes()) {
             self.server.note(Timer::start(Op::Lookup));
             return self.primer.answer(reply);
         }
@@ -88,6 +88,7 @@ impl fuser::Filesystem for Front {
         shared.stale.looks_at_names(tid, parent);
         let looking = shared.clone();
         let by_number = name == OsStr::new(".");
+        let upwards = name == OsStr::new("..");
         self.server.look(
             Op::Lookup,
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
@@ -100,12 +101,15 @@ impl fuser::Filesystem for Front {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
                     match entry.inode.kind {
+                        // The kernel connects a directory that it opens by its handle to the root that it knows.
+                        _ if upwards && shared.nodes.is_root(entry.ino) => INodeNo::ROOT,
                         // It is asked for by a number that the kernel has kept.
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);
                             let found = Found { ino, node: place, moved_from, may_be_in, is_last };
                             shared.nodes.found(tid, found, |dir| shared.stale.may_be_locked(tid, dir))
                         }
+                        _ if by_number => shared.nodes.by_number(entry.ino),
                         _ => node(entry.ino),
                     }
                 };
@@ -115,12 +119,13 @@ impl fuser::Filesystem for Front {
     }
 
     /// Counted by inode: the kernel sends many in one message, which `fuser` takes apart.
-    fn forget(&self, _req: &Request, ino: INodeNo, nlookup: u64) {
-        let timer = Timer::start(Op::Forget);
-        if !Primer::is_own(inode_id(ino)) {
+    fn forget(&self, _req: &Request, node: INodeNo, nlookup: u64) {
+        let (timer, ino) = (Timer::start(Op::Forget), self.server.inode(node));
+        // The root of the mount is referred to until the mount ends.
+        if !Primer::is_own(ino) && node != INodeNo::ROOT {
             let client = self.server.client();
-            client.forget(inode_id(ino), nlookup);
-            self.server.shared().nodes.forgotten(ino, nlookup, || client.refers(inode_id(ino)));
+            client.forget(ino, nlookup);
+            self.server.shared().nodes.forgotten(node, nlookup, || client.refers(ino));
         }
         self.server.note(timer);
     }
@@ -161,7 +166,7 @@ impl fuser::Filesystem for Front {
         reply: fuser::ReplyCreate,
     ) {
         near::met(req.pid(), 0);
-        let (caller, by, parent) = (caller(req, umask), req.pid(), inode_id(parent));
+        let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(parent));
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.server.shared().locks.handle();
         self.server.change(
@@ -188,7 +193,7 @@ impl fuser::Filesystem for Front {
         target: &Path,
         reply: fuser::ReplyEntry,
     ) {
-        let (caller, parent) = (caller(req, 0), inode_id(parent));
+        let (caller, parent) = (caller(req, 0), self.server.inode(parent));
         let name = link_name.as_bytes().to_vec();
         self.server.change(
             Op::Symlink,
@@ -208,7 +213,7 @@ impl fuser::Filesystem for Front {
         newname: &OsStr,
         reply: fuser::ReplyEntry,
     ) {
-        let (ino, parent) = (self.about(ino), inode_id(newparent));
+        let (ino, parent) = (self.about(ino), self.server.inode(newparent));
         self.server.change(
             Op::Link,
             Holds::names(parent, req.pid()),
@@ -221,7 +226,7 @@ impl fuser::Filesystem for Front {
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         near::met(req.pid(), 0);
-        let parent = inode_id(parent);
+        let parent = self.server.inode(parent);
         self.server.change(
             Op::Unlink,
             Holds::names(parent, req.pid()),
@@ -234,7 +239,7 @@ impl fuser::Filesystem for Front {
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         near::met(req.pid(), 0);
-        let (parent, by) = (inode_id(parent), req.pid());
+        let (parent, by) = (self.server.inode(parent), req.pid());
         self.server.change(
             Op::Rmdir,
             Holds::names(parent, by),
@@ -263,7 +268,7 @@ impl fuser::Filesystem for Front {
             no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
             exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
         };
-        let (from, to) = (inode_id(parent), inode_id(newparent));
+        let (from, to) = (self.server.inode(parent), self.server.inode(newparent));
         // The kernel itself sees to what is renamed to its own name, unless it has been told of it by another number in between. It would take one of the two for dead:
         // looked at again they are one.
         if from == to && name == newname && !flags.exchange {

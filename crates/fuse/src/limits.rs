@@ -167,3 +167,22 @@ pub const NEAR_LOOK_EVERY: u32 = 8;
 pub const SMALL_BYTES_MAX: usize = 64 << 10;
 /// So many requests in a row that are not small, to one thread that reads requests, are taken for a stream.
 pub const LARGE_CALLS_MIN: u32 = 4;
+/// Memory of the machine for each inode that the kernel may refer to by default, in bytes. An inode costs
+/// about 1.2 KiB in the kernel's slabs and 0.3 KiB in this process: so at most a twentieth of memory.
+pub const MEMORY_PER_INODE_BYTES: usize = 32 << 10;
+/// The least that the default may be, in inodes: a source tree or two stay cached on the smallest machine.
+pub const INODES_MIN_DEFAULT: usize = 1 << 17;
+/// The most that the default may be, in inodes.
+pub const INODES_MAX_DEFAULT: usize = 1 << 22;
+/// How often it is looked whether the kernel refers to more inodes than it may. What is created or found
+/// meanwhile exceeds the bound.
+pub const PRUNE_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longest pause between attempts while all of them are in use.
+pub const PRUNE_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// When there are more than the bound, pruning goes on until one part in this many is free, so that it comes
+/// in batches.
+pub const PRUNE_SLACK_PART: usize = 16;
+/// Inodes of one round: more than can be created or found between two rounds.
+pub const PRUNED_AT_ONCE_MAX: usize = 1 << 16;
+/// Inodes of one message to the kernel, which works on so many at a time.
+pub const PRUNE_MESSAGE_INODES: usize = 512;

@@ -118,6 +118,8 @@ enum Stop {
 pub(crate) struct Listing<S> {
     sink: S,
     dir: InodeId,
+    /// It is the root of the mount.
+    is_root: bool,
     /// Where it goes on.
     offset: u64,
     /// How many names of the cookie `offset` were shown, here or in the replies before.
@@ -132,7 +134,8 @@ pub(crate) struct Listing<S> {
 impl<S: Sink> Listing<S> {
     pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.stale.asks(tid));
-        Listing { sink, dir, offset, shown, asking, tid, epochs: None }
+        let is_root = dir == shared.nodes.root();
+        Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
     }
 
     /// Fills the buffer. What was added before a failure stays.
@@ -217,9 +220,9 @@ impl<S: Sink> Listing<S> {
     /// `.` and `..`; `false` if they do not fit. With either goes the inode of the directory itself: the kernel uses no
     /// more of it than the type.
     fn add_dots(&mut self, inode: &Inode) -> bool {
-        for (name, offset, ino) in
-            [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent(self.dir, inode))]
-        {
+        // Above the root of a mount there is nothing of it.
+        let parent = if self.is_root { self.dir } else { inode.parent };
+        for (name, offset, ino) in [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent)] {
             if self.offset < offset {
                 let of = Of { inode, lifetime: name_lifetime() };
                 if !self.sink.add(name, offset, ino, FileKind::Directory, Some(of)) {
@@ -255,8 +258,4 @@ impl<S: Sink> Listing<S> {
 fn of<'a>(shared: &Shared, asking: Asking, ino: InodeId, inode: &'a Inode) -> Of<'a> {
     let lifetime = if shared.stale.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
     Of { inode, lifetime }
-}
-
-fn parent(dir: InodeId, inode: &Inode) -> InodeId {
-    if dir == InodeId::ROOT { dir } else { inode.parent }
 }

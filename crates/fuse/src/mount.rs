@@ -13,6 +13,8 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, KernelCache};
+use shoal_runtime::memory;
+use shoal_types::InodeId;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -31,6 +33,8 @@ pub struct MountOptions {
     pub slow_threads: usize,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
+    /// Inodes that the kernel may refer to, as far as they are not in use. Needs Linux 6.18.
+    pub inodes_max: usize,
     /// Whether users other than the one who mounts may use it.
     pub allow_other: bool,
     /// Nothing may be changed.
@@ -43,6 +47,12 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Between whom locks exclude.
     pub locks: LockScope,
+    /// The directory of the volume that is the root of the mount. The client keeps a reference to it until
+    /// the mount ends.
+    pub root: InodeId,
+    /// SELinux contexts, such as `context=system_u:object_r:httpd_sys_content_t:s0`: for mount(2) as they
+    /// are.
+    pub contexts: Vec<String>,
 }
 
 impl Default for MountOptions {
@@ -53,12 +63,16 @@ impl Default for MountOptions {
             readers: cores.min(limits::READER_THREADS_MAX),
             slow_threads: limits::SLOW_THREADS,
             read_ahead_kib: limits::READ_AHEAD_KIB,
+            inodes_max: (memory::total_bytes() / limits::MEMORY_PER_INODE_BYTES)
+                .clamp(limits::INODES_MIN_DEFAULT, limits::INODES_MAX_DEFAULT),
             allow_other: true,
             read_only: false,
             nodev: false,
             nosuid: false,
             noexec: false,
             locks: LockScope::Local,
+            root: InodeId::ROOT,
+            contexts: Vec::new(),
         }
     }
 }
@@ -132,7 +146,8 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let mountpoint = directory(mountpoint)?;
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
-    let server = Server::start(client.clone(), watched, options.slow_threads.max(1), options.locks)
+    let slow_threads = options.slow_threads.max(1);
+    let server = Server::start(client.clone(), watched, slow_threads, options.locks, options.root)
         .map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
@@ -141,6 +156,7 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         .begin(&device)
         .map_err(MountError::Session)
         .inspect(|()| client.set_kernel(shared.stale.clone()))
+        .and_then(|()| shared.stale.bound_references(options.inodes_max).map_err(MountError::Session))
         .and_then(|()| start(server, device, &mountpoint, &options))
         .map(|(device, end, session)| {
             shared.stale.is_at(mountpoint.clone(), device.clone());
@@ -171,13 +187,14 @@ fn attach(device: &File, mountpoint: &Path, options: &MountOptions) -> Result<()
     flags.set(MsFlags::MS_NODEV, options.nodev);
     flags.set(MsFlags::MS_NOSUID, options.nosuid);
     flags.set(MsFlags::MS_NOEXEC, options.noexec);
-    let data = format!(
+    let mut data = format!(
         "fd={},rootmode=40000,user_id={},group_id={},default_permissions{}",
         device.as_raw_fd(),
         nix::unistd::geteuid(),
         nix::unistd::getegid(),
         if options.allow_other { ",allow_other" } else { "" },
     );
+    options.contexts.iter().for_each(|context| data.extend([",", context.as_str()]));
     nix::mount::mount(
         Some(options.source.as_str()),
         mountpoint,

@@ -14,6 +14,8 @@ pub struct MountEntry {
     pub mountpoint: PathBuf,
     /// Type of the file system, such as `ext4` or [`FSTYPE`](crate::FSTYPE).
     pub fstype: String,
+    /// Its flags, such as `rw,nodev,relatime`.
+    pub flags: String,
     /// What is mounted, see [`MountOptions::source`](crate::MountOptions::source).
     pub source: PathBuf,
 }
@@ -34,10 +36,11 @@ fn parse(line: &[u8]) -> Option<MountEntry> {
     let mut fields = line.split(|&b| b == b' ');
     let device = text(fields.nth(2)?)?;
     let mountpoint = PathBuf::from(unescape(fields.nth(1)?));
+    let flags = text(fields.next()?)?;
     let mut fields = fields.skip_while(|&field| field != b"-").skip(1);
     let fstype = text(fields.next()?)?;
     let source = PathBuf::from(unescape(fields.next()?));
-    Some(MountEntry { device, mountpoint, fstype, source })
+    Some(MountEntry { device, mountpoint, flags, fstype, source })
 }
 
 fn text(field: &[u8]) -> Option<String> {
@@ -75,7 +78,7 @@ mod tests {
         let entry = parse(line).expect("well formed");
         assert_eq!(entry.device, "0:52");
         assert_eq!(entry.mountpoint.as_os_str().as_bytes(), b"/mnt/a b\\c");
-        assert_eq!(entry.fstype, "fuse.shoal");
+        assert_eq!((entry.fstype.as_str(), entry.flags.as_str()), ("fuse.shoal", "rw,noatime"));
     }
 
     #[test]

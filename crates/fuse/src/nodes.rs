@@ -1,5 +1,10 @@
 //! The numbers by which the kernel knows inodes: their own, with few exceptions.
 //!
+//! The root of a mount is `FUSE_ROOT_ID` to the kernel, whatever directory of the volume it is: node and
+//! inode differ when a subdirectory is mounted. A client that moved directories can bring that subdirectory
+//! below a process's working directory. A lookup by name then finds it a second time, and is told an alias:
+//! the kernel refuses an entry with the number of its root.
+//!
 //! The kernel has each directory in one place. When it is told that one which others have moved stands elsewhere now, and something below it is in use, it
 //! moves it there. For that it takes locks, without waiting for them: one is held by whoever changes names in the directory that it was in, another by each
 //! rename(2) across directories, also the very one that asks. If it does not get them it gives up, and fails with `ESTALE`: at once if it looks at the name that is
@@ -22,7 +27,7 @@ use std::time::Instant;
 /// Above the numbers of inodes.
 const ALIAS_SHIFT: u32 = 48;
 
-/// The inode that the kernel knows by a number.
+/// The inode that the kernel knows by a number, unless that is the root of the mount: see [`Nodes::inode`].
 pub(crate) fn inode_id(node: INodeNo) -> InodeId {
     InodeId(node.0 & ((1 << ALIAS_SHIFT) - 1))
 }
@@ -147,18 +152,51 @@ impl State {
 }
 
 /// See the module.
-#[derive(Default, Debug)]
+#[derive(Debug)]
 pub(crate) struct Nodes {
+    /// The directory of the volume that is mounted.
+    root: InodeId,
     state: Mutex<State>,
     /// There may be aliases.
     any: AtomicBool,
 }
 
 impl Nodes {
+    /// Of a mount that shows this directory of the volume.
+    pub(crate) fn new(root: InodeId) -> Nodes {
+        Nodes { root, state: Mutex::default(), any: AtomicBool::new(false) }
+    }
+
+    /// The directory that is the root of the mount.
+    pub(crate) fn root(&self) -> InodeId {
+        self.root
+    }
+
+    /// The inode that the kernel knows by a number.
+    pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
+        if node == INodeNo::ROOT { self.root } else { inode_id(node) }
+    }
+
+    /// Whether the mount begins there.
+    pub(crate) fn is_root(&self, ino: InodeId) -> bool {
+        ino == self.root
+    }
+
+    /// The number of what was asked for by number, as a file server does: the kernel does not place it
+    /// anywhere.
+    pub(crate) fn by_number(&self, ino: InodeId) -> INodeNo {
+        if ino == self.root { INodeNo::ROOT } else { INodeNo(ino.0) }
+    }
+
     /// By which number a thread is told of a directory that it has found. `are_others`: other threads may hold the lock of that directory at this moment, or that
     /// of all moves.
     pub(crate) fn found(&self, tid: u32, found: Found, are_others: impl Fn(InodeId) -> bool) -> INodeNo {
         let mut state = self.state.lock();
+        let found = Found { node: self.own(found.node), ..found };
+        if found.ino == self.root {
+            self.any.store(true, SeqCst);
+            return state.aliases.entry(found.ino).or_default().last(found.ino, found.node);
+        }
         if state.is_to_be_another(tid, &found, are_others) {
             state.arrivals.retain(|arrival| arrival.ino != found.ino);
             self.any.store(true, SeqCst);
@@ -175,7 +213,7 @@ impl Nodes {
         if !self.any.load(SeqCst) {
             return;
         }
-        let (ino, mut state) = (inode_id(node), self.state.lock());
+        let (ino, mut state) = (self.inode(node), self.state.lock());
         let Some(aliases) = state.aliases.get_mut(&ino) else { return };
         aliases.forgotten(node, times);
         if !is_known() {
@@ -201,7 +239,15 @@ impl Nodes {
         {
             all.extend(aliases.live.iter().map(|(alias, _)| InodeId(alias.0)));
         }
+        if ino == self.root && ino.0 != INodeNo::ROOT.0 {
+            all.push(InodeId(INodeNo::ROOT.0));
+        }
         all
+    }
+
+    /// The root by the number of its inode, so that places are told apart by inodes.
+    fn own(&self, node: INodeNo) -> INodeNo {
+        if node == INodeNo::ROOT { INodeNo(self.root.0) } else { node }
     }
 }
 
@@ -229,7 +275,7 @@ mod tests {
 
     #[test]
     fn whoever_asks_again_for_what_was_moved_is_told_another_number() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN, "it has not moved");
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
@@ -244,7 +290,7 @@ mod tests {
 
     #[test]
     fn whoever_asks_again_is_told_another_number_of_all_that_has_moved() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         let (below, deeper, other) = (InodeId(78), InodeId(79), InodeId(80));
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
         assert_eq!(told(&nodes, 1, moved(below, OWN)), INodeNo(below.0), "here the kernel fails");
@@ -272,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_was_moved_out_of_a_directory_in_which_others_are_at_work_has_another_number_at_once() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         let are_others = |dir: InodeId| dir == InodeId(HERE.0);
         assert_eq!(nodes.found(1, found(DIR, THERE), are_others), OWN, "it has not moved");
         let alias = nodes.found(1, moved(DIR, THERE), are_others);
@@ -283,7 +329,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_may_have_failed_to_move_has_another_number_when_others_are_at_work_there() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN, "the thread does not ask again");
         assert_eq!(told(&nodes, 2, still), OWN);
@@ -294,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_is_below_a_directory_of_several_numbers_may_be_below_another_of_them() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         let below = InodeId(78);
         let alias = nodes.found(1, moved(DIR, THERE), |_| true);
         let first = nodes.found(1, found(below, alias), |dir| dir == DIR);
@@ -306,8 +352,28 @@ mod tests {
     }
 
     #[test]
+    fn root_of_subdirectory_mount_is_node_one_to_the_kernel() {
+        let nodes = Nodes::new(DIR);
+        assert_eq!((nodes.inode(INodeNo::ROOT), nodes.inode(HERE)), (DIR, InodeId(HERE.0)));
+        assert_eq!((nodes.by_number(DIR), nodes.by_number(InodeId(5))), (INodeNo::ROOT, HERE));
+        assert_eq!(nodes.of(DIR), [DIR, InodeId::ROOT], "node 1 counts, and is told last");
+        assert_eq!(nodes.of(InodeId(5)), [InodeId(5)]);
+        assert_eq!(Nodes::new(InodeId::ROOT).of(InodeId::ROOT), [InodeId::ROOT]);
+    }
+
+    #[test]
+    fn root_of_subdirectory_mount_found_by_name_is_told_an_alias() {
+        let nodes = Nodes::new(DIR);
+        let alias = told(&nodes, 1, found(DIR, HERE));
+        assert!(alias != INodeNo::ROOT && alias != OWN && nodes.inode(alias) == DIR);
+        assert_eq!(told(&nodes, 1, found(DIR, HERE)), alias);
+        assert_eq!(nodes.of(DIR), [DIR, InodeId(alias.0), InodeId::ROOT]);
+        assert_eq!(told(&nodes, 1, found(InodeId(78), INodeNo::ROOT)), INodeNo(78), "an entry of the root");
+    }
+
+    #[test]
     fn an_alias_lasts_as_long_as_the_kernel_refers_to_it() {
-        let nodes = Nodes::default();
+        let nodes = Nodes::new(InodeId::ROOT);
         told(&nodes, 1, moved(DIR, THERE));
         let alias = told(&nodes, 1, found(DIR, THERE));
         told(&nodes, 2, found(DIR, THERE));

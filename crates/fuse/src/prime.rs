@@ -8,7 +8,7 @@
 //! stays open for as long as it waits. So the opening is done by a child that has none of this process's files.
 
 use crate::limits::KERNEL_CACHE;
-use fuser::{FileAttr, Generation, ReplyEntry};
+use fuser::{FileAttr, Generation, INodeNo, ReplyEntry};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use shoal_types::InodeId;
@@ -40,8 +40,8 @@ impl Primer {
     }
 
     /// Whether this is a lookup of the file.
-    pub(crate) fn is_meant(&self, parent: InodeId, name: &[u8]) -> bool {
-        parent == InodeId::ROOT && name == NAME && self.0.load(SeqCst)
+    pub(crate) fn is_meant(&self, parent: INodeNo, name: &[u8]) -> bool {
+        parent == INodeNo::ROOT && name == NAME && self.0.load(SeqCst)
     }
 
     /// Answers a lookup of it, with a name that the kernel forgets at once.

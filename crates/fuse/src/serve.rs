@@ -13,7 +13,7 @@ use crate::stats::{Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
 use bytes::Bytes;
-use fuser::FileHandle;
+use fuser::{FileHandle, INodeNo};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_client::{Client, Failure, Fallocate, Reply, Wait, Written};
 use shoal_namespace::SetAttr;
@@ -64,10 +64,11 @@ impl Server {
         device: File,
         slow_threads: usize,
         locks: LockScope,
+        root: InodeId,
     ) -> io::Result<Server> {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
-        let nodes = Arc::<Nodes>::default();
+        let nodes = Arc::new(Nodes::new(root));
         let stale = Dropper::new(&client, &nodes);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
         let shared = Shared { client, counters, stale, locks, splits, nodes, waiting };
@@ -84,6 +85,11 @@ impl Server {
 
     pub(crate) fn client(&self) -> &Client {
         &self.shared.client
+    }
+
+    /// The inode that the kernel knows by a number.
+    pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
+        self.shared.nodes.inode(node)
     }
 
     /// Finishes what waits, or has it fail: the kernel has gone, and nobody waits for an answer.

@@ -40,6 +40,7 @@ mod mapped;
 mod named;
 pub(crate) mod notify;
 mod pages;
+mod prune;
 mod settle;
 mod size;
 mod state;
@@ -91,6 +92,9 @@ pub struct Drops {
     pub nodes: u64,
     /// Times that all names were outdated, because a local change was in the way.
     pub epochs: u64,
+    /// Inodes that the kernel was told to forget if they are not in use, because it referred to more than the
+    /// mount's bound.
+    pub pruned: u64,
 }
 
 #[derive(Default)]
@@ -98,6 +102,7 @@ struct Counts {
     names: AtomicU64,
     nodes: AtomicU64,
     epochs: AtomicU64,
+    pruned: AtomicU64,
 }
 
 /// The kernel locks that a request holds while it is under way.
@@ -201,8 +206,13 @@ impl Dropper {
     }
 
     pub(crate) fn drops(&self) -> Drops {
-        let Counts { names, nodes, epochs } = &self.counts;
-        Drops { names: names.load(Relaxed), nodes: nodes.load(Relaxed), epochs: epochs.load(Relaxed) }
+        let Counts { names, nodes, epochs, pruned } = &self.counts;
+        Drops {
+            names: names.load(Relaxed),
+            nodes: nodes.load(Relaxed),
+            epochs: epochs.load(Relaxed),
+            pruned: pruned.load(Relaxed),
+        }
     }
 
     /// A thread looks at a name in a directory, perhaps because it is about to change it.

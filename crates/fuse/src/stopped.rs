@@ -117,7 +117,9 @@ impl StoppedKernel {
     /// Has the kernel drop what can be found. Answers how much of it is left after a while: what is being read.
     pub fn empty(self: &Arc<StoppedKernel>) -> io::Result<usize> {
         self.kernel.epoch()?;
-        let found = open_inodes(&self.device);
+        let mut found = open_inodes(&self.device);
+        // The root is node 1 to the kernel, whatever number its inode has.
+        found.insert(InodeId::ROOT);
         for ino in &found {
             self.kernel.attributes(*ino)?;
         }

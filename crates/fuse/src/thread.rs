@@ -4,8 +4,9 @@ use shoal_types::InodeId;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Standard input, output and error.
-const STDIO: libc::c_uint = 3;
+/// Standard error, where the log may go. Standard output may be a pipe whose end the process that mounts
+/// waits for.
+const STDERR: libc::c_uint = 2;
 
 /// Has this thread let go of all files but one, which may be `own`; whatever it opens from now on is its alone.
 ///
@@ -20,11 +21,13 @@ pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
     // SAFETY: this changes nothing but to whom descriptors belong that are closed from now on.
     let has_own_table = unsafe { libc::unshare(libc::CLONE_FILES) == 0 };
     let done = has_own_table
+        && close(0, STDERR - 1)
         && match own.map(|own| own.as_raw_fd().unsigned_abs()) {
             Some(own) => {
-                close(STDIO, own.saturating_sub(1)) && close((own + 1).max(STDIO), libc::c_uint::MAX)
+                close(STDERR + 1, own.saturating_sub(1))
+                    && close((own + 1).max(STDERR + 1), libc::c_uint::MAX)
             }
-            None => close(STDIO, libc::c_uint::MAX),
+            None => close(STDERR + 1, libc::c_uint::MAX),
         };
     if !done {
         tracing::debug!(error = %std::io::Error::last_os_error(), "a thread shares its files");

@@ -30,4 +30,4 @@ pub mod limits;
 pub mod locks;
 pub mod table;
 
-pub use table::{Answer, Item, ReadItem, Recall, Refusal, RequestId, Right, Table, Target};
+pub use table::{Answer, Item, ReadItem, Recall, Refusal, RequestId, Right, Rights, Table, Target};

@@ -219,6 +219,23 @@ impl LockTable {
         pieces.iter().map(|piece| record(ino, space, owner, piece)).collect()
     }
 
+    /// All locks of one family in a file, by owner and range.
+    pub fn held_in(&self, ino: InodeId, space: LockSpace) -> Vec<LockRecord> {
+        let holders = self.held.get(&(ino, space));
+        let pieces = holders.into_iter().flat_map(Holders::all);
+        pieces.map(|(owner, piece)| record(ino, space, owner, piece)).collect()
+    }
+
+    /// Requests that wait for locks in a file, in the order in which they came.
+    pub fn waiting_in(&self, ino: InodeId) -> Vec<(RequestKey, LockRecord)> {
+        self.waiters.queue(ino).filter_map(|key| Some((key, self.waiters.get(key)?))).collect()
+    }
+
+    /// How many requests of a session wait.
+    pub fn waiting_count_of(&self, session: SessionId) -> usize {
+        self.sessions.get(&session).map_or(0, |tally| tally.waiting)
+    }
+
     /// Whether a request waits for what this session holds.
     pub fn is_waited_for(&self, session: SessionId) -> bool {
         let its = |lock: LockRecord| self.in_the_way(&lock).any(|(owner, _)| owner.session == session);

@@ -67,6 +67,15 @@ pub enum Right {
     Node(InodeId),
 }
 
+/// What a session has a right to, counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rights {
+    /// Covers that it may cache.
+    pub watched: u64,
+    /// Covers and single inodes that it alone may change.
+    pub exclusive: u64,
+}
+
 /// What a session is to give back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
@@ -270,6 +279,24 @@ impl Table {
     /// Whether nobody has any right.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Rights of each session, for people to read.
+    pub fn rights(&self) -> BTreeMap<SessionId, Rights> {
+        let none = |(session, _): (&SessionId, &Session)| (*session, Rights::default());
+        let mut rights: BTreeMap<SessionId, Rights> = self.sessions.iter().map(none).collect();
+        for cover in self.covers.values() {
+            for session in cover.watchers.keys() {
+                rights.entry(*session).or_default().watched += 1;
+            }
+            if let Some(session) = cover.exclusive {
+                rights.entry(session).or_default().exclusive += 1;
+            }
+        }
+        for node in self.nodes.values() {
+            rights.entry(node.holder).or_default().exclusive += 1;
+        }
+        rights
     }
 
     /// Whether a session may change an inode, without asking. For tests and assertions.

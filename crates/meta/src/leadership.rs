@@ -64,9 +64,13 @@ fn adopt(shared: &Arc<Shared>, term: u64, options: &Options) -> Result<(), MetaE
     }
     let sessions = shared.tree(query::sessions(&shared.store))?;
     // Those whose end was cut off are ended for good.
-    let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.ended);
+    let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.has_ended());
     let ids: Vec<_> = living.iter().map(|(id, _)| *id).collect();
-    shared.sessions.adopt(living.into_iter().map(|(id, record)| (id, record.client)));
+    let adopted = living.into_iter().map(|(id, record)| {
+        let origin = record.origin().cloned();
+        (id, record.client, origin)
+    });
+    shared.sessions.adopt(adopted);
     shared.leases.adopt(term, ids.into_iter());
     for (session, _) in ended {
         shared.end_session(session)?;

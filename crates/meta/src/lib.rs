@@ -41,6 +41,7 @@ mod applier;
 mod background;
 mod digest;
 mod driver;
+mod inspect;
 mod lead;
 mod leadership;
 mod leases;
@@ -61,6 +62,7 @@ mod upkeep;
 
 pub use background::heal::{HealStatus, HealTask};
 pub use digest::digest;
+pub use inspect::{ClearLocks, Cleared, ClearedLock, SessionInfo};
 pub use lead::{Role, Status};
 pub use machine::{Machine, Peers};
 pub use open::{OpenError, Options};

@@ -84,6 +84,11 @@ pub const REPLAY_MAX: Duration = Duration::from_secs(600);
 pub const RENEW: Duration = Duration::from_secs(15);
 /// A session that others wait for and that has been silent for this long is ended.
 pub const SESSION_DEAD_AFTER: Duration = Duration::from_secs(10);
+/// A session of an earlier run of its machine is ended when that says so, if it has been silent for this long: longer than two polls of a
+/// client, which renew it, and shorter than any machine takes to start.
+pub const REBOOT_SILENCE: Duration = Duration::from_secs(4);
+/// Other sessions of its machine that a new session is told of.
+pub const SIBLINGS_MAX: usize = 256;
 /// A client may use what it caches for this part of that time after it was last answered: the rest is for the difference of two clocks
 /// and for having its kernel drop everything.
 pub const LEASE_PART: (u32, u32) = (4, 5);
@@ -195,3 +200,5 @@ pub const HEAL_FOUND_MAX: usize = 1 << 18;
 pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;
 /// After a failure of a brick, background work waits this long before it tries again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Locks that were taken away and are named to the administrator, of each kind: a page or two of text.
+pub const CLEARED_LOCKS_MAX: usize = 256;

@@ -87,6 +87,11 @@ impl Server {
         self.shared.heal.rebalance();
     }
 
+    /// Leaves blocks where they are: the rebalance under way, and any that was asked for, is given up.
+    pub fn stop_rebalance(&self) {
+        self.shared.heal.stop_rebalance();
+    }
+
     /// Has the bricks asked for every block, and what is missing copied.
     pub fn check_copies(&self) {
         self.shared.heal.check();
@@ -172,17 +177,21 @@ impl MetaService for Server {
             return Err(MetaError::Version { server: PROTOCOL_VERSION, client: request.protocol });
         }
         let _one = shared.sessions.opening.lock();
-        for session in shared.sessions.in_the_way(request.instance, &request.client) {
+        for session in shared.sessions.in_the_way(&request) {
             tracing::warn!(%session, "ending a session that its client has given up");
             shared.end_session(session)?;
         }
         let now = Timestamp::now();
-        let (client, instance) = (request.client.clone(), request.instance);
-        let open = Command::OpenSession { client: request.client, time: now, inodes: INODES_AT_START };
+        let (client, inodes) = (request.client.clone(), INODES_AT_START);
+        let open = match request.origin.clone() {
+            Some(origin) => Command::OpenSessionFrom { client, origin, time: now, inodes },
+            None => Command::OpenSession { client, time: now, inodes },
+        };
+        let siblings = shared.sessions.siblings(request.origin.as_ref());
         let Outcome::Opened { session, first, inodes } = shared.propose(&open)? else {
             return Err(MetaError::Failed("a session was not opened".into()));
         };
-        shared.sessions.add(session, client, instance);
+        shared.sessions.add(session, request);
         shared.lease_begins(term, session)?;
         let volume = shared.tree(query::volume(&shared.store))?;
         let volume = volume.ok_or_else(|| MetaError::Failed("the store holds no volume".into()))?;
@@ -195,6 +204,7 @@ impl MetaService for Server {
             grant: GrantReply { now: Timestamp::now(), first_inode, inodes, bytes: 0 },
             term,
             lease_ms: (shared.sessions.dead_after() * LEASE_PART.0 / LEASE_PART.1).as_millis() as u64,
+            siblings,
         })
     }
 

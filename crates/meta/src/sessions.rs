@@ -7,17 +7,19 @@
 //! **Fencing.** A session that is not in the table is refused at the door; one that is ended while its batches are under way is
 //! refused by the log, where its end comes before them.
 
-use crate::limits::ADOPTED_ROOM_BYTES;
+use crate::limits::{ADOPTED_ROOM_BYTES, REBOOT_SILENCE, SIBLINGS_MAX};
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::SessionId;
-use shoal_wire::MetaError;
+use shoal_types::{Origin, Process, SessionId};
+use shoal_wire::{MetaError, SessionRequest};
 use std::collections::BTreeMap;
 
 struct Living {
     client: String,
     /// Chosen by the client; `None` where the session began under an earlier leader.
     instance: Option<u128>,
+    /// Where the client runs, if that is known.
+    origin: Option<Origin>,
     renewed: Instant,
     /// It has said something to this leader.
     heard: bool,
@@ -40,18 +42,19 @@ impl Sessions {
     }
 
     /// A session has begun.
-    pub(crate) fn add(&self, session: SessionId, client: String, instance: u128) {
-        let instance = Some(instance);
-        let living = Living { client, instance, renewed: Instant::now(), heard: true, outstanding_bytes: 0 };
+    pub(crate) fn add(&self, session: SessionId, request: SessionRequest) {
+        let SessionRequest { client, instance, origin, .. } = request;
+        let (instance, renewed) = (Some(instance), Instant::now());
+        let living = Living { client, instance, origin, renewed, heard: true, outstanding_bytes: 0 };
         self.living.lock().insert(session, living);
     }
 
     /// A new leader learns which sessions there are, and nothing about how they do.
-    pub(crate) fn adopt(&self, sessions: impl Iterator<Item = (SessionId, String)>) {
+    pub(crate) fn adopt(&self, sessions: impl Iterator<Item = (SessionId, String, Option<Origin>)>) {
         let now = Instant::now();
-        let adopted = |(id, client)| {
+        let adopted = |(id, client, origin)| {
             let outstanding_bytes = ADOPTED_ROOM_BYTES;
-            (id, Living { client, instance: None, renewed: now, heard: false, outstanding_bytes })
+            (id, Living { client, instance: None, origin, renewed: now, heard: false, outstanding_bytes })
         };
         *self.living.lock() = sessions.map(adopted).collect();
     }
@@ -87,16 +90,40 @@ impl Sessions {
     }
 
     /// The sessions that the same client has begun and never heard of, or that it left behind when it died: of the same name, and silent for
-    /// longer than any that lives.
-    pub(crate) fn in_the_way(&self, instance: u128, client: &str) -> Vec<SessionId> {
+    /// longer than any that lives. And those of earlier runs of its machine, if this leader has not just heard of them: the word of a machine
+    /// that is taken for another counts for nothing against a sign of life.
+    pub(crate) fn in_the_way(&self, request: &SessionRequest) -> Vec<SessionId> {
+        let SessionRequest { client, instance, origin, .. } = request;
+        let instance = *instance;
         let living = self.living.lock();
-        let left = |one: &Living| one.client == client && one.renewed.elapsed() > self.dead_after / 2;
+        let of_earlier_run = |one: &Living| match (origin, &one.origin) {
+            (Some(now), Some(then)) => {
+                now.outlives(then) && (!one.heard || one.renewed.elapsed() > REBOOT_SILENCE)
+            }
+            _ => false,
+        };
+        let left = |one: &Living| one.client == *client && one.renewed.elapsed() > self.dead_after / 2;
         let its_own = |one: &Living| match one.instance {
             Some(begun_by) => instance != 0 && begun_by == instance,
             // It began under an earlier leader, and has not said a word to this one.
-            None => one.client == client && !one.heard,
+            None => one.client == *client && !one.heard,
         };
-        living.iter().filter(|(_, one)| its_own(one) || left(one)).map(|(session, _)| *session).collect()
+        let is_dead = |one: &Living| its_own(one) || left(one) || of_earlier_run(one);
+        living.iter().filter(|(_, one)| is_dead(one)).map(|(session, _)| *session).collect()
+    }
+
+    /// Sessions of the same run of the same machine, with processes that a new one there can look up.
+    pub(crate) fn siblings(&self, origin: Option<&Origin>) -> Vec<(SessionId, Process)> {
+        let Some(origin) = origin else { return Vec::new() };
+        let living = self.living.lock();
+        let process = |one: &Living| Some(one.origin.as_ref().filter(|its| origin.can_look_up(its))?.process);
+        let all = living.iter().filter_map(|(session, one)| Some((*session, process(one)?)));
+        all.take(SIBLINGS_MAX).collect()
+    }
+
+    /// Room that a session holds, in bytes.
+    pub(crate) fn outstanding_of(&self, session: SessionId) -> u64 {
+        self.living.lock().get(&session).map_or(0, |living| living.outstanding_bytes)
     }
 
     /// How long a session must be silent before it is ended for another's sake.

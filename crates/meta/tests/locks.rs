@@ -2,7 +2,7 @@
 
 mod support;
 
-use shoal_meta::{Options, Server};
+use shoal_meta::{ClearLocks, Options, Server};
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest, LockSpace,
@@ -168,4 +168,33 @@ fn a_silent_session_is_ended_when_somebody_wants_its_locks_and_not_before() {
         id += 1;
         ask(&third, id, write(&third, false)) == LockOutcome::Done
     });
+}
+
+#[test]
+fn locks_cleared_by_an_administrator_are_free_and_waiters_are_refused() {
+    let (_dir, server, one, other) = two(options());
+    assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
+    let waits = begin(&other, 1, 1, write(&other, true));
+    let infos = server.session_infos().expect("led");
+    let held: Vec<_> = infos.iter().map(|info| (info.session, info.locks, info.locks_waiting)).collect();
+    assert_eq!(held, [(one.id, 1, 0), (other.id, 0, 1)]);
+
+    let clear = |blocked, granted, range| {
+        let cleared = server.clear_locks(FILE, ClearLocks { blocked, granted, range }).expect("led");
+        (cleared.blocked_count, cleared.granted_count)
+    };
+    let elsewhere = LockRange::new(100, 200).expect("a range");
+    assert_eq!(clear(true, true, elsewhere), (0, 0), "no lock is there");
+    assert_eq!(clear(true, false, LockRange::ALL), (1, 0));
+    assert_eq!(outcome(&waits), LockOutcome::NoRoom);
+    assert!(matches!(ask(&other, 2, write(&other, false)), LockOutcome::Conflict(_)), "still held");
+
+    let waits = begin(&other, 3, 3, write(&other, true));
+    assert_eq!(clear(false, true, LockRange::ALL), (0, 1));
+    assert_eq!(outcome(&waits), LockOutcome::Done, "the next in line has it");
+    // The former holder is not told, and gives up what it does not have.
+    assert_eq!(ask(&one, 2, unset(&one)), LockOutcome::Done);
+    assert!(matches!(ask(&one, 3, write(&one, false)), LockOutcome::Conflict(_)));
+    assert_eq!(clear(true, true, LockRange::ALL), (0, 1));
+    assert_eq!((stat(&server, "locks"), stat(&server, "locks_waiting")), (0, 0));
 }

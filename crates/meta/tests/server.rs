@@ -80,7 +80,7 @@ fn a_new_session_gets_numbers_room_and_the_right_to_everything() {
 fn a_client_that_speaks_another_protocol_is_told_so() {
     let dir = tempfile::tempdir().expect("tempdir");
     let server = open(dir.path(), &Arc::default());
-    let request = SessionRequest { protocol: 99, client: String::new(), instance: 0 };
+    let request = SessionRequest { protocol: 99, client: String::new(), instance: 0, origin: None };
     assert!(matches!(server.open_session(request), Err(MetaError::Version { client: 99, .. })));
 }
 

@@ -1,11 +1,13 @@
-//! Whether a volume's state fits together. For offline use: pass a store that nobody writes.
+//! Whether a volume's state is consistent. For offline use: pass a store without writers.
 //!
-//! **Reads** every record once, in the order of the keys, and compares what is counted with what is there: names, links,
-//! extents, references, lists. Whatever does not fit is a [`Finding`]; nothing is repaired.
+//! **Reads** every record once, in the order of the keys, and compares what is counted with what is there:
+//! names, links, extents, references, lists. Whatever does not fit is a [`Finding`]; nothing is repaired.
 //!
-//! **Needs** memory for each inode (about 64 bytes) and each block and hold (about 40); findings go to the [`Visitor`] as they are made.
+//! **Needs** memory for each inode (about 64 bytes) and each block and hold (about 40). Findings go to the
+//! [`Visitor`] as they are made.
 //!
-//! **Does not look** at blocks themselves: the visitor hears of each that is referred to, and can compare it with the bricks.
+//! **Does not read** blocks: the visitor is told each block that is referred to, and can compare it with the
+//! bricks.
 
 mod blocks;
 mod files;

@@ -1,13 +1,15 @@
 //! What the log of a metadata group carries: every change of a volume's state is one of these commands.
 //!
-//! **Promises.** [`apply_command`] is a pure function of the store and the command. It answers with the changes and with an
-//! outcome, and both are the same on every replica. A command that is refused changes nothing.
+//! **Promises.** [`apply_command`] is a pure function of the store and the command. It answers with the
+//! changes and with an outcome, and both are the same on every replica. A command that is refused changes
+//! nothing.
 //!
-//! **Exactly once.** A session numbers its batches. The number of the last one applied is kept beside the state that
-//! it led to, so a repetition is known as one, whichever server it comes to and however often.
+//! **Exactly once.** A session numbers its batches. The number of the last one applied is kept beside the
+//! state that it led to, so a repetition is known as one, whichever server it comes to and however often.
 //!
-//! **Refuses** batches out of order, batches of sessions that have ended, and batches in which any operation fails:
-//! a client applies its operations to its own state first, so a failure here means that the two have parted.
+//! **Refuses** batches out of order, batches of sessions that have ended, and batches in which any operation
+//! fails: a client applies its operations to its own state first, so a failure here means that the two have
+//! parted.
 
 mod batch;
 mod place;
@@ -16,18 +18,18 @@ mod volume;
 
 use crate::codec::{self, CodecError};
 use crate::kv::{KvRead, WriteBatch};
-use crate::kv_tree::TreeError;
 use crate::records::VolumeOptions;
+use crate::stored::TreeError;
 use bytes::Bytes;
 pub use place::Placed;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, SessionId, Timestamp};
+use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, Extent, InodeId, Origin, SessionId, Timestamp};
 
 /// Version of an encoded command.
 ///
-/// A new command goes behind the others: then those in old logs keep their numbers and are read as before, and a program that
-/// does not know the new one refuses it as malformed. So that alone is no new version. One that changes what an existing
-/// command carries is.
+/// A new command goes behind the others: then those in old logs keep their numbers and are read as before,
+/// and a program that does not know the new one refuses it as malformed. So that alone is no new version. One
+/// that changes what an existing command carries is.
 pub const COMMAND_VERSION: u8 = 1;
 
 /// A change of a volume's state.
@@ -43,52 +45,53 @@ pub enum Command {
         gid: u32,
         /// Permission bits of the root directory.
         perm: u32,
-        /// When.
+        /// The time.
         time: Timestamp,
         /// Its settings.
         options: VolumeOptions,
     },
     /// Begins a session: [`Outcome::Opened`].
     OpenSession {
-        /// Who mounts, for people to read.
+        /// The client, for people to read.
         client: String,
-        /// When.
+        /// The time.
         time: Timestamp,
         /// How many inode numbers it gets to begin with.
         inodes: u64,
     },
-    /// Ends a session. What only it held and has no name dies, as much as one command may destroy: [`Outcome::Closed`] says
-    /// whether to repeat it.
+    /// Ends a session. What only it held and has no name dies, as much as one command may destroy:
+    /// [`Outcome::Closed`] says whether to repeat it.
     CloseSession {
-        /// Which; one that is gone already is fine.
+        /// The session; it may be gone already.
         session: SessionId,
     },
     /// Grants inode numbers: [`Outcome::Granted`].
     GrantInodes {
-        /// To whom.
+        /// The session.
         session: SessionId,
         /// How many.
         count: u64,
     },
     /// A batch of a session's journal: [`Outcome::Applied`], or one of the refusals.
     Batch {
-        /// Whose.
+        /// The session.
         session: SessionId,
-        /// Which.
+        /// The batch.
         seq: BatchSeq,
         /// `Vec<Op>` as [`encode_ops`](codec::encode_ops) makes it, just as the client sent it.
         ops: Bytes,
     },
     /// Takes extents off a dead inode: [`Outcome::Reaped`].
     Reap {
-        /// Which, from [`query::reap_queue`](crate::query::reap_queue).
+        /// The inode, from [`query::reap_queue`](crate::query::reap_queue).
         ino: InodeId,
         /// How many at most.
         extents_max: u32,
     },
-    /// Blocks of the garbage list have been deleted everywhere, at most [`limits::COLLECT_BLOCKS_MAX`](crate::limits::COLLECT_BLOCKS_MAX).
+    /// Blocks of the garbage list have been deleted everywhere, at most
+    /// [`limits::COLLECT_BLOCKS_MAX`](crate::limits::COLLECT_BLOCKS_MAX).
     Collected {
-        /// Which; those that are not on the list are left alone.
+        /// The blocks; those that are not on the list are ignored.
         blocks: Vec<BlockId>,
     },
     /// Reserves block numbers of [`SessionId::SERVER`]: [`Outcome::Blocks`].
@@ -96,8 +99,9 @@ pub enum Command {
         /// How many.
         count: u64,
     },
-    /// Puts a block of [`SessionId::SERVER`] in the place of the extents that it was made of, if they are still there:
-    /// [`Outcome::Compacted`]. It does what [`Op::Compact`](crate::Op::Compact) does, without carrying the old content.
+    /// Puts a block of [`SessionId::SERVER`] in the place of the extents that it was made of, if they are
+    /// still there: [`Outcome::Compacted`]. It does what [`Op::Compact`](crate::Op::Compact) does, without
+    /// carrying the old content.
     Compact {
         /// The file.
         ino: InodeId,
@@ -110,7 +114,8 @@ pub enum Command {
         /// Its length and place.
         info: BlockInfo,
     },
-    /// Compaction has found nothing more to merge in a file: it goes off the list until it has twice as many extents.
+    /// Compaction has found nothing more to merge in a file: it goes off the list until it has twice as many
+    /// extents.
     RestFromCompaction {
         /// The file.
         ino: InodeId,
@@ -120,25 +125,38 @@ pub enum Command {
         /// All of them.
         options: VolumeOptions,
     },
-    /// Blocks were copied to other bricks, at most [`limits::PLACE_BLOCKS_MAX`](crate::limits::PLACE_BLOCKS_MAX): [`Outcome::Placed`].
+    /// Blocks were copied to other bricks, at most
+    /// [`limits::PLACE_BLOCKS_MAX`](crate::limits::PLACE_BLOCKS_MAX): [`Outcome::Placed`].
     Place {
-        /// Which, from where to where.
+        /// The blocks, each with its old and new group.
         blocks: Vec<Placed>,
     },
-    /// A session refers to inodes, whatever their number of names, until it says [`Op::Forget`](crate::Op::Forget) or ends: they
-    /// outlive their last name. At most [`limits::HOLD_INODES_MAX`](crate::limits::HOLD_INODES_MAX); those that are gone are left out.
+    /// A session refers to inodes, whatever their number of names, until it says
+    /// [`Op::Forget`](crate::Op::Forget) or ends: they outlive their last name. At most
+    /// [`limits::HOLD_INODES_MAX`](crate::limits::HOLD_INODES_MAX); those that are gone are left out.
     Hold {
-        /// Which session; of one that has ended: [`Outcome::Fenced`].
+        /// The session. One that has ended gets [`Outcome::Fenced`].
         session: SessionId,
-        /// To which.
+        /// The inodes.
         inodes: Vec<InodeId>,
+    },
+    /// Begins a session whose client has said where it runs: [`Outcome::Opened`].
+    OpenSessionFrom {
+        /// Who mounts, for people to read.
+        client: String,
+        /// Where it runs.
+        origin: Origin,
+        /// When.
+        time: Timestamp,
+        /// How many inode numbers it gets to begin with.
+        inodes: u64,
     },
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// It was carried out; there is no more to say.
+    /// It was carried out, without a result.
     Done,
     /// A session has begun.
     Opened {
@@ -173,14 +191,14 @@ pub enum Outcome {
     },
     /// There is no such session, or it has ended.
     Fenced {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
     /// An operation, or the command itself, fails; nothing was changed.
     Refused {
         /// Which operation of a batch.
         index: u32,
-        /// Why.
+        /// The error.
         errno: Errno,
     },
     /// The operations of a batch cannot be decoded.
@@ -237,8 +255,8 @@ impl Command {
     }
 }
 
-/// Says what a command does to a store: the changes to write, and the outcome to report. The store itself must not change
-/// meanwhile. An error means that the store is broken, not that the command is.
+/// Says what a command does to a store: the changes to write, and the outcome to report. The store itself
+/// must not change meanwhile. An error means that the store is broken, not that the command is.
 pub fn apply_command<S: KvRead + ?Sized>(
     store: &S,
     command: &Command,
@@ -256,7 +274,10 @@ pub fn apply_command<S: KvRead + ?Sized>(
             volume::compact(store, (*ino, *offset), *digest, *block, *info)
         }
         Command::RestFromCompaction { ino } => volume::rest_from_compaction(store, *ino),
-        Command::OpenSession { client, time, inodes } => session::open(store, client, *time, *inodes),
+        Command::OpenSession { client, time, inodes } => session::open(store, client, None, *time, *inodes),
+        Command::OpenSessionFrom { client, origin, time, inodes } => {
+            session::open(store, client, Some(origin), *time, *inodes)
+        }
         Command::CloseSession { session } => session::close(store, *session),
         Command::Hold { session, inodes } => session::hold(store, *session, inodes),
         Command::GrantInodes { session, count } => session::grant_inodes(store, *session, *count),
@@ -286,6 +307,8 @@ mod tests {
         let id = BlockId { session, seq: 5 };
         let info = BlockInfo { len: 7, group: shoal_types::BlockGroup::default() };
         let (time, options) = (Timestamp { secs: 1, nanos: 2 }, VolumeOptions::default());
+        let process = shoal_types::Process { namespace: 1, number: 2, started: 3 };
+        let origin = Origin { certificate: "client a".into(), machine: 4, boot: 5, process };
         let commands = [
             Command::Format { volume: 1, uid: 0, gid: 0, perm: 0o755, time, options },
             Command::OpenSession { client: "a".into(), time, inodes: 1 },
@@ -300,6 +323,7 @@ mod tests {
             Command::SetOptions { options },
             Command::Place { blocks: vec![Placed { id, from: info.group, to: info.group }] },
             Command::Hold { session, inodes: vec![ino] },
+            Command::OpenSessionFrom { client: "a".into(), origin, time, inodes: 1 },
         ];
         for (number, command) in commands.into_iter().enumerate() {
             let bytes = command.encode();

@@ -17,10 +17,10 @@
 //! | `c` inode                         | version                   | a file of many small extents, to be compacted    |
 //! | `m` word                          | see [`Singleton`]         | what a volume has one of                         |
 //!
-//! So everything about a file lies together: one scan reads a small file whole, and what was created together is read
-//! together. Extents are kept under their ends, not their beginnings: then those that overlap a range are a forward scan
-//! from its start, however long they are. A directory lies in the order of its listing, and names whose
-//! cookies collide lie side by side.
+//! So everything about a file lies together: one scan reads a small file whole, and what was created together
+//! is read together. Extents are kept under their ends, not their beginnings: then those that overlap a range
+//! are a forward scan from its start, however long they are. A directory lies in the order of its listing,
+//! and names whose cookies collide lie side by side.
 //!
 //! [`InodeRecord`]: crate::records::InodeRecord
 //! [`Extent`]: shoal_types::Extent
@@ -33,8 +33,8 @@ use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId};
 
 /// Version of this layout, kept in the volume under [`Singleton::Layout`].
 ///
-/// Records of held inodes have grown a list since 1 ([`Life`](crate::records::Life)), in a way that leaves the bytes of all
-/// others as they were, and needs nothing rewritten: so it is still 1.
+/// Records of held inodes have grown a list since 1 ([`Life`](crate::records::Life)), in a way that leaves
+/// the bytes of all others as they were, and needs nothing rewritten: so it is still 1.
 pub const LAYOUT_VERSION: u32 = 1;
 
 const INODE: u8 = b'i';
@@ -65,7 +65,8 @@ pub enum Singleton {
     Volume,
     /// [`Counters`](crate::records::Counters).
     Counters,
-    /// Position in the Raft log up to which the store has come. The metadata server writes it, with every batch.
+    /// Position in the Raft log up to which the store has come. The metadata server writes it, with every
+    /// batch.
     Applied,
     /// Term of the log entry at that position.
     AppliedTerm,

@@ -5,8 +5,8 @@ mod mem;
 use bytes::Bytes;
 pub use mem::{MemSnapshot, MemStore};
 
-/// A store could not do what it was asked to: the disk failed, is full, or holds damaged data. Whoever gets this
-/// stops using the store.
+/// A store could not do what it was asked to: the disk failed, is full, or holds damaged data. A caller that
+/// gets this stops using the store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("metadata store: {0}")]
 pub struct StoreError(pub String);

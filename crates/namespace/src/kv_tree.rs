@@ -1,99 +1,37 @@
-//! The tree over a store: reads come from the store, changes are gathered on top of it and become one write batch.
+//! The tree over a store: reads come from the store, changes are gathered on top of it and become one write
+//! batch.
 //!
-//! **Models** one command of the log. Everything an operation has read or changed stays decoded until [`KvTree::finish`],
-//! so that a batch of a thousand operations in one directory decodes and encodes that directory once.
+//! **Models** one command of the log. Everything an operation has read or changed stays decoded until
+//! [`KvTree::finish`], so that a batch of a thousand operations in one directory decodes and encodes that
+//! directory once.
 //!
-//! **Promises.** The same store and the same calls give the same batch. Nothing reaches the store but through that batch.
-//! A write that cannot be carried through, because the store fails under it or is damaged, makes `finish` fail; nothing
-//! of it is ever half done.
+//! **Promises.** The same store and the same calls give the same batch. Nothing reaches the store but through
+//! that batch. A write that cannot be carried through, because the store fails under it or is damaged, makes
+//! `finish` fail; nothing of it is ever half done.
 //!
-//! **Keeps up on the side**: the counts of inodes and bytes, the list of files worth compacting, each session's list of
-//! the inodes it holds, how many extents refer to each block, and the garbage list. [`check`](crate::check) knows how they must fit together.
+//! **Maintains**, besides the tree: the counts of inodes and bytes, the list of files worth compacting, each
+//! session's list of the inodes it holds, how many extents refer to each block, and the garbage list.
+//! [`check`](crate::check) verifies that they agree.
 
 mod blocks;
 mod extents;
 mod finish;
 
-use crate::kv::{Flow, KvRead, StoreError};
-use crate::records::{self, BlockRecord, InodeRecord, Life};
+use crate::kv::{Flow, KvRead};
+use crate::records::{BlockRecord, InodeRecord, Life};
+use crate::stored::{TreeError, read, read_xattr, scan, split_xattr};
 use crate::{Dentry, Fault, Tree, keys, limits};
 use blocks::BlockSlot;
 use bytes::Bytes;
 use extents::FileExtents;
-pub(crate) use extents::decode_extent;
-use serde::de::DeserializeOwned;
 use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, SessionId};
 use std::collections::BTreeMap;
 
-/// Why a store could not answer. Whoever gets this stops using the store.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TreeError {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The store holds what no Shoal has written.
-    #[error("metadata record {key} is damaged: {what}")]
-    Damaged {
-        /// Which record.
-        key: String,
-        /// What is wrong with it.
-        what: String,
-    },
-}
-
-impl TreeError {
-    /// A damaged record.
-    pub fn damaged(key: &[u8], what: impl ToString) -> TreeError {
-        let key = keys::Key::decode(key).map_or_else(|| format!("{key:02x?}"), |key| format!("{key:?}"));
-        TreeError::Damaged { key, what: what.to_string() }
-    }
-}
-
-impl From<TreeError> for Fault<TreeError> {
-    fn from(error: TreeError) -> Fault<TreeError> {
-        Fault::Tree(error)
-    }
-}
-
-impl From<StoreError> for Fault<TreeError> {
-    fn from(error: StoreError) -> Fault<TreeError> {
-        Fault::Tree(error.into())
-    }
-}
-
-/// Reads and decodes a record.
-pub(crate) fn read<T: DeserializeOwned>(
-    store: &(impl KvRead + ?Sized),
-    key: &[u8],
-) -> Result<Option<T>, TreeError> {
-    match store.get(key)? {
-        None => Ok(None),
-        Some(value) => Ok(Some(records::decode(&value).map_err(|error| TreeError::damaged(key, error))?)),
-    }
-}
-
-/// Scans with a visitor that may fail.
-pub(crate) fn scan(
-    store: &(impl KvRead + ?Sized),
-    (from, to): &keys::KeyRange,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<Flow, TreeError>,
-) -> Result<(), TreeError> {
-    let mut outcome = Ok(());
-    store.scan(from, to, &mut |key, value| match visit(key, value) {
-        Ok(flow) => flow,
-        Err(error) => {
-            outcome = Err(error);
-            Flow::Break(())
-        }
-    })?;
-    outcome
-}
-
-/// Something of the store, with what has become of it.
+/// A record of the store, and its present value.
 struct Slot<T> {
-    /// As the store has it.
+    /// The value in the store.
     stored: Option<T>,
-    /// As it is to be.
+    /// The value after the command.
     now: Option<T>,
 }
 
@@ -111,7 +49,7 @@ pub struct KvTree<'a, S: KvRead + ?Sized> {
 }
 
 impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
-    /// A tree as the store has it, in which `session` acts.
+    /// The tree of the store, in which `session` acts.
     pub fn new(store: &'a S, session: SessionId) -> KvTree<'a, S> {
         KvTree {
             store,
@@ -130,8 +68,8 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         Ok(self.slot(ino)?.now.is_some())
     }
 
-    /// The session that acts holds the inode, if it is there and not dead. Whoever holds it without its record telling
-    /// ([`Life`]) had it to itself, so that no other session can refer to it.
+    /// The acting session holds the inode, unless that is missing or dead. If it is held by key alone
+    /// ([`Life`]), the holder had it to itself, so that no other session can refer to it.
     pub fn hold_if_there(&mut self, ino: InodeId) -> Result<(), TreeError> {
         let session = self.session;
         match &mut self.slot(ino)?.now {
@@ -141,7 +79,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         Ok(())
     }
 
-    /// Compaction has looked at a file and found nothing more to merge: it is let alone until it has twice as many extents.
+    /// Compaction has found nothing to merge in a file: it is left alone until it has twice as many extents.
     pub fn rest_from_compaction(&mut self, ino: InodeId) -> Result<(), TreeError> {
         if let Some(record) = &mut self.slot(ino)?.now {
             record.compact_at = record.extents.saturating_mul(2);
@@ -149,7 +87,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         Ok(())
     }
 
-    /// Takes up to `extents_max` extents off a dead inode; answers whether there are more.
+    /// Removes up to `extents_max` extents of a dead inode, and returns whether there are more.
     pub fn reap(&mut self, ino: InodeId, extents_max: usize) -> Result<bool, TreeError> {
         match &self.slot(ino)?.now {
             Some(record) if record.is_dead() => {}
@@ -279,25 +217,6 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         }
         self.slot(ino)?.now = None;
         Ok(())
-    }
-}
-
-/// Takes an attribute's record apart.
-pub(crate) fn split_xattr<'v>(key: &[u8], value: &'v [u8]) -> Result<(Name, &'v [u8]), TreeError> {
-    let value = records::decode_xattr(value).map_err(|error| TreeError::damaged(key, error))?;
-    match keys::Key::decode(key) {
-        Some(keys::Key::Xattr(_, name)) => Ok((name, value)),
-        _ => Err(TreeError::damaged(key, "not the key of an extended attribute")),
-    }
-}
-
-fn read_xattr(store: &(impl KvRead + ?Sized), key: &[u8]) -> Result<Option<Bytes>, TreeError> {
-    match store.get(key)? {
-        None => Ok(None),
-        Some(record) => {
-            let value = records::decode_xattr(&record).map_err(|error| TreeError::damaged(key, error))?;
-            Ok(Some(record.slice_ref(value)))
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The operations of the namespace, as clients record them in their journals and servers apply them.
 //!
-//! An operation carries everything that its outcome depends on: times, inode numbers, modes after umask and inheritance.
+//! An operation carries everything that its outcome depends on: times, inode numbers, modes after umask and
+//! inheritance.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -39,9 +40,9 @@ pub enum Op {
         name: Name,
         /// ctime of the file; mtime and ctime of the directory.
         time: Timestamp,
-        /// Whether the session still refers to the file: then, if this was the last name, the session holds it until
-        /// [`Op::Forget`] or its own end. Otherwise it does not, even if it did before. The file dies at once if no session
-        /// holds it.
+        /// Whether the session still refers to the file: then, if this was the last name, the session holds
+        /// it until [`Op::Forget`] or its own end. Otherwise it does not, even if it did before. The file
+        /// dies at once if no session holds it.
         keep: bool,
     },
     /// Removes an empty directory. `ENOTEMPTY` otherwise.
@@ -55,8 +56,8 @@ pub enum Op {
         /// As in [`Op::Unlink`].
         keep: bool,
     },
-    /// Moves a name, see rename(2) and renameat2(2). What the new name stood for loses a name, as by unlink or rmdir.
-    /// Two names of one file: nothing happens. A directory is never moved below itself (`EINVAL`).
+    /// Moves a name, see rename(2) and renameat2(2). What the new name stood for loses a name, as by unlink
+    /// or rmdir. Two names of one file: nothing happens. A directory is never moved below itself (`EINVAL`).
     Rename {
         /// The directory of the old name.
         from: InodeId,
@@ -89,15 +90,16 @@ pub enum Op {
         offset: u64,
         /// Length in bytes, more than 0; equal to the content's where there is one.
         len: u64,
-        /// The new content. [`Extent::Zero`] (fallocate) fills only what is not allocated yet and leaves bytes that
-        /// are there alone.
+        /// The new content. [`Extent::Zero`] (fallocate) fills only what is not allocated yet and leaves
+        /// bytes that are there alone.
         content: Option<Extent>,
-        /// The file is at least this long afterwards: `offset + len` for a write, 0 with `FALLOC_FL_KEEP_SIZE`.
+        /// The file is at least this long afterwards: `offset + len` for a write, 0 with
+        /// `FALLOC_FL_KEEP_SIZE`.
         size_min: u64,
         /// mtime and ctime of the file.
         time: Timestamp,
-        /// Whether set-user-id, set-group-id (of group-executable files) and `security.capability` are lost, as on
-        /// every write by anyone without `CAP_FSETID`.
+        /// Whether set-user-id, set-group-id (of group-executable files) and `security.capability` are lost,
+        /// as on every write by anyone without `CAP_FSETID`.
         clear_setid: bool,
         /// The block in `content`, where this is the first operation to name it: it is declared here.
         declare: Option<(BlockId, BlockInfo)>,
@@ -142,14 +144,15 @@ pub enum Op {
         /// ctime of the inode.
         time: Timestamp,
     },
-    /// The session no longer refers to an inode: it holds it no more, and if the inode has no name and nobody else holds it, it
-    /// dies. A session cannot always know what it holds: where there is no hold or no such inode, nothing happens.
+    /// The session does not refer to an inode any more, and does not hold it from now on. The inode dies if
+    /// it has no name and no other holder. A session cannot always know what it holds: without a hold or an
+    /// inode, nothing happens.
     Forget {
         /// The inode.
         ino: InodeId,
     },
-    /// Merges extents: if the range holds exactly the `expected` extents, the one `block` takes their place. The content
-    /// stays the same. Otherwise (somebody wrote meanwhile) nothing happens, and the block is garbage.
+    /// Merges extents: if the range holds exactly the `expected` extents, `block` takes their place. The
+    /// content stays the same. If the range has changed since, nothing happens, and the block is garbage.
     Compact {
         /// The file.
         ino: InodeId,

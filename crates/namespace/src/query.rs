@@ -1,6 +1,7 @@
 //! Reads of a volume's state. None of them changes anything, and each sees one state: pass a snapshot.
 //!
-//! **Bounds.** Whatever can be long comes in pages: listings by bytes, extents by bytes and count, lists of work by count.
+//! **Bounds.** Whatever can be long comes in pages: listings by bytes, extents by bytes and count, lists of
+//! work by count.
 
 mod content;
 mod file;
@@ -19,10 +20,11 @@ pub use work::{
 
 use crate::keys::{self, Singleton};
 use crate::kv::KvRead;
-use crate::kv_tree::{TreeError, read};
 use crate::records::{Counters, VolumeRecord};
+use crate::stored::{TreeError, read};
 
-/// What the volume is; `None` if the store holds none yet. A layout that this program does not know is an error.
+/// What the volume is; `None` if the store holds none yet. A layout that this program does not know is an
+/// error.
 pub fn volume(store: &(impl KvRead + ?Sized)) -> Result<Option<VolumeRecord>, TreeError> {
     let key = keys::singleton(Singleton::Layout);
     match read::<u32>(store, &key)? {

@@ -1,11 +1,12 @@
-//! The values of the store. Each begins with the version of its format; see [`keys`](crate::keys) for where each is kept.
+//! The values of the store. Each begins with the version of its format; see [`keys`](crate::keys) for where
+//! each is kept.
 
 use crate::codec::{self, CodecError};
 use crate::limits::{COMPACT_EXTENT_BYTES_MEAN_MAX, COMPACT_EXTENTS_MIN};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, BlockRef, Extent, FileKind, Inode, InodeId, SessionId, Timestamp,
+    BatchSeq, BlockId, BlockInfo, BlockRef, Extent, FileKind, Inode, InodeId, Origin, SessionId, Timestamp,
 };
 
 /// Version of all records below.
@@ -28,8 +29,8 @@ pub struct InodeRecord {
     pub inode: Inode,
     /// How many extents its content has.
     pub extents: u64,
-    /// It becomes a candidate for compaction with this many extents: raised where compaction found nothing to merge, so that
-    /// a file that cannot be improved is not looked at again and again.
+    /// It becomes a candidate for compaction with this many extents: raised where compaction found nothing to
+    /// merge, so that a file that cannot be improved is not looked at again and again.
     pub compact_at: u64,
     /// What keeps it besides its names.
     pub life: Life,
@@ -37,19 +38,19 @@ pub struct InodeRecord {
 
 /// What keeps an inode besides its names.
 ///
-/// Encoded as an enum whose first two variants are the two values of the `bool` that stood here before several sessions could
-/// hold an inode. So old records are read as what they were, and a record that no session holds has the very bytes it had.
-/// In those days one session could hold an inode, by its key alone: an [`Life::Unheld`] inode without a name is held by
-/// just that one.
+/// Encoded as an enum whose first two variants are the two values of the `bool` that stood here before
+/// several sessions could hold an inode. So old records are read as what they were, and a record that no
+/// session holds has the very bytes it had. In those days one session could hold an inode, by its key alone:
+/// an [`Life::Unheld`] inode without a name is held by just that one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Life {
     /// Nothing: it dies with its last name.
     #[default]
     Unheld,
-    /// It is dead, and nobody sees it any more; only its extents are not all taken apart yet.
+    /// It is dead and invisible; only some of its extents are left to be removed.
     Dead,
-    /// These sessions refer to it, in the order of their numbers, never none: it lives until the last of them lets go, whatever
-    /// becomes of its names. Each has a key for it ([`Key::Hold`](crate::keys::Key::Hold)).
+    /// These sessions refer to it, in the order of their numbers, never none: it lives until the last of them
+    /// lets go, whatever becomes of its names. Each has a key for it ([`Key::Hold`](crate::keys::Key::Hold)).
     Held(Vec<SessionId>),
 }
 
@@ -100,7 +101,8 @@ impl InodeRecord {
         }
     }
 
-    /// Whether the file has so many and such small extents that it is worth compacting: exactly then it is on the list.
+    /// Whether the file has so many and such small extents that it is worth compacting: exactly then it is on
+    /// the list.
     pub fn wants_compaction(&self) -> bool {
         self.inode.kind == FileKind::Regular
             && !self.is_dead()
@@ -125,6 +127,20 @@ impl BlockRecord {
     }
 }
 
+/// Whether a session is open, and where its client runs.
+///
+/// Encoded as an enum whose first two variants are the two values of the `bool` that stood here before
+/// origins were noted: old records are read as what they were.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Standing {
+    /// It is open.
+    Open,
+    /// It has ended, and only its holds are not all dropped yet.
+    Ended,
+    /// It is open, and its client has said where it runs.
+    OpenFrom(Origin),
+}
+
 /// A session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SessionRecord {
@@ -136,11 +152,24 @@ pub struct SessionRecord {
     pub last: BatchSeq,
     /// Inode numbers that are its own: first number and count, in order, never adjacent.
     pub inodes: Vec<(u64, u64)>,
-    /// It has ended, and only its holds are not all dropped yet.
-    pub ended: bool,
+    /// Whether it is open.
+    pub standing: Standing,
 }
 
 impl SessionRecord {
+    /// Whether it has ended, and only its holds are not all dropped yet.
+    pub fn has_ended(&self) -> bool {
+        self.standing == Standing::Ended
+    }
+
+    /// Where its client runs, if that is known.
+    pub fn origin(&self) -> Option<&Origin> {
+        match &self.standing {
+            Standing::OpenFrom(origin) => Some(origin),
+            Standing::Open | Standing::Ended => None,
+        }
+    }
+
     /// Whether the session may give this number to a new inode.
     pub fn owns(&self, ino: InodeId) -> bool {
         let after = self.inodes.partition_point(|(first, _)| *first <= ino.0);
@@ -162,15 +191,15 @@ pub struct VolumeRecord {
 
 /// Settings of a volume.
 ///
-/// Encoded as one number, `inline_bytes` in its lower half and above it `replica`: so the records of volumes that were made before
-/// there were copies are read as what they were.
+/// Encoded as one number, `inline_bytes` in its lower half and above it `replica`: so the records of volumes
+/// that were made before there were copies are read as what they were.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(into = "u64", try_from = "u64")]
 pub struct VolumeOptions {
     /// Content up to this size is kept inline, in bytes.
     pub inline_bytes: u32,
-    /// How many copies of each block there should be; 0 in a volume without a cluster, whose blocks are on its one brick. It does not
-    /// change once there are blocks.
+    /// How many copies of each block there should be; 0 in a volume without a cluster, whose blocks are on
+    /// its one brick. It does not change once there are blocks.
     pub replica: u8,
 }
 
@@ -196,7 +225,7 @@ impl Default for VolumeOptions {
 /// What is counted and what is numbered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Counters {
-    /// Sum of `allocated` over all inodes, modulo 2^64 (room may be reserved that nobody has).
+    /// Sum of `allocated` over all inodes, modulo 2^64: reserved room may exceed the disks.
     pub used_bytes: u64,
     /// Inodes in existence, those without a name included.
     pub inodes: u64,
@@ -328,6 +357,20 @@ mod tests {
             multi_link: false,
             xattrs: 0,
             target: Bytes::new(),
+        }
+    }
+
+    #[test]
+    fn sessions_are_read_as_they_were_written_before_origins_were_noted() {
+        let (client, opened, last, inodes) =
+            ("host".to_owned(), Timestamp::default(), BatchSeq(3), vec![(16, 5)]);
+        for (ended, standing) in [(false, Standing::Open), (true, Standing::Ended)] {
+            let old = encode(&(&client, opened, last, &inodes, ended));
+            let record =
+                SessionRecord { client: client.clone(), opened, last, inodes: inodes.clone(), standing };
+            assert_eq!(decode::<SessionRecord>(&old), Ok(record.clone()));
+            assert_eq!(encode(&record), old);
+            assert_eq!(record.has_ended(), ended);
         }
     }
 

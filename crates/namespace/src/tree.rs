@@ -1,4 +1,4 @@
-//! What the operations need of a file-system tree, whoever keeps it.
+//! What the operations need of a file-system tree: the trait that server and client implement.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -30,8 +30,8 @@ pub struct Dentry {
 
 /// A tree of inodes, names, attributes and content.
 ///
-/// Reads may fail with the tree's own error; writes may not. The operations keep the two apart: all reads that can
-/// fail come before the first write.
+/// Reads may fail with the tree's own error; writes may not. The operations keep the two apart: all reads
+/// that can fail come before the first write.
 ///
 /// Every method that answers with an error says so through [`Fault::Tree`]; `None` means "does not exist".
 pub trait Tree {
@@ -42,8 +42,8 @@ pub trait Tree {
     fn inode(&mut self, ino: InodeId) -> Result<Option<Inode>, Fault<Self::Error>>;
     /// Creates or replaces the record.
     fn put_inode(&mut self, ino: InodeId, inode: Inode);
-    /// The inode is gone for good, with its extended attributes and content: its blocks lose their references (a
-    /// store may do that part later, in bounded steps).
+    /// The inode is gone for good, with its extended attributes and content: its blocks lose their references
+    /// (a store may do that part later, in bounded steps).
     fn destroy_inode(&mut self, ino: InodeId, last: &Inode);
 
     /// What the name stands for.
@@ -81,8 +81,9 @@ pub trait Tree {
     /// One extent fewer refers to the block; with the last one it is garbage.
     fn drop_block_ref(&mut self, id: BlockId);
 
-    /// Whether sessions other than the one that acts hold the inode: then it outlives its last name whatever this one does.
-    /// A client answers no: what others hold lives on at the server, which asks again.
+    /// Whether sessions other than the acting one hold the inode: then it outlives its last name whatever
+    /// this one does. A client returns false: inodes held by other sessions live on at the server, which
+    /// checks again.
     fn is_held_elsewhere(&mut self, ino: InodeId) -> Result<bool, Fault<Self::Error>>;
     /// The session that acts holds the inode.
     fn hold(&mut self, ino: InodeId);

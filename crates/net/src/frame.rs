@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Answer,
     /// The request was refused; the body says why.
     Refusal,
+    /// The cluster map says that the caller is not served; the body is a [`Denial`](shoal_wire::Denial).
+    Denial,
     /// Wants no answer.
     Post,
     /// Says that this end is alive, and asks whether the other is.
@@ -70,6 +72,7 @@ impl Header {
             Kind::Post => 4,
             Kind::Ping => 5,
             Kind::Pong => 6,
+            Kind::Denial => 7,
         };
         out[..4].copy_from_slice(&self.len.to_le_bytes());
         out[4..6].copy_from_slice(&[kind, self.flags]);
@@ -87,6 +90,7 @@ impl Header {
             4 => Kind::Post,
             5 => Kind::Ping,
             6 => Kind::Pong,
+            7 => Kind::Denial,
             other => return Err(FrameError::Kind(other)),
         };
         if len > FRAME_BYTES_MAX {

@@ -12,6 +12,7 @@ use crate::membership::{Fence, Membership, Seat};
 use crate::network::{NetError, Traffic};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use shoal_wire::Denial;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -302,6 +303,10 @@ fn answer(waiting: &Waiting, address: &str, header: Header, body: Bytes) {
             let why = String::from_utf8_lossy(&body).into_owned();
             Err(NetError::Refused { address: address.to_owned(), why })
         }
+        Kind::Denial => Err(match Denial::decode(&body) {
+            Ok(denial) => NetError::Denied { address: address.to_owned(), denial },
+            Err(error) => NetError::Refused { address: address.to_owned(), why: error.to_string() },
+        }),
         _ => return,
     };
     let done = waiting.lock().as_mut().and_then(|waiting| waiting.remove(&header.id));

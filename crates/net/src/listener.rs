@@ -14,6 +14,7 @@ use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
 use shoal_types::Incarnation;
+use shoal_wire::Denial;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -78,6 +79,11 @@ impl Replier {
     /// Refuses.
     pub fn refuse(mut self, why: &str) {
         self.send(Kind::Refusal, vec![Bytes::copy_from_slice(why.as_bytes())]);
+    }
+
+    /// Refuses because the cluster map says so.
+    pub fn deny(mut self, denial: &Denial) {
+        self.send(Kind::Denial, vec![denial.encode().into()]);
     }
 
     fn send(&mut self, kind: Kind, parts: Vec<Bytes>) {
@@ -353,7 +359,7 @@ impl Talk {
                 return Ok(());
             }
             Kind::Pong => return Ok(()),
-            Kind::Answer | Kind::Refusal => return Err(invalid("an answer to no request")),
+            Kind::Answer | Kind::Refusal | Kind::Denial => return Err(invalid("an answer to no request")),
             Kind::Request => true,
             Kind::Post => false,
         };

@@ -8,6 +8,7 @@ use crate::membership::Membership;
 use crate::tls;
 use parking_lot::Mutex;
 use shoal_types::Incarnation;
+use shoal_wire::Denial;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -53,6 +54,14 @@ pub enum NetError {
         address: String,
         /// Why.
         why: String,
+    },
+    /// The cluster map says that this machine is not served.
+    #[error("{address} refuses: {denial}")]
+    Denied {
+        /// Who says so.
+        address: String,
+        /// Why.
+        denial: Denial,
     },
 }
 

@@ -3,14 +3,15 @@
 use bytes::Bytes;
 use shoal_net::limits::FRAME_BYTES_MAX;
 use shoal_net::remote::{RemoteBrick, RemoteMeta, serve_brick, serve_meta};
-use shoal_net::{Authority, Handler, Lane, Listener, Network, Peer, Replier, Role, Service};
+use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, Extent, GroupId, InodeId, NodeId, SessionId, Statfs};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, BlockError, BlockPage, BlockService, Commit, CommitDone,
-    Declaration, Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError,
-    MetaService, OpenReply, Poll, Question, Recalls, SessionRequest,
+    Declaration, Denial, Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError,
+    MetaService, OpenReply, Poll, Question, Reason, Recalls, SessionRequest,
 };
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const GROUP: GroupId = GroupId(5);
 const SESSION: SessionId = SessionId(3);
@@ -63,7 +64,7 @@ impl MetaService for Extents {
 
 impl Handler for Extents {
     fn handle(&self, _: &Peer, _: Service, body: Bytes, reply: Replier) {
-        serve_meta(self, &body, reply);
+        serve_meta(self, "client test", &body, reply);
     }
 }
 
@@ -167,4 +168,30 @@ fn a_page_of_blocks_that_leads_nowhere_or_holds_what_is_not_the_sessions_is_refu
         assert!(matches!(answer, Err(BlockError::Unreachable(_))), "{blocks:?}, {next:?}: {answer:?}");
     }
     assert_eq!(brick.length(id(3, 77)), Ok(77));
+}
+
+/// Serves nobody, because its cluster map says so.
+struct Denier(Denial);
+
+impl Handler for Denier {
+    fn handle(&self, _: &Peer, _: Service, _: Bytes, reply: Replier) {
+        reply.deny(&self.0);
+    }
+}
+
+#[test]
+fn a_denial_reaches_its_caller_with_its_reason() {
+    let detail = "volume web is stopped".to_owned();
+    let denial = Denial { reason: Reason::VolumeStopped, epoch: 7, detail };
+    let world = World::new(Arc::new(Denier(denial.clone())));
+    let link = world.link(Lane::Requests);
+    let meta = RemoteMeta::new(link.clone(), GROUP);
+    assert_eq!(meta.statfs(SESSION), Err(MetaError::Denied(denial.clone())));
+    let brick = RemoteBrick::new(link.clone(), BrickId(1));
+    let refused = brick.length(BlockId { session: SESSION, seq: 1 }).unwrap_err().to_string();
+    assert!(refused.contains("volume web is stopped"), "{refused}");
+    match link.call(Service::Cluster, false, Vec::new(), Duration::from_secs(10)) {
+        Err(NetError::Denied { denial: told, .. }) => assert_eq!(told, denial),
+        other => panic!("{other:?}"),
+    }
 }

@@ -4,14 +4,14 @@ use crate::simulator::{Event, Simulator, Wake, here};
 use crate::time::{Duration, Instant};
 pub use crossbeam_channel::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// The end that gives.
+/// The sending end.
 pub struct Sender<T> {
     inner: crossbeam_channel::Sender<T>,
     /// Names the channel in a simulation; 0 outside of one.
     number: u64,
 }
 
-/// The end that takes.
+/// The receiving end.
 pub struct Receiver<T> {
     inner: crossbeam_channel::Receiver<T>,
     number: u64,
@@ -22,12 +22,12 @@ fn both<T>(ends: (crossbeam_channel::Sender<T>, crossbeam_channel::Receiver<T>))
     (Sender { inner: ends.0, number }, Receiver { inner: ends.1, number })
 }
 
-/// A channel that takes any number of things.
+/// A channel without a bound.
 pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     both(crossbeam_channel::unbounded())
 }
 
-/// A channel that takes so many things; at least 1.
+/// A channel that holds at most `count_max` things; at least 1.
 pub fn bounded<T>(count_max: usize) -> (Sender<T>, Receiver<T>) {
     both(crossbeam_channel::bounded(count_max))
 }
@@ -39,7 +39,7 @@ fn wake(event: Event, all: bool) {
 }
 
 impl<T> Sender<T> {
-    /// Waits for room, and gives.
+    /// Waits for room, and sends.
     pub fn send(&self, thing: T) -> Result<(), SendError<T>> {
         if self.number == 0 {
             return self.inner.send(thing);
@@ -58,7 +58,7 @@ impl<T> Sender<T> {
         }
     }
 
-    /// Gives if there is room.
+    /// Sends if there is room.
     pub fn try_send(&self, thing: T) -> Result<(), TrySendError<T>> {
         self.inner.try_send(thing)?;
         if self.number != 0 {
@@ -77,7 +77,8 @@ impl<T> Clone for Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         if self.number != 0 {
-            // It may be the last one, and whoever waits looks whether it is once it is gone.
+            // This may be the last sender. It is dropped before the receivers are woken, because they look
+            // whether one is left.
             self.inner = crossbeam_channel::bounded(0).0;
             wake(Event::Given(self.number), true);
         }
@@ -85,7 +86,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for something.
+    /// Waits for a thing.
     pub fn recv(&self) -> Result<T, RecvError> {
         match self.number {
             0 => self.inner.recv(),
@@ -93,7 +94,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits for something, for this long at most.
+    /// Waits for a thing, at most `longest`.
     pub fn recv_timeout(&self, longest: Duration) -> Result<T, RecvTimeoutError> {
         match self.number {
             0 => self.inner.recv_timeout(longest),
@@ -101,7 +102,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Waits for something, until then at most.
+    /// Waits for a thing, at most until `until`.
     pub fn recv_deadline(&self, until: Instant) -> Result<T, RecvTimeoutError> {
         match self.number {
             0 => self.inner.recv_deadline(until.system()),
@@ -109,7 +110,7 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// What is there.
+    /// The next thing, if there is one.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let taken = self.inner.try_recv();
         if self.number != 0 && taken.is_ok() && self.inner.capacity().is_some() {
@@ -118,17 +119,17 @@ impl<T> Receiver<T> {
         taken
     }
 
-    /// How much is there.
+    /// How many things are queued.
     pub fn len(&self) -> usize {
         self.inner.len()
     }
 
-    /// Whether nothing is there.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.inner.is_empty()
     }
 
-    /// Takes until nobody is left who could give.
+    /// Receives until the last sender is gone.
     pub fn iter(&self) -> impl Iterator<Item = T> + '_ {
         std::iter::from_fn(|| self.recv().ok())
     }
@@ -176,7 +177,7 @@ impl<T> IntoIterator for Receiver<T> {
     }
 }
 
-/// Takes until nobody is left who could give.
+/// Receives until the last sender is gone.
 pub struct Taking<T>(Receiver<T>);
 
 impl<T> Iterator for Taking<T> {

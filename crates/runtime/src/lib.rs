@@ -1,15 +1,18 @@
-//! What Shoal's threads need from the system: locks, channels, threads, clocks, chance.
+//! What Shoal's threads need from the system: locks, channels, threads, clocks and randomness.
 //!
-//! **Model.** The types are those of `parking_lot`, `crossbeam-channel` and `std`, with their names and meanings, as far as they are used
-//! here. A thread on which a [`simulator::Simulator`] was [entered](simulator::enter) is not given the system's: there locks, channels and
-//! conditions wait by letting other tasks of the simulation go on, threads are tasks, time is virtual, chance comes from a seed. So the code of
-//! servers and clients runs in a simulation as it is.
+//! **Model.** The types are those of `parking_lot`, `crossbeam-channel` and `std`, with their names and
+//! meanings, as far as they are used here. On a thread that has [entered](simulator::enter) a
+//! [`simulator::Simulator`] they use that instead of the system. There, waiting for a lock, channel or
+//! condition lets other tasks of the simulation run, threads are tasks, time is virtual, and random numbers
+//! come from a seed. So servers and clients run unchanged in a simulation.
 //!
-//! **Cost.** Outside of a simulation each call adds a look at one flag that never changes; locks are released without any.
+//! **Cost.** Outside of a simulation each call adds one read of a flag that never changes. Releasing a lock
+//! adds nothing.
 //!
 //! **Assumes** that what belongs to a simulation is made, used and dropped inside of it.
 
 pub mod channel;
+pub mod memory;
 pub mod planted;
 pub mod random;
 pub mod simulator;

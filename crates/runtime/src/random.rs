@@ -1,8 +1,8 @@
-//! Chance.
+//! Random numbers.
 
 use crate::simulator::here;
 
-/// Any number.
+/// 64 random bits.
 pub fn number() -> u64 {
     match here() {
         Some(simulator) => simulator.random(),
@@ -10,7 +10,7 @@ pub fn number() -> u64 {
     }
 }
 
-/// Any number of twice the width.
+/// 128 random bits.
 pub fn wide() -> u128 {
     u128::from(number()) << 64 | u128::from(number())
 }

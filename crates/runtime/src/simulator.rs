@@ -1,4 +1,4 @@
-//! What a simulation puts in the place of the system.
+//! The interface that a simulation implements in place of the system.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,52 +8,52 @@ use std::time::Duration;
 /// What a task can wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// A condition variable, by where it is.
+    /// A notification of the condition variable at this address.
     Condition(usize),
-    /// Something in a channel, by the number that it was given.
+    /// A thing in the channel with this number.
     Given(u64),
-    /// Room in a channel.
+    /// Room in the channel with this number.
     Taken(u64),
-    /// The end of a task.
+    /// The end of the task with this number.
     End(u64),
 }
 
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// The event has come.
+    /// The event has happened.
     Event,
-    /// It was time.
+    /// The deadline has passed.
     Time,
-    /// The machine that the task runs on has died, and the task is being taken apart: nothing is going to come.
+    /// The task's machine has died and the task is being unwound: no event will come.
     Death,
 }
 
-/// A world of tasks on machines. Every call is one of the task that runs.
+/// Tasks on simulated machines. Every call is made by the task that runs.
 pub trait Simulator {
     /// The monotonic clock of the task's machine.
     fn now(&self) -> Duration;
-    /// Its wall clock, since the epoch.
+    /// The wall clock of the task's machine, since the epoch.
     fn wall(&self) -> Duration;
-    /// A number.
+    /// A random number.
     fn random(&self) -> u64;
-    /// A number that was not given before.
+    /// A number that was not returned before.
     fn number(&self) -> u64;
-    /// Starts a task on the same machine, and answers its number.
+    /// Starts a task on the same machine, and returns its number.
     fn spawn(&self, name: &str, run: Box<dyn FnOnce()>) -> u64;
-    /// The task that runs.
+    /// The number of the task that runs.
     fn current(&self) -> u64;
     /// Whether a task has ended.
     fn is_finished(&self, task: u64) -> bool;
-    /// Others may go on.
+    /// A scheduling point: another task may run.
     fn step(&self);
-    /// Others go on before this task does: it has met a lock that is held.
+    /// Another task must run before this one does: it has met a lock that is held.
     fn stall(&self);
-    /// Waits for an event, or until a moment of the machine's monotonic clock.
+    /// Waits for an event, or until this time of the machine's monotonic clock.
     fn wait(&self, on: Option<Event>, until: Option<Duration>) -> Wake;
-    /// An event has come: one task that waits for it goes on, or all.
+    /// An event has happened: one task that waits for it becomes runnable, or all of them.
     fn wake(&self, on: Event, all: bool);
-    /// Whether this run is to do a [planted](crate::planted) mistake now.
+    /// Whether this run is to commit a [planted](crate::planted) defect now.
     fn planted(&self, mistake: &str) -> bool;
 }
 
@@ -64,14 +64,14 @@ thread_local! {
     static HERE: RefCell<Option<Rc<dyn Simulator>>> = const { RefCell::new(None) };
 }
 
-/// Makes this thread one of a simulation until the guard is dropped.
+/// Puts this thread into a simulation until the guard is dropped.
 pub fn enter(simulator: Rc<dyn Simulator>) -> Entered {
     ANYWHERE.store(true, Ordering::Relaxed);
     HERE.with(|here| here.replace(Some(simulator)));
     Entered(())
 }
 
-/// See [`enter`].
+/// Keeps the thread in the simulation of [`enter`].
 pub struct Entered(());
 
 impl Drop for Entered {

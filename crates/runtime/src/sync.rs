@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// An unlocked mutex.
     pub const fn new(value: T) -> Mutex<T> {
         Mutex(parking_lot::Mutex::new(value))
     }
@@ -25,12 +25,12 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// The lock, if nobody has it.
+    /// The lock, if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 
-    /// What it protected.
+    /// The value that was protected.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -42,17 +42,17 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// Exclusion of those who change from those who look.
+/// A lock for several readers or one writer.
 #[derive(Default)]
 pub struct RwLock<T>(parking_lot::RwLock<T>);
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// An unlocked lock.
     pub const fn new(value: T) -> RwLock<T> {
         RwLock(parking_lot::RwLock::new(value))
     }
 
-    /// Waits until nobody changes it.
+    /// Waits until no writer holds it.
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
         match here() {
@@ -61,7 +61,7 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// Waits until nobody else looks or changes.
+    /// Waits until no reader or writer holds it.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         match here() {
@@ -81,12 +81,12 @@ fn wait_for<G>(simulator: &dyn Simulator, attempt: impl Fn() -> Option<G>) -> G 
     }
 }
 
-/// Whether a wait ended without being woken.
+/// Whether a wait ended by its time limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// See there.
+    /// Whether the time limit has passed.
     pub fn timed_out(&self) -> bool {
         self.0
     }
@@ -97,7 +97,7 @@ impl WaitTimeoutResult {
 pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// A condition without waiters.
     pub const fn new() -> Condvar {
         Condvar(parking_lot::Condvar::new())
     }
@@ -106,7 +106,7 @@ impl Condvar {
         Event::Condition(std::ptr::from_ref(self).addr())
     }
 
-    /// Wakes one that waits.
+    /// Wakes one waiter.
     #[inline]
     pub fn notify_one(&self) {
         match here() {
@@ -115,7 +115,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes all that wait.
+    /// Wakes all waiters.
     #[inline]
     pub fn notify_all(&self) {
         match here() {
@@ -124,7 +124,7 @@ impl Condvar {
         }
     }
 
-    /// Waits, without the lock.
+    /// Releases the lock, waits, and takes the lock again.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         match here() {
             Some(simulator) => _ = self.wait_simulated(&*simulator, guard, None),
@@ -132,7 +132,7 @@ impl Condvar {
         }
     }
 
-    /// Waits, without the lock, for this long at most.
+    /// Releases the lock, waits at most `longest`, and takes the lock again.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) -> WaitTimeoutResult {
         match here() {
             Some(simulator) => {
@@ -143,7 +143,7 @@ impl Condvar {
         }
     }
 
-    /// Waits, without the lock, until then at most.
+    /// Releases the lock, waits at most until `until`, and takes the lock again.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, until: Instant) -> WaitTimeoutResult {
         match here() {
             Some(simulator) => self.wait_simulated(&*simulator, guard, Some(until.simulated())),
@@ -167,14 +167,15 @@ impl Condvar {
     }
 }
 
-/// However a wait ends: the lock is taken again then, by means that would hold up everybody if somebody had it.
+/// Takes the lock again however a wait ends. It only tries the lock: blocking on it would stop the thread
+/// that all tasks share.
 struct UntilFree<'a, T>(&'a dyn Simulator, &'a parking_lot::Mutex<T>);
 
 impl<T> Drop for UntilFree<'_, T> {
     fn drop(&mut self) {
         let mut killed = None;
         while self.1.is_locked() {
-            // A task that is taken apart here goes on with that when it can take the lock.
+            // If the task is unwound here, the unwinding goes on when the lock has been taken.
             killed = catch_unwind(AssertUnwindSafe(|| self.0.stall())).err().or(killed);
         }
         if let Some(killed) = killed.filter(|_| !std::thread::panicking()) {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 
-/// Makes a thread with a name.
+/// Starts a thread, with a name.
 pub struct Builder {
     name: String,
 }
@@ -26,17 +26,17 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// Of a thread without a name.
+    /// For a thread without a name.
     pub fn new() -> Builder {
         Builder { name: String::new() }
     }
 
-    /// Gives it one.
+    /// Sets the name.
     pub fn name(self, name: String) -> Builder {
         Builder { name }
     }
 
-    /// Starts it.
+    /// Starts the thread.
     pub fn spawn<T: Send + 'static>(
         self,
         run: impl FnOnce() -> T + Send + 'static,
@@ -76,7 +76,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Whether it is the thread that asks.
+    /// Whether it is the calling thread.
     pub fn is_current(&self) -> bool {
         match &self.0 {
             Thread::System(thread) => thread.thread().id() == std::thread::current().id(),
@@ -85,7 +85,8 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Has some threads do the same work, this one among them, and waits for all. In a simulation this one does it alone.
+/// Runs the same work on several threads, the calling one among them, and waits for all. In a simulation the
+/// calling thread does it alone.
 pub fn together(threads: usize, work: impl Fn() + Sync) {
     if here().is_some() {
         return work();
@@ -98,7 +99,7 @@ pub fn together(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
-/// Waits.
+/// Suspends the calling thread.
 pub fn sleep(long: Duration) {
     match here() {
         Some(simulator) => _ = simulator.wait(None, Some(simulator.now().saturating_add(long))),

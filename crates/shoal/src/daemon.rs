@@ -9,8 +9,9 @@
 use crate::cmd::busy;
 use crate::guard::Guard;
 use crate::mounts;
+use crate::options::Options;
 use crate::signals::Signals;
-use crate::{background, logging, notify};
+use crate::{background, logging, notify, show};
 use anyhow::{Context, bail};
 use shoal_fuse::{MountError, Mounted};
 use std::ffi::OsString;
@@ -31,6 +32,10 @@ pub trait Job {
     fn arguments(&self) -> Vec<OsString>;
     /// Directory of the log, where somebody looks for the last words of a process that said nothing else.
     fn log_dir(&self) -> &Path;
+    /// The mount options, if it has a mount.
+    fn options(&self) -> Option<&Options> {
+        None
+    }
     /// Makes sure that nobody else does the same; answers the directory of the log as well.
     fn take(&self) -> anyhow::Result<(Self::Taken, PathBuf)>;
     /// Starts everything, the control socket included.
@@ -54,9 +59,20 @@ enum Event {
 /// Does a job in this process. `ready` is called once everything runs.
 pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> anyhow::Result<ExitCode> {
     let signals = Signals::take()?;
-    logging::to_stderr(J::LOG_LEVEL);
+    let level = job.options().and_then(|options| options.log_level);
+    let log_file = job.options().and_then(|options| options.log_file.as_deref());
+    let taken = match log_file {
+        None => {
+            logging::to_stderr(level.unwrap_or(J::LOG_LEVEL));
+            job.take()?.0
+        }
+        Some(_) => {
+            let (taken, log_dir) = job.take()?;
+            begin_log(&log_dir, level, log_file)?;
+            taken
+        }
+    };
     logging::abort_on_panic();
-    let (taken, _) = job.take()?;
     let running = job.start(taken)?;
     ready(&running);
     notify::ready();
@@ -67,14 +83,16 @@ pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> an
 pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
     let signals = Signals::take()?;
     let started = job.take().and_then(|(taken, log_dir)| {
-        let log = logging::path(&log_dir);
-        logging::to_file(&log)
-            .and_then(|()| {
-                let file = std::fs::File::options().append(true).open(&log)?;
-                Ok(nix::unistd::dup2_stderr(file)?)
-            })
+        let options = job.options();
+        let level = options.and_then(|options| options.log_level);
+        let log = begin_log(&log_dir, level, options.and_then(|options| options.log_file.as_deref()))?;
+        let file = std::fs::File::options().append(true).open(&log);
+        file.and_then(|file| Ok(nix::unistd::dup2_stderr(file)?))
             .with_context(|| log.display().to_string())?;
         logging::abort_on_panic();
+        for note in options.map(Options::notes).unwrap_or_default() {
+            tracing::info!("{note}");
+        }
         // Nothing keeps the directory busy that it happened to be started in.
         std::env::set_current_dir("/").context("/")?;
         job.start(taken)
@@ -96,6 +114,19 @@ pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
         // The one that waits says it; standard error may still be its terminal.
         Err(error) => background::report(&Err(error)).map(|()| ExitCode::from(2)),
     }
+}
+
+/// Begins to log to a file. Answers which.
+fn begin_log(log_dir: &Path, level: Option<&str>, elsewhere: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let log =
+        logging::place(log_dir, elsewhere).with_context(|| logging::path(log_dir).display().to_string())?;
+    logging::to_file(&log, level.unwrap_or("info")).with_context(|| match elsewhere {
+        Some(file) => {
+            format!("log-file={}: the file cannot be opened; is its directory there?", file.display())
+        }
+        None => log.display().to_string(),
+    })?;
+    Ok(log)
 }
 
 /// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything durable.
@@ -132,7 +163,7 @@ fn wait_for_end<R: Running>(running: R, signals: Signals) -> anyhow::Result<Exit
             (Event::Signal, None) => break Ok(()),
             (Event::Signal, Some(mounted)) => {
                 if let Err(error) = end_mount(mounted, asked) {
-                    eprintln!("shoal: {error:#}");
+                    eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
                 }
             }
         }

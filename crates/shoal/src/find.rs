@@ -16,7 +16,9 @@ pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
                 mount.source.is_absolute()
                     || mount.source.to_str().is_some_and(cluster_source::looks_like_one)
             });
-            Ok(ours.map(|mount| mount.home()).collect())
+            // Bind mounts have the process of the mount that they were made of.
+            let mut seen = std::collections::HashSet::new();
+            Ok(ours.map(|mount| mount.home()).filter(|home| seen.insert(home.clone())).collect())
         }
     }
 }

@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Returns once everything done on a mount so far is durable. With `patience`: an error when there has been no progress for so long.
-pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<()> {
+/// Answers why there is nothing to write back any more, and what was lost, if the servers do not serve the mount.
+pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option<String>> {
     let home = mount.home();
     let (tell, told) = mpsc::channel();
     let asked = home.clone();
@@ -24,9 +25,10 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<()> {
     let (mut last, mut progress) = (None, Instant::now());
     loop {
         match told.recv_timeout(LOOK_EVERY) {
-            Ok(Ok(Synced {})) => return Ok(()),
+            Ok(Ok(Synced { refused })) => return Ok(refused),
             Ok(Err(ControlError::NotRunning(_) | ControlError::Io { .. })) => {
-                return File::open(&mount.point).and_then(|root| root.sync_all()).context("fsync");
+                let synced = File::open(&mount.point).and_then(|root| root.sync_all());
+                return synced.map(|()| None).context("fsync");
             }
             Ok(Err(error)) => return Err(error.into()),
             Err(RecvTimeoutError::Disconnected) => bail!("asking the process behind it failed"),
@@ -95,7 +97,7 @@ mod tests {
                     while self.left.load(Ordering::SeqCst) > 0 {
                         std::thread::sleep(Duration::from_millis(5));
                     }
-                    say(&Synced {}).map_err(|error| error.to_string())
+                    say(&Synced::default()).map_err(|error| error.to_string())
                 }
                 _ => Err("no".into()),
             }
@@ -108,6 +110,7 @@ mod tests {
             kind: "fuse.shoal".into(),
             source: dir.to_owned(),
             device: "0:1".into(),
+            flags: "rw".into(),
         }
     }
 

@@ -48,8 +48,13 @@ pub const BUSY_PAUSE: Duration = Duration::from_millis(10);
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(30);
 /// A process whose mount was taken away and that has not ended after this may be kept by a mount elsewhere: then somebody looks.
 pub const HOLDER_GRACE: Duration = Duration::from_secs(2);
+/// Names of directories shown where one is missing.
+pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
+
+/// Most memory that a mount's cache can be given, in bytes: beyond it a unit was mistaken.
+pub const MEMORY_BYTES_MAX: usize = 1 << 40;
 
 /// Findings of a check that are printed; further ones are counted.
 pub const FINDINGS_SHOWN_MAX: u64 = 1000;
@@ -76,6 +81,8 @@ pub const PORT_DEFAULT: u16 = 7470;
 
 /// A node or client asks for a newer cluster map this often: administration takes effect everywhere within about two rounds.
 pub const MAP_POLL: Duration = Duration::from_millis(700);
+/// For how long a command waits until a change of the map has reached the node that acts on it.
+pub const MAP_NEWS_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a node is given to answer a short question. It may be busy, and connecting may take a while.
 pub const ASK_PATIENCE: Duration = Duration::from_secs(3);
 /// How long a node is given to say what runs on it, before it is shown as disconnected.
@@ -111,10 +118,17 @@ pub const BRICK_FREE_BYTES_MIN: u64 = 512 << 20;
 pub const DATA_FREE_BYTES_MIN: u64 = 512 << 20;
 /// How often the leader of the cluster map's group looks for bricks that have become empty.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);
+/// Sessions whose addresses a server remembers, for `volume status NAME clients`: far more than mount volumes of one cluster.
+pub const HEARD_SESSIONS_MAX: usize = 1 << 16;
 /// Refused requests that are logged in a minute; the rest is only counted.
 pub const REFUSALS_LOGGED_MAX: u64 = 30;
-/// A mount waits for the cluster map this long before it says that no server answers.
-pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(20);
+/// A mount asks its servers for the cluster map for this long, in rounds of which the last is finished, before it says that none answers: one
+/// that is up answers within milliseconds, and one that is not takes a connection's time-out of 1.5 s each round.
+pub const MOUNT_MAP_PATIENCE: Duration = Duration::from_secs(4);
+/// A mount that is taken away by force is told so first, if its process listens within this.
+pub const ABANDON_PATIENCE: Duration = Duration::from_millis(500);
+/// The process of a mount that was taken away by force is waited for this long: the mount point can be used again then.
+pub const ABANDONED_END_PATIENCE: Duration = Duration::from_secs(5);
 /// How long joining may take: a change of the map, and a key.
 pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the first replica of a cluster may take to lead itself.

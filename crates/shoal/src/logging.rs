@@ -24,16 +24,37 @@ pub fn to_stderr(level: &str) {
         .init();
 }
 
-/// Logs to a file.
-pub fn to_file(path: &Path) -> io::Result<()> {
+/// Logs to a file, `level` unless `SHOAL_LOG` says otherwise.
+pub fn to_file(path: &Path, level: &str) -> io::Result<()> {
     let writer = Rotating::open(path)?;
-    tracing_subscriber::fmt().with_env_filter(filter("info")).with_ansi(false).with_writer(writer).init();
+    tracing_subscriber::fmt().with_env_filter(filter(level)).with_ansi(false).with_writer(writer).init();
     Ok(())
 }
 
 /// Where the log of a data directory is.
 pub fn path(data: &Path) -> PathBuf {
     data.join("shoal.log")
+}
+
+/// Where a process whose directory is `data` is to log: there, or to another file. Then a link stands in the
+/// usual place, so that the log is found where every command says that it is.
+pub fn place(data: &Path, elsewhere: Option<&Path>) -> io::Result<PathBuf> {
+    let usual = path(data);
+    match usual.symlink_metadata() {
+        Ok(found) if found.is_symlink() => std::fs::remove_file(&usual)?,
+        Ok(_) if elsewhere.is_some() => std::fs::rename(&usual, old(&usual))?,
+        _ => {}
+    }
+    let Some(file) = elsewhere else { return Ok(usual) };
+    std::os::unix::fs::symlink(file, &usual)?;
+    Ok(file.to_owned())
+}
+
+/// What a full log is called.
+fn old(log: &Path) -> PathBuf {
+    let mut old = log.to_owned().into_os_string();
+    old.push(".1");
+    old.into()
 }
 
 /// A panic may leave what other threads rely on half done, and a file system that goes on like that loses data. The
@@ -83,9 +104,7 @@ impl Rotating {
 
 impl Open {
     fn rotate(&mut self) -> io::Result<()> {
-        let mut old = self.path.clone().into_os_string();
-        old.push(".1");
-        std::fs::rename(&self.path, old)?;
+        std::fs::rename(&self.path, old(&self.path))?;
         self.file = append(&self.path)?;
         self.bytes = 0;
         Ok(())
@@ -122,6 +141,23 @@ fn append(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_elsewhere_leaves_a_link_in_the_usual_place_and_keeps_the_old_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let (usual, elsewhere) = (path(dir.path()), dir.path().join("web.log"));
+        assert_eq!(place(dir.path(), None).unwrap(), usual);
+        std::fs::write(&usual, "before").unwrap();
+        for _ in 0..2 {
+            assert_eq!(place(dir.path(), Some(&elsewhere)).unwrap(), elsewhere);
+            std::fs::write(&elsewhere, "elsewhere").unwrap();
+            assert_eq!(std::fs::read_to_string(&usual).unwrap(), "elsewhere");
+        }
+        assert_eq!(std::fs::read_to_string(old(&usual)).unwrap(), "before");
+        assert_eq!(place(dir.path(), None).unwrap(), usual);
+        std::fs::write(&usual, "again").unwrap();
+        assert_eq!(std::fs::read_to_string(&elsewhere).unwrap(), "elsewhere");
+    }
 
     #[test]
     fn a_full_log_becomes_the_old_one_and_there_are_never_more_than_two() {

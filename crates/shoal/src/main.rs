@@ -34,10 +34,12 @@ mod mounts;
 mod node;
 mod notify;
 mod options;
+mod origin;
 mod server;
 mod show;
 mod signals;
 mod standing;
+mod subdirectory;
 mod volume;
 mod walk;
 
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
     match command.run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("shoal: {error:#}");
+            eprintln!("shoal: {}", show::runnable(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }

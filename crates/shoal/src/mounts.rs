@@ -22,6 +22,8 @@ pub struct Mount {
     pub source: PathBuf,
     /// Device number of the file system, as `MAJOR:MINOR`.
     pub device: String,
+    /// Its flags, as the kernel shows them: `rw,nodev,relatime`.
+    pub flags: String,
 }
 
 /// How a mount answers.
@@ -42,9 +44,26 @@ impl Mount {
     }
 
     /// The directory where the process behind it can be talked to, and has its lock and log: the data directory, or that of a
-    /// cluster's mount.
+    /// cluster's mount. A bind mount has that of the mount that it was made of.
     pub fn home(&self) -> PathBuf {
-        if self.source.is_absolute() { self.source.clone() } else { run_dir(&self.point) }
+        if self.source.is_absolute() {
+            return self.source.clone();
+        }
+        let own = run_dir(&self.point);
+        if data_dir::user_of(&own).is_some() {
+            return own;
+        }
+        let all = own.parent().and_then(|dir| std::fs::read_dir(dir).ok());
+        let serves = |dir: &PathBuf| {
+            let device = std::fs::read_to_string(dir.join(DEVICE));
+            device.is_ok_and(|device| device == self.device) && data_dir::user_of(dir).is_some()
+        };
+        all.into_iter().flatten().flatten().map(|entry| entry.path()).find(serves).unwrap_or(own)
+    }
+
+    /// Whether the same file system is still mounted somewhere in this process's view.
+    pub fn is_mounted(&self) -> bool {
+        table().is_ok_and(|table| table.iter().any(|mount| mount.device == self.device))
     }
 
     /// Asks the process behind it, if there is one that can be asked; else the mount itself something that the kernel does not answer
@@ -72,6 +91,15 @@ impl Mount {
 
     /// Programs that have something open on it, as lines for people.
     pub fn users(&self) -> Vec<String> {
+        self.programs(&use_of)
+    }
+
+    /// Programs that have a file on it open for writing, as lines for people.
+    pub fn writers(&self) -> Vec<String> {
+        self.programs(&written_by)
+    }
+
+    fn programs(&self, what: &dyn Fn(&Path, &dyn Fn(&Path) -> bool) -> Option<String>) -> Vec<String> {
         let inside = |path: &Path| path.starts_with(&self.point);
         let mut found = Vec::new();
         for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -79,7 +107,7 @@ impl Mount {
             let Some(pid) = name.to_str().filter(|name| name.bytes().all(|b| b.is_ascii_digit())) else {
                 continue;
             };
-            let Some(what) = use_of(&process.path(), &inside) else { continue };
+            let Some(what) = what(&process.path(), &inside) else { continue };
             let command = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             if found.len() == USERS_SHOWN_MAX {
                 found.push("... and others".into());
@@ -127,6 +155,34 @@ fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
             Path::new(std::ffi::OsStr::from_bytes(line.splitn(6, |&b| b == b' ').nth(5)?.trim_ascii()));
         inside(path).then(|| format!("has {} in its memory", path.display()))
     })
+}
+
+/// A file that a process may write to, among the paths in question.
+fn written_by(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
+    for fd in std::fs::read_dir(process.join("fd")).ok()?.flatten() {
+        let Ok(target) = std::fs::read_link(fd.path()) else { continue };
+        if !inside(&target) {
+            continue;
+        }
+        // `flags:` is octal, see proc_pid_fdinfo(5).
+        let info = std::fs::read_to_string(process.join("fdinfo").join(fd.file_name())).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
+        if flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0 {
+            return Some(format!("has {} open for writing", target.display()));
+        }
+    }
+    None
+}
+
+/// The file in which a mount's process says which device it serves.
+const DEVICE: &str = "device";
+
+/// Notes which device the process serves that has this directory.
+pub fn note_device(run: &Path, device: &str) {
+    if let Err(error) = std::fs::write(run.join(DEVICE), device) {
+        tracing::warn!(%error, "bind mounts of this mount will not be recognised as such");
+    }
 }
 
 /// Where the process behind a cluster's mount keeps its control socket, lock and log: it has no data directory.
@@ -179,6 +235,7 @@ fn table() -> io::Result<Vec<Mount>> {
             kind: entry.fstype,
             source: entry.source,
             device: entry.device,
+            flags: entry.flags,
         })
         .collect())
 }
@@ -249,6 +306,7 @@ mod tests {
             kind: FSTYPE.into(),
             source: source.into(),
             device: "0:1".into(),
+            flags: "rw".into(),
         };
         assert_eq!(mount("/srv/shoal").home(), Path::new("/srv/shoal"));
         assert!(mount("node1,node2:/web").home().ends_with("shoal/mnt-web"));
@@ -265,10 +323,15 @@ mod tests {
     fn programs_that_use_a_mount_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let point = dir.path().canonicalize().unwrap();
-        let mount =
-            Mount { point: point.clone(), kind: FSTYPE.into(), source: "/".into(), device: "0:1".into() };
+        let (device, flags) = ("0:1".to_owned(), "rw".to_owned());
+        let mount = Mount { point: point.clone(), kind: FSTYPE.into(), source: "/".into(), device, flags };
         assert_eq!(mount.users(), Vec::<String>::new());
+        std::fs::write(point.join("read"), "").unwrap();
+        let read = std::fs::File::open(point.join("read")).unwrap();
+        assert_eq!((mount.users().len(), mount.writers().len()), (1, 0));
+        drop(read);
         let _file = std::fs::File::create(point.join("open")).unwrap();
+        assert!(mount.writers()[0].ends_with("open open for writing"), "{:?}", mount.writers());
         let users = mount.users();
         assert_eq!(users.len(), 1, "{users:?}");
         assert!(

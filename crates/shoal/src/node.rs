@@ -9,6 +9,7 @@ use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta};
 use crate::options::Options;
 use crate::standing::{Standing, Volume, number, reports};
+use crate::subdirectory;
 use anyhow::Context;
 use shoal_brick::{Brick, ScrubOptions};
 use shoal_client::Client;
@@ -31,6 +32,8 @@ pub struct Node {
     server: Arc<Server>,
     blocks: Arc<MeasuredBlocks>,
     brick: Arc<Brick>,
+    /// Mount options, as they were given.
+    options: String,
     // Last: whoever waits for the lock in there finds everything else free, too.
     data: DataDir,
 }
@@ -53,16 +56,23 @@ impl Node {
         data.finish()?;
         let meta = Arc::new(MeasuredMeta::new(server.clone()));
         let client = Client::open(meta.clone(), blocks.clone(), client_options(mountpoint, options))?;
-        let mounted = match shoal_fuse::mount(client.clone(), mountpoint, mount) {
+        let volume = &data.manifest.volume;
+        let root = options.subdirectory.as_deref().map(|path| subdirectory::find(&client, volume, path));
+        let mounted = root.transpose().and_then(|root| {
+            mount.root = root.unwrap_or(InodeId::ROOT);
+            Ok(shoal_fuse::mount(client.clone(), mountpoint, mount)?)
+        });
+        let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => {
                 // Nothing was done yet that could be lost; but leave the directory as after any other stop.
                 let _ = client.close();
                 server.shutdown();
-                return Err(error.into());
+                return Err(error);
             }
         };
-        Ok(Arc::new(Node { started: Instant::now(), data, brick, blocks, server, meta, client, mounted }))
+        let (started, options) = (Instant::now(), options.words());
+        Ok(Arc::new(Node { started, data, brick, blocks, server, meta, client, mounted, options }))
     }
 
     /// The data directory.
@@ -99,7 +109,8 @@ impl Node {
 
     fn status(&self) -> Result<Status, String> {
         let Manifest { volume, id, .. } = &self.data.manifest;
-        self.standing().status(Volume { name: volume, id, data: self.data.path(), source: None })
+        let (data, options) = (self.data.path(), self.options.as_str());
+        self.standing().status(Volume { name: volume, id, data, source: None, options, read_only: false })
     }
 
     fn statistics(&self) -> Statistics {
@@ -125,7 +136,11 @@ impl Handler for Node {
             Request::Stats => say(&self.statistics()).map_err(gone),
             Request::Sync => {
                 self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
-                say(&Synced {}).map_err(gone)
+                say(&Synced::default()).map_err(gone)
+            }
+            Request::Abandon => {
+                self.client.abandon();
+                say(&Synced::default()).map_err(gone)
             }
             Request::Scrub { bytes_per_second } => {
                 scrub(&self.brick, bytes_per_second, &mut |report| say(&report))

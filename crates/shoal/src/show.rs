@@ -1,7 +1,53 @@
 //! Numbers and progress for people.
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+/// How this program is called from a shell, so that a printed command works as it stands: `shoal` if that is found, else its path.
+pub fn program() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
+        let here = std::env::current_exe().unwrap_or_default();
+        named(&called, &here, &std::env::var_os("PATH").unwrap_or_default())
+    })
+}
+
+/// The name of the program `here` that was called as `called`, where programs are looked for in `path`.
+fn named(called: &Path, here: &Path, path: &OsStr) -> String {
+    let file = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    let is_here = |path: &Path| file(path).is_some() && file(path) == file(here);
+    if let Some(found) =
+        std::env::split_paths(path).map(|dir| dir.join("shoal")).find(|found| found.is_file())
+        && is_here(&found)
+    {
+        return "shoal".into();
+    }
+    // As it was called, if it was by a path: that may be a link that is shorter. Not as a helper of mount(8).
+    let called = (called.components().count() > 1 && called.file_name() == Some(OsStr::new("shoal")))
+        .then(|| std::path::absolute(called).ok())
+        .flatten();
+    let shown = called.filter(|called| is_here(called)).unwrap_or_else(|| here.to_owned());
+    let text = shown.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-_.+@:".contains(c);
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// A message in which commands in backticks, as `shoal status`, work as they stand.
+pub fn runnable(message: &str) -> Cow<'_, str> {
+    match program() {
+        "shoal" => Cow::Borrowed(message),
+        name => Cow::Owned(message.replace("`shoal ", &format!("`{name} "))),
+    }
+}
 
 /// Bytes, as in `1.50 GiB`.
 pub fn bytes(count: u64) -> String {
@@ -75,6 +121,34 @@ fn style(bar: ProgressBar, what: &str, template: &str) -> ProgressBar {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn program_is_named_so_that_a_shell_finds_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = |name: &str| {
+            let dir = temp.path().join(name);
+            std::fs::create_dir(&dir).unwrap();
+            dir
+        };
+        let (built, bin, other) = (dir("built"), dir("bin"), dir("other place"));
+        let here = built.join("shoal");
+        std::fs::write(&here, "program").unwrap();
+        std::fs::write(other.join("shoal"), "another").unwrap();
+        std::os::unix::fs::symlink(&here, bin.join("shoal")).unwrap();
+        let helper = bin.join("mount.shoal");
+        std::os::unix::fs::symlink(&here, &helper).unwrap();
+        let text = |path: &Path| path.display().to_string();
+        let path = |dirs: &[&Path]| std::env::join_paths(dirs).unwrap();
+
+        let (both, wrong) = (path(&[temp.path(), &bin, &other]), path(&[&other, &bin]));
+        assert_eq!(named(Path::new("shoal"), &here, &both), "shoal");
+        assert_eq!(named(&here, &here, &both), "shoal", "found through a link");
+        assert_eq!(named(Path::new("shoal"), &here, &wrong), text(&here), "another one is found first");
+        assert_eq!(named(&bin.join("shoal"), &here, &wrong), text(&bin.join("shoal")), "as it was called");
+        assert_eq!(named(&helper, &here, OsStr::new("")), text(&here), "a helper is not called by hand");
+        let odd = other.join("shoal");
+        assert_eq!(named(&odd, &odd, OsStr::new("")), format!("'{}'", text(&odd)));
+    }
 
     #[test]
     fn dates_are_those_of_the_calendar() {

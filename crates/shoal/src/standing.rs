@@ -3,6 +3,7 @@
 use crate::control::{Number, OpReport, Statistics, Status};
 use shoal_client::{Client, Wait};
 use shoal_fuse::{Mounted, OpStats};
+use shoal_types::Statfs;
 use std::path::Path;
 use std::time::Instant;
 
@@ -26,12 +27,20 @@ pub struct Volume<'a> {
     pub data: &'a Path,
     /// See there.
     pub source: Option<&'a str>,
+    /// See there.
+    pub options: &'a str,
+    /// See [`Status`].
+    pub read_only: bool,
 }
 
 impl Standing<'_> {
     /// In a few words.
     pub fn status(&self, volume: Volume<'_>) -> Result<Status, String> {
-        let room = self.client.statfs(Wait::Allowed).map_err(|error| error.to_string())?;
+        let (room, refused) = match (self.client.statfs(Wait::Allowed), self.refused()) {
+            (Ok(room), _) => (room, None),
+            (Err(_), Some(why)) => (Statfs::default(), Some(why)),
+            (Err(error), None) => return Err(error.to_string()),
+        };
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
@@ -41,10 +50,23 @@ impl Standing<'_> {
             data: volume.data.to_owned(),
             source: volume.source.map(str::to_owned),
             mountpoint: self.mounted.mountpoint().to_owned(),
+            options: volume.options.to_owned(),
+            read_only_volume: volume.read_only,
             session: self.client.session().0,
             total_bytes: room.total_bytes,
             free_bytes: room.free_bytes,
             inodes: room.inodes,
+            refused,
+        })
+    }
+
+    /// Why the servers do not serve the mount, if they have said so, and what was lost by it.
+    pub fn refused(&self) -> Option<String> {
+        let (denial, lost) = self.client.denial()?;
+        Some(match lost {
+            0 => denial.to_string(),
+            1 => format!("{denial}; 1 operation that was not committed is lost"),
+            lost => format!("{denial}; {lost} operations that were not committed are lost"),
         })
     }
 

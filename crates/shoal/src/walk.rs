@@ -7,7 +7,7 @@
 use crate::limits::WALK_PAGE_BYTES;
 use shoal_namespace::kv::KvRead;
 use shoal_namespace::query::{self, DirEntry, FileRecord, Prefetch};
-use shoal_namespace::{Fault, kv_tree::TreeError};
+use shoal_namespace::{Fault, TreeError};
 use shoal_types::{Cookie, FileKind, InodeId, Name};
 use std::collections::HashSet;
 use std::path::PathBuf;

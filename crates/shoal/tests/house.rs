@@ -1,5 +1,15 @@
-//! The house rules that a reader relies on and a compiler does not check: which way dependencies point, that every
-//! promise has its test, that every dependency has its reason, that files stay readable.
+//! The house rules that a compiler does not check.
+//!
+//! - Dependencies point inward, and each has its reason.
+//! - Every promise has its tests.
+//! - Files stay short.
+//! - The language is the field's ([`language`]).
+//! - Modules form no circle ([`modules`]).
+
+#[path = "house/language.rs"]
+mod language;
+#[path = "house/modules.rs"]
+mod modules;
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,7 +37,8 @@ const RANKS: &[(&str, u32)] = &[
     ("shoal-witness", 9),
 ];
 
-/// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or chance.
+/// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or
+/// chance.
 const PURE: &[(&str, &[&str])] = &[
     ("shoal-types", &["bytes", "libc", "serde", "thiserror", "xxhash-rust"]),
     ("shoal-namespace", &["bytes", "postcard", "serde", "thiserror", "xxhash-rust"]),
@@ -220,22 +231,47 @@ fn every_direct_dependency_has_its_reason_in_the_docs() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// docs/SEMANTICS.md names a test behind each promise, as `` `module::of::test` `` in a line that begins with "Test".
+/// These documents name the tests behind what they say, as `` `module::of::test` `` in lines that begin with
+/// "Test".
+const PROMISES: &[&str] = &["docs/SEMANTICS.md", "docs/KERNEL_CACHE.md"];
+
 #[test]
-fn every_promise_in_the_semantics_has_a_test_that_exists() {
-    let semantics = read(&root().join("docs/SEMANTICS.md"));
+fn every_promise_in_the_documents_has_a_test_that_exists() {
     let sources = sources();
-    let (mut named, mut faults) = (0, Vec::new());
-    for line in semantics.lines().filter(|line| line.trim_start().starts_with("Test")) {
-        for test in line.split('`').skip(1).step_by(2) {
-            named += 1;
+    let mut faults = Vec::new();
+    for document in PROMISES {
+        let text = read(&root().join(document));
+        let lines = text.lines().filter(|line| line.trim_start().starts_with("Test"));
+        let tests: Vec<&str> = lines.flat_map(|line| line.split('`').skip(1).step_by(2)).collect();
+        assert!(!tests.is_empty(), "{document} names no tests");
+        for test in tests {
             let function = format!("fn {}()", test.rsplit("::").next().unwrap_or(test));
             if !sources.iter().any(|(_, text)| text.contains(&function)) {
-                faults.push(format!("docs/SEMANTICS.md names the test {test}, which is nowhere"));
+                faults.push(format!("{document} names the test {test}, which does not exist"));
             }
         }
     }
-    assert!(named > 0, "docs/SEMANTICS.md names no tests");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The last cell of a row in docs/GLOSSARY.md is `` `Type`, `path` ``.
+#[test]
+fn every_word_of_the_glossary_names_a_type_that_exists() {
+    let glossary = read(&root().join("docs/GLOSSARY.md"));
+    let rows = glossary.lines().filter(|line| line.starts_with("| ") && line.contains(".rs` |"));
+    let (mut words, mut faults) = (0, Vec::new());
+    for row in rows {
+        words += 1;
+        let cell = row.trim_end_matches(" |").rsplit("| ").next().unwrap_or_default();
+        let names: Vec<&str> = cell.split('`').skip(1).step_by(2).collect();
+        let [name, path] = names[..] else { panic!("{row}: the last cell is no type with its file") };
+        let text = fs::read_to_string(root().join("crates").join(path)).unwrap_or_default();
+        let kinds = ["struct", "enum", "trait", "type", "const"];
+        if !kinds.iter().any(|kind| text.contains(&format!("{kind} {name}"))) {
+            faults.push(format!("docs/GLOSSARY.md: there is no {name} in crates/{path}"));
+        }
+    }
+    assert!(words > 0, "docs/GLOSSARY.md has no words");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 

@@ -1,7 +1,9 @@
-//! The bricks: the code of production on files in memory, each on a machine of its own that is slow, away, full, or damages what it holds.
+//! The bricks: the production code on files in memory, each on a machine of its own that may be slow, away or
+//! full, or damage what it holds.
 //!
-//! **Model.** [`shoal_brick`] stores and checks; [`shoal_cluster`] places copies, reads from any of them and repairs. Every machine that uses bricks
-//! has an own view of which answer. Files of blocks lose nothing in a crash: what `put` promises is tested beside that code.
+//! **Model.** [`shoal_brick`] stores and checks; [`shoal_cluster`] places copies, reads from any of them and
+//! repairs. Every machine that uses bricks has its own view of which ones answer. Block files lose nothing in
+//! a crash: what `put` promises is tested beside that code.
 
 use crate::network::OneThread;
 use crate::scheduler::{Machine, Scheduler};
@@ -19,24 +21,24 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Bricks of the volume; more than copies of a block, so that others can take the place of one.
+/// Bricks of the volume: more than copies of a block, so that another brick can replace one.
 pub const BRICKS: u16 = 4;
-/// Room that is never short.
+/// Capacity of a brick, never exhausted.
 const ROOM_BYTES: u64 = 1 << 40;
-/// A request takes this long at most, in microseconds ...
+/// Longest time of a request, in microseconds ...
 const REQUEST_US_MAX: u64 = 2_000;
-/// ... but for one of so many ...
+/// ... except for one request in this many ...
 const SLOW_ONE_OF: u32 = 30;
 /// ... which takes up to this long ...
 const SLOW_US_MAX: u64 = 300_000;
-/// ... and at a brick that is slow altogether each takes up to this.
+/// ... and a slow brick takes up to this for each request.
 const VERY_SLOW_US_MAX: u64 = 4_000_000;
-/// Blocks in one page of a listing: these worlds store so few that no other would be full.
+/// Blocks in one page of a listing. The worlds store so few that a larger page would never be full.
 const LIST_BLOCKS_MAX: usize = 1;
-/// Bytes of a block's file that are turned around when it is damaged.
+/// Bytes of a block's file that are inverted to damage it.
 const ROTTEN_BYTES: usize = 4;
 
-/// What is wrong with a brick.
+/// The faults of a brick.
 #[derive(Clone, Copy, Default)]
 struct Trouble {
     away: bool,
@@ -44,7 +46,7 @@ struct Trouble {
     slow: bool,
 }
 
-/// One brick, as everybody reaches it.
+/// One brick, as all machines reach it.
 pub struct SimBrick {
     world: OneThread<Rc<Scheduler>>,
     brick: Arc<Brick>,
@@ -75,7 +77,7 @@ impl SimBrick {
         }
     }
 
-    /// All that it holds, whatever state that is in.
+    /// All blocks that it holds, in whatever state.
     pub fn holds(&self) -> Result<BTreeSet<BlockId>, BlockError> {
         let mut all = BTreeSet::new();
         for session in self.brick.sessions()? {
@@ -131,7 +133,7 @@ impl BlockService for SimBrick {
         }
     }
 
-    /// Sorted, as nothing of a world may depend on how a directory is read.
+    /// Sorted: nothing in a world may depend on the order of a directory.
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
         self.pass()?;
         let mut sessions = self.brick.sessions()?;
@@ -146,15 +148,15 @@ impl BlockService for SimBrick {
 }
 
 /// All bricks of a world.
-pub struct Depot {
+pub struct BrickSet {
     bricks: BTreeMap<BrickId, Arc<SimBrick>>,
     map: Arc<ClusterMap>,
     volume: GroupId,
 }
 
-impl Depot {
-    /// Of a volume that wants so many copies, with their files below a directory.
-    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> Depot {
+impl BrickSet {
+    /// For a volume that wants `replica` copies, with the files below a directory.
+    pub fn new(world: &Rc<Scheduler>, volume: GroupId, replica: u8, dir: &Path) -> BrickSet {
         let mut map = ClusterMap { epoch: 1, cluster: 1, ..ClusterMap::default() };
         let mut bricks = BTreeMap::new();
         for number in 1..=BRICKS {
@@ -176,40 +178,40 @@ impl Depot {
             rebalance: 0,
         };
         map.volumes.insert(volume, volume_in_map);
-        Depot { bricks, map: Arc::new(map), volume }
+        BrickSet { bricks, map: Arc::new(map), volume }
     }
 
-    /// As one machine sees them.
-    pub fn seen_from(self: &Arc<Depot>, machine: Machine) -> Arc<ReplicatedBlocks> {
-        ReplicatedBlocks::new(self.volume, Arc::new(View { depot: self.clone(), machine }))
+    /// The bricks as one machine sees them.
+    pub fn seen_from(self: &Arc<BrickSet>, machine: Machine) -> Arc<ReplicatedBlocks> {
+        ReplicatedBlocks::new(self.volume, Arc::new(View { bricks: self.clone(), machine }))
     }
 
-    /// One of them.
+    /// A brick by its number.
     pub fn brick(&self, number: u16) -> &Arc<SimBrick> {
         &self.bricks[&BrickId(number)]
     }
 
-    /// Each of them, with its number.
+    /// Each brick with its number.
     pub fn all(&self) -> impl Iterator<Item = (BrickId, &Arc<SimBrick>)> {
         self.bricks.iter().map(|(id, brick)| (*id, brick))
     }
 
-    /// Whether it answers.
+    /// Sets whether it answers.
     pub fn set_away(&self, number: u16, away: bool) {
         self.brick(number).trouble.lock().away = away;
     }
 
-    /// Whether it has no room.
+    /// Sets whether it is full.
     pub fn set_full(&self, number: u16, full: bool) {
         self.brick(number).trouble.lock().full = full;
     }
 
-    /// Whether everything takes long there.
+    /// Sets whether every request takes long.
     pub fn set_slow(&self, number: u16, slow: bool) {
         self.brick(number).trouble.lock().slow = slow;
     }
 
-    /// Damages or loses one of so many of the blocks that a brick holds. Answers how many.
+    /// Damages or loses one in `one_of` of the blocks that a brick holds. Returns how many.
     pub fn rot(&self, world: &Scheduler, number: u16, one_of: u32) -> usize {
         let mut files = Vec::new();
         collect(&self.brick(number).dir.join("blocks"), &mut files);
@@ -243,16 +245,16 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
 }
 
 struct View {
-    depot: Arc<Depot>,
+    bricks: Arc<BrickSet>,
     machine: Machine,
 }
 
 impl Bricks for View {
     fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>> {
-        self.depot.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
+        self.bricks.bricks.get(&id).map(|brick| brick.clone() as Arc<dyn BlockService>)
     }
     fn map(&self) -> Arc<ClusterMap> {
-        self.depot.map.clone()
+        self.bricks.map.clone()
     }
     fn here(&self) -> Option<NodeId> {
         (self.machine <= u32::from(BRICKS)).then_some(NodeId(self.machine))

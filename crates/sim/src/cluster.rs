@@ -1,9 +1,9 @@
 //! The machines of a world: replicas of one volume's metadata group, and clients.
 
-use crate::brick::Depot;
+use crate::brick::BrickSet;
 use crate::disk::Disks;
 use crate::network::Network;
-use crate::remote::{Group, Others, Servers};
+use crate::remote::{Group, NetworkPeers, Servers};
 use crate::scheduler::{Machine, Scheduler};
 use shoal_client::{Client, KernelCache, Stale};
 use shoal_meta::{Options, ReplicaOptions, Role, Server, Status};
@@ -17,22 +17,22 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Machines with replicas when the world begins: `1..=NODES`.
+/// Machines with replicas at the beginning: `1..=NODES`.
 pub const NODES: Machine = 3;
-/// The machine that takes the place of one of them.
+/// The machine that replaces one of them.
 pub const SPARE: Machine = NODES + 1;
 /// The first machine with a client.
 pub const FIRST_CLIENT: Machine = 11;
 /// The world's volume.
 const VOLUME: u128 = 0x51;
-/// A replica takes the place of another within this.
+/// A new machine has replaced a replica within this.
 const REPLACED_WITHIN: Duration = Duration::from_secs(60);
-/// How often everything on the bricks is swept: the worlds are short.
+/// How often all bricks are swept. It is short, as the worlds are.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(300);
-/// How often it is looked whether something has come about.
+/// How often a condition is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// See the module.
+/// The machines and what runs on them.
 pub struct Cluster {
     /// Its scheduler.
     pub world: Rc<Scheduler>,
@@ -41,22 +41,22 @@ pub struct Cluster {
     /// The servers that run.
     pub servers: Servers,
     /// The bricks.
-    pub depot: Arc<Depot>,
+    pub bricks: Arc<BrickSet>,
     /// The disks of the logs.
     pub disks: Disks,
     dir: PathBuf,
     settings: Settings,
     troubles: RefCell<Vec<String>>,
-    /// Nodes that are just being started.
+    /// Nodes that are being started.
     starting: RefCell<BTreeSet<Machine>>,
 }
 
-/// How a volume is made.
+/// The settings of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// Bytes of log behind the last flush of a store.
+    /// Bytes of log after the last flush of a store.
     pub log_bytes: u64,
-    /// Bytes up to which content travels inline.
+    /// Content up to this size is inline, in bytes.
     pub inline_bytes: u32,
     /// Copies of a block.
     pub replica: u8,
@@ -69,7 +69,7 @@ fn replica_on(node: Machine) -> ReplicaId {
 }
 
 impl Cluster {
-    /// A cluster that has not begun, with its files below a directory.
+    /// A cluster before its start, with its files below a directory.
     pub fn new(world: &Rc<Scheduler>, disks: &Disks, dir: &Path, settings: Settings) -> Rc<Cluster> {
         let servers = Servers::default();
         servers.set_members((1..=NODES).collect());
@@ -77,7 +77,7 @@ impl Cluster {
             world: world.clone(),
             network: Network::new(world),
             servers,
-            depot: Arc::new(Depot::new(world, GroupId(VOLUME), settings.replica, dir)),
+            bricks: Arc::new(BrickSet::new(world, GroupId(VOLUME), settings.replica, dir)),
             disks: disks.clone(),
             dir: dir.to_owned(),
             settings,
@@ -86,7 +86,7 @@ impl Cluster {
         })
     }
 
-    /// Where a machine keeps its files.
+    /// The directory of a machine.
     pub fn home(&self, node: Machine) -> PathBuf {
         self.dir.join(format!("node-{node}"))
     }
@@ -96,7 +96,7 @@ impl Cluster {
         self.servers.members()
     }
 
-    /// Does something on a machine, and waits for it; `None` if the machine dies meanwhile.
+    /// Runs something on a machine, and waits for it; `None` if the machine dies meanwhile.
     pub fn on<T: 'static>(
         &self,
         machine: Machine,
@@ -118,7 +118,7 @@ impl Cluster {
         done.take()
     }
 
-    /// Waits for a task's end.
+    /// Waits until a task has ended.
     pub fn wait_for_task(&self, task: u64) {
         use shoal_runtime::simulator::{Event, Simulator};
         while !self.world.is_finished(task) {
@@ -126,7 +126,7 @@ impl Cluster {
         }
     }
 
-    /// Starts the server of a machine. `first`: the group begins.
+    /// Starts the server of a machine. `first`: it founds the group.
     pub fn start(self: &Rc<Cluster>, node: Machine, first: bool) {
         let home = self.home(node);
         std::fs::create_dir_all(&home).expect("the directory of a world can be written to");
@@ -142,7 +142,7 @@ impl Cluster {
                 Options { create: Some(VOLUME), replica, log_bytes, sweep_every, ..Options::default() };
             let replica =
                 ReplicaOptions { group: GroupId(VOLUME), id: replica_on(node), founders, log_bytes };
-            let blocks = cluster.depot.seen_from(node);
+            let blocks = cluster.bricks.seen_from(node);
             let returns = blocks.clone();
             match Server::open_replica(&home, blocks, options, replica, cluster.peers(node)) {
                 Ok(server) => {
@@ -162,11 +162,12 @@ impl Cluster {
         self.starting.borrow_mut().remove(&node);
     }
 
-    fn peers(&self, node: Machine) -> Arc<Others> {
-        Arc::new(Others::seen_from(node, &self.network, &self.servers))
+    fn peers(&self, node: Machine) -> Arc<NetworkPeers> {
+        Arc::new(NetworkPeers::seen_from(node, &self.network, &self.servers))
     }
 
-    /// A machine that never had a replica gets the state of the others, and takes the place of one of them.
+    /// Replaces a node by a machine that never had a replica: the new one fetches the state, then becomes a
+    /// member.
     pub fn replace(self: &Rc<Cluster>, old: Machine, new: Machine) {
         let members: Vec<Machine> =
             self.nodes().into_iter().filter(|node| *node != old).chain([new]).collect();
@@ -204,7 +205,7 @@ impl Cluster {
         self.servers.set_members(members);
     }
 
-    /// A node that has died starts again. It may have died twice, and be about to already.
+    /// Starts a dead node again, unless that is already in progress after an earlier death.
     pub fn start_again(self: &Rc<Cluster>, node: Machine) {
         while self.starting.borrow().contains(&node) {
             sleep(LOOK_EVERY);
@@ -214,15 +215,16 @@ impl Cluster {
         }
     }
 
-    /// A node dies: its tasks are gone, and what was not flushed may be.
+    /// Kills a node: its tasks end, and what was not flushed may be lost.
     pub fn crash(&self, node: Machine) {
         self.world.kill(node);
         self.network.died(node);
         let home = self.home(node);
-        // RocksDB brings what it has in memory to disk when it is closed: so its files are put aside before.
+        // RocksDB writes its memory out when it is closed, which a crash does not. So its files are copied
+        // before.
         let aside = home.join("aside");
         while let Err(error) = copy_store(&home.join("store"), &aside) {
-            // A table that was merged into others has just been removed, or a new one has just been added.
+            // A table that was merged into another has just been removed, or a new one has just been added.
             let moved = [std::io::ErrorKind::NotFound, std::io::ErrorKind::Interrupted];
             assert!(moved.contains(&error.kind()), "the files of a store can be copied: {error}");
         }
@@ -233,7 +235,7 @@ impl Cluster {
         self.disks.crash(&home, &self.world);
     }
 
-    /// A client's machine has died, with what was on it.
+    /// Kills a client's machine, with what was on it.
     pub fn crash_client<T>(&self, machine: Machine, had: T) {
         self.network.died(machine);
         self.world.as_dying(|| drop(had));
@@ -254,14 +256,14 @@ impl Cluster {
     pub fn mount(&self, machine: Machine) -> Result<Arc<Client>, String> {
         let inline_bytes = self.settings.inline_bytes;
         let group = Arc::new(Group::seen_from(machine, &self.network, &self.servers, inline_bytes));
-        let depot = self.depot.clone();
+        let bricks = self.bricks.clone();
         let options = shoal_client::Options {
             name: format!("client {machine}"),
             cache_bytes: self.settings.cache_bytes,
             ..shoal_client::Options::default()
         };
         let mounted = self.on(machine, "mount", move || {
-            let client = Client::open_replicated(group, depot.seen_from(machine), options)
+            let client = Client::open_replicated(group, bricks.seen_from(machine), options)
                 .map_err(|error| error.to_string())?;
             client.set_kernel(Arc::new(Kernel));
             Ok(client)
@@ -269,7 +271,7 @@ impl Cluster {
         mounted.unwrap_or_else(|| Err("the machine has died".into()))
     }
 
-    /// The node that leads, as far as they know themselves.
+    /// The node that believes to lead.
     pub fn leader(&self) -> Option<Machine> {
         let status = |node: Machine| Some((self.servers.get(node)?.replica().status(), node));
         let leads = |(status, _): &(Status, Machine)| status.role == Role::Leader;
@@ -277,7 +279,7 @@ impl Cluster {
         leaders.max_by_key(|(status, _)| status.term).map(|(_, node)| node)
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds; false when the time is over.
     pub fn wait_until(&self, longest: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         let end = self.world.time_ns() + longest.as_nanos() as u64;
         while !is_so() {
@@ -300,7 +302,7 @@ impl Cluster {
         troubles
     }
 
-    /// Opens those again that have fetched a newer state.
+    /// Opens the replicas again that have fetched a newer state.
     pub fn reopen_where_needed(self: &Rc<Cluster>) {
         for node in self.nodes() {
             let Some(server) = self.servers.get(node) else { continue };
@@ -329,8 +331,8 @@ impl Cluster {
     }
 }
 
-/// Copies the files of a store as they are: tables never change, and are shared. RocksDB's own threads may be at work meanwhile: interrupted if they have
-/// changed which tables there are.
+/// Copies the files of a store in their present state: tables never change, and are linked. RocksDB's own
+/// threads may work meanwhile. The copy is interrupted if they have changed which tables there are.
 fn copy_store(from: &Path, to: &Path) -> std::io::Result<()> {
     let tables = known_tables(from)?;
     if to.exists() {
@@ -353,7 +355,7 @@ fn copy_store(from: &Path, to: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The lists of a store's tables, which only grow, with their lengths.
+/// The manifests of a store, which only grow, with their lengths.
 fn known_tables(store: &Path) -> std::io::Result<BTreeMap<std::ffi::OsString, u64>> {
     let mut lists = BTreeMap::new();
     for entry in std::fs::read_dir(store)? {
@@ -365,14 +367,14 @@ fn known_tables(store: &Path) -> std::io::Result<BTreeMap<std::ffi::OsString, u6
     Ok(lists)
 }
 
-/// So long at most it takes a kernel to forget something.
+/// Longest time that a kernel takes to invalidate.
 const FORGETS_MAX: Duration = Duration::from_millis(20);
-/// So long at most it takes to have one ask before it writes.
+/// Longest time until a kernel asks again before it writes.
 const HOLDS_MAX: Duration = Duration::from_millis(100);
-/// It takes time at all once in so many times.
+/// One in this many of these calls takes time at all.
 const TAKES_TIME_EVERY: u64 = 4;
 
-/// A kernel that keeps nothing.
+/// A kernel without caches.
 struct Kernel;
 
 impl Kernel {

@@ -1,8 +1,9 @@
-//! Disks that forget: what was written and not flushed may be lost when their machine dies, in part and in pieces.
+//! Disks that lose data: what was written and not flushed may be lost when the machine dies, in part and in
+//! pieces.
 //!
-//! **Model.** A directory of files in memory. Writes and changes of names are kept beside what is durable until they are flushed. A crash
-//! lets chance decide for each write whether all of it, some sectors of it or nothing has reached the disk; changes of names
-//! get there in their order, up to some point.
+//! **Model.** A directory of files in memory. Writes and changes of names are kept beside the durable state
+//! until they are flushed. At a crash a random choice for each write decides whether all of it, some of its
+//! sectors or nothing has reached the disk. Changes of names reach it in their order, up to a random point.
 
 use crate::scheduler::Scheduler;
 use shoal_runtime::time::Duration;
@@ -14,13 +15,13 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// In a directory whose files are in memory: without it, that is a new directory of the same name.
+/// Marks a directory whose files are in memory. Without the mark it is a new directory of the same name.
 const MARK: &str = "files-are-in-memory";
-/// Bytes that reach a disk together or not at all.
+/// Bytes that reach a disk atomically.
 const SECTOR_BYTES: usize = 512;
-/// A flush takes this long at most, in microseconds ...
+/// Longest time of a flush, in microseconds ...
 const SYNC_US_MAX: u64 = 1_500;
-/// ... but for one of so many, ...
+/// ... except for one flush in this many ...
 const SLOW_SYNC_ONE_OF: u32 = 150;
 /// ... which takes up to this long.
 const SLOW_SYNC_US_MAX: u64 = 120_000;
@@ -57,28 +58,29 @@ struct Dir {
     files: Vec<File>,
     current: BTreeMap<String, usize>,
     durable: BTreeMap<String, usize>,
-    /// Names as they were after each change that was not flushed.
+    /// Names after each change that was not flushed.
     pending: Vec<BTreeMap<String, usize>>,
-    /// Handles from before a crash are void.
+    /// Handles from before a crash are invalid.
     generation: u64,
     trouble: Trouble,
 }
 
-/// What is wrong with a disk.
+/// The fault of a disk.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Trouble {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// Flushes fail, after whatever has reached the disk by then.
+    /// Flushes fail, after a part may have reached the disk.
     FailsToSync,
-    /// There is no room.
+    /// The disk is full.
     Full,
     /// Every flush takes long.
     Slow,
 }
 
-/// The disks of a world, by directory. All of it is one thread's; the locks are there because files are to be `Send`.
+/// The disks of a world, by directory. They are used on one thread; the locks are there because files must be
+/// `Send`.
 #[derive(Default, Clone)]
 pub struct Disks {
     dirs: Arc<parking_lot::Mutex<BTreeMap<PathBuf, Shared>>>,
@@ -106,12 +108,12 @@ fn missing(name: &str) -> io::Error {
 }
 
 thread_local! {
-    /// The world that this thread is in, for the time that flushes take.
+    /// The world of this thread, for the time that flushes take.
     static WORLD: RefCell<Option<Rc<Scheduler>>> = const { RefCell::new(None) };
 }
 
 impl Disks {
-    /// Has this thread's logs opened on these disks.
+    /// From now on logs on this thread are opened on these disks.
     pub fn install(&self, world: &Rc<Scheduler>) {
         WORLD.set(Some(world.clone()));
         let disks = self.clone();
@@ -120,7 +122,7 @@ impl Disks {
                 return Err(missing("directory"));
             }
             let mut dirs = disks.dirs.lock();
-            // Directories are removed and made without us.
+            // Directories are removed and made outside of this module.
             let mark = dir.join(MARK);
             if !mark.exists() {
                 std::fs::write(mark, [])?;
@@ -133,20 +135,20 @@ impl Disks {
         shoal_store::log::disk::replace(Some(opener));
     }
 
-    /// Gives this thread its own disks back.
+    /// From now on logs on this thread are opened on real disks.
     pub fn uninstall() {
         WORLD.set(None);
         shoal_store::log::disk::replace(None);
     }
 
-    /// What is wrong from now on with the disk whose directories lie below this one.
+    /// Sets the fault of the disk whose directories lie below this one.
     pub fn set_trouble(&self, below: &Path, trouble: Trouble) {
         for (_, dir) in self.dirs.lock().iter().filter(|(path, _)| path.starts_with(below)) {
             dir.lock().trouble = trouble;
         }
     }
 
-    /// The machine whose directories lie below this one has died.
+    /// Crashes the machine whose directories lie below this one.
     pub fn crash(&self, below: &Path, world: &Scheduler) {
         let dirs = self.dirs.lock();
         for (_, dir) in dirs.iter().filter(|(path, _)| path.starts_with(below)) {
@@ -169,7 +171,7 @@ impl Disks {
     }
 }
 
-/// What a crash leaves of a write.
+/// Applies what a crash leaves of a write.
 fn tear(durable: &mut Vec<u8>, what: &Pending, world: &Scheduler) {
     match (what, world.below(3)) {
         (_, 0) => carry_out(durable, what),
@@ -245,7 +247,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// The time that a flush takes; it may fail.
+/// Lets the time of a flush pass; it may fail.
 fn pass_time(dir: &Shared) -> io::Result<()> {
     let Some(world) = WORLD.with_borrow(Clone::clone) else { return Ok(()) };
     let slow = dir.lock().trouble == Trouble::Slow || world.once_in(SLOW_SYNC_ONE_OF);
@@ -314,7 +316,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self) -> io::Result<()> {
         pass_time(&self.dir)?;
-        // Whatever is written while it takes its time may be on the disk by the end or not; here it is.
+        // What is written while the flush takes its time may be durable or not; here it is.
         self.with(|file| {
             let pending = std::mem::take(&mut file.pending);
             for what in &pending {

@@ -1,116 +1,118 @@
-//! What goes wrong in a world, and when: drawn from the seed before it begins ([`crate::plan`]), so that parts of it can be left out.
+//! The faults of a world, with their times: drawn from the seed before it begins ([`crate::plan`]), so that
+//! some of them can be left out.
 
 use crate::brick::BRICKS;
 use crate::cluster::{Cluster, FIRST_CLIENT, SPARE};
 use crate::disk::Trouble;
-use crate::journal::say;
-use crate::network::Weather;
+use crate::network::Conditions;
 use crate::programs::Programs;
 use crate::scheduler::{Machine, OBSERVER};
+use crate::trace::say;
 use shoal_meta::Role;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Stands for whoever leads when a fault begins.
+/// Stands for the node that leads when a fault begins.
 pub const LEADER: Machine = 100;
-/// Stands for the first who does not.
+/// Stands for the first node that does not lead.
 pub const FOLLOWER: Machine = 101;
-/// One of so many blocks of a brick is damaged or lost.
+/// One in this many blocks of a brick is damaged or lost.
 const ROT_ONE_OF: u32 = 2;
 /// When the leader is cut off, another is elected within this.
 const ELECTED_WITHIN: Duration = Duration::from_secs(5);
-/// How long a leader that was just elected is cut off.
+/// How long a newly elected leader is cut off.
 const UNHEARD_FOR: Duration = Duration::from_millis(700);
 
-/// Something that goes wrong for a while.
+/// A kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum FaultKind {
     /// A node dies, and starts again.
     Crash(Machine),
-    /// All nodes die at once: the room has no power.
+    /// All nodes die at once: a power failure.
     Blackout,
-    /// A node and all other nodes do not hear of each other.
+    /// A node and all other nodes cannot reach each other.
     Isolate(Machine),
-    /// Nothing passes from the first to the second.
+    /// No message passes from the first to the second.
     OneWay(Machine, Machine),
-    /// A client and a node do not hear of each other.
+    /// A client and a node cannot reach each other.
     CutClient(Machine, Machine),
-    /// A client and all nodes do not hear of each other.
+    /// A client and all nodes cannot reach each other.
     CutOff(Machine),
-    /// Messages between replicas get lost and repeated, connections break, everything takes long.
+    /// Messages between replicas are lost and repeated, connections break, messages are slow.
     Storm {
-        /// One of so many.
+        /// One message in this many is lost.
         loses_one_of: u32,
-        /// One of so many.
+        /// One message in this many breaks its connection.
         breaks_one_of: u32,
-        /// In microseconds.
+        /// Longest delay, in microseconds.
         delay_us_max: u64,
     },
-    /// What the first sends to the second takes up to so many microseconds.
+    /// Messages from the first to the second take up to this many microseconds.
     SlowWay(Machine, Machine, u64),
-    /// Nothing goes on on a machine, while its clocks do.
+    /// A machine is stopped, while its clocks go on.
     Stop(Machine),
-    /// A machine has too much to do: its threads get their turns late.
+    /// A machine is overloaded: its threads are scheduled late.
     Busy(Machine),
-    /// The leader is cut off until another is elected. At that moment whoever voted for it dies; when it is back, it hears of the old leader and not of
-    /// the new one.
+    /// The leader is cut off until another is elected. At that moment the follower that voted for the new
+    /// leader dies. When it is back, it reaches the old leader and not the new one.
     VoterDies,
     /// A client's machine dies, and mounts again.
     KillClient(Machine),
-    /// The lead is handed over.
+    /// The leadership is transferred.
     Transfer,
     /// A node flushes its store and cuts its log.
     Flush(Machine),
-    /// Another machine takes the place of a node, for good.
+    /// Another machine replaces a node, for good.
     Replace(Machine),
-    /// A machine's wall clock is set, to so many seconds after its start.
+    /// A machine's wall clock is set, to this many seconds after its start.
     SetClock(Machine, u64),
-    /// The disk of a node's log fails to flush, has no room, or is slow. Where it fails, the node starts again in the end.
+    /// The disk of a node's log fails to flush, is full, or is slow. If it fails, the node is started again
+    /// at the end.
     Disk(Machine, Trouble),
-    /// A brick is out of reach.
+    /// A brick cannot be reached.
     BrickAway(u16),
-    /// A brick has no room.
+    /// A brick is full.
     BrickFull(u16),
     /// A brick is slow.
     BrickSlow(u16),
-    /// Blocks on a brick get damaged and lost.
+    /// Blocks on a brick are damaged and lost.
     Rot(u16),
 }
 
-/// A fault with its time.
+/// A fault with its times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// After the one before has begun, in milliseconds.
+    /// It begins this long after the beginning of the fault before, in milliseconds.
     pub after_ms: u64,
     /// For how long, in milliseconds.
     pub for_ms: u64,
-    /// The next one does not wait until this one is over.
+    /// The next fault does not wait for the end of this one.
     pub overlaps: bool,
-    /// What.
-    pub what: What,
+    /// The kind.
+    pub kind: FaultKind,
 }
 
-/// When something was wrong, from and to.
+/// When there were faults, from and to.
 pub type Spans = Rc<RefCell<Vec<(u64, u64)>>>;
 
-/// Lets faults happen. In the end everything is as it should be.
+/// Makes the faults happen. At the end all of them are over.
 pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], spans: &Spans) {
     let mut under_way = Vec::new();
     for fault in faults {
         sleep(Duration::from_millis(fault.after_ms));
         cluster.reopen_where_needed();
-        let what = resolved(cluster, &fault.what);
+        let kind = resolved(cluster, &fault.kind);
         let begun = cluster.world.time_ns();
-        say(&format!("FAULT {what:?} for {} ms", fault.for_ms));
+        say(&format!("FAULT {kind:?} for {} ms", fault.for_ms));
         let long = Duration::from_millis(fault.for_ms);
-        begin(cluster, programs, &what, long);
+        begin(cluster, programs, &kind, long);
         let (of, by, list) = (cluster.clone(), programs.clone(), spans.clone());
         let finish = move || {
             sleep(long);
-            end(&of, &by, &what);
-            say(&format!("FAULT over: {what:?}"));
+            end(&of, &by, &kind);
+            say(&format!("FAULT over: {kind:?}"));
             list.borrow_mut().push((begun, of.world.time_ns()));
         };
         let task = cluster.world.start(OBSERVER, Duration::ZERO, "fault", Box::new(finish));
@@ -120,131 +122,133 @@ pub fn play(cluster: &Rc<Cluster>, programs: &Rc<Programs>, faults: &[Fault], sp
         }
     }
     under_way.into_iter().for_each(|task| cluster.wait_for_task(task));
-    cluster.network.set(|weather| *weather = Weather::fair());
+    cluster.network.set(|conditions| *conditions = Conditions::fair());
 }
 
-/// Whom a fault is about, as things stand.
-fn resolved(cluster: &Rc<Cluster>, what: &What) -> What {
+/// The machines that a fault is about at this moment.
+fn resolved(cluster: &Rc<Cluster>, kind: &FaultKind) -> FaultKind {
     let nodes = cluster.nodes();
     let leader = cluster.leader().unwrap_or(nodes[0]);
     let who = |machine: Machine| match machine {
         LEADER => leader,
         FOLLOWER => nodes.iter().copied().find(|node| *node != leader).unwrap_or(leader),
-        // It may have been replaced.
+        // The node may have been replaced.
         node if node < FIRST_CLIENT && !nodes.contains(&node) => SPARE,
         other => other,
     };
-    match what.clone() {
-        What::Crash(node) => What::Crash(who(node)),
-        What::Isolate(node) => What::Isolate(who(node)),
-        What::OneWay(from, to) => What::OneWay(who(from), who(to)),
-        What::CutClient(client, node) => What::CutClient(client, who(node)),
-        What::SlowWay(from, to, micros) => What::SlowWay(who(from), to, micros),
-        What::Stop(machine) => What::Stop(who(machine)),
-        What::Busy(machine) => What::Busy(who(machine)),
-        What::Flush(node) => What::Flush(who(node)),
-        What::Replace(node) => What::Replace(who(node)),
-        What::SetClock(machine, seconds) => What::SetClock(who(machine), seconds),
-        What::Disk(node, trouble) => What::Disk(who(node), trouble),
+    match kind.clone() {
+        FaultKind::Crash(node) => FaultKind::Crash(who(node)),
+        FaultKind::Isolate(node) => FaultKind::Isolate(who(node)),
+        FaultKind::OneWay(from, to) => FaultKind::OneWay(who(from), who(to)),
+        FaultKind::CutClient(client, node) => FaultKind::CutClient(client, who(node)),
+        FaultKind::SlowWay(from, to, micros) => FaultKind::SlowWay(who(from), to, micros),
+        FaultKind::Stop(machine) => FaultKind::Stop(who(machine)),
+        FaultKind::Busy(machine) => FaultKind::Busy(who(machine)),
+        FaultKind::Flush(node) => FaultKind::Flush(who(node)),
+        FaultKind::Replace(node) => FaultKind::Replace(who(node)),
+        FaultKind::SetClock(machine, seconds) => FaultKind::SetClock(who(machine), seconds),
+        FaultKind::Disk(node, trouble) => FaultKind::Disk(who(node), trouble),
         other => other,
     }
 }
 
-/// Between whom nothing passes.
-fn cuts(cluster: &Rc<Cluster>, what: &What) -> Vec<(Machine, Machine)> {
+/// The pairs of machines between which no message passes.
+fn cuts(cluster: &Rc<Cluster>, kind: &FaultKind) -> Vec<(Machine, Machine)> {
     let both = |one: Machine, other: Machine| [(one, other), (other, one)];
-    match what {
-        What::Isolate(node) => {
+    match kind {
+        FaultKind::Isolate(node) => {
             let others = cluster.nodes().into_iter().chain([SPARE]).filter(|other| other != node);
             others.flat_map(|other| both(*node, other)).collect()
         }
-        What::OneWay(from, to) => vec![(*from, *to)],
-        What::CutClient(client, node) => both(*client, *node).to_vec(),
-        What::CutOff(client) => {
+        FaultKind::OneWay(from, to) => vec![(*from, *to)],
+        FaultKind::CutClient(client, node) => both(*client, *node).to_vec(),
+        FaultKind::CutOff(client) => {
             cluster.nodes().into_iter().chain([SPARE]).flat_map(|node| both(*client, node)).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What, long: Duration) {
-    let cut = cuts(cluster, what);
-    cluster.network.set(|weather| weather.cut.extend(cut));
-    match what {
-        What::Crash(node) => cluster.crash(*node),
-        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.crash(node)),
-        What::Storm { loses_one_of, breaks_one_of, delay_us_max } => cluster.network.set(|weather| {
-            weather.loses_one_of = *loses_one_of;
-            weather.repeats_one_of = *loses_one_of;
-            weather.breaks_one_of = *breaks_one_of;
-            weather.delay_us_max = *delay_us_max;
+fn begin(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind, long: Duration) {
+    let cut = cuts(cluster, kind);
+    cluster.network.set(|conditions| conditions.cut.extend(cut));
+    match kind {
+        FaultKind::Crash(node) => cluster.crash(*node),
+        FaultKind::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.crash(node)),
+        FaultKind::Storm { loses_one_of, breaks_one_of, delay_us_max } => cluster.network.set(|conditions| {
+            conditions.loses_one_of = *loses_one_of;
+            conditions.repeats_one_of = *loses_one_of;
+            conditions.breaks_one_of = *breaks_one_of;
+            conditions.delay_us_max = *delay_us_max;
         }),
-        What::SlowWay(from, to, micros) => {
-            cluster.network.set(|weather| _ = weather.slow.insert((*from, *to), *micros));
+        FaultKind::SlowWay(from, to, micros) => {
+            cluster.network.set(|conditions| _ = conditions.slow.insert((*from, *to), *micros));
         }
-        What::Stop(machine) => {
+        FaultKind::Stop(machine) => {
             cluster.world.stop(*machine, long);
             cluster.network.stopped(*machine, long);
         }
-        What::Busy(machine) => cluster.world.keep_busy(*machine, long),
-        What::VoterDies => let_voter_die(cluster, long),
-        What::KillClient(client) => programs.kill(*client),
-        What::Transfer => {
+        FaultKind::Busy(machine) => cluster.world.keep_busy(*machine, long),
+        FaultKind::VoterDies => let_voter_die(cluster, long),
+        FaultKind::KillClient(client) => programs.kill(*client),
+        FaultKind::Transfer => {
             for server in cluster.nodes().into_iter().filter_map(|node| cluster.servers.get(node)) {
                 server.replica().transfer_leadership();
             }
         }
-        What::Flush(node) => {
+        FaultKind::Flush(node) => {
             if let Some(server) = cluster.servers.get(*node) {
                 cluster.world.start(*node, Duration::ZERO, "flush", Box::new(move || _ = server.flush()));
             }
         }
-        What::Replace(node) if !cluster.nodes().contains(&SPARE) => cluster.replace(*node, SPARE),
-        What::SetClock(machine, seconds) => {
+        FaultKind::Replace(node) if !cluster.nodes().contains(&SPARE) => cluster.replace(*node, SPARE),
+        FaultKind::SetClock(machine, seconds) => {
             cluster.world.set_wall_clock(*machine, Duration::from_secs(*seconds));
         }
-        What::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
-        What::BrickAway(brick) => cluster.depot.set_away(*brick, true),
-        What::BrickFull(brick) => cluster.depot.set_full(*brick, true),
-        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, true),
-        What::Rot(brick) => {
-            let damaged = cluster.depot.rot(&cluster.world, *brick, ROT_ONE_OF);
+        FaultKind::Disk(node, trouble) => cluster.disks.set_trouble(&cluster.home(*node), *trouble),
+        FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, true),
+        FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, true),
+        FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, true),
+        FaultKind::Rot(brick) => {
+            let damaged = cluster.bricks.rot(&cluster.world, *brick, ROT_ONE_OF);
             say(&format!("{damaged} blocks of brick {brick} are damaged or lost"));
         }
         _ => {}
     }
 }
 
-fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, what: &What) {
-    let cut = cuts(cluster, what);
-    cluster.network.set(|weather| weather.cut.retain(|pair| !cut.contains(pair)));
-    match what {
-        What::Crash(node) => cluster.start_again(*node),
-        What::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
-        What::Storm { .. } => cluster.network.set(|weather| {
-            let (cut, slow) = (std::mem::take(&mut weather.cut), std::mem::take(&mut weather.slow));
-            *weather = Weather { cut, slow, ..Weather::fair() };
+fn end(cluster: &Rc<Cluster>, programs: &Rc<Programs>, kind: &FaultKind) {
+    let cut = cuts(cluster, kind);
+    cluster.network.set(|conditions| conditions.cut.retain(|pair| !cut.contains(pair)));
+    match kind {
+        FaultKind::Crash(node) => cluster.start_again(*node),
+        FaultKind::Blackout => cluster.nodes().into_iter().for_each(|node| cluster.start_again(node)),
+        FaultKind::Storm { .. } => cluster.network.set(|conditions| {
+            let (cut, slow) = (std::mem::take(&mut conditions.cut), std::mem::take(&mut conditions.slow));
+            *conditions = Conditions { cut, slow, ..Conditions::fair() };
         }),
-        What::SlowWay(from, to, _) => cluster.network.set(|weather| _ = weather.slow.remove(&(*from, *to))),
-        What::KillClient(client) => programs.revive(*client),
-        What::Disk(node, trouble) => {
+        FaultKind::SlowWay(from, to, _) => {
+            cluster.network.set(|conditions| _ = conditions.slow.remove(&(*from, *to)))
+        }
+        FaultKind::KillClient(client) => programs.revive(*client),
+        FaultKind::Disk(node, trouble) => {
             cluster.disks.set_trouble(&cluster.home(*node), Trouble::None);
             if *trouble != Trouble::Slow {
                 cluster.crash(*node);
                 cluster.start_again(*node);
             }
         }
-        What::BrickAway(brick) => cluster.depot.set_away(*brick, false),
-        What::BrickFull(brick) => cluster.depot.set_full(*brick, false),
-        What::BrickSlow(brick) => cluster.depot.set_slow(*brick, false),
+        FaultKind::BrickAway(brick) => cluster.bricks.set_away(*brick, false),
+        FaultKind::BrickFull(brick) => cluster.bricks.set_full(*brick, false),
+        FaultKind::BrickSlow(brick) => cluster.bricks.set_slow(*brick, false),
         _ => {}
     }
 }
 
 fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     let Some(old) = cluster.leader() else { return };
-    let cut = |node: Machine| cuts(cluster, &What::Isolate(node));
-    cluster.network.set(|weather| weather.cut.extend(cut(old)));
+    let cut = |node: Machine| cuts(cluster, &FaultKind::Isolate(node));
+    cluster.network.set(|conditions| conditions.cut.extend(cut(old)));
     let leads = |node: &Machine| {
         let server = cluster.servers.get(*node).filter(|_| *node != old);
         server.is_some_and(|server| server.replica().status().role == Role::Leader)
@@ -252,9 +256,9 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
     let elected = || cluster.nodes().into_iter().find(leads);
     cluster.wait_until(ELECTED_WITHIN, || elected().is_some());
     let new = elected();
-    cluster.network.set(|weather| {
-        weather.cut.retain(|pair| !cut(old).contains(pair));
-        weather.cut.extend(new.into_iter().flat_map(cut));
+    cluster.network.set(|conditions| {
+        conditions.cut.retain(|pair| !cut(old).contains(pair));
+        conditions.cut.extend(new.into_iter().flat_map(cut));
     });
     let Some(new) = new else { return };
     if let Some(voter) = cluster.nodes().into_iter().find(|node| ![old, new].contains(node)) {
@@ -263,10 +267,10 @@ fn let_voter_die(cluster: &Rc<Cluster>, dead: Duration) {
         cluster.start_again(voter);
     }
     sleep(UNHEARD_FOR);
-    cluster.network.set(|weather| weather.cut.retain(|pair| !cut(new).contains(pair)));
+    cluster.network.set(|conditions| conditions.cut.retain(|pair| !cut(new).contains(pair)));
 }
 
-/// Bricks, to draw one.
+/// The numbers of bricks to draw from.
 pub fn bricks() -> std::ops::RangeInclusive<u16> {
     1..=BRICKS
 }

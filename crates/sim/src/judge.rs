@@ -1,7 +1,8 @@
-//! Whether what programs saw is what one local file system could have answered, with what mounts may have lost.
+//! Whether one local file system could have answered what programs saw, given what mounts may have lost.
 //!
-//! **Loss.** A mount whose machine died, or whose session was ended, may lose its last calls, from some moment on; never what was synced, nor what others
-//! have seen, nor what is older than what was wrong. So each such session has moments at which its part of the history may end, and one choice of them must
+//! **Loss.** A mount whose machine died, or whose session was ended, may lose its last calls, from some
+//! moment on. It never loses what was synced, what other clients have seen, or what is older than the fault.
+//! So each such session has several moments at which its part of the history may end. One choice of them must
 //! explain everything.
 
 use crate::plan::Plan;
@@ -12,32 +13,32 @@ use shoal_witness::history::{Call, Header, VERSION};
 use shoal_witness::ops::{Op, Outcome};
 use std::collections::BTreeMap;
 
-/// What was done this long before the end of a session, and before whatever was wrong then, is not lost.
+/// What was done this long before the end of a session, and this long before the fault, is not lost.
 const SHIPPED_WITHIN_NS: u64 = 3_000_000_000;
 /// Choices of moments that are tried.
 const CHOICES_MAX: usize = 1_500;
 
-/// What is known of a world's calls.
+/// The recorded facts about a world's calls.
 pub struct Evidence {
     /// In the order in which they began.
     pub calls: Vec<Call>,
     /// Mount and session of each worker.
     pub lives: BTreeMap<u32, (u32, SessionId)>,
-    /// Sessions that did not end with their mount: when they did. True: the mount went on in another one.
+    /// The ends of sessions that did not end with their mount. True: the mount went on in another session.
     pub ends: BTreeMap<SessionId, (u64, bool)>,
-    /// When servers gave sessions up of which they did not hear: by then their clients answer nothing any more.
+    /// When servers gave up silent sessions. From then on their clients must not answer any call.
     pub given_up: BTreeMap<SessionId, u64>,
-    /// When something was wrong.
+    /// The times of faults.
     pub spans: Vec<(u64, u64)>,
 }
 
-/// What came of it.
+/// The verdict.
 pub enum Judgement {
-    /// All is well; so many calls of those that had returned were lost.
+    /// The history is explained; this many calls that had returned were lost.
     Fine(usize),
-    /// It was too much to look at.
+    /// The history was too hard to check.
     Unchecked,
-    /// This cannot be.
+    /// No choice explains the history.
     Wrong(String),
 }
 
@@ -46,10 +47,10 @@ impl Evidence {
         self.lives[&call.worker].1
     }
 
-    /// When the part of the history of a session that has ended may end, the latest first.
+    /// The moments at which a session's part of the history may end, the latest first.
     fn moments(&self, session: SessionId, end: u64) -> Vec<u64> {
         let mut from = end.saturating_sub(SHIPPED_WITHIN_NS);
-        // What was wrong may have held up everything since it began.
+        // A fault may have delayed everything since it began.
         let mut spans = self.spans.clone();
         spans.sort_unstable_by_key(|span| std::cmp::Reverse(span.1));
         for (begun, over) in spans {
@@ -71,14 +72,15 @@ impl Evidence {
         moments
     }
 
-    /// The calls that count if sessions ended with these moments.
+    /// The calls that count if sessions ended at these moments.
     fn with(&self, cuts: &BTreeMap<SessionId, u64>) -> Vec<Call> {
         let mut calls = self.calls.clone();
         calls.retain_mut(|call| {
             let (mount, session) = self.lives[&call.worker];
             let lost = call.outcome.as_ref().is_some_and(is_lost);
             let Some((end, goes_on)) = self.ends.get(&session).copied() else {
-                // The loss of an earlier session is reported once more: by the next fsync, and by the next change of a file of which one was lost.
+                // The loss of an earlier session is reported once more, by the next fsync and by the next
+                // change of a file that lost a change.
                 let reported = lost && reports(&call.op);
                 return !(reported && self.has_lost(mount));
             };
@@ -110,7 +112,7 @@ impl Evidence {
             let lost_at = self.ends.get(&session).map_or(u64::MAX, |end| end.0);
             let given_up = self.given_up.get(&session).is_some_and(|at| call.start > *at);
             let failed = matches!(call.outcome, None | Some(Outcome::Failed { .. }));
-            // One that needs no answer may be true at any time.
+            // A call that needs no answer may be right at any time.
             let needs_none = matches!(call.op, Op::Fsync { .. });
             given_up && !failed && !needs_none && call.end.is_some_and(|end| end < lost_at)
         };
@@ -152,7 +154,7 @@ impl Evidence {
         if hard {
             return Judgement::Unchecked;
         }
-        // What is shown is why it is not so with all calls that have returned.
+        // The finding shows why the history fails with all calls that have returned.
         let calls = self.with(&BTreeMap::new());
         match check::check(&calls) {
             Verdict::Refused(refusal) => {
@@ -165,7 +167,7 @@ impl Evidence {
                     may_die: vec![],
                     may_lapse: vec![],
                 };
-                let lost = if sessions.is_empty() { "" } else { ", whatever was lost" };
+                let lost = if sessions.is_empty() { "" } else { ", whatever the mounts have lost" };
                 let shown = refusal.show(&calls, &header);
                 Judgement::Wrong(format!("no local file system does this{lost}:\n{shown}"))
             }
@@ -222,7 +224,7 @@ mod tests {
         call(1, at, Op::Lstat { path: path(name) }, ino.map_or(missing, there))
     }
 
-    /// Worker 0 has a session that ends after a second; worker 1 has another one, which does not.
+    /// Worker 0 has a session that ends after a second; worker 1 has another one, which does not end.
     fn judged(calls: &[Call], given_up: Option<u64>) -> Judgement {
         let mut calls = calls.to_vec();
         calls.sort_by_key(|call| call.start);
@@ -250,7 +252,7 @@ mod tests {
             Judgement::Fine(1)
         ));
         assert!(matches!(then(&[sees(after, "a", None), sees(after + 20, "b", None)]), Judgement::Fine(2)));
-        // In order; and not what others have seen.
+        // The loss is a suffix, and excludes what the other worker has seen.
         assert!(matches!(
             then(&[sees(after, "a", None), sees(after + 20, "b", Some(8))]),
             Judgement::Wrong(_)

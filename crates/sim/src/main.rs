@@ -1,10 +1,10 @@
-//! `shoal-sim`: lives through worlds, and says what went wrong in them.
+//! `shoal-sim`: runs simulated worlds and reports their findings.
 
 use clap::Parser;
 use shoal_sim::mistakes::{self, MISTAKES};
 use shoal_sim::plan::Plan;
 use shoal_sim::shrink::shrink;
-use shoal_sim::story::{Report, live};
+use shoal_sim::world::{Report, run};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,31 +16,31 @@ struct Arguments {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Go on for so many minutes, however many seeds that are
+    /// Run for this many minutes, whatever --seeds says
     #[arg(long)]
     minutes: Option<u64>,
     /// Worlds at the same time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// Tell the story
+    /// Print the trace
     #[arg(long)]
     trace: bool,
-    /// Tell it in all detail
+    /// Print the trace in all detail
     #[arg(long)]
     verbose: bool,
-    /// Leave out what a failure does not need, then tell its story
+    /// Remove the faults that a failure does not need, then run it again
     #[arg(long)]
     shrink: bool,
-    /// Say nothing of worlds in which all went well
+    /// Print only worlds with findings
     #[arg(long)]
     quiet: bool,
-    /// Plant each mistake in turn, and say which seed finds it (up to --seeds)
+    /// Plant each defect in turn, and print which seed finds it (up to --seeds)
     #[arg(long)]
     mistakes: bool,
-    /// Plant this mistake
+    /// Plant this defect
     #[arg(long, value_name = "MISTAKE")]
     plant: Option<String>,
 }
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     if sum.wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
-    println!("something went wrong with seeds {:?}", sum.wrong);
+    println!("findings with seeds {:?}", sum.wrong);
     ExitCode::FAILURE
 }
 
@@ -118,11 +118,11 @@ fn one(arguments: &Arguments, seed: u64, sum: &Mutex<Sum>) {
     let level = if arguments.verbose { tracing::Level::TRACE } else { tracing::Level::INFO };
     let mut plan = Plan { planted: arguments.plant.clone(), ..Plan::of(seed) };
     let began = Instant::now();
-    let mut report = live(&plan, arguments.trace && !arguments.shrink, level);
+    let mut report = run(&plan, arguments.trace && !arguments.shrink, level);
     if arguments.shrink && !report.findings.is_empty() {
         plan = shrink(&plan);
-        println!("what is left: {plan:#?}");
-        report = live(&plan, arguments.trace, level);
+        println!("the smallest plan that fails: {plan:#?}");
+        report = run(&plan, arguments.trace, level);
     }
     if !arguments.quiet || !report.findings.is_empty() {
         tell(seed, &report, began.elapsed());

@@ -1,10 +1,10 @@
-//! Mistakes that can be planted in the code under test, to see that they are found.
+//! Defects that can be planted in the code under test, to prove that worlds find them.
 
 use crate::plan::Plan;
-use crate::story::live;
+use crate::world::run;
 use std::ops::Range;
 
-/// All of them, by the names under which the code asks for them (`shoal_runtime::planted`).
+/// All defects, by the names that the code passes to `shoal_runtime::planted`.
 pub const MISTAKES: &[&str] = &[
     "answer before the log is flushed",
     "lose the end of the log",
@@ -35,14 +35,14 @@ pub const MISTAKES: &[&str] = &[
     "keep what a session held",
 ];
 
-/// The first seed that finds a mistake, and how. Seeds that find something without it do not count.
+/// The first seed that finds a defect, and its finding. Seeds that find something without it do not count.
 pub fn find(mistake: &str, seeds: Range<u64>) -> Option<(u64, String)> {
     let level = tracing::Level::ERROR;
     for seed in seeds {
         let plan = Plan { planted: Some(mistake.to_owned()), ..Plan::of(seed) };
-        let findings = live(&plan, false, level).findings;
+        let findings = run(&plan, false, level).findings;
         if let Some(finding) = findings.first()
-            && live(&Plan::of(seed), false, level).findings.is_empty()
+            && run(&Plan::of(seed), false, level).findings.is_empty()
         {
             return Some((seed, finding.clone()));
         }

@@ -1,9 +1,11 @@
-//! The network: between replicas it loses, delays, reorders and repeats; between clients and servers it breaks connections.
+//! The network: between replicas it loses, delays, reorders and repeats messages; between clients and servers
+//! it breaks connections.
 //!
-//! **Messages** between replicas take a random time each, may get lost, and may come twice.
+//! **Messages** between replicas take a random time each, may be lost, and may come twice.
 //!
-//! **Connections** carry requests and answers. Nothing that was sent on one arrives after something that got lost on it: from then on it is silent,
-//! until both ends find out and every request on it fails. Batches are carried out in the order in which they were sent.
+//! **Connections** carry requests and answers. After a message was lost on a connection, no later one
+//! arrives: it is silent until both ends notice and every request on it fails. Batches are carried out in the
+//! order in which they were sent.
 
 use crate::scheduler::{Machine, Scheduler};
 use parking_lot::Mutex;
@@ -13,20 +15,20 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How the network is at present.
+/// The present state of the network.
 #[derive(Clone, Debug, Default)]
-pub struct Weather {
-    /// Nothing passes from the first to the second.
+pub struct Conditions {
+    /// No message passes from the first to the second.
     pub cut: BTreeSet<(Machine, Machine)>,
-    /// Of so many messages between replicas one gets lost; 0: none.
+    /// One message between replicas in this many is lost; 0: none.
     pub loses_one_of: u32,
-    /// Of so many of those one comes twice; 0: none.
+    /// One of the delivered messages in this many comes twice; 0: none.
     pub repeats_one_of: u32,
-    /// Of so many messages on connections one breaks it; 0: none.
+    /// One message on connections in this many breaks its connection; 0: none.
     pub breaks_one_of: u32,
     /// The longest time that a message takes, in microseconds.
     pub delay_us_max: u64,
-    /// The same from the first to the second, where it is another.
+    /// Longest delays from the first to the second, where they differ.
     pub slow: BTreeMap<(Machine, Machine), u64>,
 }
 
@@ -34,27 +36,27 @@ pub struct Weather {
 const SILENCE_MS_MAX: u64 = 2_200;
 /// The shortest time that a message takes, in microseconds.
 const DELAY_US_MIN: u64 = 20;
-/// The longest in fair weather.
-pub const DELAY_US_FAIR: u64 = 500;
+/// The longest delay without faults, in microseconds.
+pub const DELAY_US_CALM: u64 = 500;
 
 type Job = Box<dyn FnOnce()>;
 type Fail = Box<dyn FnOnce(MetaError)>;
 
 #[derive(Default)]
 struct Connection {
-    /// Counts the connections between the two.
+    /// The number of the connection between the two.
     number: u64,
-    /// Something was lost on it: it is silent.
+    /// A message was lost on it: it is silent.
     silent: bool,
-    /// Requests without answer, by number: whom to tell when the connection breaks.
+    /// Requests without an answer, by number: what to call when the connection breaks.
     pending: BTreeMap<u64, Fail>,
-    /// What is to be carried out in order, and whether somebody is at it.
+    /// Jobs that are carried out in order, and whether a task does that.
     lane: VecDeque<Job>,
     busy: bool,
 }
 
 impl Connection {
-    /// The next one begins; answers what was under way on this one.
+    /// Begins the next connection, and returns what was in flight on this one.
     fn renew(&mut self) -> (BTreeMap<u64, Fail>, VecDeque<Job>) {
         self.number += 1;
         (self.silent, self.busy) = (false, false);
@@ -64,7 +66,7 @@ impl Connection {
 
 #[derive(Default)]
 struct State {
-    weather: Weather,
+    conditions: Conditions,
     connections: BTreeMap<(Machine, Machine), Connection>,
     requests: u64,
     dead: BTreeSet<Machine>,
@@ -72,37 +74,37 @@ struct State {
     sent: u64,
 }
 
-/// See the module.
+/// The network of a world.
 pub struct Network {
     world: Rc<Scheduler>,
     me: Weak<Network>,
     state: Mutex<State>,
 }
 
-/// Everything of a world is on one thread; the traits of the code under test ask for more.
+/// Everything in a world is on one thread; the traits of the code under test ask for more.
 pub struct OneThread<T>(pub T);
 // SAFETY: a world is made, run and dropped on one thread, and nothing of it leaves that thread.
 unsafe impl<T> Send for OneThread<T> {}
-// SAFETY: as above.
+// SAFETY: a world is made, run and dropped on one thread, and nothing of it leaves that thread.
 unsafe impl<T> Sync for OneThread<T> {}
 
 impl<T> OneThread<T> {
-    /// The thing itself. A method, so that closures take all of it along.
+    /// The value. A method, so that closures capture all of it.
     pub fn take(self) -> T {
         self.0
     }
 }
 
 impl Network {
-    /// In fair weather.
+    /// A network without faults.
     pub fn new(world: &Rc<Scheduler>) -> Rc<Network> {
-        let state = State { weather: Weather::fair(), ..State::default() };
+        let state = State { conditions: Conditions::fair(), ..State::default() };
         Rc::new_cyclic(|me| Network { world: world.clone(), me: me.clone(), state: Mutex::new(state) })
     }
 
-    /// Changes the weather.
-    pub fn set(&self, change: impl FnOnce(&mut Weather)) {
-        change(&mut self.state.lock().weather);
+    /// Changes the state of the network.
+    pub fn set(&self, change: impl FnOnce(&mut Conditions)) {
+        change(&mut self.state.lock().conditions);
     }
 
     /// Messages sent and lost.
@@ -111,8 +113,8 @@ impl Network {
         (state.sent, state.lost)
     }
 
-    fn delay(&self, weather: &Weather, way: (Machine, Machine)) -> Duration {
-        let longest = weather.slow.get(&way).copied().unwrap_or(weather.delay_us_max);
+    fn delay(&self, conditions: &Conditions, way: (Machine, Machine)) -> Duration {
+        let longest = conditions.slow.get(&way).copied().unwrap_or(conditions.delay_us_max);
         let micros = self.world.between(DELAY_US_MIN, longest.max(DELAY_US_MIN));
         // A few take much longer than most.
         Duration::from_micros(if self.world.once_in(4) { micros } else { micros / 8 + DELAY_US_MIN })
@@ -120,22 +122,23 @@ impl Network {
 
     /// Sends a message between replicas.
     pub fn send(&self, from: Machine, to: Machine, name: &str, deliver: impl Fn() + Clone + 'static) {
-        let weather = {
+        let conditions = {
             let mut state = self.state.lock();
             state.sent += 1;
-            state.weather.clone()
+            state.conditions.clone()
         };
-        if weather.cut.contains(&(from, to)) || self.world.once_in(weather.loses_one_of) {
+        if conditions.cut.contains(&(from, to)) || self.world.once_in(conditions.loses_one_of) {
             self.state.lock().lost += 1;
             return;
         }
-        let copies = 1 + u32::from(self.world.once_in(weather.repeats_one_of));
+        let copies = 1 + u32::from(self.world.once_in(conditions.repeats_one_of));
         for _ in 0..copies {
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver.clone()));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver.clone()));
         }
     }
 
-    /// Sends a request. `serve` is run at the other end, and `fail` at this one if the connection breaks before [`answer`](Self::answer).
+    /// Sends a request. `serve` is run at the other end, and `fail` at this end if the connection breaks
+    /// before [`answer`](Self::answer).
     pub fn request(
         self: &Rc<Self>,
         (from, to): (Machine, Machine),
@@ -144,17 +147,17 @@ impl Network {
         serve: impl FnOnce(u64) + 'static,
         fail: Fail,
     ) {
-        let (number, weather, dead) = {
+        let (number, conditions, dead) = {
             let mut state = self.state.lock();
             if state.dead.contains(&from) {
-                // Its last words: nobody hears them.
+                // A dying task sends nothing.
                 return;
             }
             state.requests += 1;
             state.sent += 1;
             let number = state.requests;
             state.connections.entry((from, to)).or_default().pending.insert(number, fail);
-            (number, state.weather.clone(), state.dead.contains(&to))
+            (number, state.conditions.clone(), state.dead.contains(&to))
         };
         if dead {
             // Refused at once, or never answered.
@@ -162,20 +165,20 @@ impl Network {
             self.break_later((from, to), if quick { 2 } else { SILENCE_MS_MAX });
             return;
         }
-        let Some(connection) = self.passes((from, to), (from, to), &weather) else { return };
+        let Some(connection) = self.passes((from, to), (from, to), &conditions) else { return };
         let (network, pair) = (self.clone(), (from, to));
         let serve: Job = Box::new(move || serve(number));
         if ordered {
             self.state.lock().connections.entry(pair).or_default().lane.push_back(serve);
             let deliver = move || network.go_on(pair, connection);
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver));
         } else {
             let deliver = move || {
                 if network.is(pair, connection) {
                     serve();
                 }
             };
-            self.world.start(to, self.delay(&weather, (from, to)), name, Box::new(deliver));
+            self.world.start(to, self.delay(&conditions, (from, to)), name, Box::new(deliver));
         }
     }
 
@@ -183,7 +186,7 @@ impl Network {
         self.state.lock().connections.get(&pair).is_some_and(|now| now.number == connection)
     }
 
-    /// Carries out what is next on a lane, unless somebody is at it already, who then does this as well.
+    /// Runs the jobs of a lane, unless another task does so already; then that one runs the new jobs, too.
     fn go_on(&self, pair: (Machine, Machine), connection: u64) {
         loop {
             let job = {
@@ -204,14 +207,14 @@ impl Network {
         }
     }
 
-    /// Answers a request: `deliver` is run where it came from, if the connection still stands.
+    /// Answers a request: `deliver` is run at its sender, if the connection still stands.
     pub fn answer(self: &Rc<Self>, pair: (Machine, Machine), number: u64, name: &str, deliver: Job) {
-        let weather = {
+        let conditions = {
             let mut state = self.state.lock();
             state.sent += 1;
-            state.weather.clone()
+            state.conditions.clone()
         };
-        let Some(connection) = self.passes(pair, (pair.1, pair.0), &weather) else { return };
+        let Some(connection) = self.passes(pair, (pair.1, pair.0), &conditions) else { return };
         let network = self.clone();
         let arrive = move || {
             let known = {
@@ -223,12 +226,17 @@ impl Network {
                 deliver();
             }
         };
-        self.world.start(pair.0, self.delay(&weather, (pair.1, pair.0)), name, Box::new(arrive));
+        self.world.start(pair.0, self.delay(&conditions, (pair.1, pair.0)), name, Box::new(arrive));
     }
 
-    /// Whether a message passes on the connection of `pair`, and on which.
-    fn passes(&self, pair: (Machine, Machine), way: (Machine, Machine), weather: &Weather) -> Option<u64> {
-        let lost = weather.cut.contains(&way) || self.world.once_in(weather.breaks_one_of);
+    /// Whether a message arrives on the connection of `pair`, and on which.
+    fn passes(
+        &self,
+        pair: (Machine, Machine),
+        way: (Machine, Machine),
+        conditions: &Conditions,
+    ) -> Option<u64> {
+        let lost = conditions.cut.contains(&way) || self.world.once_in(conditions.breaks_one_of);
         let mut state = self.state.lock();
         let connection = state.connections.entry(pair).or_default();
         if connection.silent {
@@ -261,11 +269,11 @@ impl Network {
         self.world.start(crate::scheduler::OBSERVER, after, "net-break", Box::new(end));
     }
 
-    /// A connection is dead, and its client knows.
+    /// Breaks a connection, and tells its client.
     fn sever(&self, pair: (Machine, Machine)) {
         let (pending, lane) = self.state.lock().connections.entry(pair).or_default().renew();
         drop(lane);
-        // In order, by one task: as the reader of the connection does it.
+        // In order, by one task, as the reader of a connection does it.
         let tell = move || {
             for (_, fail) in pending {
                 fail(MetaError::Unavailable("the connection is lost".into()));
@@ -274,7 +282,7 @@ impl Network {
         self.world.start(pair.0, Duration::ZERO, "net-fail", Box::new(tell));
     }
 
-    /// A machine has died: its connections fall silent, and are refused from now on.
+    /// A machine has died: its connections are silent, and new ones are refused.
     pub fn died(&self, machine: Machine) {
         let pairs: Vec<_> = {
             let mut state = self.state.lock();
@@ -292,7 +300,7 @@ impl Network {
         }
     }
 
-    /// Nothing goes on on a machine, while its connections stand: who waits for it long enough takes it for dead.
+    /// A machine is stopped while its connections stand: a peer that waits long enough takes it for dead.
     pub fn stopped(&self, machine: Machine, long: Duration) {
         let silence = Duration::from_millis(SILENCE_MS_MAX);
         if long <= silence {
@@ -310,23 +318,23 @@ impl Network {
         self.world.start(crate::scheduler::OBSERVER, silence, "net-silence", Box::new(end));
     }
 
-    /// It is back.
+    /// The machine is back.
     pub fn returned(&self, machine: Machine) {
         self.state.lock().dead.remove(&machine);
     }
 }
 
-impl Weather {
+impl Conditions {
     /// A local network.
-    pub fn fair() -> Weather {
-        Weather { delay_us_max: DELAY_US_FAIR, ..Weather::default() }
+    pub fn fair() -> Conditions {
+        Conditions { delay_us_max: DELAY_US_CALM, ..Conditions::default() }
     }
 }
 
-/// A value that whoever comes first takes.
+/// A value that the first caller takes.
 pub type Once<T> = Arc<Mutex<Option<T>>>;
 
-/// Makes one.
+/// A value to be taken once.
 pub fn once<T>(value: T) -> Once<T> {
     Arc::new(Mutex::new(Some(value)))
 }

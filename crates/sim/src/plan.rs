@@ -1,59 +1,60 @@
-//! What a world is made of, drawn from its seed.
+//! The plan of a world, drawn from its seed.
 //!
-//! **Mixed** worlds have faults of all kinds, one after the other, none so long that a session is ended for it. **Focused** ones repeat one
-//! combination that is rare by chance: what it takes to be wrong is often two things at the same moment.
+//! **Mixed** worlds have faults of all kinds, one after the other, none so long that it ends a session.
+//! **Focused** worlds repeat one combination that rarely occurs by chance: many defects need two events at
+//! the same moment.
 
 use crate::cluster::{FIRST_CLIENT, NODES, Settings};
 use crate::disk::Trouble;
-use crate::faults::{FOLLOWER, Fault, LEADER, What, bricks};
-use crate::network::DELAY_US_FAIR;
+use crate::faults::{FOLLOWER, Fault, FaultKind, LEADER, bricks};
+use crate::network::DELAY_US_CALM;
 use crate::scheduler::Machine;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// The longest that something stays wrong, in milliseconds, where no session is to be ended for it.
+/// Longest fault that must not end a session, in milliseconds.
 const LONG_MS_MAX: u64 = 5_000;
 /// The longest time between two faults, in milliseconds.
 const REST_MS_MAX: u64 = 2_500;
-/// A client that is silent for so long loses its session if others wait for it, in milliseconds.
+/// A client that is silent for so long loses its session if another client waits for it, in milliseconds.
 const SILENT_MS: std::ops::Range<u64> = 7_000..22_000;
-/// Log behind the last flush of a store, in bytes: in a third of all worlds followers fall behind it.
+/// Log after the last flush of a store, in bytes: in a third of all worlds followers fall behind it.
 const LOG_BYTES: [u64; 3] = [4 << 10, 64 << 10, 8 << 20];
-/// Content up to this travels inline, in bytes: in half of all worlds most of it goes into blocks.
+/// Content up to this size is inline, in bytes: in half of all worlds most content goes into blocks.
 const INLINE_BYTES: [u32; 2] = [8, 64 << 10];
-/// What a mount caches, in bytes: in a quarter of all worlds less than it works with.
+/// What a mount caches, in bytes: in a quarter of all worlds less than its working set.
 const CACHE_BYTES: [usize; 4] = [2 << 10, 4 << 20, 4 << 20, 4 << 20];
-/// Combinations that focused worlds are about.
+/// The number of combinations for focused worlds.
 const KINDS: u32 = 16;
-/// Those that are drawn more often, since even in them it is rare that something shows: a client that comes back with what it has not sent, and
-/// a leader that serves without being able to decide.
+/// Combinations that are drawn more often, since even they rarely show a defect: a client that comes back
+/// with changes that it has not sent, and a leader that serves without being able to commit.
 const KINDS_OFTEN: [u32; 2] = [4, KINDS - 1];
-/// How often, of all focused worlds.
+/// The share of focused worlds that take one of these.
 const OFTEN: f64 = 0.2;
 /// Seconds that a wall clock may be off.
 const CLOCK_SECONDS_MAX: u64 = 100_000_000;
 
-/// See the module. Everything else follows from the seed.
+/// The plan of a world. Everything else follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
     pub seed: u64,
-    /// What goes wrong.
+    /// The faults.
     pub faults: Vec<Fault>,
-    /// A mistake that is planted.
+    /// A planted defect.
     pub planted: Option<String>,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u32,
     /// Workers on each.
     pub workers: u32,
     /// Rounds of calls.
     pub rounds: u32,
-    /// How the volume is made.
+    /// The settings of the volume.
     pub settings: Settings,
 }
 
 impl Plan {
-    /// As the seed says.
+    /// The plan of a seed.
     pub fn of(seed: u64) -> Plan {
         let mut rng = SmallRng::seed_from_u64(seed);
         let clients = rng.random_range(2..=3);
@@ -77,21 +78,24 @@ impl Plan {
         }
     }
 
-    /// Whether a brick may be left with what others have forgotten.
+    /// Whether a brick may be left with copies that the namespace has forgotten.
     pub fn has_troubled_bricks(&self) -> bool {
-        let is_one = |what: &What| matches!(what, What::BrickAway(_) | What::BrickSlow(_) | What::Rot(_));
-        self.faults.iter().any(|fault| is_one(&fault.what))
+        let is_one = |kind: &FaultKind| {
+            matches!(kind, FaultKind::BrickAway(_) | FaultKind::BrickSlow(_) | FaultKind::Rot(_))
+        };
+        self.faults.iter().any(|fault| is_one(&fault.kind))
     }
 
-    /// Whether copies that were stored get damaged or lost.
+    /// Whether stored copies are damaged or lost.
     pub fn has_damage(&self) -> bool {
-        self.faults.iter().any(|fault| matches!(fault.what, What::Rot(_)))
+        self.faults.iter().any(|fault| matches!(fault.kind, FaultKind::Rot(_)))
     }
 
-    /// Whether nodes or bricks complain because they are made to.
+    /// Whether nodes or bricks log errors because of a fault.
     pub fn has_complaints(&self) -> bool {
-        let fails = |what: &What| matches!(what, What::Disk(_, Trouble::FailsToSync | Trouble::Full));
-        self.has_damage() || self.faults.iter().any(|fault| fails(&fault.what))
+        let fails =
+            |kind: &FaultKind| matches!(kind, FaultKind::Disk(_, Trouble::FailsToSync | Trouble::Full));
+        self.has_damage() || self.faults.iter().any(|fault| fails(&fault.kind))
     }
 }
 
@@ -114,53 +118,53 @@ impl Draw {
         self.rng.random_range(bricks())
     }
 
-    fn storm(&mut self, delay_us_max: u64) -> What {
-        What::Storm {
+    fn storm(&mut self, delay_us_max: u64) -> FaultKind {
+        FaultKind::Storm {
             loses_one_of: self.rng.random_range(3..40),
             breaks_one_of: self.rng.random_range(20..400),
-            delay_us_max: self.rng.random_range(DELAY_US_FAIR..delay_us_max),
+            delay_us_max: self.rng.random_range(DELAY_US_CALM..delay_us_max),
         }
     }
 
-    fn set_clock(&mut self) -> What {
+    fn set_clock(&mut self) -> FaultKind {
         let machine = if self.rng.random_bool(0.5) { self.node() } else { self.client() };
-        What::SetClock(machine, self.rng.random_range(0..CLOCK_SECONDS_MAX))
+        FaultKind::SetClock(machine, self.rng.random_range(0..CLOCK_SECONDS_MAX))
     }
 
     /// Faults of some kinds, one after the other.
     fn mixed(&mut self) -> Vec<Fault> {
         let count = if self.rng.random_bool(0.1) { 0 } else { self.rng.random_range(1..10) };
-        // Each world has its own kinds of trouble.
+        // Each world has its own selection of faults.
         let kinds: Vec<u32> = (0..14).filter(|_| self.rng.random_bool(0.4)).collect();
         let kinds = if kinds.is_empty() { vec![0, 2] } else { kinds };
         let mut faults = Vec::new();
         for _ in 0..count {
             let (node, client) = (self.node(), self.client());
-            let what = match kinds[self.rng.random_range(0..kinds.len())] {
-                0 => What::Crash(node),
-                1 if self.rng.random_bool(0.3) => What::Blackout,
-                1 | 2 => What::Isolate(node),
-                3 => What::OneWay(node, node % NODES + 1),
-                4 => What::CutClient(client, node),
+            let kind = match kinds[self.rng.random_range(0..kinds.len())] {
+                0 => FaultKind::Crash(node),
+                1 if self.rng.random_bool(0.3) => FaultKind::Blackout,
+                1 | 2 => FaultKind::Isolate(node),
+                3 => FaultKind::OneWay(node, node % NODES + 1),
+                4 => FaultKind::CutClient(client, node),
                 5 => self.storm(60_000),
-                6 => What::Stop(if self.rng.random_bool(0.5) { node } else { client }),
-                7 => What::Transfer,
-                8 => What::Flush(node),
+                6 => FaultKind::Stop(if self.rng.random_bool(0.5) { node } else { client }),
+                7 => FaultKind::Transfer,
+                8 => FaultKind::Flush(node),
                 9 => self.set_clock(),
-                10 => What::Disk(node, Trouble::Slow),
-                11 => What::BrickSlow(self.brick()),
-                12 => What::BrickFull(1),
-                _ => What::BrickAway(self.brick()),
+                10 => FaultKind::Disk(node, Trouble::Slow),
+                11 => FaultKind::BrickSlow(self.brick()),
+                12 => FaultKind::BrickFull(1),
+                _ => FaultKind::BrickAway(self.brick()),
             };
             let short = self.rng.random_bool(0.5);
             let for_ms = self.rng.random_range(1..if short { 400 } else { LONG_MS_MAX });
-            faults.push(self.fault(for_ms, what));
+            faults.push(self.fault(for_ms, kind));
         }
         faults
     }
 
-    fn fault(&mut self, for_ms: u64, what: What) -> Fault {
-        Fault { after_ms: self.rng.random_range(0..REST_MS_MAX), for_ms, overlaps: false, what }
+    fn fault(&mut self, for_ms: u64, kind: FaultKind) -> Fault {
+        Fault { after_ms: self.rng.random_range(0..REST_MS_MAX), for_ms, overlaps: false, kind }
     }
 
     /// One combination, several times.
@@ -180,65 +184,69 @@ impl Draw {
     fn combination(&mut self, kind: u32) -> Vec<Fault> {
         let (node, client) = (self.node(), self.client());
         let mut ms = |range: std::ops::Range<u64>| self.rng.random_range(range);
-        // The second happens while the first lasts.
-        let during = |first: (u64, What), after_ms: u64, second: (u64, What)| {
+        // The second fault happens while the first lasts.
+        let during = |first: (u64, FaultKind), after_ms: u64, second: (u64, FaultKind)| {
             vec![
-                Fault { after_ms: 0, for_ms: first.0, overlaps: true, what: first.1 },
-                Fault { after_ms, for_ms: second.0, overlaps: false, what: second.1 },
+                Fault { after_ms: 0, for_ms: first.0, overlaps: true, kind: first.1 },
+                Fault { after_ms, for_ms: second.0, overlaps: false, kind: second.1 },
             ]
         };
         let faults = match kind {
-            // The leader dies, and is back before or after somebody else leads.
+            // The leader dies, and is back before or after another node leads.
             0 => {
                 let for_ms = ms(1..3_000);
-                vec![self.fault(for_ms, What::Crash(LEADER))]
+                vec![self.fault(for_ms, FaultKind::Crash(LEADER))]
             }
-            // Two die within one flush: what both had not flushed is gone.
-            1 => during((ms(1..600), What::Crash(LEADER)), ms(0..20), (ms(1..600), What::Crash(FOLLOWER))),
-            // The lead changes while answers of the old leader are under way for long.
+            // Two nodes die within one flush: what neither had flushed is lost.
+            1 => during(
+                (ms(1..600), FaultKind::Crash(LEADER)),
+                ms(0..20),
+                (ms(1..600), FaultKind::Crash(FOLLOWER)),
+            ),
+            // The leader changes while answers of the old leader are in flight for long.
             2 => {
-                let way = What::SlowWay(LEADER, client, ms(500_000..2_000_000));
-                during((ms(500..3_000), way), ms(5..400), (ms(1..1_500), What::Transfer))
+                let way = FaultKind::SlowWay(LEADER, client, ms(500_000..2_000_000));
+                during((ms(500..3_000), way), ms(5..400), (ms(1..1_500), FaultKind::Transfer))
             }
-            // A client dies, soon after a node or a brick has become slow.
+            // A client dies soon after a node or a brick has become slow.
             3 => {
                 let (long, after, dead) = (ms(300..4_000), ms(0..2_000), ms(1..15_000));
                 let first = match ms(0..4) {
-                    0 => What::BrickSlow(self.brick()),
-                    1 => What::Disk(LEADER, Trouble::Slow),
-                    2 => What::CutOff(client),
-                    _ => What::Crash(LEADER),
+                    0 => FaultKind::BrickSlow(self.brick()),
+                    1 => FaultKind::Disk(LEADER, Trouble::Slow),
+                    2 => FaultKind::CutOff(client),
+                    _ => FaultKind::Crash(LEADER),
                 };
-                during((long, first), after, (dead, What::KillClient(client)))
+                during((long, first), after, (dead, FaultKind::KillClient(client)))
             }
-            // A client is cut off until the others go on without it, while the lead changes.
+            // A client is cut off until the other clients go on without it, while the leader changes.
             4 => during(
-                (ms(SILENT_MS), What::CutOff(client)),
+                (ms(SILENT_MS), FaultKind::CutOff(client)),
                 ms(100..9_000),
-                (ms(1..3_000), What::Crash(LEADER)),
+                (ms(1..3_000), FaultKind::Crash(LEADER)),
             ),
             5 => vec![Fault {
                 after_ms: ms(0..2_000),
                 for_ms: ms(SILENT_MS),
                 overlaps: false,
-                what: What::CutOff(client),
+                kind: FaultKind::CutOff(client),
             }],
-            // ... or is stopped.
+            // A client is stopped until the other clients go on without it.
             6 => vec![Fault {
                 after_ms: ms(0..2_000),
                 for_ms: ms(SILENT_MS),
                 overlaps: false,
-                what: What::Stop(client),
+                kind: FaultKind::Stop(client),
             }],
-            // A node is away until the others have cut their logs.
+            // A node is away until the other nodes have truncated their logs.
             7 => {
                 let (away, after) = (ms(1_500..5_000), ms(100..1_200));
-                let mut faults = during((away, What::Crash(node)), after, (1, What::Flush(LEADER)));
+                let mut faults = during((away, FaultKind::Crash(node)), after, (1, FaultKind::Flush(LEADER)));
                 faults.push(Fault {
                     after_ms: ms(100..1_500),
                     for_ms: 1,
                     overlaps: false,
-                    what: What::Flush(LEADER),
+                    kind: FaultKind::Flush(LEADER),
                 });
                 faults
             }
@@ -247,47 +255,61 @@ impl Draw {
                 let trouble = if ms(0..2) == 0 { Trouble::FailsToSync } else { Trouble::Full };
                 let who = [LEADER, FOLLOWER, node][ms(0..3) as usize];
                 let long = ms(1..3_000);
-                vec![self.fault(long, What::Disk(who, trouble))]
+                vec![self.fault(long, FaultKind::Disk(who, trouble))]
             }
-            // Copies are damaged on one brick, while another is away.
-            9 => during((ms(1..4_000), What::BrickAway(2)), ms(0..1_000), (ms(1..500), What::Rot(1))),
-            // A node is replaced, and dies or is cut off somewhere on the way.
+            // Copies on one brick are damaged while another brick is away.
+            9 => {
+                during((ms(1..4_000), FaultKind::BrickAway(2)), ms(0..1_000), (ms(1..500), FaultKind::Rot(1)))
+            }
+            // A node is replaced, and dies or is cut off meanwhile.
             10 => {
-                let second = if ms(0..2) == 0 { What::Crash(LEADER) } else { What::Isolate(LEADER) };
+                let second =
+                    if ms(0..2) == 0 { FaultKind::Crash(LEADER) } else { FaultKind::Isolate(LEADER) };
                 let (after, long) = (ms(0..1_500), ms(1..1_500));
                 vec![
-                    Fault { after_ms: after, for_ms: long, overlaps: true, what: second },
-                    Fault { after_ms: ms(0..300), for_ms: 1, overlaps: false, what: What::Replace(node) },
+                    Fault { after_ms: after, for_ms: long, overlaps: true, kind: second },
+                    Fault {
+                        after_ms: ms(0..300),
+                        for_ms: 1,
+                        overlaps: false,
+                        kind: FaultKind::Replace(node),
+                    },
                 ]
             }
-            // A client dies while nobody leads, and nothing that it does is committed.
+            // A client dies while there is no leader, so that its changes are not committed.
             11 | 12 => {
-                let first = if ms(0..2) == 0 { What::Blackout } else { What::Isolate(LEADER) };
+                let first = if ms(0..2) == 0 { FaultKind::Blackout } else { FaultKind::Isolate(LEADER) };
                 let (long, after, dead) = (ms(1_500..5_000), ms(100..1_500), ms(1..12_000));
-                during((long, first), after, (dead, What::KillClient(client)))
+                during((long, first), after, (dead, FaultKind::KillClient(client)))
             }
-            // The lead changes while a client comes late to what it is answered.
+            // The leader changes while a client receives its answers late.
             13 => {
-                let mut faults =
-                    during((ms(2_000..8_000), What::Busy(client)), ms(50..1_000), (1, What::Transfer));
+                let mut faults = during(
+                    (ms(2_000..8_000), FaultKind::Busy(client)),
+                    ms(50..1_000),
+                    (1, FaultKind::Transfer),
+                );
                 for _ in 0..4 {
                     let again = Fault { after_ms: ms(100..1_200), ..faults[1].clone() };
                     faults.push(again);
                 }
                 faults
             }
-            // Whoever voted for a new leader dies before it hears more of it, and hears of the old one then.
-            14 => vec![self.fault(1, What::VoterDies)],
-            // The leader is cut off from the others, while clients still reach it and one of them does not.
+            // The follower that voted for a new leader dies before it hears from it, and hears from the old
+            // leader afterwards.
+            14 => vec![self.fault(1, FaultKind::VoterDies)],
+            // The leader is cut off from the other replicas, while clients still reach it and one of them
+            // does not.
             _ if ms(0..3) == 0 => during(
-                (ms(1_000..5_000), What::Isolate(LEADER)),
+                (ms(1_000..5_000), FaultKind::Isolate(LEADER)),
                 ms(0..1_500),
-                (ms(1..3_000), What::CutClient(client, LEADER)),
+                (ms(1..3_000), FaultKind::CutClient(client, LEADER)),
             ),
-            // ... or all of them do: what they give back to it meanwhile is not committed.
+            // The leader is cut off from the other replicas while all clients reach it: what they give back
+            // to it meanwhile is not committed.
             _ => {
                 let long = ms(1_500..3_500);
-                vec![self.fault(long, What::Isolate(LEADER))]
+                vec![self.fault(long, FaultKind::Isolate(LEADER))]
             }
         };
         let rest = self.rng.random_range(0..REST_MS_MAX);

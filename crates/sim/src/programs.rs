@@ -1,12 +1,13 @@
-//! Programs on mounts: workers that make calls, mounts that die and come back, and what was called.
+//! Programs on mounts: workers that make calls, mounts that die and come back, and the record of all calls.
 //!
-//! **Lives.** What a mount has not synced may be lost with its session, be it that its machine dies or that the servers end it. So each worker's number
-//! belongs to one session of its mount: in the next one it is another worker, without open files.
+//! **Lives.** What a mount has not synced may be lost with its session, whether its machine dies or the
+//! servers end the session. So each worker's number belongs to one session of its mount. In the next session
+//! it is another worker, without open files.
 
 use crate::cluster::{Cluster, FIRST_CLIENT};
-use crate::hands::Hands;
-use crate::journal::say;
 use crate::scheduler::{Machine, Scheduler};
+use crate::syscalls::Syscalls;
+use crate::trace::say;
 use shoal_client::Client;
 use shoal_runtime::thread::sleep;
 use shoal_runtime::time::Duration;
@@ -22,37 +23,37 @@ use std::sync::Arc;
 
 /// Longest time between two calls of a worker, in microseconds.
 const THINK_US_MAX: u64 = 150_000;
-/// One of so many writes is synced at once.
+/// One write in this many is synced at once.
 const SYNCED_ONE_OF: u32 = 3;
-/// A mount is tried again after this.
+/// A failed mount is retried after this.
 const MOUNT_AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// A worker whose mount has lost its session rests for this long.
+/// A worker whose mount has lost its session pauses for this long.
 const REST_AFTER_LOSS: Duration = Duration::from_millis(150);
 
-/// One at work.
+/// A worker.
 pub struct Worker {
-    hands: Hands,
+    syscalls: Syscalls,
     chooser: Chooser,
     session: SessionId,
-    /// What it is in the history.
+    /// Its number in the history.
     number: u32,
 }
 
-/// See the module.
+/// The programs of a world.
 pub struct Programs {
     cluster: Rc<Cluster>,
     seed: u64,
     clients: u32,
     /// By the number of the mount.
     mounts: RefCell<Vec<Option<Arc<Client>>>>,
-    /// Those that are not at work now; none where their mount has died.
+    /// Idle workers; none where their mount has died.
     workers: RefCell<Vec<Option<Worker>>>,
     next_number: Cell<u32>,
     /// All calls, in the order in which they began.
     pub calls: RefCell<Vec<Call>>,
     /// Which mount and session a worker of the history had.
     pub lives: RefCell<BTreeMap<u32, (u32, SessionId)>>,
-    /// When sessions have ended by the death of their machine.
+    /// When the sessions of dead machines have ended.
     pub deaths: RefCell<BTreeMap<SessionId, u64>>,
 }
 
@@ -65,7 +66,7 @@ pub fn is_lost(outcome: &Outcome) -> bool {
 }
 
 impl Programs {
-    /// Nothing is mounted yet.
+    /// Programs before the first mount.
     pub fn new(cluster: &Rc<Cluster>, seed: u64, clients: u32, workers: u32) -> Rc<Programs> {
         Rc::new(Programs {
             cluster: cluster.clone(),
@@ -98,7 +99,7 @@ impl Programs {
             let session = client.session();
             let number = self.number(mount, session);
             let worker = Worker {
-                hands: Hands::new(client.clone(), number),
+                syscalls: Syscalls::new(client.clone(), number),
                 chooser: Chooser::new(self.seed, number),
                 session,
                 number,
@@ -117,7 +118,7 @@ impl Programs {
         number
     }
 
-    /// The machine of a mount dies.
+    /// Kills the machine of a mount.
     pub fn kill(&self, machine: Machine) {
         let mount = machine - FIRST_CLIENT;
         let Some(client) = self.mounts.borrow_mut()[mount as usize].take() else { return };
@@ -129,7 +130,7 @@ impl Programs {
         self.cluster.crash_client(machine, (client, own));
     }
 
-    /// It starts again, and mounts.
+    /// Starts the machine again, and mounts.
     pub fn revive(&self, machine: Machine) {
         let mount = machine - FIRST_CLIENT;
         if self.client(mount).is_some() {
@@ -141,7 +142,7 @@ impl Programs {
         }
     }
 
-    /// A round: all workers make some calls. Answers the tasks.
+    /// A round: all workers make some calls. Returns the tasks.
     pub fn work(self: &Rc<Self>) -> Vec<u64> {
         let world = &self.cluster.world;
         let slow = world.below(2) == 0;
@@ -164,17 +165,17 @@ impl Programs {
             if slow {
                 sleep(Duration::from_micros(world.below(THINK_US_MAX)));
             }
-            let session = worker.hands.client().session();
+            let session = worker.syscalls.client().session();
             if session != worker.session {
                 self.renew(&mut worker);
             }
-            let op = worker.chooser.choose(|slot| worker.hands.holds(slot));
-            let outcome = self.call(worker.number, &mut worker.hands, op.clone());
+            let op = worker.chooser.choose(|slot| worker.syscalls.holds(slot));
+            let outcome = self.call(worker.number, &mut worker.syscalls, op.clone());
             worker.chooser.learn(&op, &outcome);
             if let (Op::Write { slot, .. }, Outcome::Done) = (&op, &outcome)
                 && world.once_in(SYNCED_ONE_OF)
             {
-                self.call(worker.number, &mut worker.hands, Op::Fsync { slot: *slot });
+                self.call(worker.number, &mut worker.syscalls, Op::Fsync { slot: *slot });
             }
             if is_lost(&outcome) {
                 self.renew(&mut worker);
@@ -184,18 +185,18 @@ impl Programs {
         self.workers.borrow_mut()[at] = Some(worker);
     }
 
-    /// Its mount has lost a session: it is another one from now on.
+    /// The worker's mount has another session: the worker gets another number.
     fn renew(&self, worker: &mut Worker) {
-        let client = worker.hands.client().clone();
+        let client = worker.syscalls.client().clone();
         let mount = self.lives.borrow()[&worker.number].0;
         worker.session = client.session();
         worker.number = self.number(mount, worker.session);
-        worker.hands = Hands::new(client, worker.number);
+        worker.syscalls = Syscalls::new(client, worker.number);
         worker.chooser.forget();
     }
 
-    /// Makes a call and writes it down.
-    fn call(&self, number: u32, hands: &mut Hands, op: Op) -> Outcome {
+    /// Makes a call and records it.
+    fn call(&self, number: u32, syscalls: &mut Syscalls, op: Op) -> Outcome {
         let world: &Scheduler = &self.cluster.world;
         let start = world.stamp_ns();
         let at = {
@@ -204,7 +205,7 @@ impl Programs {
             calls.len() - 1
         };
         say(&format!("{op} ..."));
-        let outcome = hands.perform(&op);
+        let outcome = syscalls.perform(&op);
         say(&format!("{op}: {outcome}"));
         let end = world.stamp_ns();
         let call = &mut self.calls.borrow_mut()[at];
@@ -212,13 +213,13 @@ impl Programs {
         outcome
     }
 
-    /// Somebody who looks at everything that there is on a mount.
+    /// Starts a task that looks at everything on a mount.
     pub fn look(self: &Rc<Self>, mount: u32) -> Option<u64> {
         let (me, client) = (self.clone(), self.client(mount)?);
         let look = move || {
             let number = me.number(mount, client.session());
-            let mut hands = Hands::new(client, number);
-            crate::hands::look_at_all(&mut |op| me.call(number, &mut hands, op));
+            let mut syscalls = Syscalls::new(client, number);
+            crate::syscalls::look_at_all(&mut |op| me.call(number, &mut syscalls, op));
         };
         Some(self.cluster.world.start(Self::machine(mount), Duration::ZERO, "look", Box::new(look)))
     }
@@ -237,7 +238,7 @@ impl Programs {
         }
     }
 
-    /// Calls that have not returned, of mounts that live.
+    /// Calls that have not returned, on living mounts.
     pub fn open_calls(&self) -> Vec<String> {
         let (lives, deaths) = (self.lives.borrow(), self.deaths.borrow());
         let is_open = |call: &&Call| call.end.is_none() && !deaths.contains_key(&lives[&call.worker].1);

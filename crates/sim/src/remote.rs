@@ -20,7 +20,7 @@ use std::time::Duration;
 /// How long a call waits for its answer, as in `shoal_net`.
 const CALL_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// The servers that run, by machine, and on which machines they should.
+/// The servers that run, by machine, and the machines that should have one.
 #[derive(Clone, Default)]
 pub struct Servers(Arc<Mutex<BTreeMap<Machine, Arc<Server>>>>, Arc<Mutex<Vec<Machine>>>);
 
@@ -30,22 +30,22 @@ impl Servers {
         self.1.lock().clone()
     }
 
-    /// These have one from now on.
+    /// Sets the machines that have a replica.
     pub fn set_members(&self, members: Vec<Machine>) {
         *self.1.lock() = members;
     }
 
-    /// The one on a machine.
+    /// The server on a machine.
     pub fn get(&self, machine: Machine) -> Option<Arc<Server>> {
         self.0.lock().get(&machine).cloned()
     }
 
-    /// It runs.
+    /// The server on a machine has started.
     pub fn put(&self, machine: Machine, server: Arc<Server>) {
         self.0.lock().insert(machine, server);
     }
 
-    /// It runs no more.
+    /// The server on a machine has stopped.
     pub fn remove(&self, machine: Machine) -> Option<Arc<Server>> {
         self.0.lock().remove(&machine)
     }
@@ -86,7 +86,7 @@ impl Line {
             });
             match line.servers.get(line.pair.1) {
                 Some(server) => serve(&server, answer),
-                None => answer(Err(MetaError::Unavailable("nobody serves there".into()))),
+                None => answer(Err(MetaError::Unavailable("no server runs there".into()))),
             }
         };
         self.network.request(self.pair, ordered, name, serve, fail);
@@ -105,7 +105,7 @@ impl Line {
     }
 }
 
-/// A metadata server on another machine, of a volume in which so many bytes travel inline.
+/// A metadata server on another machine, of a volume whose inline limit is the given number of bytes.
 pub struct Remote(OneThread<Line>, u32);
 
 impl MetaService for Remote {
@@ -154,7 +154,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// Of a client on this machine.
+    /// For a client on this machine.
     pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers, inline_bytes: u32) -> Group {
         Group { me, line: OneThread((network.clone(), servers.clone())), inline_bytes }
     }
@@ -173,19 +173,19 @@ impl Replicas for Group {
 }
 
 /// The other replicas, as one of them sees them. Replica `n` is on machine `n`.
-pub struct Others {
+pub struct NetworkPeers {
     me: Machine,
     line: OneThread<(Rc<Network>, Servers)>,
 }
 
-impl Others {
-    /// Of the replica on this machine.
-    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers) -> Others {
-        Others { me, line: OneThread((network.clone(), servers.clone())) }
+impl NetworkPeers {
+    /// For the replica on this machine.
+    pub fn seen_from(me: Machine, network: &Rc<Network>, servers: &Servers) -> NetworkPeers {
+        NetworkPeers { me, line: OneThread((network.clone(), servers.clone())) }
     }
 }
 
-impl Peers for Others {
+impl Peers for NetworkPeers {
     fn send(&self, to: ReplicaId, message: Bytes) {
         let (network, servers) = (&self.line.0.0, self.line.0.1.clone());
         let (from, to) = (self.me, to.0 as Machine);

@@ -1,14 +1,15 @@
-//! The tasks of a world, the clocks of its machines, and who goes on next.
+//! The tasks of a world, the clocks of its machines, and the choice of the next task.
 //!
-//! **Model.** Every thread of the code under test is a coroutine here, and all of them share one thread of the system. One runs until it waits,
-//! or until chance takes its turn away at a lock. Who goes on is drawn from all that can. When nobody can, time jumps to the next moment that
-//! somebody waits for. Each machine's clock runs at a pace of its own.
+//! **Model.** Every thread of the code under test is a coroutine, and all of them share one thread of the
+//! system. A task runs until it waits, or until a random choice ends its turn at a lock. The next task is
+//! drawn from all that are runnable. When none is, time jumps to the next deadline that a task waits for.
+//! Each machine's clock runs at its own rate.
 //!
-//! **Promises.** Nothing but the seed decides: two runs draw the same numbers in the same order. [`digest`](Scheduler::digest) is over all turns
-//! that were given, and when.
+//! **Promises.** Nothing but the seed decides: two runs draw the same numbers in the same order.
+//! [`digest`](Scheduler::digest) covers all turns and their times.
 //!
-//! **Death.** The tasks of a machine that dies are unwound, each from where it stands: so nothing is left behind. Whatever they still do on that way
-//! concerns their own machine only; waiting ends at once.
+//! **Death.** The tasks of a machine that dies are unwound, each from where it stands, so nothing is left
+//! behind. What they still do while unwinding affects their own machine only; waiting ends at once.
 
 mod simulator;
 mod state;
@@ -27,41 +28,41 @@ use std::time::Duration;
 
 /// A machine of the world, by number.
 pub type Machine = u32;
-/// The one that nothing happens to, and from which the others are looked after.
+/// The machine that no fault touches, and that runs the simulator's own tasks.
 pub const OBSERVER: Machine = 0;
 
-/// Bytes of a task's stack; what is not touched takes no memory.
+/// Bytes of a task's stack; untouched pages take no memory.
 const STACK_BYTES: usize = 1 << 20;
-/// Stacks kept to be used again.
+/// Stacks kept for reuse.
 const STACKS_KEPT: usize = 256;
 /// Longest time that a turn takes, in nanoseconds.
 const TURN_NS_MAX: u64 = 4_000;
-/// A task that is taken apart and waits this often will never come to its end.
+/// A task that is being unwound and waits this often will never end.
 const DEATH_WAITS_MAX: u32 = 100_000;
 
 type Run = Box<dyn FnOnce()>;
 type Stacked = Coroutine<(), (), (), DefaultStack>;
 
-/// What a task that is taken apart unwinds with.
+/// The panic payload that unwinds a task.
 struct Killed;
 
-/// See the module.
+/// The scheduler of a world.
 pub struct Scheduler {
     inner: RefCell<Inner>,
     stacks: RefCell<Vec<DefaultStack>>,
     me: std::rc::Weak<Scheduler>,
-    /// Of the running task.
+    /// The yielder of the running task.
     yielder: Cell<*const Yielder<(), ()>>,
 }
 
 /// How a run of the scheduler ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// The main task has come to its end.
+    /// The main task has ended.
     Done,
-    /// Everybody waits, and nothing will ever come.
+    /// All tasks wait, and no event will ever come.
     Stuck(Vec<String>),
-    /// It has taken too long.
+    /// The time is over.
     TooLong,
     /// A task has panicked.
     Panicked,
@@ -97,7 +98,7 @@ impl Scheduler {
         })
     }
 
-    /// Sets a machine's clock: how far ahead it is, and by how many millionths it runs fast.
+    /// Sets a machine's clock: its offset, and by how many parts per million it runs fast.
     pub fn set_clock(&self, machine: Machine, offset: Duration, drift_ppm: i64) {
         let mut inner = self.inner.borrow_mut();
         let clock = inner.machines.entry(machine).or_default();
@@ -105,32 +106,32 @@ impl Scheduler {
         clock.wall_offset_ns = offset.as_nanos() as u64 / 100;
     }
 
-    /// A machine's wall clock is set, forward or back.
+    /// Sets a machine's wall clock, forward or back.
     pub fn set_wall_clock(&self, machine: Machine, offset: Duration) {
         let mut inner = self.inner.borrow_mut();
         inner.machines.entry(machine).or_default().wall_offset_ns = offset.as_nanos() as u64;
     }
 
-    /// Stops a machine for a while: nothing on it goes on, and its clocks do.
+    /// Stops a machine for a while. Its clocks go on.
     pub fn stop(&self, machine: Machine, long: Duration) {
         let mut inner = self.inner.borrow_mut();
         let until = inner.now + long.as_nanos() as u64;
         inner.machines.entry(machine).or_default().stopped_until = until;
     }
 
-    /// Has a machine too much to do for a while: tasks on it are held up often, and for long.
+    /// Overloads a machine for a while: its tasks are delayed often, and for long.
     pub fn keep_busy(&self, machine: Machine, long: Duration) {
         let mut inner = self.inner.borrow_mut();
         let until = inner.now + long.as_nanos() as u64;
         inner.machines.entry(machine).or_default().busy_until = until;
     }
 
-    /// Whether tasks are held up now and then.
+    /// Whether tasks are delayed now and then.
     pub fn set_calm(&self, calm: bool) {
         self.inner.borrow_mut().calm = calm;
     }
 
-    /// Plants a mistake, by name.
+    /// Plants a defect, by name.
     pub fn plant(&self, mistake: Option<String>) {
         self.inner.borrow_mut().planted = mistake;
     }
@@ -140,56 +141,56 @@ impl Scheduler {
         self.inner.borrow().now
     }
 
-    /// Over all that has happened.
+    /// A hash of all that has happened.
     pub fn digest(&self) -> u64 {
         self.inner.borrow().digest
     }
 
-    /// Tasks that went on and on within a second, as if what they wait for never had to be waited for.
+    /// Tasks that took too many turns within a second, as if they polled without waiting.
     pub fn spinning(&self) -> Vec<String> {
         self.inner.borrow().spinning.iter().cloned().collect()
     }
 
-    /// How many turns were given.
+    /// The number of turns.
     pub fn turns(&self) -> u64 {
         self.inner.borrow().turns
     }
 
-    /// What tasks have panicked with.
+    /// The panics of tasks.
     pub fn panics(&self) -> Vec<String> {
         self.inner.borrow().panics.clone()
     }
 
-    /// The same, and no two moments are alike.
+    /// The time as in [`time_ns`](Self::time_ns), but no two calls return the same.
     pub fn stamp_ns(&self) -> u64 {
         let mut inner = self.inner.borrow_mut();
         inner.now += 1;
         inner.now
     }
 
-    /// Whether the task that runs is being taken apart.
+    /// Whether the running task is being unwound.
     pub fn is_taken_apart(&self) -> bool {
         let inner = self.inner.borrow();
         inner.tasks.get(&inner.current).is_none_or(|task| task.dying)
     }
 
-    /// Something that the digest is to be over, too.
+    /// Adds a value to the digest.
     pub fn note(&self, value: u64) {
         let mut inner = self.inner.borrow_mut();
         inner.digest = mix(inner.digest, value);
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub fn below(&self, end: u64) -> u64 {
         self.inner.borrow_mut().rng.random_range(0..end.max(1))
     }
 
-    /// A number between two.
+    /// A random number between two.
     pub fn between(&self, from: u64, to: u64) -> u64 {
         from + self.below(to.saturating_sub(from) + 1)
     }
 
-    /// Once in so many times; never if 0.
+    /// True once in so many times; never if 0.
     pub fn once_in(&self, times: u32) -> bool {
         times > 0 && self.inner.borrow_mut().rng.random_ratio(1, times)
     }
@@ -257,7 +258,7 @@ impl Scheduler {
         inner.panics.push(format!("task {name}: {words}"));
     }
 
-    /// All tasks of a machine come to their end, here and now. The caller goes on when they have.
+    /// Unwinds all tasks of a machine, here and now. Returns when they have ended.
     pub fn kill(&self, machine: Machine) {
         {
             let mut inner = self.inner.borrow_mut();
@@ -285,7 +286,7 @@ impl Scheduler {
         }
     }
 
-    /// Does something as a task that is being taken apart: it waits for nothing.
+    /// Runs something as a task that is being unwound: it waits for nothing.
     pub fn as_dying<T>(&self, run: impl FnOnce() -> T) -> T {
         self.set_dying(true);
         let done = run();
@@ -301,7 +302,7 @@ impl Scheduler {
         }
     }
 
-    /// Runs until a task has come to its end, or `until`.
+    /// Runs until a task has ended, or until `until`.
     pub fn run(&self, main: u64, until: Duration) -> End {
         let until = until.as_nanos() as u64;
         loop {
@@ -323,7 +324,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes everything apart.
+    /// Unwinds all tasks.
     pub fn end(&self) {
         loop {
             let task = {
@@ -334,7 +335,7 @@ impl Scheduler {
                     if let Some(task) = inner.tasks.get_mut(id)
                         && !std::mem::replace(&mut task.killed, true)
                     {
-                        // In turn: one may have what another waits for.
+                        // One task at a time: it may hold what another one waits for.
                         inner.doomed.push(*id);
                     }
                 }
@@ -369,7 +370,7 @@ impl Scheduler {
         inner.current = 0;
         let inner = &mut *inner;
         if !inner.stalled.is_empty() && inner.stalled.last() != Some(&number) {
-            // Those that met a held lock look again.
+            // Tasks that met a held lock try again.
             inner.ready.append(&mut inner.stalled);
         }
         match outcome {
@@ -392,10 +393,11 @@ impl Scheduler {
         }
     }
 
-    /// Gives the turn away; whoever calls has seen to it that it comes back.
+    /// Ends the turn of the running task; the caller has made sure that it will run again.
     fn suspend(&self) {
         let yielder = self.yielder.get();
-        // SAFETY: it is that of the running task, set by `turn` or `run_task`, and lives on that task's own stack, below this frame.
+        // SAFETY: it belongs to the running task, was set by `turn` or `run_task`, and lives on that task's
+        // own stack, below this frame.
         unsafe { (*yielder).suspend(()) };
         let mut inner = self.inner.borrow_mut();
         let current = inner.current;
@@ -407,7 +409,7 @@ impl Scheduler {
         }
     }
 
-    /// Whether the running task waits for nothing any more.
+    /// Whether the running task must not wait any more.
     fn is_dying(&self) -> bool {
         let mut inner = self.inner.borrow_mut();
         let current = inner.current;
@@ -422,7 +424,7 @@ impl Scheduler {
         task.dying
     }
 
-    /// Who runs now: machine and task.
+    /// The running machine and task.
     pub fn label(&self) -> (Machine, String) {
         let inner = self.inner.borrow();
         match inner.tasks.get(&inner.current) {

@@ -1,11 +1,11 @@
-//! Leaves out what a failure does not need.
+//! Removes what a failure does not need from a plan.
 
 use crate::plan::Plan;
-use crate::story::live;
+use crate::world::run;
 
 /// The smallest plan found that still fails.
 pub fn shrink(plan: &Plan) -> Plan {
-    let fails = |plan: &Plan| !live(plan, false, tracing::Level::ERROR).findings.is_empty();
+    let fails = |plan: &Plan| !run(plan, false, tracing::Level::ERROR).findings.is_empty();
     let mut small = plan.clone();
     let mut at = 0;
     while at < small.faults.len() {

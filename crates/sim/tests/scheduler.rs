@@ -51,7 +51,7 @@ fn tasks_exclude_each_other_wake_each_other_and_pass_things_on() {
                         *count = seen + 1;
                         shared.1.notify_all();
                         drop(count);
-                        give.send(n).expect("somebody takes");
+                        give.send(n).expect("a receiver is left");
                     }
                 });
             }
@@ -98,12 +98,12 @@ fn the_tasks_of_a_dead_machine_end_where_they_stand_and_give_back_what_they_hold
                 let _counts = counts;
                 let mut guard = shared.0.lock();
                 match n {
-                    // Holds the lock for ever, waits for it, waits for a condition.
+                    // One task holds the lock for ever, one waits for it, one waits for a condition.
                     0 => thread::sleep(LONG),
                     1 => {}
                     _ => shared.1.wait(&mut guard),
                 }
-                unreachable!("nobody gets so far");
+                unreachable!("no task gets past the lock");
             };
             world.start(7, Duration::from_millis([2, 3, 1][n]), "dies", Box::new(work));
         }

@@ -1,14 +1,14 @@
-//! Worlds that are lived through at every test run. More of them: `make sim SEEDS=1000`.
+//! Worlds that run with every `make test`. More of them: `make sim SEEDS=1000`.
 
 use shoal_sim::mistakes;
 use shoal_sim::plan::Plan;
-use shoal_sim::story::{Report, live};
+use shoal_sim::world::{Report, run};
 
-/// How many of the first seeds. About five of them take a second.
+/// The first seeds. A second runs about five of them.
 const SEEDS: u64 = 60;
 
-/// Seeds that once found something, each with what it was. What a seed does changes with the code, so these are worlds like any other by now;
-/// what they found has a test of its own beside the code that was mended.
+/// Seeds that once found something, with what that was. What a seed does changes with the code, so these are
+/// ordinary worlds by now. What they found has a test beside the code that was fixed.
 const SEEDS_THAT_FOUND: &[(u64, &str)] = &[
     (151, "a new leader showed what had been changed under a right that was just being given back"),
     (41, "a file that got a second name was held as a cover here and as an inode at the server"),
@@ -28,7 +28,7 @@ fn level() -> tracing::Level {
     tracing::Level::ERROR
 }
 
-/// How much there was of what does not happen in every world: where it never does, it is not simulated.
+/// Counts of rare events. An event that never happens in these worlds is not simulated.
 #[derive(Default, Debug)]
 struct Rare {
     sessions_ended: usize,
@@ -64,13 +64,13 @@ impl Rare {
 #[test]
 fn two_runs_of_one_seed_are_the_same_to_the_last_turn() {
     for seed in 1..=6 {
-        let (one, other) = (live(&Plan::of(seed), false, level()), live(&Plan::of(seed), false, level()));
+        let (one, other) = (run(&Plan::of(seed), false, level()), run(&Plan::of(seed), false, level()));
         assert_eq!(
             (one.digest, one.turns, one.calls),
             (other.digest, other.turns, other.calls),
             "seed {seed}"
         );
-        let next = live(&Plan::of(seed + 1), false, level());
+        let next = run(&Plan::of(seed + 1), false, level());
         assert_ne!(one.digest, next.digest, "seeds {seed} and {}", seed + 1);
     }
 }
@@ -80,7 +80,7 @@ fn nothing_goes_wrong_in_the_first_worlds_and_in_those_that_found_something() {
     let known = SEEDS_THAT_FOUND.iter().map(|(seed, _)| *seed).filter(|seed| *seed > SEEDS);
     let mut rare = Rare::default();
     for seed in (1..=SEEDS).chain(known) {
-        let report = live(&Plan::of(seed), false, level());
+        let report = run(&Plan::of(seed), false, level());
         assert!(
             report.findings.is_empty(),
             "shoal-sim --seed {seed} --trace\n{}",
@@ -91,7 +91,8 @@ fn nothing_goes_wrong_in_the_first_worlds_and_in_those_that_found_something() {
     rare.assert_all();
 }
 
-/// Some mistakes that most worlds find; all of them: `shoal-sim --mistakes`. Which seeds find one changes with the code.
+/// Some defects that most worlds find; `shoal-sim --mistakes` plants all of them. Which seeds find one
+/// changes with the code.
 #[test]
 fn planted_mistakes_are_found() {
     let planted = [

@@ -7,6 +7,7 @@
 //!
 //! Nothing here knows what the keys, the values and the log's payloads mean.
 
+pub mod cache;
 pub mod checksum;
 pub mod conformance;
 pub mod limits;

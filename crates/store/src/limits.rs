@@ -5,9 +5,18 @@
 pub const MEMTABLE_BYTES_DEFAULT: usize = 32 << 20;
 /// Most such tables, the one being filled included. Writers wait when all of them wait for the disk.
 pub const MEMTABLES_MAX: i32 = 3;
-/// Room for blocks of sorted tables, their indexes and filters, in bytes. Small values only: large ones are in blob
-/// files, which the kernel's page cache serves.
-pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 64 << 20;
+/// The block cache of a process takes one part in this many of the machine's memory, unless a size is given.
+/// Small values, indexes and filters only: large values are in blob files, which the kernel's page cache
+/// serves.
+pub const BLOCK_CACHE_MEMORY_PART: usize = 32;
+/// Smallest block cache, in bytes: the filters of a few million keys, and the blocks in use by compactions.
+pub const BLOCK_CACHE_BYTES_MIN: usize = 16 << 20;
+/// Largest block cache that is chosen without being asked for, in bytes.
+pub const BLOCK_CACHE_BYTES_MAX_DEFAULT: usize = 1 << 30;
+/// The block cache has two to this power shards, each with a lock and an equal part of the capacity. A block
+/// that is larger than a shard is never kept, so shards must be much larger than [`TABLE_BLOCK_BYTES`] and
+/// [`METADATA_BLOCK_BYTES`].
+pub const BLOCK_CACHE_SHARD_BITS: i32 = 4;
 /// Values from this size on go to blob files, in bytes: below it the 32-odd bytes of a reference and the second read
 /// cost more than moving the value in compactions.
 pub const BLOB_BYTES_MIN: u64 = 2 << 10;
@@ -22,6 +31,10 @@ pub const TOMBSTONE_RATIO: f64 = 0.3;
 pub const TOMBSTONE_WINDOW_ENTRIES: usize = 4096;
 /// Data block of a sorted table, in bytes.
 pub const TABLE_BLOCK_BYTES: usize = 16 << 10;
+/// Part of the index or the filter of a sorted table that is read and cached as one, in bytes. Without parts,
+/// the filter of a table of 64 MiB is one block of several MiB, which each look-up reads and hashes whole if
+/// the cache does not keep it.
+pub const METADATA_BLOCK_BYTES: usize = 4 << 10;
 /// Bloom filter bits per key: 1% false positives.
 pub const BLOOM_BITS_PER_KEY: f64 = 10.0;
 /// Open files of RocksDB; it closes and reopens beyond.

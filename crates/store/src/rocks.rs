@@ -2,7 +2,9 @@
 //!
 //! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on live in blob files, written once when a table of recent
 //! writes is flushed and then only moved to collect garbage: small files' contents are not rewritten by every
-//! compaction. Keys are looked up through Bloom filters; scans are bounded on both sides.
+//! compaction. Keys are looked up through Bloom filters; scans are bounded on both sides. Indexes and filters
+//! of tables are partitioned: only their top levels stay in memory, the partitions come and go in the block
+//! cache like any block.
 //!
 //! **Promises.** Writes are atomic and visible at once to readers on all threads. They are durable after
 //! [`flush`](KvStore::flush), or once RocksDB has flushed them of its own accord; the order of writes is the order of durability.
@@ -10,12 +12,13 @@
 //!
 //! **Memory** is bounded by [`RocksOptions`].
 
+use crate::cache;
 use crate::checksum;
 use crate::limits::*;
 use bytes::Bytes;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{
-    BlockBasedOptions, BottommostLevelCompaction, Cache, CompactOptions, DB, DBCompressionType,
+    BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, CompactOptions, DB, DBCompressionType,
     DBRawIterator, FlushOptions, LogLevel, Options, ReadOptions, Snapshot, WaitForCompactOptions,
     WriteOptions,
 };
@@ -32,8 +35,9 @@ pub struct RocksOptions {
     pub create: bool,
     /// Bytes of one table of recent writes; up to [`MEMTABLES_MAX`] of them exist.
     pub memtable_bytes: usize,
-    /// Bytes of the cache of table blocks.
-    pub block_cache_bytes: usize,
+    /// Bytes of a block cache of its own; without it the store shares the process's, see
+    /// [`cache`](crate::cache).
+    pub block_cache_bytes: Option<usize>,
     /// A blob file is closed at this size, in bytes.
     pub blob_file_bytes: u64,
 }
@@ -43,7 +47,7 @@ impl Default for RocksOptions {
         RocksOptions {
             create: false,
             memtable_bytes: MEMTABLE_BYTES_DEFAULT,
-            block_cache_bytes: BLOCK_CACHE_BYTES_DEFAULT,
+            block_cache_bytes: None,
             blob_file_bytes: BLOB_FILE_BYTES_DEFAULT,
         }
     }
@@ -153,6 +157,8 @@ impl RocksStore {
             ("store_table_bytes", self.figure(c"rocksdb.total-sst-files-size")),
             ("store_blob_bytes", self.blob_bytes()),
             ("store_blob_garbage_bytes", self.blob_garbage_bytes()),
+            ("store_cache_bytes", self.figure(c"rocksdb.block-cache-usage")),
+            ("store_cache_bytes_max", self.figure(c"rocksdb.block-cache-capacity")),
             ("store_compaction_pending_bytes", self.figure(c"rocksdb.estimate-pending-compaction-bytes")),
         ]
     }
@@ -217,8 +223,12 @@ fn db_options(options: &RocksOptions) -> Options {
     db.set_blob_gc_force_threshold(1.0);
 
     let mut tables = BlockBasedOptions::default();
-    tables.set_block_cache(&Cache::new_lru_cache(options.block_cache_bytes));
+    tables.set_block_cache(&cache::of(options.block_cache_bytes));
     tables.set_cache_index_and_filter_blocks(true);
+    tables.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    tables.set_partition_filters(true);
+    tables.set_metadata_block_size(METADATA_BLOCK_BYTES);
+    tables.set_pin_top_level_index_and_filter(true);
     tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
     tables.set_block_size(TABLE_BLOCK_BYTES);
     tables.set_bloom_filter(BLOOM_BITS_PER_KEY, false);

@@ -12,7 +12,7 @@ fn open(dir: &Path) -> RocksStore {
     let options = RocksOptions {
         create: true,
         memtable_bytes: 1 << 20,
-        block_cache_bytes: 1 << 20,
+        block_cache_bytes: Some(1 << 20),
         blob_file_bytes: 1 << 20,
     };
     RocksStore::open(dir, &options).expect("open")
@@ -38,6 +38,86 @@ fn what_was_flushed_is_there_after_reopening_and_the_rest_is_a_prefix() {
     drop(store);
     let store = open(dir.path());
     assert_eq!(store.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
+/// As stores were made before indexes and filters were partitioned.
+fn open_as_before(dir: &Path) -> rocksdb::DB {
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.set_level_compaction_dynamic_level_bytes(true);
+    options.set_enable_blob_files(true);
+    options.set_min_blob_size(2 << 10);
+    let mut tables = rocksdb::BlockBasedOptions::default();
+    tables.set_block_cache(&rocksdb::Cache::new_lru_cache(1 << 20));
+    tables.set_cache_index_and_filter_blocks(true);
+    tables.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    tables.set_block_size(16 << 10);
+    tables.set_bloom_filter(10.0, false);
+    tables.set_optimize_filters_for_memory(true);
+    tables.set_format_version(6);
+    options.set_block_based_table_factory(&tables);
+    rocksdb::DB::open(&options, dir).expect("open")
+}
+
+#[test]
+fn store_with_unpartitioned_filters_is_read_and_rewritten() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let value = |number: u32| vec![number as u8; if number.is_multiple_of(10) { 5_000 } else { 50 }];
+    let old = open_as_before(dir.path());
+    let mut unlogged = rocksdb::WriteOptions::default();
+    unlogged.disable_wal(true);
+    for number in 0..20_000u32 {
+        old.put_opt(number.to_be_bytes(), value(number), &unlogged).expect("put");
+    }
+    old.flush().expect("flush");
+    drop(old);
+    let agrees = |store: &RocksStore| {
+        for number in (0..20_000u32).step_by(7) {
+            let found = store.get(&number.to_be_bytes()).expect("get");
+            assert_eq!(found.as_deref(), Some(&value(number)[..]), "{number}");
+            assert_eq!(store.get(&[&number.to_be_bytes()[..], b"x"].concat()).expect("get"), None);
+        }
+        assert_eq!(dump(store, b"", b"\xff").len(), 20_000);
+    };
+    let store = open(dir.path());
+    agrees(&store);
+    for number in (0..20_000u32).step_by(2) {
+        store.write(&batch(&[(&number.to_be_bytes(), Some(&value(number)))])).expect("write");
+    }
+    store.flush().expect("flush");
+    // Merges all tables into new ones.
+    store.reclaim(u64::MAX, LONG).expect("reclaim");
+    agrees(&store);
+    drop(store);
+    agrees(&open(dir.path()));
+}
+
+#[test]
+fn stores_of_one_process_share_a_cache_of_bounded_size() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let options = RocksOptions { create: true, memtable_bytes: 1 << 20, ..RocksOptions::default() };
+    let most = shoal_store::limits::BLOCK_CACHE_BYTES_MIN;
+    shoal_store::cache::set_shared_bytes(most);
+    let figure = |store: &RocksStore, name| {
+        store.stats().into_iter().find(|(one, _)| *one == name).expect("a figure").1 as usize
+    };
+    let stores: Vec<RocksStore> = (0..3)
+        .map(|number| {
+            let path = dir.path().join(number.to_string());
+            let store = RocksStore::open(&path, &options).expect("open");
+            for key in 0..10_000u32 {
+                let value: Vec<u8> = (0..1000).map(|at| (key.wrapping_mul(31) >> (at % 24)) as u8).collect();
+                store.write(&batch(&[(&key.to_be_bytes(), Some(&value))])).expect("write");
+            }
+            store.flush().expect("flush");
+            assert_eq!(dump(&store, b"", b"\xff").len(), 10_000);
+            store
+        })
+        .collect();
+    let used: Vec<usize> = stores.iter().map(|store| figure(store, "store_cache_bytes")).collect();
+    assert!(used.iter().all(|one| *one == used[0] && *one > most / 2), "{used:?}");
+    assert!(used[0] <= most + (1 << 20), "{} of at most {most} bytes", used[0]);
+    assert!(stores.iter().all(|store| figure(store, "store_cache_bytes_max") == most));
 }
 
 #[test]

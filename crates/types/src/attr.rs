@@ -1,4 +1,4 @@
-//! What is known of a file besides its content and its names.
+//! An inode's attributes: all that is known of it besides its content and its names.
 
 use crate::{InodeId, Timestamp};
 use bytes::Bytes;
@@ -69,7 +69,7 @@ pub mod mode {
 /// A file's record in the namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Inode {
-    /// What it is; never changes.
+    /// Never changes.
     pub kind: FileKind,
     /// Permission bits (07777).
     pub perm: u32,
@@ -77,8 +77,8 @@ pub struct Inode {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Names of the file; for a directory 2 and one for each sub-directory. 0: unlinked, and alive only for those who
-    /// still refer to it.
+    /// Names of the file; for a directory 2 and one for each sub-directory. 0: unlinked, and alive only for
+    /// the sessions that still refer to it.
     pub nlink: u32,
     /// Device number of a device file, in the kernel's encoding (`new_encode_dev`).
     pub rdev: u32,
@@ -96,12 +96,12 @@ pub struct Inode {
     pub ctime: Timestamp,
     /// Creation.
     pub btime: Timestamp,
-    /// Tells apart uses of the same number, for NFS handles.
+    /// Tells uses of the same inode number apart, for NFS handles.
     pub generation: u64,
-    /// Directories: the directory they are in. Others: the directory of their first name, the cover under which they
-    /// were born.
+    /// Directories: the parent directory. Other inodes: the directory of their first name, which is their
+    /// first cover.
     pub parent: InodeId,
-    /// Has or once had a second name, and so is a cover of its own.
+    /// Has, or once had, a second name, and so is a cover of its own.
     pub multi_link: bool,
     /// Number of extended attributes.
     pub xattrs: u32,
@@ -120,14 +120,14 @@ impl Inode {
         self.kind == FileKind::Directory
     }
 
-    /// The unit in which rights to cache this inode are counted, `ino` being its own number: itself for a directory and for
-    /// whatever has had several names, otherwise the directory it is in.
+    /// The cover of this inode, `ino` being its own number. A directory, and an inode that has ever had
+    /// several names, is its own cover. Every other inode is covered by its directory.
     pub fn cover(&self, ino: InodeId) -> InodeId {
         if self.is_dir() || self.multi_link { ino } else { self.parent }
     }
 
-    /// What `st_size` shows. A directory shows a size that grows with its entries, as users of local
-    /// file systems expect.
+    /// What `st_size` shows. A directory shows a size that grows with its entries, as users of local file
+    /// systems expect.
     pub fn shown_size(&self) -> u64 {
         if self.is_dir() { 4096 + self.entries * 32 } else { self.size }
     }

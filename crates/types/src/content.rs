@@ -21,15 +21,15 @@ pub enum Extent {
 /// Part of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct BlockRef {
-    /// Which block.
+    /// The block.
     pub id: BlockId,
-    /// Where in the block.
+    /// Offset in the block, in bytes.
     pub offset: u32,
-    /// How many bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
-/// What a volume knows of a block besides who refers to it.
+/// What a volume records of a block besides the references to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockInfo {
     /// Length of the whole block in bytes.
@@ -53,7 +53,7 @@ impl Extent {
         self.len() == 0
     }
 
-    /// The part of the extent from `start` (counted from the extent's own start) on, `len` bytes long.
+    /// The part of the extent that begins `start` bytes after the extent's own start and is `len` bytes long.
     ///
     /// # Panics
     /// If the part does not lie inside the extent.

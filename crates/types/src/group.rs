@@ -6,15 +6,15 @@ use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// Bricks that one block may be on.
+/// Largest number of bricks that one block may be on.
 pub const GROUP_BRICKS_MAX: usize = 16;
 
-/// The set of bricks that hold a block's copies, each of them durably. The empty group is that of a volume which has
-/// one brick and no cluster around it.
+/// The set of bricks that hold a block's copies, each of them durably. The empty group means the single brick
+/// of a volume without a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct BlockGroup {
     len: u8,
-    /// In ascending order; behind `len` all are 0, so that equal groups are equal.
+    /// In ascending order; the slots from `len` on are 0, so that equal groups compare equal.
     bricks: [u16; GROUP_BRICKS_MAX],
 }
 
@@ -43,12 +43,12 @@ impl BlockGroup {
         self.len == 0
     }
 
-    /// Whether a brick belongs to it.
+    /// Whether a brick is in the group.
     pub fn contains(&self, brick: BrickId) -> bool {
         self.bricks().any(|one| one == brick)
     }
 
-    /// With one brick more; `None` if it is full.
+    /// The group with one brick more; `None` if it is full.
     #[must_use]
     pub fn with(mut self, brick: BrickId) -> Option<BlockGroup> {
         if self.contains(brick) {
@@ -61,7 +61,7 @@ impl BlockGroup {
         Some(self)
     }
 
-    /// With one brick less.
+    /// The group without this brick.
     #[must_use]
     pub fn without(self, brick: BrickId) -> BlockGroup {
         BlockGroup::new(self.bricks().filter(|one| *one != brick)).unwrap_or_default()

@@ -34,17 +34,17 @@ impl BatchSeq {
     }
 }
 
-/// An immutable block: the session that wrote it and a number of that session's choosing.
+/// An immutable block: the session that wrote it, and its number among the blocks of that session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BlockId {
-    /// Who wrote the block.
+    /// The session that wrote the block.
     pub session: SessionId,
-    /// Which of its blocks.
+    /// Its number in that session.
     pub seq: u64,
 }
 
 impl BlockId {
-    /// The first that a session may have written.
+    /// The smallest id that a block of the session can have.
     pub const fn first_of(session: SessionId) -> BlockId {
         BlockId { session, seq: 0 }
     }
@@ -71,11 +71,13 @@ impl Incarnation {
     }
 }
 
-/// A brick of a cluster, numbered when it was added to its volume, from 1. A brick that comes back empty is another brick.
+/// A brick of a cluster, numbered when it was added to its volume, from 1. A brick that comes back empty is
+/// another brick.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct BrickId(pub u16);
 
-/// A replica of a metadata group, from 1. A replica that has lost what it promised is another replica.
+/// A replica of a metadata group, from 1. A replica that lost its disk, and the vote it gave, returns as
+/// another replica.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct ReplicaId(pub u64);
 

@@ -11,6 +11,8 @@ mod group;
 mod id;
 pub mod limits;
 mod name;
+mod origin;
+mod size;
 mod time;
 
 pub use attr::{FileKind, Inode, Statfs, mode};
@@ -19,4 +21,6 @@ pub use errno::Errno;
 pub use group::{BlockGroup, GROUP_BRICKS_MAX};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
+pub use origin::{Origin, Process};
+pub use size::parse_bytes;
 pub use time::Timestamp;

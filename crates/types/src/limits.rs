@@ -1,4 +1,4 @@
-//! Limits that hold everywhere. Those of one crate stand in its own `limits` module.
+//! Limits that hold everywhere. Those of a single crate are in its own `limits` module.
 
 /// Longest name of a directory entry (`NAME_MAX`), in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -8,7 +8,8 @@ pub const SYMLINK_BYTES_MAX: usize = 4095;
 pub const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Largest value of an extended attribute (`XATTR_SIZE_MAX`), in bytes.
 pub const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
-/// Most bytes of names and values that one inode's extended attributes may take, so that an inode always fits a reply.
+/// Most bytes of names and values of one inode's extended attributes together, so that an inode always fits a
+/// reply.
 pub const XATTR_TOTAL_BYTES_MAX: usize = 256 << 10;
 /// Largest block of content, in bytes.
 pub const BLOCK_BYTES_MAX: u32 = 4 << 20;

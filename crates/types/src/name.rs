@@ -86,9 +86,9 @@ impl fmt::Display for Name {
     }
 }
 
-/// A position in a directory listing (`d_off`): listings are ordered by the 63-bit hash of the name, as ext4's
-/// are. A listing that resumes "after cookie c" shows every name with a larger hash; names whose hashes
-/// collide are shown together, never split.
+/// A position in a directory listing (`d_off`): listings are ordered by the 63-bit hash of the name, as
+/// ext4's are. A listing that resumes "after cookie c" shows every name with a larger hash; names whose
+/// hashes collide are shown together, never split.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Cookie(pub u64);
 

@@ -15,7 +15,7 @@ pub enum BlockError {
     /// The stored bytes fail their checksum. They are never returned as data.
     #[error("block {id} is damaged: {what}")]
     Corrupt {
-        /// Which block.
+        /// The block.
         id: BlockId,
         /// What was found.
         what: String,
@@ -23,15 +23,15 @@ pub enum BlockError {
     /// There is a block of this name already.
     #[error("block {0} exists already")]
     Exists(BlockId),
-    /// The request makes no sense: an empty or oversized block, a range outside it.
+    /// The request is invalid: an empty or oversized block, or a range outside of it.
     #[error("block {id}: {what}")]
     Invalid {
-        /// Which block.
+        /// The block.
         id: BlockId,
         /// What is wrong with the request.
         what: String,
     },
-    /// No room.
+    /// The disk has no room.
     #[error("the brick is full")]
     Full,
     /// The disk failed.
@@ -39,7 +39,7 @@ pub enum BlockError {
     Io {
         /// File or directory.
         what: String,
-        /// The system's words.
+        /// The system's message.
         cause: String,
     },
     /// The brick, or too many of a volume's bricks, do not answer: try again later.
@@ -47,17 +47,17 @@ pub enum BlockError {
     Unreachable(String),
 }
 
-/// A page of what there is of a session's blocks, in the order of their ids.
+/// A page of a session's blocks, in the order of their ids.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct BlockPage<T> {
-    /// What the page holds. There may be more even if that is nothing.
+    /// The blocks of this page. An empty page may be followed by more.
     pub blocks: Vec<T>,
-    /// Where the next page begins; `None`: there is nothing more.
+    /// Where the next page begins; `None` after the last page.
     pub next: Option<BlockId>,
 }
 
 impl BlockPage<BlockId> {
-    /// The first so many of some blocks, given in order, behind which nothing more comes.
+    /// The first `count_max` of some blocks, given in order, as a page without a successor.
     pub fn cut(mut blocks: Vec<BlockId>, count_max: usize) -> BlockPage<BlockId> {
         let next = blocks.get(count_max).copied();
         blocks.truncate(count_max);
@@ -65,42 +65,44 @@ impl BlockPage<BlockId> {
     }
 }
 
-/// A moment in the life of a brick's process.
+/// A point in time of a brick's process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Moment {
-    /// Which process, or rather which opening of the brick.
+    /// Identifies one opening of the brick.
     pub life: u128,
-    /// Puts that it had begun.
+    /// How many puts had begun.
     pub puts: u64,
 }
 
-/// A moment of each brick of a volume.
+/// One point in time for each brick of a volume.
 pub type Moments = BTreeMap<BrickId, Moment>;
 
 /// One brick. All calls may block the calling thread; all may be made from many threads at once.
 pub trait BlockService: Send + Sync + 'static {
-    /// Stores a new block; durable when this returns. The content is the concatenation of `parts`, which saves
-    /// its owner a copy, 1 byte to [`BLOCK_BYTES_MAX`](shoal_types::limits::BLOCK_BYTES_MAX) long.
+    /// Stores a new block; durable when this returns. The content is the concatenation of `parts`, which
+    /// saves the caller a copy. It is 1 byte to [`BLOCK_BYTES_MAX`](shoal_types::limits::BLOCK_BYTES_MAX)
+    /// long.
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError>;
     /// Reads `len` bytes from `offset` on, checked against the block's checksums.
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError>;
-    /// Removes blocks; those that are not there are no error.
+    /// Removes blocks. Missing blocks are no error.
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError>;
-    /// Now. All puts that begin after the call are later.
+    /// The present. All puts that begin after the call are later.
     fn moment(&self) -> Result<Moment, BlockError> {
         Ok(Moment::default())
     }
-    /// Removes copies that were found to be in excess after a moment, but not those that have been put since, or found to be there by a put. Answers those.
-    /// However long the call is under way, it removes nothing that somebody has come to count on meanwhile.
+    /// Removes copies that were in excess at the moment `than`, and returns those that it has kept. It keeps
+    /// a copy that was put since then, or that a put has found to be there. However long the call takes, it
+    /// removes no copy that a later put relies on.
     fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
         let _ = than;
         Ok(ids.to_vec())
     }
     /// Length of a block's content in bytes.
     fn length(&self, id: BlockId) -> Result<u32, BlockError>;
-    /// A page of the blocks that the session of this one wrote, from this one on, whether it is there or not.
+    /// A page of the blocks of `from`'s session, beginning with `from`, which need not exist.
     fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError>;
-    /// Sessions of which there are blocks, in no order.
+    /// Sessions that have blocks here, in no order.
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room on the brick's disk (`total_bytes`, `free_bytes`; the rest is 0).
     fn statfs(&self) -> Result<Statfs, BlockError>;
@@ -136,26 +138,30 @@ impl<T: BlockService + ?Sized> BlockService for Arc<T> {
     }
 }
 
-/// The blocks of a volume, on whichever bricks they are. All calls may block the calling thread; all may be made from many
-/// threads at once.
+/// The blocks of a volume, on all its bricks. All calls may block the calling thread; all may be made from
+/// many threads at once.
 ///
-/// A single brick is a volume's blocks, too (every [`BlockService`] implements this): its blocks are in the empty group.
+/// Every [`BlockService`] implements this: a single brick serves as a volume, and its blocks are in the empty
+/// group.
 pub trait VolumeBlocks: Send + Sync + 'static {
-    /// Stores a new block on as many bricks as the volume wants copies, or on fewer (but never too few to survive the next
-    /// failure) where some do not answer. Answers the bricks that have it durably. Storing the same block again is fine.
+    /// Stores a new block on as many bricks as the volume wants copies. Where bricks do not answer it is
+    /// fewer, but never too few to survive the next failure. Returns the bricks that have the block durably.
+    /// Storing the same block again is allowed.
     fn store(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError>;
-    /// Reads from any brick of the block's group, checked against the block's checksums. [`BlockError::Missing`] only if each
-    /// brick of the group says so, or that its copy is damaged: then the block was collected, or moved to another group.
+    /// Reads from any brick of the block's group, checked against the block's checksums. The result is
+    /// [`BlockError::Missing`] only if each brick of the group lacks the block or has a damaged copy. Then
+    /// the block was collected, or moved to another group.
     fn fetch(&self, id: BlockId, group: BlockGroup, offset: u32, len: u32) -> Result<Bytes, BlockError>;
-    /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Answers those that may
-    /// still be on some brick, because it does not answer.
+    /// Removes blocks from the bricks of their groups, from all bricks where a group is empty. Returns those
+    /// that may still be on a brick that does not answer.
     fn discard(&self, blocks: &[(BlockId, BlockGroup)]) -> Result<Vec<BlockId>, BlockError>;
     /// The moment of each brick that answers.
     fn moments(&self) -> Result<Moments, BlockError> {
         Ok(Moments::new())
     }
-    /// Removes copies from bricks on which they were found to be in excess after these moments, but not those that have been put there since. Answers those that
-    /// may still be there. Unlike [`discard`](Self::discard) this is for blocks that others may have copied to the same brick once more.
+    /// Removes copies from bricks on which they were in excess at these moments, but not copies that were put
+    /// there since. Returns those that may still be there. Unlike [`discard`](Self::discard) this is for
+    /// blocks of which another copy to the same brick may be in progress.
     fn discard_older(
         &self,
         blocks: &[(BlockId, BlockGroup)],
@@ -164,31 +170,32 @@ pub trait VolumeBlocks: Send + Sync + 'static {
         let _ = than;
         Ok(blocks.iter().map(|(id, _)| *id).collect())
     }
-    /// A page of the blocks that the session of this one wrote, from this one on, each once, with the bricks that have it among
-    /// those that answer; the empty group where that is not known.
+    /// A page of the blocks of `from`'s session, beginning with `from`, each once, with the bricks that have
+    /// it among those that answer. The group is empty where that is not known.
     fn copies(&self, from: BlockId) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError>;
     /// Sessions of which there are blocks on any brick that answers, each once, in no order.
     fn stored_sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room for blocks (`total_bytes`, `free_bytes`; the rest is 0): what can be stored with all its copies.
     fn room(&self) -> Result<Statfs, BlockError>;
-    /// Whether a group is as it should be: enough bricks, none of which is gone or about to be taken away.
+    /// Whether a group has enough bricks, none of which is gone or being drained.
     fn is_whole(&self, group: BlockGroup) -> bool;
-    /// Copies a block to where it is missing. Answers the group that has it now, which includes no brick that is gone or is being
-    /// drained if that can be helped, or the old one if nothing could be done. The caller records it, and then has the copies
-    /// outside of it discarded.
+    /// Copies a block to where it is missing, and returns the group that has it now. That group avoids bricks
+    /// that are gone or being drained, if possible; it is the old one if nothing could be done. The caller
+    /// records the group, and then discards the copies outside of it.
     fn mend(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError>;
-    /// Which bricks of a block's group have it, when they are asked; those that do not answer are taken to have it.
+    /// The bricks of a block's group that have it, by asking them. A brick that does not answer counts as
+    /// having it.
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         let _ = id;
         group
     }
-    /// Whether a block is where it would be put today.
+    /// Whether a block is where placement would put it today.
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let _ = (id, group);
         true
     }
-    /// Copies a block that is whole to where it would be put today. Answers the group that has it then, or the old one if that cannot
-    /// be done now; the rest is up to the caller, as with [`mend`](Self::mend).
+    /// Copies a whole block to where placement would put it today. Returns the group that has it then, or the
+    /// old one if that cannot be done now. The caller continues as after [`mend`](Self::mend).
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let _ = id;
         Ok(info.group)

@@ -1,14 +1,17 @@
-//! Rights to cache and to change: how clients ask for them, and how they are taken back.
+//! Rights to cache and to change: how clients acquire them, and how the leader recalls them.
 //!
-//! **Reads** are *asked* ([`Ask`]): the answer may be cached until it is recalled. **Changes** need rights that are *acquired*
-//! ([`Acquire`]): everybody else has then dropped what is to be changed. **Recalls** come in the order in which they were decided, by a
-//! question that the server keeps until it has something to say ([`Poll`]), which renews the session, too.
+//! **Reads** are *asked* ([`Ask`]): the answer may be cached until it is recalled. **Changes** need rights
+//! that are *acquired* ([`Acquire`]): by then every other client has invalidated what is to be changed.
+//! **Recalls** come in the order in which they were decided, as the answer to a long-poll ([`Poll`]). The
+//! long-poll also renews the session.
 //!
-//! **Order.** A recall names the requests ([`Token`]) that were answered before it and whose answers may still be on their way:
-//! the client takes those in first. So a recall never overtakes the answer that it takes back.
+//! **Order.** A recall names the requests ([`Token`]) that were answered before it and whose answers may
+//! still be in flight. The client takes those in first. So a recall never overtakes the answer that it
+//! invalidates.
 //!
-//! **Leaders.** All of this is in the memory of the leader that granted it. Its successor begins with nothing, and with another
-//! [`term`](AskReply::term): each session [declares](Declaration) what it holds, and answers of other terms count for nothing.
+//! **Leaders.** All of this is in the memory of the leader that granted it. Its successor begins with an
+//! empty table and another [`term`](AskReply::term). Each session [reclaims](Declaration) what it holds, and
+//! answers of other terms are ignored.
 
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch, WalkReply};
 use serde::{Deserialize, Serialize};
@@ -20,14 +23,15 @@ use shoal_types::{Cookie, InodeId, Name, SessionId};
 pub struct Token(pub u64);
 
 impl Token {
-    /// Of a question whose answer will not be cached.
+    /// For a question whose answer will not be cached.
     pub const NONE: Token = Token(0);
 }
 
-/// Whoever moves directories from one to another holds this, as if it were an inode: so that no two moves together make a ring.
+/// A move of a directory to another directory holds the right to this, as if it were an inode. So no two
+/// concurrent moves form a ring.
 pub const MOVES: InodeId = InodeId(3);
 
-/// What is asked.
+/// A read request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Question {
     /// One name.
@@ -37,23 +41,24 @@ pub enum Question {
         /// The name.
         name: Name,
     },
-    /// A directory, from after a cookie on. Entries whose inodes somebody else may be changing come without their records.
+    /// A directory, from after a cookie on. Entries whose inodes another client may be changing come without
+    /// their records.
     List {
         /// The directory.
         dir: InodeId,
-        /// Where to go on.
+        /// Where the listing resumes.
         after: Cookie,
-        /// What should come along.
+        /// What is sent along with the entries.
         prefetch: Prefetch,
         /// About how long the answer may be, in bytes.
         bytes_max: u64,
     },
-    /// Directories that will probably be looked at soon, in this order, each whole. Nobody who works in one of them is disturbed: it does not come
-    /// along.
+    /// Directories that will probably be read soon, in this order, each whole. A directory in which another
+    /// client works is left out, so that the client is not disturbed.
     Walk {
         /// The directories.
         dirs: Vec<InodeId>,
-        /// What should come along.
+        /// What is sent along with the entries.
         prefetch: Prefetch,
         /// None is begun when the answer is this long, in bytes.
         bytes_target: u64,
@@ -78,39 +83,39 @@ pub enum Question {
 /// Asks, for an answer that may be cached until it is recalled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Ask {
-    /// Who asks.
+    /// The requesting session.
     pub session: SessionId,
     /// This request, or [`Token::NONE`].
     pub token: Token,
     /// The answers to all requests before this one have been taken in.
     pub below: Token,
-    /// What.
+    /// The question.
     pub question: Question,
 }
 
 /// The answer to a [`Question`], of the same kind.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Found {
-    /// See there.
+    /// To [`Question::Lookup`].
     Lookup(Box<LookupReply>),
-    /// See there.
+    /// To [`Question::List`].
     List(ListReply),
-    /// See there.
+    /// To [`Question::Walk`].
     Walk(WalkReply),
-    /// See there.
+    /// To [`Question::Inode`].
     Inode(Box<FileRecord>),
-    /// See there.
+    /// To [`Question::Extents`].
     Extents(ExtentsReply),
 }
 
-/// An answer.
+/// The reply to [`Ask`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AskReply {
     /// The leader's term: the answer counts while the session's rights are those of this term.
     pub term: u64,
     /// The answer.
     pub found: Found,
-    /// Covers that nobody else watches: the session may change what is counted under them, too.
+    /// Covers without another watcher: the session may also change what is counted under them.
     pub exclusive: Vec<InodeId>,
 }
 
@@ -119,7 +124,7 @@ pub struct AskReply {
 pub struct WantName {
     /// The name.
     pub name: Name,
-    /// What it stands for is to be changed, too: it loses the name.
+    /// The inode behind the name is to be changed, too: it loses the name.
     pub takes: bool,
 }
 
@@ -130,20 +135,21 @@ pub struct Want {
     pub ino: InodeId,
     /// Of a directory: the names that are to be changed.
     pub names: Vec<WantName>,
-    /// It will be counted elsewhere afterwards, or may cease to be: whoever refers to it says so.
+    /// It will be counted under another cover afterwards, or may cease to exist: clients that refer to it say
+    /// so.
     pub hold: bool,
 }
 
 /// Asks for the right to change some inodes, all of them or none.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Acquire {
-    /// Who asks.
+    /// The requesting session.
     pub session: SessionId,
     /// This request.
     pub token: Token,
     /// As in [`Ask`].
     pub below: Token,
-    /// What.
+    /// The inodes and names.
     pub wants: Vec<Want>,
 }
 
@@ -169,15 +175,17 @@ pub struct AcquireReply {
     pub names: Vec<(InodeId, Name, LookupReply)>,
 }
 
-/// Something to be given back.
+/// Part of a recall.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Item {
-    /// The right to change what is counted under an inode: what was changed is committed first. All of it may stay cached.
+    /// The right to change what is counted under an inode: what was changed is committed first. All of it may
+    /// stay cached.
     Downgrade(InodeId),
-    /// The same of a single inode.
+    /// The right to change a single inode: what was changed is committed first. It may stay cached.
     Release(InodeId),
-    /// An inode is going to change: it is committed and forgotten. Of a directory, that is its attributes, these names, and that its names
-    /// are all known; its other names stay.
+    /// An inode is going to change: changes of it are committed, and it is invalidated. Of a directory, that
+    /// covers its attributes, these names, and the knowledge that its names are complete. Its other names
+    /// stay.
     Drop {
         /// The inode.
         ino: InodeId,
@@ -185,28 +193,29 @@ pub enum Item {
         cover: InodeId,
         /// The names.
         names: Vec<Name>,
-        /// Whoever's kernel refers to the inode says so in [`Ack::refers`].
+        /// A client whose kernel refers to the inode says so in [`Ack::refers`].
         hold: bool,
     },
 }
 
-/// Rights that others need.
+/// Rights that another client needs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Recall {
-    /// Counts the recalls of a session.
+    /// The recall's number in its session.
     pub id: u64,
-    /// Requests that were answered before and whose answers may not have arrived: they are taken in first.
+    /// Requests that were answered before and whose answers may be in flight: the client takes them in first.
     pub after: Vec<Token>,
-    /// What.
+    /// What is recalled.
     pub items: Vec<Item>,
 }
 
 /// A recall has been carried out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Ack {
-    /// Which.
+    /// The recall's number.
     pub id: u64,
-    /// Inodes that the client's kernel refers to. They are noted in whatever term that is, and before the rest counts.
+    /// Inodes that the client's kernel refers to. They are recorded whatever the term is, and before the rest
+    /// counts.
     pub refers: Vec<InodeId>,
     /// Covers of which nothing is cached any more.
     pub unwatched: Vec<InodeId>,
@@ -215,17 +224,17 @@ pub struct Ack {
 /// Renews the session, acknowledges, and waits for recalls.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Poll {
-    /// Who asks.
+    /// The polling session.
     pub session: SessionId,
-    /// The term that its rights are of.
+    /// The term of its rights.
     pub term: u64,
-    /// The newest recall that it has heard of.
+    /// The newest recall that it has received.
     pub seen: u64,
-    /// What it has carried out.
+    /// The recalls that it has carried out.
     pub acks: Vec<Ack>,
-    /// Up to where answers have been taken in.
+    /// The answers to all requests before this one have been taken in.
     pub below: Token,
-    /// How long to wait if there are none, in milliseconds; 0: only to acknowledge, and no recalls are answered.
+    /// How long to wait for recalls, in milliseconds. 0: only acknowledge, and return no recalls.
     pub wait_ms: u64,
 }
 
@@ -234,18 +243,18 @@ pub struct Poll {
 pub struct Recalls {
     /// The leader's term.
     pub term: u64,
-    /// Its memory has nothing of this session: it is to declare what it holds.
+    /// The leader's table has nothing of this session, which must reclaim what it holds.
     pub declare: bool,
     /// The recalls.
     pub recalls: Vec<Recall>,
 }
 
-/// What a session holds, said to a new leader, in parts.
+/// What a session holds, reclaimed from a new leader, in parts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Declaration {
-    /// Who.
+    /// The session.
     pub session: SessionId,
-    /// The term it is said in.
+    /// The leader's term.
     pub term: u64,
     /// Covers of which something is cached, and whether all of each may be changed.
     pub covers: Vec<(InodeId, bool)>,
@@ -253,28 +262,28 @@ pub struct Declaration {
     pub nodes: Vec<(InodeId, InodeId, Vec<Name>)>,
     /// Locks of its programs.
     pub locks: Vec<LockRecord>,
-    /// Inodes that its kernel refers to, which it has said to a leader that has not answered.
+    /// Inodes that its kernel refers to and that it has reported to a leader without an answer.
     pub refers: Vec<InodeId>,
-    /// That was all.
+    /// This is the last part.
     pub last: bool,
 }
 
 impl Declaration {
-    /// A part that says nothing yet, and is not the last one.
+    /// An empty part that is not the last.
     pub fn part(session: SessionId, term: u64) -> Declaration {
         let (covers, nodes, locks, refers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         Declaration { session, term, covers, nodes, locks, refers, last: false }
     }
 }
 
-/// Takes an answer; called once, on a thread that must not be held up.
+/// Receives an answer. It is called once, on a thread that must not be blocked.
 pub type Done<T> = Box<dyn FnOnce(Result<T, MetaError>) + Send>;
 
 /// Makes a call that answers later, and waits for the answer.
 pub fn wait_for<T: Send + 'static>(call: impl FnOnce(Done<T>)) -> Result<T, MetaError> {
     let (tell, told) = shoal_runtime::channel::bounded(1);
     call(Box::new(move |answer| {
-        // Whoever asked is waiting below.
+        // The receiver is waiting below.
         let _ = tell.send(answer);
     }));
     told.recv().unwrap_or_else(|_| Err(MetaError::Unavailable("the request was dropped".into())))

@@ -1,27 +1,29 @@
 //! Locks of programs, fcntl(2) and flock(2), that exclude between clients.
 //!
-//! **Requests** are [numbered](LockRequest::id) by their session and may be repeated under the same number until they are answered: whatever
-//! was done by an earlier copy is not done again. A copy that comes late, when all requests up to it have been answered
-//! ([`below`](LockRequest::below)), is refused: it must not take a lock that its owner has given up since.
+//! **Requests** are [numbered](LockRequest::id) by their session and idempotent: they may be repeated under
+//! the same number until they are answered. A copy that arrives after all requests up to it have been
+//! answered ([`below`](LockRequest::below)) is refused. It must not take a lock that its owner has given up
+//! since.
 //!
-//! **Waiting.** A request that [waits](LockOp::Set) is answered when its turn comes, or when it is [cancelled](LockOp::Cancel).
+//! **Waiting.** A request that [waits](LockOp::Set) is answered when its turn comes, or when it is
+//! [cancelled](LockOp::Cancel).
 //!
-//! **Leaders.** Locks are in the memory of the leader that granted them. Its successor does nothing before every session has
-//! [declared](crate::Declaration) its own. An answer of another [`term`](LockReply::term) than the one declared to last
-//! counts for nothing: the request is repeated.
+//! **Leaders.** Locks are in the memory of the leader that granted them. Its successor grants nothing before
+//! every session has [reclaimed](crate::Declaration) its own. An answer of another [`term`](LockReply::term)
+//! than that of the last reclaim is ignored, and the request is repeated.
 
 use serde::{Deserialize, Serialize};
 use shoal_lease::locks::{LockOwner, LockRange, LockRecord, LockSpace};
 use shoal_types::{InodeId, SessionId};
 
-/// What is wanted.
+/// What a request does.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockOp {
     /// To take a lock (F_SETLK, F_SETLKW, flock(2)).
     Set {
         /// The lock.
         lock: LockRecord,
-        /// If another is in the way: wait until it is not.
+        /// If another lock conflicts, wait until it is gone.
         wait: bool,
     },
     /// To give up a range (F_UNLCK, LOCK_UN).
@@ -30,29 +32,30 @@ pub enum LockOp {
         ino: InodeId,
         /// The family.
         space: LockSpace,
-        /// Whose.
+        /// The owner.
         owner: LockOwner,
-        /// What.
+        /// The range.
         range: LockRange,
     },
-    /// To know which lock would be in the way of this one (F_GETLK).
+    /// To ask which lock conflicts with this one (F_GETLK).
     Test(LockRecord),
-    /// To give up all that some owners have in a file: they have closed it.
+    /// To give up all locks of some owners in a file: they have closed it.
     Release {
         /// The file.
         ino: InodeId,
-        /// Who.
+        /// The owners.
         owners: Vec<LockOwner>,
     },
-    /// To end the waiting of a request. It is answered with [`LockOutcome::Cancelled`], unless it has been granted.
+    /// To cancel a waiting request. It is answered with [`LockOutcome::Cancelled`], unless it has been
+    /// granted.
     Cancel {
-        /// Which.
+        /// The number of that request.
         id: u64,
     },
 }
 
 impl LockOp {
-    /// Whose locks it is about.
+    /// The owners of the locks that it is about.
     pub fn owners(&self) -> impl Iterator<Item = LockOwner> + '_ {
         let (one, many) = match self {
             LockOp::Set { lock, .. } | LockOp::Test(lock) => (Some(lock.owner), [].as_slice()),
@@ -67,28 +70,28 @@ impl LockOp {
 /// A request about locks.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct LockRequest {
-    /// Who asks.
+    /// The requesting session.
     pub session: SessionId,
-    /// Its number among those of its session: greater than those before, except that of the same request repeated.
+    /// Its number in its session: greater than those before, except for a repetition of the same request.
     pub id: u64,
     /// All requests before this one have been answered.
     pub below: u64,
-    /// What.
+    /// What it does.
     pub op: LockOp,
 }
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum LockOutcome {
-    /// It is done. Of [`LockOp::Test`]: nothing is in the way.
+    /// It is done. For [`LockOp::Test`]: no lock conflicts.
     Done,
-    /// This lock is in the way.
+    /// This lock conflicts.
     Conflict(LockRecord),
-    /// It would wait for itself.
+    /// The owner would wait for itself.
     Deadlock,
-    /// Too many locks, or too many who wait.
+    /// There are too many locks, or too many waiters.
     NoRoom,
-    /// It has been cancelled before it was granted.
+    /// It was cancelled before it was granted.
     Cancelled,
 }
 
@@ -97,10 +100,11 @@ pub enum LockOutcome {
 pub struct LockReply {
     /// The leader's term.
     pub term: u64,
-    /// Counts what was done, in the order in which it was done. 0: nothing was, and nothing is said of what is held.
+    /// Orders replies by when their changes were made. 0: no change was made, and `held` says nothing.
     pub at: u64,
     /// What became of the request.
     pub outcome: LockOutcome,
-    /// All that the owner now holds of this family in this file, after [`LockOp::Set`] and [`LockOp::Unset`].
+    /// All locks of this family that the owner now has in this file, after [`LockOp::Set`] and
+    /// [`LockOp::Unset`].
     pub held: Vec<LockRecord>,
 }

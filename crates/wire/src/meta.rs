@@ -1,5 +1,6 @@
 //! The service of a volume's metadata group.
 
+use crate::denial::Denial;
 use crate::lease::{
     Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
 };
@@ -8,55 +9,58 @@ use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{
-    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, SessionId, Statfs, Timestamp,
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, InodeId, Name, NodeId, Origin, Process, SessionId, Statfs,
+    Timestamp,
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 7;
+pub const PROTOCOL_VERSION: u32 = 8;
 
-/// Why a metadata server did not do what it was asked to.
+/// Why a metadata server did not carry out a request.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error, Serialize, Deserialize)]
 pub enum MetaError {
     /// The operation itself fails: the caller gets this error.
     #[error("{0}")]
     Errno(Errno),
-    /// The session has ended (closed, or fenced after missing its renewals). What it still had to say is refused.
+    /// The session has ended (closed, or fenced after missing its renewals). The rest of its journal is
+    /// refused.
     #[error("{0} has ended")]
     Fenced(SessionId),
-    /// A batch that should have succeeded did not: the client's cache was wrong. None of the batch was applied.
+    /// A batch that should have succeeded did not: the client's cache was wrong. None of the batch was
+    /// applied.
     #[error("{session}, {seq}: operation {index} was refused with {errno}")]
     Refused {
-        /// Whose batch.
+        /// The session of the batch.
         session: SessionId,
-        /// Which batch.
+        /// The batch.
         seq: BatchSeq,
-        /// Which operation in it.
+        /// The operation in it.
         index: u32,
-        /// Why.
+        /// The error.
         errno: Errno,
     },
-    /// This batch is not the one that comes next: an earlier one has been lost on its way. Send again from there.
+    /// This batch is not the next one: an earlier one was lost on its way. Send again from there.
     #[error("batch {expected:?} comes next")]
     OutOfOrder {
-        /// The one that comes next.
+        /// The next batch.
         expected: BatchSeq,
     },
-    /// Another replica leads the group, or none does: ask that one, or any.
+    /// Another replica leads the group, or none does: try that one, or any.
     #[error("this replica does not lead its group")]
     NotLeader {
         /// Where the leader is, as far as this replica knows.
         leader: Option<NodeId>,
     },
-    /// The server is stopping, or cannot reach its majority: try another or wait. Whether the request has been or will be
-    /// carried out is not known.
+    /// The server is stopping, or cannot reach its majority: try another or wait. Whether the request has
+    /// been or will be carried out is not known.
     #[error("the metadata server is not serving: {0}")]
     Unavailable(String),
     /// The two sides speak different versions.
     #[error("the server speaks protocol version {server}, this client {client}")]
     Version {
-        /// Its version.
+        /// The server's version.
         server: u32,
-        /// Ours.
+        /// The client's version.
         client: u32,
     },
     /// A message that could not be understood.
@@ -65,10 +69,13 @@ pub enum MetaError {
     /// The server's disk failed or its state is damaged; it stops.
     #[error("the metadata server failed: {0}")]
     Failed(String),
+    /// The cluster map says that this client is not served.
+    #[error(transparent)]
+    Denied(Denial),
 }
 
 impl MetaError {
-    /// What came is the answer to another question.
+    /// The reply belongs to another request.
     pub fn other_answer() -> MetaError {
         MetaError::Malformed("the answer is not the one to the question".into())
     }
@@ -79,11 +86,13 @@ impl MetaError {
 pub struct SessionRequest {
     /// [`PROTOCOL_VERSION`] of the client.
     pub protocol: u32,
-    /// Who mounts, for people to read: host, process, mount point.
+    /// The client, for people to read: host, process, mount point.
     pub client: String,
-    /// A number of this client's own choosing: asking again with the same one, because the answer was lost, takes the place of
-    /// the session that was opened the first time.
+    /// A random number of this client. A repeated request with the same number, because the answer was lost,
+    /// replaces the session that was opened the first time.
     pub instance: u128,
+    /// Where the client runs, if it knows. Silent sessions of earlier runs of its machine are ended.
+    pub origin: Option<Origin>,
 }
 
 /// A session's start.
@@ -99,10 +108,12 @@ pub struct OpenReply {
     pub inline_bytes: u32,
     /// What the session may use from now on.
     pub grant: GrantReply,
-    /// The leader's term, of which the session's rights will be.
+    /// The leader's term, which is that of the session's rights.
     pub term: u64,
-    /// Without having renewed for this long the session may answer nothing from its caches, in milliseconds.
+    /// A session that has not renewed for this long must answer nothing from its caches, in milliseconds.
     pub lease_ms: u64,
+    /// Other sessions of the same run of the same machine. The client closes those whose process is gone.
+    pub siblings: Vec<(SessionId, Process)>,
 }
 
 /// Room that a session asks for and reports.
@@ -117,7 +128,7 @@ pub struct Space {
 /// Asks for inode numbers and room ahead of need; also renews the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Grant {
-    /// Who asks.
+    /// The requesting session.
     pub session: SessionId,
     /// How many inode numbers, 0 for none.
     pub inodes: u64,
@@ -141,32 +152,35 @@ pub struct GrantReply {
 /// A batch of a session's journal: applied as a whole, once, after all earlier ones.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// Whose journal.
+    /// The session of the journal.
     pub session: SessionId,
-    /// Which batch: the one after the last, or a repetition.
+    /// The batch: the one after the last, or a repetition.
     pub seq: BatchSeq,
-    /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes as they are. The blocks that a batch declares have
-    /// greater numbers than those of all batches before it; one that was passed over by then counts as garbage.
+    /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes unchanged. The
+    /// blocks that a batch declares have greater numbers than those of all earlier batches. A block that was
+    /// passed over by then is garbage. greater numbers than those of all batches before it; one that was
+    /// passed over by then counts as garbage.
     pub ops: Bytes,
-    /// Inodes made in it that are the session's alone to change from the beginning, and what they are counted under: directories
-    /// (themselves), and files in directories that others watch.
+    /// Inodes made in the batch that the session may change exclusively from the beginning, with their
+    /// covers. They are directories (their own covers), and files in directories that other clients watch.
     pub born: Vec<(InodeId, InodeId)>,
-    /// Inodes that came to their end, of which there may be rights.
+    /// Inodes that were deleted, for which rights may exist.
     pub gone: Vec<InodeId>,
 }
 
 /// The batch is durable and applied.
 #[derive(Clone, Debug, Default)]
 pub struct CommitReply {
-    /// All batches up to this one are.
+    /// All batches up to this one are durable and applied.
     pub seq: BatchSeq,
 }
 
-/// Takes the outcome of a commit; called once, on a thread of the server that must not be held up.
+/// Receives the outcome of a commit. It is called once, on a server thread that must not be blocked.
 pub type CommitDone = Box<dyn FnOnce(Result<CommitReply, MetaError>) + Send>;
 
-/// A volume's metadata, as clients use it. All calls but [`submit`](Self::submit) block the calling thread; all may be made
-/// from many threads at once. Reads see every commit that was reported done before they were made.
+/// A volume's metadata, as clients use it. All calls but [`submit`](Self::submit) block the calling thread;
+/// all may be made from many threads at once. Reads see every commit that was reported done before they were
+/// made.
 pub trait MetaService: Send + Sync + 'static {
     /// Starts a session.
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError>;
@@ -174,20 +188,21 @@ pub trait MetaService: Send + Sync + 'static {
     fn close_session(&self, session: SessionId) -> Result<(), MetaError>;
     /// Grants inode numbers and room, and renews.
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError>;
-    /// Takes a batch; `done` hears when it is durable on a majority and applied. Batches must arrive in order; several may be
-    /// under way.
+    /// Takes a batch; `done` is called when it is durable on a majority and applied. Batches must arrive in
+    /// order; several may be in flight.
     fn submit(&self, commit: Commit, done: CommitDone);
-    /// Answers a question as soon as nobody else is about to change what it is about.
+    /// Answers a question as soon as no other client is about to change what it is about.
     fn ask(&self, ask: Ask, done: Done<AskReply>);
-    /// Gives rights to change as soon as everybody else has dropped what is to be changed.
+    /// Grants rights to change as soon as every other client has invalidated what is to be changed.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>);
-    /// Renews a session, takes its acknowledgements, and answers with recalls, when there are some or when it has waited long enough.
+    /// Renews a session, takes its acknowledgements, and returns recalls, at once or after waiting for some.
     fn recalls(&self, poll: Poll, done: Done<Recalls>);
-    /// Takes, gives up and tests locks of programs. What has to wait for others is answered when its turn comes.
+    /// Takes, gives up and tests locks of programs. A request that has to wait is answered when its turn
+    /// comes.
     fn lock(&self, request: LockRequest, done: Done<LockReply>);
-    /// Takes what a session held under an earlier leader. `Unavailable` if the term is not this one's.
+    /// Reclaims what a session held under an earlier leader. `Unavailable` if the term is not this one's.
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError>;
-    /// Where blocks are; `None` for one that is not known (any more).
+    /// Where blocks are; `None` for an unknown or deleted block.
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
     /// Room in the volume.
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError>;
@@ -221,8 +236,9 @@ pub trait MetaService: Send + Sync + 'static {
             _ => Err(MetaError::other_answer()),
         }
     }
-    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them or a few megabytes, and the blocks they name, not to be
-    /// cached. If there are more, what is returned is complete up to the end of its last extent.
+    /// Extents that overlap `[start, end)`, in order, at most `count_max` of them or a few megabytes, and the
+    /// blocks they name, not to be cached. If there are more, the reply is complete up to the end of its last
+    /// extent.
     fn extents(
         &self,
         session: SessionId,

@@ -1,4 +1,5 @@
-//! A recorded run: JSON lines, a header first, then one line for each call in the order in which they began.
+//! A recorded run: JSON lines. A header comes first, then one line for each call, in the order in which they
+//! began.
 
 use crate::limits;
 use crate::ops::{Op, Outcome};
@@ -11,26 +12,26 @@ use std::path::Path;
 /// Version of the format.
 pub const VERSION: u32 = 1;
 
-/// What a run was.
+/// How a run was started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
     /// [`VERSION`].
     pub shoal_witness_history: u32,
-    /// What the workers' choices came from.
+    /// The seed of the workers' choices.
     pub seed: u64,
     /// The directories, by number.
     pub dirs: Vec<String>,
     /// Worker processes for each directory. Worker `w` works in directory `w % dirs`.
     pub workers: u32,
-    /// Directories that were allowed to die.
+    /// Directories whose mounts were allowed to die.
     pub may_die: Vec<u32>,
-    /// Directories that were allowed to lose what they had not synced, once, and to go on.
+    /// Directories whose mounts were allowed to lose, once, what they had not synced, and to go on.
     #[serde(default)]
     pub may_lapse: Vec<u32>,
 }
 
 impl Header {
-    /// Which directory a worker works in.
+    /// The directory in which a worker works.
     pub fn mount_of(&self, worker: u32) -> u32 {
         worker % self.dirs.len().max(1) as u32
     }
@@ -39,16 +40,16 @@ impl Header {
 /// One call.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Call {
-    /// Who made it.
+    /// The worker that made it.
     pub worker: u32,
-    /// In which of the run's trees. What happens in one says nothing of the others.
+    /// The tree of the run in which it was made. Calls in one tree are independent of those in another.
     #[serde(default)]
     pub tree: u32,
     /// When it began, in nanoseconds of the machine's monotonic clock.
     pub start: u64,
     /// When it returned; never, if the worker died or hung in it.
     pub end: Option<u64>,
-    /// What was asked.
+    /// The arguments.
     pub op: Op,
     /// What it returned. Missing where `end` is.
     pub outcome: Option<Outcome>,
@@ -61,42 +62,45 @@ impl Call {
     }
 }
 
-/// All of a run.
+/// A run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct History {
-    /// See there.
+    /// How the run was started.
     pub header: Header,
-    /// In the order in which they began.
+    /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
 }
 
-/// Weaknesses that are forgiven when asked for, each by name.
+/// Known weaknesses that are tolerated on request, each by name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Tolerance {
-    /// A call by path that fails with `ESTALE` did not happen. Linux walks a path again when it meets something stale, but only
-    /// once: on a mount whose names change elsewhere, that may be stale, too.
+    /// A call by path that fails with `ESTALE` did not happen. Linux walks a path again when it meets a stale
+    /// entry, but only once. On a mount whose names change elsewhere, the second walk may fail, too.
     Estale,
-    /// What a read returns of a file that is written to on the same mount at the same moment says nothing. Linux shows what is about to be written before the file
-    /// system hears of it.
+    /// The result of a read that overlaps a write on the same mount is ignored. Linux shows written data
+    /// before the file system receives it.
     Contended,
 }
 
-/// Up to where the calls of mounts that died or lapsed count: by mount, in nanoseconds of the machine's clock.
+/// For each mount that died or lapsed, up to when its calls count, in nanoseconds of the machine's clock.
 pub type Cuts = BTreeMap<u32, u64>;
 
-/// What mounts lost, and when that was over.
+/// The losses of mounts, and when they were over.
 #[derive(Default)]
 struct Lapses {
-    /// When a mount first said that it had lost something: calls that begin later count again.
+    /// When a mount first reported a loss: calls that begin later count again.
     ends: BTreeMap<u32, u64>,
-    /// In what tree a mount was then. Who had files open there may have some and not have others, so what is done there afterwards, by anybody, says nothing.
+    /// The tree in which a mount was then. A worker may have lost some of its open files and kept others. So
+    /// later calls in that tree, by any worker, are ignored.
     trees: BTreeMap<u32, u64>,
 }
 
 impl History {
-    /// Where a mount that died or lapsed may have been with what it had written back, the latest first: a file system may lose what was not synced,
-    /// from some moment on, and the last few calls that had returned with it. What has lasted longer than
-    /// [`limits::UNSYNCED_MAX`] ([`limits::LAPSE_MAX`]) or was synced counts in any case.
+    /// The cuts at which a mount that died or lapsed may have stopped writing back, the latest first.
+    ///
+    /// A file system may lose what was not synced, from some moment on. The last few calls that had returned
+    /// are lost with it. What was synced, or has lasted longer than [`limits::UNSYNCED_MAX`]
+    /// ([`limits::LAPSE_MAX`]), counts in any case.
     pub fn cuts(&self) -> Vec<Cuts> {
         let mut ages = BTreeSet::from([0]);
         let mut deaths = BTreeMap::new();
@@ -147,13 +151,13 @@ impl History {
         lapses
     }
 
-    /// Whether a call ended with the file system that it was made on, or with what that lost.
+    /// Whether a call failed because its file system died or had lost something.
     fn is_of_the_dead(&self, call: &Call) -> bool {
         let mount = self.header.mount_of(call.worker);
         let (dies, lapses) = (self.header.may_die.contains(&mount), self.header.may_lapse.contains(&mount));
         match call.outcome {
             None => dies || lapses,
-            // What a mount that goes on has lost is never said to be stale in a tree that counts.
+            // A mount that goes on does not report `ESTALE` for what it has lost, in a tree that counts.
             Some(Outcome::Failed { errno }) => {
                 limits::DEATH_ERRNOS.contains(&errno) && (dies || (lapses && errno != libc::ESTALE))
             }
@@ -161,8 +165,8 @@ impl History {
         }
     }
 
-    /// What the checker is to see: calls of mounts that died are open-ended, and do not count where they began after its cut, and before the mount went
-    /// on if it did; what is tolerated is left out.
+    /// The calls as the checker is to see them. Calls of mounts that died are open-ended. Calls that began
+    /// after a cut, and before the mount went on, do not count. What is tolerated is left out.
     pub fn prepared(&self, tolerated: &[Tolerance], cuts: &Cuts) -> Vec<Call> {
         let mut calls = self.calls.clone();
         let lapses = self.lapses();
@@ -246,7 +250,7 @@ impl History {
 }
 
 impl Header {
-    /// Leaves out successful reads of files to which another call on the same mount may have written meanwhile.
+    /// Leaves out successful reads of files that another call on the same mount may have been writing.
     fn without_contended_reads(&self, calls: Vec<Call>) -> Vec<Call> {
         let mut open: BTreeMap<(u32, u8), Option<u64>> = BTreeMap::new();
         let (mut reads, mut writes) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! `shoal-witness`: shows whether several mounts of one volume behave like one local file system. See the library.
+//! `shoal-witness`: do several mounts of one volume behave like one local file system? See the library.
 
 use clap::{Parser, Subcommand};
 use shoal_witness::history::Tolerance;
@@ -7,9 +7,9 @@ use shoal_witness::{hammer, probe, run};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Shows whether several mounts of one volume behave like one local file system.
+/// Checks whether several mounts of one volume behave like one local file system.
 ///
-/// Ends with 0 if all is well, 1 if something is wrong with the mounts, 2 if it could not find out.
+/// The exit code is 0 if they do, 1 if they do not, 2 if that could not be found out.
 #[derive(Debug, Parser)]
 #[command(name = "shoal-witness", version)]
 struct Arguments {
@@ -19,21 +19,21 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Random calls through all directories at once, then: is there an order that explains every result?
+    /// Random calls through all directories at once; then: is there an order that explains every result?
     Run(run::Arguments),
     /// Checks a recorded history again
     Check {
-        /// What `run --history` wrote
+        /// The file that `run --history` wrote
         file: PathBuf,
-        /// Forgive a known weakness
+        /// Tolerate a known weakness
         #[arg(long, value_enum)]
         tolerate: Vec<Tolerance>,
     },
-    /// All directories at once work in one, as fast as they can; in the end they must agree
+    /// All directories at once work in one directory, as fast as they can; at the end they must agree
     Hammer(hammer::Arguments),
-    /// How long until a change in A is seen in B, and whether each completed one is
+    /// How long until a change in A is seen in B, and whether each completed change is
     Visible(probe::VisibleArguments),
-    /// Files made in one directory through all directories in turn
+    /// Makes files in one directory through all directories in turn
     Turns(probe::TurnsArguments),
     /// One worker process
     #[command(hide = true)]

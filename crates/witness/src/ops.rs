@@ -1,12 +1,12 @@
-//! The calls that workers make and what they return, as they stand in a history.
+//! The calls of workers and what they return, as a history records them.
 //!
-//! Everything is small on purpose: names are single letters, contents and sizes count in words of eight bytes, and every word
-//! that is written is written once in a run. What a read returns then says which writes it saw.
+//! Everything is small on purpose. Names are single letters, contents and sizes count in words of eight
+//! bytes, and every word is written only once in a run. So a read's result says which writes it saw.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Bytes in a [`Word`]. An aligned copy of so many is not torn by any kernel.
+/// Bytes in a [`Word`]. No kernel tears an aligned copy of this size.
 pub const WORD_BYTES: u64 = 8;
 
 /// A name in a directory: one lower-case letter.
@@ -103,7 +103,7 @@ impl fmt::Debug for Word {
     }
 }
 
-/// What a rename does to a name that is already there.
+/// What a rename does if the new name exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum How {
@@ -111,7 +111,7 @@ pub enum How {
     Replace,
     /// Fails (`RENAME_NOREPLACE`).
     NoReplace,
-    /// Both change places (`RENAME_EXCHANGE`).
+    /// The two exchange places (`RENAME_EXCHANGE`).
     Exchange,
 }
 
@@ -189,7 +189,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether a success changes what others can see, or what the caller's slots hold.
+    /// Whether a success changes what other workers can see, or the caller's open files.
     pub fn changes(&self) -> bool {
         !matches!(
             self,
@@ -259,9 +259,9 @@ pub enum Kind {
 /// One entry of a listing.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Listed {
-    /// As the directory gave it; not always one of ours.
+    /// As the directory returned it; it need not be a name of the run.
     pub name: String,
-    /// Unless the file system does not say.
+    /// Missing if the file system does not say.
     pub kind: Option<Kind>,
     /// The inode's number.
     pub ino: u64,
@@ -272,9 +272,9 @@ pub struct Listed {
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)] // the fields are those of `struct stat`
 pub enum Outcome {
-    /// Success, with nothing to tell.
+    /// Success without a result.
     Done,
-    /// An open file; the number is missing if nobody asked or the file system could not say.
+    /// An open file. The number is missing if it was not requested, or the file system could not say.
     Opened { ino: Option<u64> },
     /// From `lstat` and `fstat`. The size of anything but a file is 0 here.
     Attributes { kind: Kind, ino: u64, links: u64, bytes: u64 },
@@ -286,7 +286,7 @@ pub enum Outcome {
     Target { word: Word },
     /// An errno.
     Failed { errno: i32 },
-    /// Something that no file system should return, in words. Never explained.
+    /// A result that no file system should return, in words. It is never explained.
     Odd { what: String },
 }
 

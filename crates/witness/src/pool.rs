@@ -1,7 +1,7 @@
-//! Worker processes: this program again, told what to do by lines, answering in lines.
+//! Worker processes: this program again, controlled by lines and answering in lines.
 //!
-//! **Promises.** Nothing here waits for a process without a bound: one that is stuck in a kernel cannot even be killed, and is
-//! left behind.
+//! **Promises.** No wait for a process is unbounded. A process that is stuck in a kernel cannot even be
+//! killed, and is left behind.
 
 use crate::limits;
 use anyhow::Context;
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 /// Exit code of this program: something is wrong with the mounts.
 pub const WRONG: u8 = 1;
-/// Exit code of this program: could not find out.
+/// Exit code of this program: it could not find out.
 pub const TROUBLE: u8 = 2;
 
 /// What a worker did.
 #[derive(Debug)]
 pub enum News<M> {
-    /// It said something.
+    /// A message.
     Said(M),
-    /// It is gone, or speaks nonsense.
+    /// It is gone, or its message cannot be read.
     Gone,
 }
 
@@ -55,7 +55,7 @@ impl<M: DeserializeOwned + Send + 'static> Default for Pool<M> {
 }
 
 impl<M: DeserializeOwned + Send + 'static> Pool<M> {
-    /// Starts one more.
+    /// Starts one more worker.
     pub fn start(&mut self, mut command: Command) -> anyhow::Result<()> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a worker")?;
@@ -95,7 +95,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         self.workers[worker].child.id()
     }
 
-    /// Tells a worker. One that is gone does not mind.
+    /// Sends a message to a worker; ignored if it is gone.
     pub fn tell(&mut self, worker: usize, message: &impl Serialize) {
         let Ok(mut line) = serde_json::to_vec(message) else { return };
         line.push(b'\n');
@@ -104,20 +104,20 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
         }
     }
 
-    /// What any worker does next, until then.
+    /// The next message of any worker, until `until`.
     pub fn news(&self, until: Instant) -> Option<(usize, News<M>)> {
         let wait = until.saturating_duration_since(Instant::now());
         self.news.recv_timeout(wait).ok()
     }
 
-    /// Nobody is told anything any more: workers end when they are done.
+    /// Closes the input of all workers: each ends when it is done.
     pub fn dismiss(&mut self) {
         for worker in &mut self.workers {
             worker.lines = None;
         }
     }
 
-    /// Kills a worker. Whether it is gone.
+    /// Kills a worker, and returns whether it is gone.
     pub fn kill(&mut self, worker: usize) -> bool {
         let child = &mut self.workers[worker].child;
         let _ = child.kill();
@@ -152,7 +152,7 @@ pub fn wait(child: &mut Child, time: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// What a worker says to whoever started it: one line, at once.
+/// Sends a message to the process that started this worker: one line, at once.
 pub fn say(message: &impl Serialize) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(message)?;
     line.push(b'\n');
@@ -161,7 +161,7 @@ pub fn say(message: &impl Serialize) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// What a worker is told next; nothing when it is to end.
+/// The worker's next message; `None` when it is to end.
 pub fn told<M: for<'a> Deserialize<'a>>() -> anyhow::Result<Option<M>> {
     let mut line = String::new();
     match std::io::stdin().lock().read_line(&mut line)? {

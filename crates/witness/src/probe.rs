@@ -1,6 +1,6 @@
-//! `visible` and `turns`: what it costs that a change on one mount is seen on another, and whether it is.
+//! `visible` and `turns`: how long a change on one mount takes to be seen on another, and whether it is seen.
 //!
-//! The work is done by a process of its own, since calls on a mount may hang: whoever asks waits for a bounded time.
+//! A process of its own does the work, since calls on a mount may hang. The caller waits for a bounded time.
 
 use crate::clock::now_ns;
 use crate::limits;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Of `visible`.
+/// Arguments of `visible`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct VisibleArguments {
     /// Where to write
@@ -28,7 +28,7 @@ pub struct VisibleArguments {
     count: u32,
 }
 
-/// Of `turns`.
+/// Arguments of `turns`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TurnsArguments {
     /// Directories that show the same files, in the order of their turns
@@ -39,7 +39,7 @@ pub struct TurnsArguments {
     seconds: u64,
 }
 
-/// Of the hidden subcommand.
+/// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// The directory in all of the directories
@@ -64,7 +64,7 @@ impl Times {
         self.0.push(ns);
     }
 
-    /// This many of a hundred are not longer, in microseconds.
+    /// The time that this share of all times does not exceed, in microseconds.
     fn percentile_us(&self, percent: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -78,7 +78,7 @@ impl Times {
     }
 }
 
-/// One kind of change and how it was seen.
+/// A kind of change, and how it was seen.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 struct Seen {
     what: String,
@@ -94,7 +94,7 @@ struct Seen {
     never: u64,
 }
 
-/// What the process that works says.
+/// A message of the measuring process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Message {
     Visible(Vec<Seen>),
@@ -102,7 +102,8 @@ enum Message {
     Failed(String),
 }
 
-/// Lets a process of its own work in a fresh directory, for so long at most. What went wrong with the mounts is in words.
+/// Runs a process that works in a fresh directory, with a time limit. Problems of the mounts are returned in
+/// words.
 fn ask(what: &What, dirs: &[PathBuf], wait: Duration) -> anyhow::Result<Message> {
     let name = prepare::fresh_name();
     prepare::make(&name, dirs, 0)?;
@@ -136,7 +137,7 @@ fn failed(how: &str) -> ExitCode {
     ExitCode::from(WRONG)
 }
 
-/// `visible`.
+/// The command `visible`.
 pub fn visible(arguments: &VisibleArguments) -> anyhow::Result<ExitCode> {
     ensure!(arguments.count > 0, "--count wants at least 1");
     let dirs = [arguments.a.clone(), arguments.b.clone()];
@@ -168,7 +169,7 @@ pub fn visible(arguments: &VisibleArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if wrong { WRONG } else { 0 }))
 }
 
-/// `turns`.
+/// The command `turns`.
 pub fn turns(arguments: &TurnsArguments) -> anyhow::Result<ExitCode> {
     let wait = Duration::from_secs(arguments.seconds) + limits::HANG_GRACE;
     let (turns, missed) = match ask(&What::Turns(arguments.clone()), &arguments.dirs, wait)? {
@@ -211,7 +212,7 @@ fn look_at_both(a: &Path, b: &Path, count: u32) -> anyhow::Result<Vec<Seen>> {
     byte_a.write_all_at(&[0], 0)?;
     let byte_b =
         OpenOptions::new().read(true).open(b.join("byte")).context("the other side does not see the file")?;
-    // Neighbours differ; so does the first one from the zero there is.
+    // Neighbours differ, and the first differs from the zero that is there.
     let value = |number: u32| u64::from(number % 251 + 1);
     let overwritten = measure(
         "a byte overwritten, seen by pread",
@@ -235,7 +236,8 @@ fn look_at_both(a: &Path, b: &Path, count: u32) -> anyhow::Result<Vec<Seen>> {
     Ok(vec![overwritten, grown])
 }
 
-/// Changes something `count` times while the other side looks all the time, and as often with one look right after the change.
+/// Changes something `count` times. The other side polls all the time for half of the changes, and looks once
+/// right after the change for the other half.
 fn measure(
     what: &str,
     count: u32,
@@ -254,7 +256,7 @@ fn measure(
                 while !polling.load(Ordering::Relaxed) && !poller.is_finished() {
                     std::thread::yield_now();
                 }
-                // Not always at the same point of the other side's round.
+                // Not always at the same point of the other side's loop.
                 std::thread::sleep(Duration::from_micros(u64::from(number * 37 % 1000)));
                 let begin = now_ns();
                 let changed = change(number);
@@ -275,7 +277,7 @@ fn measure(
         }
         seen.change.add(end - begin);
         match looked.seen {
-            // Only what was looked for all the time tells how long it took.
+            // Only the polled changes tell how long it took.
             Some(at) if number % 2 == 0 => seen.visible.add(at.saturating_sub(begin)),
             Some(_) => (),
             None => seen.never += 1,
@@ -286,16 +288,16 @@ fn measure(
     Ok(seen)
 }
 
-/// What looking again and again came to.
+/// The result of polling.
 #[derive(Default)]
 struct Looked {
-    /// When the last look began that did not see it.
+    /// When the last look that did not see the change began.
     last_stale: Option<u64>,
-    /// When the first one returned that did.
+    /// When the first look that saw the change returned.
     seen: Option<u64>,
 }
 
-/// Looks until it is seen.
+/// Looks until the change is seen.
 fn poll(look: &impl Fn() -> io::Result<u64>, wanted: u64, polling: &AtomicBool) -> io::Result<Looked> {
     let mut looked = Looked::default();
     let until = Instant::now() + limits::VISIBLE_WAIT;
@@ -354,7 +356,7 @@ mod tests {
         let look = || {
             looks.fetch_add(1, Ordering::Relaxed);
             let mut shown = shown_before.lock().expect("no panic");
-            // Tells the value of one look ago.
+            // Tells the value of the look before.
             Ok(std::mem::replace(&mut **shown, changed.load(Ordering::SeqCst)))
         };
         let change = |number: u32| {

@@ -1,11 +1,11 @@
-//! The program on a local directory: what a local file system does is explained, a lie is not, and it ends whatever its
-//! workers do.
+//! The program on a local directory: what a local file system does is explained, a false result is refused,
+//! and the program ends whatever its workers do.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Ends the program that is tested if it does not end by itself.
+/// Kills the tested program if it does not end by itself.
 const PATIENCE_S: &str = "60";
 
 fn witness(arguments: &[&str]) -> Command {
@@ -100,7 +100,7 @@ fn run_with_worker(arguments: &[&str]) -> (std::process::Child, u32) {
     while Instant::now() < until {
         let workers = children(run.id()).into_iter().flat_map(children).filter(|pid| is_worker(*pid));
         if let Some(worker) = workers.max() {
-            // It has something to do by now, or it does not matter.
+            // It is working by now; if not, the test still holds.
             std::thread::sleep(Duration::from_millis(300));
             return (run, worker);
         }

@@ -100,6 +100,7 @@ impl Core {
 
     /// The kernel knows what a name stands for.
     pub(super) fn is_known(&mut self, dir: InodeId, name: &Name) {
+        self.refs.name_in(dir);
         if !self.unseen.is_empty() {
             self.unseen.remove(&(dir, name.clone()));
         }

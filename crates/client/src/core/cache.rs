@@ -206,15 +206,15 @@ impl Cache {
         self.nodes.iter().filter(|(_, node)| node.modified > self.acked).map(|(ino, _)| *ino)
     }
 
-    /// Whether something under a cover is not committed.
-    pub(super) fn is_modified_under(&self, cover: InodeId) -> bool {
-        let acked = self.acked;
-        self.nodes.iter().any(|(ino, node)| node.modified > acked && node.inode.cover(*ino) == cover)
+    /// Those of some covers under which something is not committed.
+    pub(super) fn modified_among(&self, covers: &FxHashSet<InodeId>) -> FxHashSet<InodeId> {
+        let modified = self.nodes.iter().filter(|(_, node)| node.modified > self.acked);
+        modified.map(|(ino, node)| node.inode.cover(*ino)).filter(|cover| covers.contains(cover)).collect()
     }
 
-    /// Forgets everything under a cover.
-    pub(super) fn drop_cover(&mut self, cover: InodeId) {
-        let under = |(ino, node): (&InodeId, &Node)| (node.inode.cover(*ino) == cover).then_some(*ino);
+    /// Forgets everything under some covers.
+    pub(super) fn drop_covers(&mut self, covers: &FxHashSet<InodeId>) {
+        let under = |(ino, node): (&InodeId, &Node)| covers.contains(&node.inode.cover(*ino)).then_some(*ino);
         let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
         inodes.iter().for_each(|ino| self.remove(*ino));
     }

@@ -198,6 +198,7 @@ impl Core {
         entry: DirEntry,
     ) -> Option<(Dentry, Option<Inode>)> {
         let dentry = self.known_name(dir, &entry.name).unwrap_or(Some(entry.dentry))?;
+        self.refs.name_in(dir);
         if dentry == entry.dentry
             && !self.outdated(ticket)
             && let Some(record) = entry.record

@@ -36,6 +36,7 @@ pub(crate) use walks::{Ahead, Walks};
 use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES_MAX};
 use inherit::Unreported;
 use references::References;
+pub use references::Referred;
 use retries::Retries;
 use rights::Rights;
 use rustc_hash::FxHashMap;
@@ -174,6 +175,7 @@ impl Core {
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &before);
         self.has_named(&op, subjects);
+        parents.iter().for_each(|dir| self.refs.name_in(*dir));
         if let Op::Write { ino, time, .. } = &op {
             self.writers.has_written(*ino, *time);
         }
@@ -210,6 +212,16 @@ impl Core {
     /// Whether the kernel refers to the inode.
     pub(crate) fn referred(&self, ino: InodeId) -> bool {
         self.refs.contains(ino)
+    }
+
+    /// How many inodes the kernel refers to.
+    pub(crate) fn referred_count(&self) -> Referred {
+        self.refs.referred()
+    }
+
+    /// So many of the inodes that the kernel has referred to for longest, different ones with each call.
+    pub(crate) fn oldest_referred(&mut self, count: usize) -> Vec<InodeId> {
+        self.refs.oldest(count)
     }
 
     /// Kernel references fewer. An unlinked file that nobody refers to any more dies.

@@ -4,8 +4,10 @@
 //! kernel. Between the two, reads are answered from here as before: nobody else has changed anything yet.
 
 use super::Core;
+use super::cache::Body;
 use crate::kernel::Stale;
 use crate::limits::RECALLS_UNUSED_MAX;
+use rustc_hash::FxHashSet;
 use shoal_runtime::planted::mistake;
 use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
 use shoal_wire::{Ack, Declaration, Item, Recall};
@@ -79,11 +81,12 @@ impl Core {
                 self.rights.held.insert(*ino);
                 ack.refers.push(*ino);
             }
+            let is_glimpsed = self.is_glimpsed(*cover);
             names.iter().for_each(|name| self.forget_name(*ino, name));
             self.cache.drop_node(*ino, names);
             stale.push(Stale::Node(*ino));
             stale.extend(names.iter().map(|name| Stale::Name { dir: *ino, name: name.clone() }));
-            self.lose_interest(*cover, &mut ack, stale);
+            self.lose_interest(*cover, is_glimpsed, &mut ack, stale);
         }
         self.rights.said_to_refer.extend(&ack.refers);
         Some(ack)
@@ -105,9 +108,28 @@ impl Core {
         }
     }
 
-    /// Something under this cover was taken back once more, and nobody here has looked at it since the last time: it is not watched any longer, so
-    /// that others may work there without asking.
-    fn lose_interest(&mut self, cover: InodeId, ack: &mut Ack, stale: &mut Vec<Stale>) {
+    /// Whether nothing is cached of a directory but its own attributes: they came with the listing of its
+    /// parent.
+    fn is_glimpsed(&self, cover: InodeId) -> bool {
+        let knows_no_names = match self.cache.peek(cover).map(|node| &node.body) {
+            Some(Body::Directory(names)) => names.is_empty() && !names.is_complete(),
+            _ => false,
+        };
+        knows_no_names && self.refs.under(cover).all(|ino| ino == cover)
+    }
+
+    /// Something under this cover was taken back. The cover is not watched any longer if no program here has
+    /// looked at it since the last times, or ever: then other clients may work there without asking. The same
+    /// for all else that came ahead of a walk that does not go on.
+    fn lose_interest(&mut self, cover: InodeId, is_glimpsed: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
+        let mut unreached = self.walks.recalled(cover);
+        let is_used = unreached.is_empty() && !is_glimpsed;
+        self.lose_interest_in(cover, is_used, ack, stale);
+        unreached.retain(|dir| *dir != cover);
+        self.give_up_unseen(unreached, ack, stale);
+    }
+
+    fn lose_interest_in(&mut self, cover: InodeId, is_used: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let holds = self.rights.holds_under(cover);
         let Some(right) = self.rights.covers.get_mut(&cover) else {
             // Nothing of it was ever taken in.
@@ -117,7 +139,8 @@ impl Core {
             return;
         };
         right.unused += 1;
-        if right.unused < RECALLS_UNUSED_MAX || right.exclusive || holds || cover == InodeId::ROOT {
+        let is_wanted = is_used && right.unused < RECALLS_UNUSED_MAX;
+        if is_wanted || right.exclusive || holds || cover == InodeId::ROOT {
             return;
         }
         right.unused = 0;
@@ -127,19 +150,51 @@ impl Core {
             stale.push(Stale::Names(cover));
             return;
         }
-        if self.cache.is_modified_under(cover) || self.rights.let_go.contains_key(&cover) {
+        let covers = FxHashSet::from_iter([cover]);
+        if !self.cache.modified_among(&covers).is_empty() || self.rights.let_go.contains_key(&cover) {
             return;
         }
         if self.referred(cover) {
             self.rights.held.insert(cover);
             ack.refers.push(cover);
         }
-        stale.push(Stale::Names(cover));
+        // It costs the kernel all names of the mount.
+        if self.refs.has_names_in(cover) {
+            stale.push(Stale::Names(cover));
+        }
         let known = self.refs.under(cover);
         stale.extend(known.map(Stale::Node));
-        self.cache.drop_cover(cover);
+        self.cache.drop_covers(&covers);
         self.rights.covers.remove(&cover);
         ack.unwatched.push(cover);
+    }
+
+    /// Gives up directories of which the kernel has heard no more than that they are there, and the right to
+    /// cache them, as far as nothing is held there.
+    fn give_up_unseen(&mut self, dirs: Vec<InodeId>, ack: &mut Ack, stale: &mut Vec<Stale>) {
+        let is_unseen = |dir: &InodeId| {
+            let watched = self.rights.covers.get(dir).is_some_and(|right| !right.exclusive);
+            let held = self.rights.holds_under(*dir) || self.rights.let_go.contains_key(dir);
+            let is_seen = self.refs.has_names_in(*dir) || self.refs.under(*dir).any(|ino| ino != *dir);
+            watched && !held && !is_seen && *dir != InodeId::ROOT
+        };
+        let mut unseen: FxHashSet<InodeId> = dirs.into_iter().filter(is_unseen).collect();
+        if unseen.is_empty() {
+            return;
+        }
+        for modified in self.cache.modified_among(&unseen) {
+            unseen.remove(&modified);
+        }
+        self.cache.drop_covers(&unseen);
+        for dir in unseen {
+            if self.referred(dir) {
+                self.rights.held.insert(dir);
+                ack.refers.push(dir);
+                stale.push(Stale::Node(dir));
+            }
+            self.rights.covers.remove(&dir);
+            ack.unwatched.push(dir);
+        }
     }
 
     /// What is held, in parts, for a leader of another term. Answers of earlier terms count for nothing from now on.

@@ -1,8 +1,10 @@
 //! References of the kernel to inodes, and which inodes are counted under a cover. Kept apart from the cache, which may forget.
 
 use super::inherit::Unreported;
+use crate::limits::STALE_REFERENCES_MIN;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::InodeId;
+use std::collections::VecDeque;
 
 /// Inodes by what they are counted under.
 #[derive(Debug, Default)]
@@ -36,7 +38,11 @@ struct Refs {
     place: Option<InodeId>,
     /// And before that, if that was elsewhere: the kernel may have failed to move it since.
     before: Option<InodeId>,
+    /// Of a directory: the kernel was told of names in it, present or absent, and may have cached them.
+    named: bool,
     unreported: Unreported,
+    /// The number of its place in the order.
+    since: u64,
 }
 
 /// See the module.
@@ -44,21 +50,41 @@ struct Refs {
 pub(super) struct References {
     known: FxHashMap<InodeId, Refs>,
     under: ByCover,
+    /// In the order in which they were first referred to or last named as the oldest. A place counts if its
+    /// number is that of the inode; the rest is left over from inodes that were forgotten.
+    order: VecDeque<(InodeId, u64)>,
+    last_place: u64,
+    forgotten: u64,
+}
+
+/// The inodes that the kernel refers to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Referred {
+    /// How many.
+    pub inodes: usize,
+    /// How many have been forgotten so far.
+    pub forgotten: u64,
 }
 
 impl References {
     /// One more.
     pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
-        self.known
-            .entry(ino)
-            .or_insert_with(|| Refs {
-                count: 0,
-                cover,
-                place: None,
-                before: None,
-                unreported: Unreported::default(),
-            })
-            .count += 1;
+        match self.known.get_mut(&ino) {
+            Some(refs) => refs.count += 1,
+            None => {
+                let since = self.append(ino);
+                let refs = Refs {
+                    count: 1,
+                    cover,
+                    place: None,
+                    before: None,
+                    named: false,
+                    unreported: Unreported::default(),
+                    since,
+                };
+                self.known.insert(ino, refs);
+            }
+        }
         self.count_under(ino, cover);
         self.under.insert(cover, ino);
     }
@@ -73,7 +99,44 @@ impl References {
         let cover = refs.cover;
         self.under.remove(cover, ino);
         self.known.remove(&ino);
+        self.forgotten += 1;
+        if self.order.len() > 2 * self.known.len() + STALE_REFERENCES_MIN {
+            let known = &self.known;
+            self.order.retain(|(ino, place)| known.get(ino).is_some_and(|refs| refs.since == *place));
+        }
         Some(cover)
+    }
+
+    /// Appends an inode to the order; answers its place.
+    fn append(&mut self, ino: InodeId) -> u64 {
+        self.last_place += 1;
+        self.order.push_back((ino, self.last_place));
+        self.last_place
+    }
+
+    /// How many there are and were.
+    pub(super) fn referred(&self) -> Referred {
+        Referred { inodes: self.known.len(), forgotten: self.forgotten }
+    }
+
+    /// So many of the inodes that have been referred to for longest; they count as the youngest from then on,
+    /// so that the next call names different ones.
+    pub(super) fn oldest(&mut self, count: usize) -> Vec<InodeId> {
+        let mut oldest = Vec::new();
+        for _ in 0..self.order.len() {
+            if oldest.len() >= count {
+                break;
+            }
+            let Some((ino, place)) = self.order.pop_front() else { break };
+            if self.known.get(&ino).is_some_and(|refs| refs.since == place) {
+                let since = self.append(ino);
+                if let Some(refs) = self.known.get_mut(&ino) {
+                    refs.since = since;
+                }
+                oldest.push(ino);
+            }
+        }
+        oldest
     }
 
     /// An inode is counted under this cover from now on.
@@ -96,6 +159,18 @@ impl References {
             }
             None => (None, refs.before),
         }
+    }
+
+    /// The kernel is told of a name in a directory.
+    pub(super) fn name_in(&mut self, dir: InodeId) {
+        if let Some(refs) = self.known.get_mut(&dir) {
+            refs.named = true;
+        }
+    }
+
+    /// Whether the kernel may have cached names in a directory.
+    pub(super) fn has_names_in(&self, dir: InodeId) -> bool {
+        self.known.get(&dir).is_some_and(|refs| refs.named)
     }
 
     /// The kernel has moved a directory to this one, or made it there.
@@ -151,6 +226,31 @@ impl References {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn oldest_references_come_first_and_each_once_in_a_round() {
+        let mut refs = References::default();
+        let inode = |number: u64| InodeId(number);
+        (10..15).for_each(|number| refs.add(inode(number), inode(1)));
+        refs.add(inode(10), inode(1));
+        assert_eq!(refs.oldest(2), [inode(10), inode(11)]);
+        assert_eq!(refs.remove(inode(12), 1), Some(inode(1)));
+        refs.add(inode(12), inode(1));
+        assert_eq!(refs.oldest(9), [13, 14, 10, 11, 12].map(inode));
+        assert_eq!(refs.referred(), Referred { inodes: 5, forgotten: 1 });
+    }
+
+    #[test]
+    fn order_of_references_does_not_grow_with_what_was_forgotten() {
+        let mut refs = References::default();
+        refs.add(InodeId(2), InodeId(1));
+        for _ in 0..10 * STALE_REFERENCES_MIN {
+            refs.add(InodeId(3), InodeId(1));
+            refs.remove(InodeId(3), 1);
+        }
+        assert!(refs.order.len() <= STALE_REFERENCES_MIN + 4, "{}", refs.order.len());
+        assert_eq!(refs.oldest(9), [InodeId(2)]);
+    }
 
     #[test]
     fn inodes_are_found_under_what_they_are_counted_under_now() {

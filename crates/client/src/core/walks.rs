@@ -1,7 +1,16 @@
 //! Programs that walk through a tree (tar, find, grep -r, cp -r, rm -r), and what they will look at next.
 //!
 //! **The model.** Whoever looks into a directory is expected in its sub-directories, in the order in which they are listed, and in theirs
-//! before the next. When a few have been looked into that were expected, it is a *walk*, and the next ones are asked for ahead, many at a time.
+//! before the next. When several sub-directories of one directory have been looked into, it is a *walk*
+//! through all that is below that directory, its *scope*, and the next ones are asked for ahead, many at a
+//! time.
+//!
+//! **Scope.** What is beside a tree may be used by another client, which would have to recall it from here
+//! before each change. So nothing outside of the scope is asked for: it grows to the parent when the program
+//! goes on to the next sub-directory there.
+//!
+//! **Recalls** of directories that were expected and not reached show that another client works there: a walk
+//! that does not go on meanwhile is given up with all that it expected ([`Walks::recalled`]).
 //!
 //! **Bounds.** So many directories, and so many bytes, are here that nobody has looked at yet; more are asked for only when some have been
 //! looked at. So a walk that stops stops this, too. What was asked for and not looked at is the first to go when room is needed.
@@ -37,10 +46,13 @@ struct Walk {
     places: FxHashMap<InodeId, Place>,
     /// Of the directory that was looked into last.
     at: Place,
-    /// Expected directories that were looked into.
-    steps: u32,
-    /// The same, those with files, since one of their files was read.
+    /// Of each directory on the way there, from the first one of the walk on: how many of its sub-directories
+    /// were looked into.
+    visited: Vec<u32>,
+    /// Directories with files that were looked into since one of their files was read.
     unread: u32,
+    /// Recalls of directories that were not reached, since the last one was looked into.
+    recalls: u32,
     /// The latest of them.
     entered: VecDeque<InodeId>,
     asked: usize,
@@ -87,8 +99,9 @@ impl Walk {
             order: BTreeMap::new(),
             places: FxHashMap::default(),
             at: Place::new(),
-            steps: 0,
+            visited: vec![0],
             unread: 0,
+            recalls: 0,
             entered: VecDeque::new(),
             asked: 0,
             here: 0,
@@ -131,6 +144,29 @@ impl Walk {
         }
     }
 
+    /// The directory at a place is looked into, or about to be.
+    fn arrive(&mut self, place: &Place) {
+        if self.at == *place {
+            return;
+        }
+        let common = self.at.iter().zip(place).take_while(|(one, other)| one == other).count();
+        self.visited.truncate(common + 1);
+        self.visited.resize(place.len().max(1), 0);
+        if let Some(parent) = self.visited.last_mut() {
+            *parent += 1;
+        }
+        self.visited.push(0);
+        self.at.clone_from(place);
+        self.recalls = 0;
+    }
+
+    /// Where the directory is of which all that is below will be looked into, as far as is known: the topmost
+    /// one on the way of which several sub-directories were. `None`: this is no walk (yet).
+    fn scope(&self) -> Option<&[u32]> {
+        let depth = self.visited.iter().position(|visited| *visited >= WALK_SIBLINGS_MIN)?;
+        self.at.get(..depth)
+    }
+
     /// It is not expected any more.
     fn take(&mut self, dir: InodeId) -> Option<(Place, Stage)> {
         let place = self.places.remove(&dir)?;
@@ -158,10 +194,12 @@ impl Walk {
         Some(self.order.get(self.places.get(&dir)?)?.1)
     }
 
-    /// The next one that is only expected: those behind the place that was looked into last come first.
+    /// The next one in the scope that is only expected: those behind the place that was looked into last come
+    /// first.
     fn next_expected(&self) -> Option<(Place, InodeId)> {
-        let behind = self.order.range(self.at.clone()..);
-        let before = self.order.range(..self.at.clone());
+        let scope = self.scope()?;
+        let behind = self.order.range(self.at.clone()..).take_while(|(place, _)| place.starts_with(scope));
+        let before = self.order.range(scope.to_vec()..self.at.clone());
         let expected = |(_, (_, stage)): &(&Place, &(InodeId, Stage))| *stage == Stage::Expected;
         behind.chain(before).find(expected).map(|(place, (dir, _))| (place.clone(), *dir))
     }
@@ -211,6 +249,22 @@ impl Walks {
         while let Some((_, stage)) = self.of(dir).and_then(|walk| walk.take(dir)) {
             self.left(stage);
         }
+    }
+
+    /// Something of a directory was recalled, because another client changes it. If it was expected and not
+    /// reached, answers directories that are not worth watching any longer: this one, or, if no program here
+    /// goes on and it happens again and again, all that its walk expected.
+    pub(super) fn recalled(&mut self, dir: InodeId) -> Vec<InodeId> {
+        let Some(number) = self.position_of(dir) else { return Vec::new() };
+        let Some(walk) = self.walks.get_mut(number) else { return Vec::new() };
+        walk.recalls += 1;
+        if walk.recalls < WALK_RECALLS_MAX {
+            self.unexpect(dir);
+            return vec![dir];
+        }
+        let walk = self.walks.remove(number);
+        walk.order.values().for_each(|(_, stage)| self.left(*stage));
+        walk.order.into_values().map(|(dir, _)| dir).collect()
     }
 
     fn left(&mut self, stage: Stage) {
@@ -286,7 +340,6 @@ impl Walks {
         if let Some((at, stage)) = walk.take(dir) {
             self.used += u64::from(matches!(stage, Stage::Here(_)));
             self.left(stage);
-            walk.steps += 1;
             place = at;
         }
         walk.unread += u32::from(has_files);
@@ -295,9 +348,109 @@ impl Walks {
         }
         walk.entered.push_back(dir);
         walk.expect(&place, children);
-        walk.at = place;
-        self.news |= walk.steps >= WALK_STEPS_MIN;
+        walk.arrive(&place);
+        self.news |= walk.scope().is_some();
         self.walks.push(walk);
         unneeded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOP: InodeId = InodeId(1);
+
+    /// Directories `count` numbers from the first one on.
+    fn dirs(first: u64, count: u64) -> Vec<InodeId> {
+        (first..first + count).map(InodeId).collect()
+    }
+
+    /// All that would be asked for ahead now, in order.
+    fn ahead(walks: &mut Walks) -> Vec<u64> {
+        let Some(walk) = walks.walks.last_mut() else { return Vec::new() };
+        let mut found = Vec::new();
+        while let Some((place, dir)) = walk.next_expected() {
+            walk.set(&place, Stage::Asked);
+            found.push(dir.0);
+        }
+        let order: Vec<Place> = walk.order.keys().cloned().collect();
+        order.iter().for_each(|place| walk.set(place, Stage::Expected));
+        found
+    }
+
+    /// A top directory with 11, 12, 13; in 11 are 111 to 113, in 12 are 121 to 123.
+    fn walk_into(walks: &mut Walks, path: &[u64]) {
+        for dir in path {
+            let children = match dir {
+                1 => dirs(11, 3),
+                11 => dirs(111, 3),
+                12 => dirs(121, 3),
+                _ => Vec::new(),
+            };
+            walks.enter(InodeId(*dir), &children, false);
+        }
+    }
+
+    #[test]
+    fn what_is_beside_a_tree_is_not_asked_for() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 111]);
+        assert_eq!(ahead(&mut walks), [], "it may be a path and no walk");
+        walk_into(&mut walks, &[112]);
+        assert_eq!(ahead(&mut walks), [113]);
+        walk_into(&mut walks, &[113]);
+        assert_eq!(ahead(&mut walks), [], "12 is beside the tree");
+    }
+
+    #[test]
+    fn what_is_beside_a_tree_is_asked_for_once_the_walk_has_gone_on_there() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 111, 112, 113, 12]);
+        assert_eq!(ahead(&mut walks), [121, 122, 123, 13]);
+        walk_into(&mut walks, &[121]);
+        assert_eq!(ahead(&mut walks), [122, 123, 13]);
+    }
+
+    #[test]
+    fn what_a_walk_has_passed_over_comes_last() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 112, 113]);
+        assert_eq!(ahead(&mut walks), [111]);
+        walk_into(&mut walks, &[13]);
+        assert_eq!(ahead(&mut walks), [111, 12]);
+    }
+
+    #[test]
+    fn directory_that_is_recalled_before_the_walk_has_reached_it_is_given_up_alone_at_first() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 12]);
+        assert_eq!(walks.recalled(InodeId(121)), [InodeId(121)]);
+        assert_eq!(walks.recalled(InodeId(121)), [], "it is not expected any more");
+        assert_eq!(walks.recalled(InodeId(12)), [], "it was reached");
+        assert_eq!(walks.recalled(TOP), []);
+        assert_eq!(ahead(&mut walks), [122, 123, 13, 111, 112, 113]);
+    }
+
+    #[test]
+    fn walk_that_does_not_go_on_is_given_up_whole_when_directories_ahead_are_recalled_again_and_again() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 12]);
+        let recalled: Vec<Vec<InodeId>> =
+            [111, 112, 113, 121].into_iter().map(|dir| walks.recalled(InodeId(dir))).collect();
+        let last = [121, 122, 123, 13].map(InodeId).to_vec();
+        assert_eq!(recalled, [dirs(111, 1), dirs(112, 1), dirs(113, 1), last]);
+        assert_eq!((ahead(&mut walks), walks.walks.len()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn recalls_are_counted_anew_when_the_walk_goes_on() {
+        let mut walks = Walks::default();
+        walk_into(&mut walks, &[1, 11, 12]);
+        for dir in [111, 112, 113] {
+            assert_eq!(walks.recalled(InodeId(dir)).len(), 1);
+        }
+        walk_into(&mut walks, &[121]);
+        assert_eq!(walks.recalled(InodeId(122)), [InodeId(122)]);
     }
 }

@@ -11,23 +11,31 @@
 //! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order, and under no lock.
 //! When the mount ends, or is interrupted, whoever waits returns at once.
 //!
+//! **Denials.** A replica or the cluster map may [deny](Denial) the client the volume. If no replica leads and denials keep coming for
+//! [`DENIAL_GRACE`], or at once before there is a session, every wait ends with [`MetaError::Denied`], and so does every later call.
+//! A denial by an older map than this client knows counts for nothing: without a majority, only a node that knows ends waits.
+//!
 //! **Refuses.** More than one session: what follows one that the servers have ended begins with a `Failover` of its own.
 
+mod denial;
 mod outbox;
+mod reply;
 mod search;
 mod send;
 
 use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
 use crate::patience::Patience;
 use crate::stats::Stat;
+use denial::Denials;
 pub(crate) use outbox::is_transient;
 use outbox::{Outbox, Told};
+use reply::InFlight;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, Grant, GrantReply,
-    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest, wait_for,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Denial, Done, Grant, GrantReply,
+    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -38,6 +46,14 @@ pub trait Replicas: Send + Sync + 'static {
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)>;
     /// None of them leads, so perhaps these are not the replicas any more: has a newer list fetched, without waiting for it.
     fn refresh(&self);
+    /// Epoch of the newest cluster map that is known. Denials by older ones do not count.
+    fn epoch(&self) -> u64 {
+        0
+    }
+    /// Why the volume is not for this client, as far as that is known without asking its replicas.
+    fn denial(&self) -> Option<Denial> {
+        None
+    }
 }
 
 /// How long calls wait for somebody to lead.
@@ -91,7 +107,10 @@ struct State {
     pause: Duration,
     /// Since nobody has been leading.
     waiting: Option<Patience>,
+    denials: Denials,
     outbox: Outbox,
+    /// Calls that the leader has been asked and has not answered.
+    in_flight: InFlight,
     /// The term in which the outbox sends.
     sending: u64,
     /// Nothing is sent before.
@@ -108,6 +127,7 @@ struct State {
 
 /// Why waiting for a leader came to an end without one.
 enum Unled {
+    Denied(Denial),
     Stopping,
     Interrupted,
     TimedOut,
@@ -116,6 +136,7 @@ enum Unled {
 impl From<Unled> for MetaError {
     fn from(why: Unled) -> MetaError {
         match why {
+            Unled::Denied(denial) => MetaError::Denied(denial),
             Unled::Stopping => MetaError::Unavailable("the mount is ending".into()),
             // The call fails and nothing else: the session goes on.
             Unled::Interrupted | Unled::TimedOut => MetaError::Errno(Errno::EIO),
@@ -135,7 +156,9 @@ impl Failover {
             next_round: now,
             pause: Duration::ZERO,
             waiting: None,
+            denials: Denials::default(),
             outbox: Outbox::default(),
+            in_flight: InFlight::default(),
             sending: 0,
             hold: now,
             told: VecDeque::new(),
@@ -157,9 +180,12 @@ impl Failover {
         Failover { inner }
     }
 
-    /// Calls that wait for a leader, now and from now on, fail with `EIO`. Batches are still being sent.
+    /// Calls that wait for a leader or for its answer, now and from now on, fail with `EIO`. Batches are still being sent.
     pub fn interrupt(&self) {
-        self.inner.state.lock().interrupted = true;
+        let mut state = self.inner.state.lock();
+        state.interrupted = true;
+        state.in_flight.fail(true, &Unled::Interrupted.into());
+        drop(state);
         self.inner.found.notify_all();
     }
 
@@ -168,6 +194,7 @@ impl Failover {
         let mut state = self.inner.state.lock();
         state.stopping = true;
         let told = state.outbox.end(Unled::Stopping.into());
+        state.in_flight.fail(false, &Unled::Stopping.into());
         self.inner.found.notify_all();
         self.inner.work.notify_all();
         self.inner.tell(state, told);
@@ -204,7 +231,7 @@ impl Inner {
         let until = wait.map(|wait| Instant::now() + wait);
         loop {
             let seat = self.leader(until, interruptible)?;
-            match call(&*seat.service) {
+            match self.understand(call(&*seat.service)) {
                 Err(error) if is_transient(&error) => self.lost(&seat, &error),
                 outcome => return outcome,
             }
@@ -226,7 +253,7 @@ impl Inner {
         call: impl Fn(&dyn MetaService) -> Result<T, MetaError>,
     ) -> Result<T, MetaError> {
         let seat = self.leader(wait.map(|wait| Instant::now() + wait), interruptible)?;
-        let outcome = call(&*seat.service);
+        let outcome = self.understand(call(&*seat.service));
         if let Err(error) = &outcome
             && is_transient(error)
         {
@@ -286,7 +313,7 @@ impl MetaService for Failover {
 
     /// One attempt, if the answer gives a right: the next one is another request, see `Shell::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        let asked = |meta: &dyn MetaService| wait_for(|done| meta.ask(ask.clone(), done));
+        let asked = |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.ask(ask.clone(), done));
         done(match ask.token.0 {
             0 => self.inner.read(asked),
             _ => self.inner.once(self.inner.options.fail_after, true, asked),
@@ -296,17 +323,28 @@ impl MetaService for Failover {
     /// One attempt, as above.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         let wait = self.inner.options.fail_after;
-        done(self.inner.once(wait, true, |meta| wait_for(|done| meta.acquire(acquire.clone(), done))));
+        done(
+            self.inner.once(wait, true, |meta| {
+                self.inner.wait_for(true, |done| meta.acquire(acquire.clone(), done))
+            }),
+        );
     }
 
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        done(self.inner.call(None, false, |meta| wait_for(|done| meta.recalls(poll.clone(), done))));
+        done(
+            self.inner.call(None, false, |meta| {
+                self.inner.wait_for(false, |done| meta.recalls(poll.clone(), done))
+            }),
+        );
     }
 
     /// One attempt: whoever waited may have given up meanwhile, and then asks the next leader for something else.
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         let wait = self.inner.options.fail_after;
-        done(self.inner.once(wait, true, |meta| wait_for(|done| meta.lock(request.clone(), done))));
+        done(
+            self.inner
+                .once(wait, true, |meta| self.inner.wait_for(true, |done| meta.lock(request.clone(), done))),
+        );
     }
 
     fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {

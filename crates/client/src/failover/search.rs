@@ -23,6 +23,9 @@ impl Inner {
             if state.stopping {
                 return Err(Unled::Stopping);
             }
+            if let Some(denial) = state.denials.verdict() {
+                return Err(Unled::Denied(denial.clone()));
+            }
             if let Some(seat) = &state.seat {
                 return Ok(seat.clone());
             }
@@ -45,6 +48,9 @@ impl Inner {
                 drop(state);
                 if !first {
                     self.replicas.refresh();
+                }
+                if let Some(denial) = self.replicas.denial() {
+                    self.denied(&denial);
                 }
                 self.ask_all();
                 state = self.state.lock();
@@ -80,6 +86,10 @@ impl Inner {
         let leads = matches!(answer, Ok(_) | Err(MetaError::Fenced(_) | MetaError::Errno(_)));
         let mut state = self.state.lock();
         state.asked.remove(&node);
+        if let Err(MetaError::Denied(denial)) = answer {
+            drop(state);
+            return self.denied(&denial);
+        }
         // Whoever was found meanwhile is newer than this answer.
         if leads && state.terms == term && state.seat.as_ref().is_none_or(|seat| seat.node != node) {
             state.install(node, service);
@@ -110,6 +120,7 @@ impl Inner {
 impl State {
     fn install(&mut self, node: NodeId, service: Arc<dyn MetaService>) {
         self.terms += 1;
+        self.denials.clear();
         self.seat = Some(Seat { term: self.terms, node, service });
         if let Some(waiting) = self.waiting.take() {
             self.stall_max = self.stall_max.max(waiting.waited());

@@ -2,12 +2,13 @@
 
 #![allow(dead_code)]
 
+use parking_lot::Mutex;
 use shoal_client::Replicas;
 use shoal_meta::Server;
 use shoal_types::{BlockId, BlockInfo, NodeId, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 /// The way to a server, which can be cut: then neither requests nor answers get through.
 pub struct Cut {
@@ -15,6 +16,10 @@ pub struct Cut {
     cut: AtomicBool,
     /// Batches get lost, and everything else gets through.
     swallows: AtomicBool,
+    /// Everything is refused for this.
+    denial: Mutex<Option<Denial>>,
+    /// Epoch of the map that the client knows.
+    epoch: AtomicU64,
 }
 
 /// It is the only one.
@@ -25,11 +30,15 @@ impl Replicas for Only {
         vec![(NodeId(1), Arc::new(Way(self.0.clone())))]
     }
     fn refresh(&self) {}
+    fn epoch(&self) -> u64 {
+        self.0.epoch.load(SeqCst)
+    }
 }
 
 impl Cut {
     pub fn new(server: Arc<Server>) -> Arc<Cut> {
-        Arc::new(Cut { server, cut: AtomicBool::new(false), swallows: AtomicBool::new(false) })
+        let (cut, swallows) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Cut { server, cut, swallows, denial: Mutex::default(), epoch: AtomicU64::new(0) })
     }
 
     /// Batches of the session get lost from now on, or those of the next one get through again.
@@ -41,7 +50,21 @@ impl Cut {
         self.cut.store(cut, SeqCst);
     }
 
+    /// The server denies the client everything, or serves it again.
+    pub fn deny(&self, reason: Option<Reason>, epoch: u64) {
+        let denial = |reason| Denial { reason, epoch, detail: format!("{reason:?}") };
+        *self.denial.lock() = reason.map(denial);
+    }
+
+    /// The client knows this epoch.
+    pub fn knows(&self, epoch: u64) {
+        self.epoch.store(epoch, SeqCst);
+    }
+
     fn way(&self) -> Result<&Server, MetaError> {
+        if let Some(denial) = self.denial.lock().clone() {
+            return Err(MetaError::Denied(denial));
+        }
         match self.cut.load(SeqCst) {
             true => Err(MetaError::Unavailable("cut off".into())),
             false => Ok(&self.server),

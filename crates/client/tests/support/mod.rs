@@ -148,6 +148,7 @@ impl MetaService for Group {
             grant: GrantReply { now: self.now(), first_inode: first.0, inodes, bytes: 0 },
             term: 0,
             lease_ms: 60_000,
+            siblings: Vec::new(),
         })
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {

@@ -106,6 +106,15 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     Ok(Outcome::Done)
 }
 
+pub(super) fn rename(map: &mut ClusterMap, id: GroupId, name: &str) -> Applied {
+    check_name(name, "a volume")?;
+    if map.volume(name).is_some() {
+        return Err(format!("there is a volume '{name}' already"));
+    }
+    volume_mut(map, id)?.name = name.to_owned();
+    Ok(Outcome::Done)
+}
+
 pub(super) fn set_option(map: &mut ClusterMap, id: GroupId, key: &str, value: Option<&str>) -> Applied {
     let known = options::find(key);
     options::check(key, value.or(known.map(|known| known.default)).unwrap_or_default())?;

@@ -5,6 +5,7 @@
 //! | `INVAL_ENTRY` | one name, present or absent, and the directory's attributes | the directory's lock, exclusively |
 //! | `INVAL_INODE` | attributes and ACLs, and the pages of a range: content, listing, link target | pages being read or written |
 //! | the same from -1 on | attributes and ACLs | nothing |
+//! | `PRUNE` | inodes of which no name is in use, with all that is cached of them | pages being read |
 //! | `INC_EPOCH` | every name there is: each is looked up again when it is used next | nothing |
 
 use crate::thread::keep_no_files_but;
@@ -17,6 +18,7 @@ use std::os::fd::{AsFd, AsRawFd};
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
 const INC_EPOCH: i32 = 8;
+const PRUNE: i32 = 9;
 /// In the place of an offset.
 const NO_CONTENT: i64 = -1;
 /// Length, code and an unused number.
@@ -92,6 +94,16 @@ impl Notifications {
     /// Drops attributes only. Never waits.
     pub(crate) fn attributes(&self, ino: InodeId) -> nix::Result<Dropped> {
         self.inode(ino, NO_CONTENT, 0)
+    }
+
+    /// Has the kernel forget those of these inodes that are not in use. Kernels before Linux 6.18 answer
+    /// `EINVAL`.
+    pub(crate) fn prune(&self, nodes: &[InodeId]) -> nix::Result<Dropped> {
+        // A count, and twelve bytes that are not used yet.
+        let mut body = vec![0; 16];
+        body[..4].copy_from_slice(&(nodes.len() as u32).to_ne_bytes());
+        body.extend(nodes.iter().flat_map(|node| node.0.to_ne_bytes()));
+        self.send(PRUNE, &body)
     }
 
     /// Outdates every name.

@@ -12,6 +12,7 @@ mod messages;
 mod names;
 mod pair;
 mod permissions;
+mod prune;
 mod stale;
 mod sys;
 mod volume;

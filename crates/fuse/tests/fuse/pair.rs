@@ -16,6 +16,7 @@ mod races;
 mod random;
 mod seen;
 mod snapshot;
+mod subdirectory;
 
 use crate::world::Bricks;
 use parking_lot::Mutex;

@@ -37,6 +37,11 @@ impl Holders {
         self.owners.get(&owner).unwrap_or(Pieces::NONE)
     }
 
+    /// What all owners hold.
+    pub(super) fn all(&self) -> impl Iterator<Item = (LockOwner, &Piece)> {
+        self.owners.iter().flat_map(|(owner, pieces)| pieces.iter().map(|piece| (*owner, piece)))
+    }
+
     /// What all owners of a session hold.
     pub(super) fn of_session(&self, session: SessionId) -> impl Iterator<Item = (LockOwner, &Piece)> {
         let owners = LockOwner { session, owner: 0 }..=LockOwner { session, owner: u64::MAX };

@@ -66,6 +66,16 @@ pub struct Request {
     pub stage: Stage,
 }
 
+/// Covers that a client does not watch any more when it has carried a recall out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Leaves {
+    Nothing,
+    /// Those of what it was to drop.
+    Dropped,
+    /// All in which it holds nothing.
+    All,
+}
+
 #[derive(Clone, Debug)]
 pub struct Client {
     pub session: SessionId,
@@ -277,8 +287,17 @@ impl Client {
         self.begun.iter().all(|begun| self.committed >= begun.needed)
     }
 
-    /// What was changed is committed: it is dropped. With `leave`, all else under the same covers, too, if that can be.
-    pub fn finish(&mut self, id: u64, leave: bool, fault: Fault) {
+    /// Whether there are covers that it may leave besides those that a recall is about.
+    pub fn may_leave_more(&self, id: u64) -> bool {
+        let Some(begun) = self.begun.iter().find(|begun| begun.recall.id == id) else { return false };
+        let dropped: Vec<InodeId> =
+            Self::to_drop(&begun.recall).iter().map(|thing| self.cover(*thing)).collect();
+        self.covers.keys().any(|cover| !dropped.contains(cover) && self.may_leave(*cover))
+    }
+
+    /// What was changed is committed: it is dropped, with all else under the covers that the client leaves,
+    /// if that can be.
+    pub fn finish(&mut self, id: u64, leaves: Leaves, fault: Fault) {
         let Some(at) = self.begun.iter().position(|begun| begun.recall.id == id) else { return };
         let Begun { recall, term, .. } = self.begun[at].clone();
         let things = Self::to_drop(&recall);
@@ -290,14 +309,21 @@ impl Client {
         }
         self.begun.remove(at);
         let mut unwatched = Vec::new();
+        let mut covers: Vec<_> = match leaves {
+            Leaves::Nothing => Vec::new(),
+            Leaves::Dropped => things.iter().map(|thing| self.cover(*thing)).collect(),
+            Leaves::All => self.covers.keys().copied().collect(),
+        };
+        covers.dedup();
         for thing in &things {
-            let cover = self.cover(*thing);
             match fault {
                 Fault::AcknowledgesWithoutDropping => {}
                 Fault::DropsTheInodeAndNotTheNames if matches!(thing, Thing::Name(..)) => {}
                 _ => self.forget(*thing),
             }
-            if leave && !unwatched.contains(&cover) && self.may_leave(cover) {
+        }
+        for cover in covers {
+            if !unwatched.contains(&cover) && self.may_leave(cover) {
                 if fault != Fault::KeepsWhatItDoesNotWatch {
                     let gone: Vec<Thing> = self.under(cover);
                     gone.iter().for_each(|thing| self.forget(*thing));

@@ -1,6 +1,6 @@
 //! What may happen next, and what it does.
 
-use crate::client::{Batch, Client, NodeRight};
+use crate::client::{Batch, Client, Leaves, NodeRight};
 use crate::server::Stage;
 use crate::world::*;
 use shoal_lease::Table;
@@ -18,8 +18,9 @@ pub enum Event {
     /// A recall is begun, carried out, and acknowledged: in any order with others.
     Begin(usize, u64),
     Finish(usize, u64),
-    /// ... and leaves the directory, too.
+    /// ... and leaves the directory, too; or every directory in which it holds nothing.
     FinishAndLeave(usize, u64),
+    FinishAndLeaveAll(usize, u64),
     Acknowledge(usize, u64),
     /// The oldest batch of a journal arrives; and is committed.
     Propose(usize),
@@ -88,7 +89,12 @@ impl World {
                 events.extend(setup.ops.iter().map(|op| Event::Start(c, *op, token)));
             }
             let finish = client.may_finish(setup.kernel).into_iter();
-            events.extend(finish.map(|id| Event::FinishAndLeave(c, id)));
+            for id in finish {
+                events.push(Event::FinishAndLeave(c, id));
+                if client.may_leave_more(id) {
+                    events.push(Event::FinishAndLeaveAll(c, id));
+                }
+            }
             if self.ends > 0 {
                 let knows = setup.fault != Fault::IgnoresTheEndOfItsLease;
                 events.push(if client.lease && knows { Event::Expire(c) } else { Event::End(c) });
@@ -131,8 +137,9 @@ impl World {
                 }
             }
             Event::Begin(c, id) => self.clients[c].begin(id, fault),
-            Event::Finish(c, id) => self.clients[c].finish(id, false, fault),
-            Event::FinishAndLeave(c, id) => self.clients[c].finish(id, true, fault),
+            Event::Finish(c, id) => self.clients[c].finish(id, Leaves::Nothing, fault),
+            Event::FinishAndLeave(c, id) => self.clients[c].finish(id, Leaves::Dropped, fault),
+            Event::FinishAndLeaveAll(c, id) => self.clients[c].finish(id, Leaves::All, fault),
             Event::Acknowledge(c, id) => {
                 let acks = &mut self.clients[c].acks;
                 let Some(at) = acks.iter().position(|ack| ack.id == id) else { return };

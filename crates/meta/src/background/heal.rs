@@ -83,6 +83,8 @@ struct State {
     /// How often it was asked for and has not come to an end.
     rebalances_asked: u64,
     check: bool,
+    /// The rebalance under way is to be given up.
+    gives_up: bool,
     /// When all blocks are looked at.
     survey_at: Option<Instant>,
     /// When blocks with too few copies are looked at.
@@ -131,7 +133,7 @@ impl Heal {
         let mut state = self.state.lock();
         state.survey_at = Some(now);
         // One that is under way may have passed over what is there again.
-        let under_way = (state.status.task == HealTask::Rebalance).then_some(now);
+        let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
         state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
         self.wake.notify_all();
     }
@@ -142,6 +144,14 @@ impl Heal {
         (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
         state.rebalances_asked += 1;
         self.wake.notify_all();
+    }
+
+    /// Blocks should stay where they are. What is being copied at this moment is finished.
+    pub(crate) fn stop_rebalance(&self) {
+        let mut state = self.state.lock();
+        (state.rebalance_at, state.rebalance_retries) = (None, 0);
+        state.gives_up = state.status.task == HealTask::Rebalance;
+        state.status.rebalances += std::mem::take(&mut state.rebalances_asked);
     }
 
     /// The bricks should be asked for each block.
@@ -191,7 +201,7 @@ impl Heal {
     /// Whether a task is to be given up.
     fn is_over(&self) -> bool {
         let state = self.state.lock();
-        state.stop || !state.leading
+        state.stop || !state.leading || state.gives_up
     }
 
     /// Waits for the next task; `None` to end.
@@ -264,6 +274,7 @@ impl Heal {
             state.status.took_ms = begun.elapsed().as_millis() as u64;
         }
         state.status.task = HealTask::Idle;
+        state.gives_up = false;
         state.waits = state.status.waiting_blocks > 0 || !complete;
         let again = Instant::now() + if state.waits { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
         match task {
@@ -291,6 +302,29 @@ impl Heal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rebalance_that_is_stopped_ends_and_is_not_tried_again() {
+        let heal = Heal::default();
+        heal.lead(true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        assert!(!heal.is_over());
+        heal.stop_rebalance();
+        heal.survey();
+        assert!(heal.is_over());
+        heal.finished(HealTask::Rebalance, false);
+        assert_eq!((heal.status().rebalances, heal.state.lock().rebalance_at), (1, None));
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        assert!(!heal.is_over(), "only the rebalance is given up");
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        heal.stop_rebalance();
+        assert!(heal.is_idle(), "one that has not begun");
+        assert_eq!(heal.status().rebalances, 2);
+    }
 
     #[test]
     fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {

@@ -6,8 +6,10 @@
 //! waiting. A copy that comes after all requests up to it have been answered is refused.
 
 use super::Inner;
+use crate::inspect::ClearLocks;
 use crate::limits::{LOCK_CANCELS_MAX, LOCKS_PUT_OFF_MAX};
 use crate::shared::Shared;
+use shoal_lease::Rights;
 use shoal_lease::locks::{LockTable, Outcome, RequestKey};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
@@ -193,6 +195,31 @@ impl Locks {
         answers
     }
 
+    /// Takes locks in a file away for an administrator: what was held, what was waited for, and who is to be answered.
+    fn clear(&mut self, ino: InodeId, what: ClearLocks) -> (Vec<LockRecord>, Vec<LockRecord>, Vec<Answer>) {
+        let (mut granted, mut blocked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
+        self.at += 1;
+        // Requests first: none of them is to be granted by what is taken away next.
+        if what.blocked {
+            for (key, lock) in self.table.waiting_in(ino).into_iter().filter(|(_, lock)| what.covers(lock)) {
+                answers.extend(self.stop_waiting(key, LockOutcome::NoRoom));
+                blocked.push(lock);
+            }
+        }
+        if what.granted {
+            for space in LockSpace::BOTH {
+                for lock in self.table.held_in(ino, space).into_iter().filter(|lock| what.covers(lock)) {
+                    let settled = self.table.unlock(ino, space, lock.owner, what.range);
+                    answers.extend(self.granted(&settled.granted));
+                    if settled.outcome == Outcome::Granted {
+                        granted.push(lock);
+                    }
+                }
+            }
+        }
+        (granted, blocked, answers)
+    }
+
     /// Whether somebody wants what a session holds that has been silent for this long.
     pub(super) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
@@ -250,7 +277,53 @@ impl Inner {
     }
 }
 
+/// What a session holds, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Held {
+    pub(crate) rights: Rights,
+    /// Locks of its programs.
+    pub(crate) locks: u64,
+    /// Requests for locks that wait.
+    pub(crate) waiting: u64,
+}
+
 impl Shared {
+    /// What each session holds.
+    pub(crate) fn held_by_sessions(
+        self: &Arc<Self>,
+        term: u64,
+    ) -> Result<BTreeMap<SessionId, Held>, MetaError> {
+        self.with_table(term, |inner| {
+            let locks = &inner.locks.table;
+            let held = |(session, rights): (SessionId, Rights)| {
+                let (locks, waiting) = (locks.held_count(session), locks.waiting_count_of(session));
+                (session, Held { rights, locks: locks as u64, waiting: waiting as u64 })
+            };
+            inner.table.rights().into_iter().map(held).collect()
+        })
+    }
+
+    /// Takes locks in a file away: those that were held, and those that were waited for. Refused while sessions are still to declare
+    /// theirs.
+    pub(crate) fn take_locks_away(
+        self: &Arc<Self>,
+        term: u64,
+        ino: InodeId,
+        what: ClearLocks,
+    ) -> Result<(Vec<LockRecord>, Vec<LockRecord>), MetaError> {
+        let cleared = self.with_table(term, |inner| match inner.table.undeclared().len() {
+            0 => Ok(inner.locks.clear(ino, what)),
+            left => Err(left),
+        })?;
+        let (granted, blocked, answers) = cleared.map_err(|left| {
+            MetaError::Unavailable(format!(
+                "{left} sessions have not told the new leader yet what they hold; try again"
+            ))
+        })?;
+        answers.into_iter().for_each(|(done, answer)| done(answer));
+        Ok((granted, blocked))
+    }
+
     pub(crate) fn lock(self: &Arc<Self>, request: LockRequest, done: Done<LockReply>) {
         let session = request.session;
         let term = match self.admit(session) {

@@ -226,7 +226,8 @@ pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Resu
     let due = Instant::now() + PATIENCE;
     loop {
         let leader = cluster.await_leader();
-        let request = SessionRequest { protocol: PROTOCOL_VERSION, client: client.into(), instance };
+        let request =
+            SessionRequest { protocol: PROTOCOL_VERSION, client: client.into(), instance, origin: None };
         match cluster.up[&leader].open_session(request) {
             Ok(opened) => {
                 let first_inode = opened.grant.first_inode;

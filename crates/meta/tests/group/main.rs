@@ -8,6 +8,7 @@ mod lead;
 mod leases;
 mod locks;
 mod members;
+mod origins;
 mod states;
 #[path = "../support/mod.rs"]
 mod support;

@@ -146,7 +146,8 @@ pub type Outcome = Receiver<Result<CommitReply, MetaError>>;
 
 impl Session {
     pub fn try_open(server: &Arc<Server>) -> Result<Session, MetaError> {
-        let request = SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), instance: 0 };
+        let request =
+            SessionRequest { protocol: PROTOCOL_VERSION, client: "test".into(), instance: 0, origin: None };
         let opened = server.open_session(request)?;
         let next_inode = opened.grant.first_inode;
         Ok(Session {

@@ -1,4 +1,5 @@
-//! Blocks, how many extents refer to them, how many copies they have, and the lists of garbage and of blocks with too few copies.
+//! Blocks, how many extents refer to them, how many copies they have, and the lists of garbage and of blocks
+//! with too few copies.
 
 use super::{Check, Finding, Phase};
 use crate::keys::{self, Key};

@@ -8,7 +8,7 @@ use shoal_types::{FileKind, InodeId};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Unknown,
-    /// On the path that is being walked: whoever comes here again walks in a ring.
+    /// On the path that is being walked: meeting it again closes a ring.
     Walked,
     Reached,
     Lost,

@@ -2,8 +2,9 @@
 
 use super::Outcome;
 use crate::kv::{KvRead, WriteBatch};
-use crate::kv_tree::{KvTree, TreeError, read};
+use crate::kv_tree::KvTree;
 use crate::records::{self, SessionRecord};
+use crate::stored::{TreeError, read};
 use crate::{Fault, Op, codec, keys, ops};
 use shoal_types::{BatchSeq, BlockId, Errno, Extent, SessionId};
 
@@ -16,7 +17,7 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     let nothing = |outcome| Ok((WriteBatch::default(), outcome));
     let key = keys::session(session);
     let mut record = match read::<SessionRecord>(store, &key)? {
-        Some(record) if !record.ended => record,
+        Some(record) if !record.has_ended() => record,
         _ => return nothing(Outcome::Fenced { session }),
     };
     if seq <= record.last {
@@ -43,8 +44,8 @@ pub(super) fn apply<S: KvRead + ?Sized>(
     Ok((batch, Outcome::Applied { seq }))
 }
 
-/// What a session may not do, whatever the tree says: use numbers that are not its own or not fresh, and refer to blocks
-/// that may be gone.
+/// What a session may not do, whatever the tree says: use numbers that are not its own or not fresh, and
+/// refer to blocks that may be gone.
 fn admit<S: KvRead + ?Sized>(
     tree: &mut KvTree<'_, S>,
     session: SessionId,

@@ -4,21 +4,21 @@ use super::Outcome;
 use super::volume::{Applied, refuse};
 use crate::keys;
 use crate::kv::{KvRead, WriteBatch};
-use crate::kv_tree::read;
 use crate::limits::PLACE_BLOCKS_MAX;
 use crate::query::replica;
 use crate::records::{self, BlockRecord};
+use crate::stored::read;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BlockGroup, BlockId, BlockInfo, Errno};
 
 /// A block lies on other bricks than before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Placed {
-    /// Which.
+    /// The block.
     pub id: BlockId,
-    /// Where it was when whoever moved it looked.
+    /// The group that the mover saw.
     pub from: BlockGroup,
-    /// Where it is now.
+    /// The group that holds the block now.
     pub to: BlockGroup,
 }
 

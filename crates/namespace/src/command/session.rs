@@ -3,16 +3,18 @@
 use super::Outcome;
 use super::volume::{put_counters, refuse};
 use crate::kv::{Flow, KvRead, WriteBatch};
-use crate::kv_tree::{KvTree, TreeError, read, scan};
+use crate::kv_tree::KvTree;
 use crate::limits::{CLIENT_BYTES_MAX, END_HOLDS_MAX, GRANT_INODES_MAX, HOLD_INODES_MAX, SESSION_RANGES_MAX};
 use crate::query::counters;
-use crate::records::{self, Counters, SessionRecord};
+use crate::records::{self, Counters, SessionRecord, Standing};
+use crate::stored::{TreeError, read, scan};
 use crate::{Fault, keys, ops, query};
-use shoal_types::{BatchSeq, Errno, InodeId, SessionId, Timestamp};
+use shoal_types::{BatchSeq, Errno, InodeId, Origin, SessionId, Timestamp};
 
 pub(super) fn open<S: KvRead + ?Sized>(
     store: &S,
     client: &str,
+    origin: Option<&Origin>,
     time: Timestamp,
     inodes: u64,
 ) -> Result<(WriteBatch, Outcome), TreeError> {
@@ -21,8 +23,8 @@ pub(super) fn open<S: KvRead + ?Sized>(
     counters.next_session = SessionId(session.0 + 1);
     let fits = |(at, char): &(usize, char)| at + char.len_utf8() <= CLIENT_BYTES_MAX;
     let client = client.char_indices().take_while(fits).map(|(_, char)| char).collect();
-    let mut record =
-        SessionRecord { client, opened: time, last: BatchSeq(0), inodes: Vec::new(), ended: false };
+    let standing = origin.cloned().map_or(Standing::Open, Standing::OpenFrom);
+    let mut record = SessionRecord { client, opened: time, last: BatchSeq(0), inodes: Vec::new(), standing };
     let (first, inodes) = grant(&mut counters, &mut record, inodes);
     let mut batch = WriteBatch::default();
     put_counters(&mut batch, &counters);
@@ -37,7 +39,7 @@ pub(super) fn grant_inodes<S: KvRead + ?Sized>(
 ) -> Result<(WriteBatch, Outcome), TreeError> {
     let mut batch = WriteBatch::default();
     let mut record = match read::<SessionRecord>(store, &keys::session(session))? {
-        Some(record) if !record.ended => record,
+        Some(record) if !record.has_ended() => record,
         _ => return Ok((batch, Outcome::Fenced { session })),
     };
     let mut counters = counters(store)?;
@@ -115,7 +117,7 @@ pub(super) fn close<S: KvRead + ?Sized>(
         batch.changes.insert(keys::hold(session, ino), None);
     }
     if more {
-        record.ended = true;
+        record.standing = Standing::Ended;
         put(&mut batch, session, &record);
     } else {
         batch.changes.insert(key, None);

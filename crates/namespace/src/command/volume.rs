@@ -3,10 +3,11 @@
 use super::{Outcome, extents_digest};
 use crate::keys::{LAYOUT_VERSION, Singleton};
 use crate::kv::{KvRead, WriteBatch};
-use crate::kv_tree::{KvTree, TreeError, read};
+use crate::kv_tree::KvTree;
 use crate::limits::COLLECT_BLOCKS_MAX;
 use crate::query::counters;
 use crate::records::{self, BlockRecord, Counters, InodeRecord, VolumeOptions, VolumeRecord};
+use crate::stored::{TreeError, read};
 use crate::{Fault, Tree, keys, ops, query};
 use bytes::Bytes;
 use shoal_types::GROUP_BRICKS_MAX;

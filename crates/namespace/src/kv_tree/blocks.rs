@@ -1,9 +1,10 @@
 //! How many extents refer to a block.
 
-use super::{KvTree, TreeError, read};
+use super::KvTree;
 use crate::keys;
 use crate::kv::KvRead;
 use crate::records::BlockRecord;
+use crate::stored::{TreeError, read};
 use shoal_types::{BlockId, BlockRef};
 
 /// What has become of a block.
@@ -28,8 +29,8 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         Ok(self.block_slot(id)?.is_some())
     }
 
-    /// Whether content may refer to this part of a block: it was declared in this command, or was declared before and has
-    /// not been without a reference since. What once was garbage may be gone already.
+    /// Whether content may refer to this part of a block: it was declared in this command, or was declared
+    /// before and has not been without a reference since. What once was garbage may be gone already.
     pub fn may_refer(&mut self, block: &BlockRef) -> Result<bool, TreeError> {
         let record =
             self.block_slot(block.id)?.and_then(|slot| slot.declared.or(slot.stored.filter(|b| b.refs > 0)));

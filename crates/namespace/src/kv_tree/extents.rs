@@ -1,15 +1,17 @@
 //! Content maps: extents of the store, less those that are superseded, plus the new ones.
 
-use super::{KvTree, TreeError, scan};
+use super::KvTree;
 use crate::kv::{Flow, KvRead};
-use crate::{Tree, keys, records};
+use crate::stored::{TreeError, decode_extent, scan};
+use crate::{Tree, keys};
 use shoal_types::{Extent, InodeId};
 use std::collections::BTreeMap;
 
 /// What has become of a file's extents.
 #[derive(Default)]
 pub(super) struct FileExtents {
-    /// Extents that were put, by offset. They do not overlap each other, nor what the store has beside `gone`.
+    /// Extents that were put, by offset. They do not overlap each other, nor what the store has beside
+    /// `gone`.
     pub(super) live: BTreeMap<u64, Extent>,
     /// Extents of the store that are there no more: offset and end.
     pub(super) gone: BTreeMap<u64, u64>,
@@ -128,15 +130,5 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         if let Extent::Block(block) = extent {
             self.drop_block_ref(block.id);
         }
-    }
-}
-
-/// Decodes an extent's record, with its offset.
-pub(crate) fn decode_extent(key: &[u8], value: &[u8]) -> Result<(u64, Extent), TreeError> {
-    match keys::Key::decode(key) {
-        Some(keys::Key::Extent(_, end)) => {
-            records::decode_extent(end, value).map_err(|error| TreeError::damaged(key, error))
-        }
-        _ => Err(TreeError::damaged(key, "not the key of an extent")),
     }
 }

@@ -1,9 +1,10 @@
 //! Turns what has been gathered into one write batch.
 
 use super::blocks::BlockSlot;
-use super::{KvTree, Slot, TreeError, read};
+use super::{KvTree, Slot};
 use crate::kv::{KvRead, WriteBatch};
 use crate::records::{self, BlockRecord, Counters, InodeRecord};
+use crate::stored::{TreeError, read};
 use crate::{keys, limits};
 use bytes::Bytes;
 use shoal_types::{BlockId, InodeId};
@@ -17,11 +18,11 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         let mut batch = Batch(WriteBatch::default());
         self.finish_inodes(&mut batch)?;
         for ((dir, name), slot) in &self.dentries {
-            batch.settle(slot, || keys::dentry(*dir, name), records::encode);
+            batch.put_difference(slot, || keys::dentry(*dir, name), records::encode);
         }
         for (ino, slots) in &self.xattrs {
             for (name, slot) in slots {
-                batch.settle(slot, || keys::xattr(*ino, name), |value| records::encode_xattr(value));
+                batch.put_difference(slot, || keys::xattr(*ino, name), |value| records::encode_xattr(value));
             }
         }
         for (ino, file) in &self.extents {
@@ -61,7 +62,7 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
             bytes = bytes.wrapping_add(after.1).wrapping_sub(before.1);
             finish_marks(batch, *ino, stored.as_ref(), now.as_ref());
             finish_holds(batch, *ino, stored.as_ref(), now.as_ref());
-            batch.settle(slot, || keys::inode(*ino), records::encode);
+            batch.put_difference(slot, || keys::inode(*ino), records::encode);
         }
         if inodes == 0 && bytes == 0 {
             return Ok(());
@@ -81,7 +82,7 @@ fn finish_marks(batch: &mut Batch, ino: InodeId, stored: Option<&InodeRecord>, n
     let mut mark = |is: fn(&InodeRecord) -> bool, key: fn(InodeId) -> Vec<u8>| {
         let slot =
             Slot { stored: stored.filter(|r| is(r)).map(|_| ()), now: now.filter(|r| is(r)).map(|_| ()) };
-        batch.settle(&slot, || key(ino), |()| records::present());
+        batch.put_difference(&slot, || key(ino), |()| records::present());
     };
     mark(InodeRecord::wants_compaction, keys::compact);
     mark(InodeRecord::is_dead, keys::reap);
@@ -114,7 +115,7 @@ fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot, replica: u8) -
     let now = BlockRecord { refs, ..record };
     let mark = |record: &BlockRecord| record.is_degraded(replica).then_some(());
     let marks = Slot { stored: stored.as_ref().and_then(mark), now: mark(&now) };
-    batch.settle(&marks, || keys::degraded(id), |()| records::present());
+    batch.put_difference(&marks, || keys::degraded(id), |()| records::present());
     batch.put(key, records::encode(&now));
     Ok(())
 }
@@ -131,7 +132,7 @@ impl Batch {
     }
 
     /// Puts what is new or different, removes what is gone, and leaves the rest alone.
-    fn settle<T: PartialEq>(
+    fn put_difference<T: PartialEq>(
         &mut self,
         slot: &Slot<T>,
         key: impl FnOnce() -> Vec<u8>,

@@ -5,8 +5,8 @@ use crate::{Fault, Tree};
 use shoal_types::limits::BLOCK_BYTES_MAX;
 use shoal_types::{BlockId, BlockInfo, BlockRef, Errno, Extent, FileKind, InodeId};
 
-/// See [`Op::Compact`](crate::Op::Compact). The extents must follow each other without a gap (`EINVAL`): a hole stays a hole. A file that
-/// has gone or changed meanwhile is no error.
+/// See [`Op::Compact`](crate::Op::Compact). The extents must follow each other without a gap (`EINVAL`): a
+/// hole stays a hole. A file that has gone or changed meanwhile is no error.
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,

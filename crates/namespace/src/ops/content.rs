@@ -1,10 +1,11 @@
 //! How a file's content map changes: one range gives way to something else.
 //!
-//! **References.** Every extent that names a block is one reference to it. Cutting an extent in two adds one, taking an
-//! extent away drops one, shortening it changes none.
+//! **References.** Every extent that names a block is one reference to it. Cutting an extent in two adds one,
+//! taking an extent away drops one, shortening it changes none.
 //!
 //! **Joining.** New inline bytes join the inline extents that they touch or overlap, up to
-//! [`INLINE_JOIN_BYTES_MAX`]; a new block extent joins one that continues it, both in the file and in the block.
+//! [`INLINE_JOIN_BYTES_MAX`]; a new block extent joins one that continues it, both in the file and in the
+//! block.
 
 use crate::{Fault, Tree, limits::INLINE_JOIN_BYTES_MAX};
 use shoal_types::{BlockId, BlockRef, Errno, Extent, FileKind, Inode, InodeId};
@@ -30,8 +31,8 @@ impl Patch {
         inode.allocated = inode.allocated.saturating_add(self.taken).saturating_sub(self.freed);
     }
 
-    /// Makes the change. References are added before others are dropped, so that no block that stays in use is without one
-    /// for a moment.
+    /// Makes the change. References are added before others are dropped, so that no block that stays in use
+    /// is without one for a moment.
     pub(super) fn write<T: Tree>(self, tree: &mut T, ino: InodeId) {
         for id in self.add_refs {
             tree.add_block_ref(id);
@@ -70,7 +71,8 @@ pub(super) fn file<T: Tree>(tree: &mut T, ino: InodeId) -> Result<Inode, Fault<T
     }
 }
 
-/// The extents that overlap or touch a range. A file with nothing allocated has none, and is not asked for them.
+/// The extents that overlap or touch a range. A file with nothing allocated has none, and is not asked for
+/// them.
 pub(super) fn around<T: Tree>(
     tree: &mut T,
     ino: InodeId,
@@ -84,7 +86,8 @@ pub(super) fn around<T: Tree>(
     tree.extents(ino, start.saturating_sub(1), end.saturating_add(1))
 }
 
-/// `[start, end)` is to hold `pieces`, which lie in it in order, and nothing else. `old` is what lies [`around`] it.
+/// `[start, end)` is to hold `pieces`, which lie in it in order, and nothing else. `old` is what lies
+/// [`around`] it.
 pub(super) fn replace(old: Extents, start: u64, end: u64, mut pieces: Extents) -> Patch {
     let mut joined = (start, end);
     if let Some((offset, piece)) = pieces.first_mut().filter(|(offset, _)| *offset == start)
@@ -109,7 +112,8 @@ pub(super) fn replace(old: Extents, start: u64, end: u64, mut pieces: Extents) -
     patch
 }
 
-/// Takes `range` out of an old extent, and the parts beside it as far as the new extent (`joined`) has taken them in.
+/// Takes `range` out of an old extent, and the parts beside it as far as the new extent (`joined`) has taken
+/// them in.
 fn cut(
     patch: &mut Patch,
     (offset, extent): (u64, Extent),

@@ -5,8 +5,8 @@ use crate::{Dentry, Fault, Tree, op::NewInode};
 use shoal_types::limits::{SUBDIRS_MAX, SYMLINK_BYTES_MAX, XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use shoal_types::{Errno, FileKind, Inode, InodeId, Name, mode};
 
-/// See [`Op::Create`](crate::Op::Create). That the number is fresh is for the caller to see to: a client's own tree
-/// cannot tell a fresh number from one it has not heard of.
+/// See [`Op::Create`](crate::Op::Create). That the number is fresh is for the caller to see to: a client's
+/// own tree cannot tell a fresh number from one it has not heard of.
 pub fn apply<T: Tree>(
     tree: &mut T,
     parent: InodeId,

@@ -5,7 +5,8 @@ use crate::{Dentry, Fault, Tree};
 use shoal_types::limits::LINKS_MAX;
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
-/// See [`Op::Link`](crate::Op::Link). A file without a name never gets one again (`ENOENT`), a directory never a second one (`EPERM`).
+/// See [`Op::Link`](crate::Op::Link). A file without a name never gets one again (`ENOENT`), a directory
+/// never a second one (`EPERM`).
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,

@@ -1,10 +1,10 @@
 //! The operations, one per file, each written once for every [`Tree`].
 //!
-//! **Order inside an operation.** First everything is read and checked, then everything is written. A failure, be it an
-//! errno or a tree that does not know enough, has therefore changed nothing.
+//! **Order inside an operation.** First everything is read and checked, then everything is written. A
+//! failure, be it an errno or a tree that does not know enough, has therefore changed nothing.
 //!
-//! **Whose errors.** The kernel has looked up the names before it asks, so most errors below never reach a program.
-//! They are here because an operation is also applied on a server, which believes no client.
+//! **Whose errors.** The kernel has looked up the names before it asks, so most errors below never reach a
+//! program. They are here because an operation is also applied on a server, which believes no client.
 //!
 //! **What a tree must hold.** A name without an inode behind it is damage and ends in `EIO`.
 

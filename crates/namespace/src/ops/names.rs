@@ -3,7 +3,8 @@
 use crate::{Dentry, Fault, Tree, limits::ANCESTORS_MAX};
 use shoal_types::{Errno, Inode, InodeId, Name, Timestamp};
 
-/// A directory that names can be put into and taken out of. `ENOENT` if it is gone or removed, `ENOTDIR` if it is none.
+/// A directory that names can be put into and taken out of. `ENOENT` if it is gone or removed, `ENOTDIR` if
+/// it is none.
 pub(super) fn directory<T: Tree>(tree: &mut T, ino: InodeId) -> Result<Inode, Fault<T::Error>> {
     let inode = tree.inode(ino)?.ok_or(Errno::ENOENT)?;
     if !inode.is_dir() {
@@ -15,7 +16,7 @@ pub(super) fn directory<T: Tree>(tree: &mut T, ino: InodeId) -> Result<Inode, Fa
     Ok(inode)
 }
 
-/// An inode that somebody refers to by number. `ENOENT` if it is gone.
+/// An inode that a session refers to by number. `ENOENT` if it is gone.
 pub(super) fn inode<T: Tree>(tree: &mut T, ino: InodeId) -> Result<Inode, Fault<T::Error>> {
     Ok(tree.inode(ino)?.ok_or(Errno::ENOENT)?)
 }
@@ -62,7 +63,8 @@ impl Loser {
         Ok(Loser { ino, inode, keep, held_elsewhere: tree.is_held_elsewhere(ino)? })
     }
 
-    /// It has lost the name: the last one is its end, unless somebody holds it. A directory has but one name.
+    /// Takes the name off. Without another name the inode dies, unless a session holds it. A directory has
+    /// but one name.
     pub(super) fn lose_name<T: Tree>(self, tree: &mut T, time: Timestamp) {
         let Loser { ino, mut inode, keep, held_elsewhere } = self;
         inode.nlink = if inode.is_dir() { 0 } else { inode.nlink.saturating_sub(1) };

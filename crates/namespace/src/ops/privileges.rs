@@ -1,4 +1,4 @@
-//! What a file loses when somebody without the right to keep it changes its content or owner.
+//! What a file loses when a caller without `CAP_FSETID` changes its content or owner.
 
 use crate::{Fault, Tree};
 use bytes::Bytes;
@@ -7,8 +7,8 @@ use shoal_types::{Inode, InodeId, Name, mode};
 /// The attribute that holds a file's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
 
-/// Takes set-user-id, and set-group-id of a file that its group may execute, off the record. Answers whether the file also
-/// has capabilities, which the caller then removes with [`drop_capability`] among its writes.
+/// Takes set-user-id, and set-group-id of a file that its group may execute, off the record. Answers whether
+/// the file also has capabilities, which the caller then removes with [`drop_capability`] among its writes.
 /// Directories lose nothing: there the bits mean something else.
 pub(super) fn clear<T: Tree>(tree: &mut T, ino: InodeId, inode: &mut Inode) -> Result<bool, Fault<T::Error>> {
     if inode.is_dir() {

@@ -66,7 +66,7 @@ fn replace<T: Tree>(
     dirs.count_from(-1, -i32::from(inode.is_dir()), time);
     let nlink = i32::from(inode.is_dir()) - i32::from(replaced_dir);
     dirs.count_to(1 - i64::from(replaced.is_some()), nlink, time)?;
-    settle(&mut inode, to.0, time);
+    set_parent(&mut inode, to.0, time);
 
     dirs.write(tree);
     tree.remove_dentry(from.0, from.1);
@@ -92,8 +92,8 @@ fn exchange<T: Tree>(
     let gain = i32::from(inode.is_dir()) - i32::from(other.is_dir());
     dirs.count_from(0, -gain, time);
     dirs.count_to(0, gain, time)?;
-    settle(&mut inode, to.0, time);
-    settle(&mut other, from.0, time);
+    set_parent(&mut inode, to.0, time);
+    set_parent(&mut other, from.0, time);
 
     dirs.write(tree);
     tree.put_dentry(from.0, from.1, target);
@@ -103,9 +103,9 @@ fn exchange<T: Tree>(
     Ok(())
 }
 
-/// An inode is in another directory now. One that has had several names keeps the parent it was born under: nobody is
-/// told by it any more.
-fn settle(inode: &mut Inode, dir: InodeId, time: Timestamp) {
+/// Sets the parent of an inode that has moved. One that has had several names keeps its first parent, which
+/// is not its cover any more.
+fn set_parent(inode: &mut Inode, dir: InodeId, time: Timestamp) {
     inode.ctime = time;
     if inode.is_dir() || !inode.multi_link {
         inode.parent = dir;

@@ -6,7 +6,8 @@ use crate::{Fault, SetAttr, Tree};
 use shoal_types::limits::FILE_BYTES_MAX;
 use shoal_types::{Errno, FileKind, Inode, InodeId, mode};
 
-/// See [`Op::SetAttr`](crate::Op::SetAttr). Permission bits that are given win over set-id bits that are lost.
+/// See [`Op::SetAttr`](crate::Op::SetAttr). Permission bits that are given win over set-id bits that are
+/// lost.
 pub fn apply<T: Tree>(tree: &mut T, ino: InodeId, set: &SetAttr) -> Result<(), Fault<T::Error>> {
     let mut inode = names::inode(tree, ino)?;
     let cut = match set.size {

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use shoal_types::limits::{XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use shoal_types::{Errno, InodeId, Name, Timestamp};
 
-/// See [`Op::SetXattr`](crate::Op::SetXattr). `E2BIG` for a value that is too large, `ENOSPC` where all attributes together become so.
+/// See [`Op::SetXattr`](crate::Op::SetXattr). `E2BIG` for a value that is too large, `ENOSPC` where all
+/// attributes together become so.
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,

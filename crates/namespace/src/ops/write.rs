@@ -19,7 +19,8 @@ pub struct Write<'a> {
     pub declare: Option<(BlockId, BlockInfo)>,
 }
 
-/// See [`Op::Write`](crate::Op::Write). Bytes never lie behind the end of a file (`EINVAL`); reserved room may.
+/// See [`Op::Write`](crate::Op::Write). Bytes never lie behind the end of a file (`EINVAL`); reserved room
+/// may.
 pub fn apply<T: Tree>(tree: &mut T, ino: InodeId, write: &Write<'_>) -> Result<(), Fault<T::Error>> {
     let mut inode = content::file(tree, ino)?;
     let end = check(write, &inode)?;

@@ -3,19 +3,19 @@
 use super::ExtentsReply;
 use super::file::{inline_bytes, living};
 use crate::kv::{Flow, KvRead};
-use crate::kv_tree::{TreeError, decode_extent};
-use crate::kv_tree::{read, scan};
 use crate::limits::EXTENTS_BYTES_MAX;
 use crate::records::BlockRecord;
+use crate::stored::{TreeError, decode_extent, read, scan};
 use crate::{Fault, keys};
 use shoal_types::{BlockId, BlockInfo, Errno, Extent, InodeId};
 use std::collections::BTreeSet;
 
-/// What an extent takes of a reply beside what is inline of it, in bytes: about what it and the place of its block are encoded as.
+/// What an extent takes of a reply beside what is inline of it, in bytes: about what it and the place of its
+/// block are encoded as.
 pub(super) const EXTENT_BYTES: u64 = 40;
 
-/// The extents that overlap `[start, end)`, whole and in order, and the blocks they name: the first of them at least, and no more than
-/// `count_max` or about [`EXTENTS_BYTES_MAX`]. `ENOENT` if there is no such inode.
+/// The extents that overlap `[start, end)`, whole and in order, and the blocks they name: the first of them
+/// at least, and no more than `count_max` or about [`EXTENTS_BYTES_MAX`]. `ENOENT` if there is no such inode.
 pub fn extents(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,

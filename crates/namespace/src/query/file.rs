@@ -3,15 +3,16 @@
 use super::content::blocks;
 use super::{FileRecord, LookupReply};
 use crate::kv::{Flow, KvRead};
-use crate::kv_tree::{TreeError, decode_extent, read, scan, split_xattr};
 use crate::limits::{RECORD_CONTENT_BYTES_MAX, RECORD_EXTENTS_MAX};
 use crate::records::InodeRecord;
+use crate::stored::{TreeError, decode_extent, read, scan, split_xattr};
 use crate::{Dentry, Fault, keys};
 use bytes::Bytes;
 use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId};
 use std::collections::BTreeMap;
 
-/// What a name stands for, with contents as far as they are short. `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
+/// What a name stands for, with contents as far as they are short. `ENOENT` if there is no such directory,
+/// `ENOTDIR` if it is none.
 pub fn lookup(
     store: &(impl KvRead + ?Sized),
     dir: InodeId,
@@ -105,8 +106,8 @@ pub(super) fn few_extents(
     }
 }
 
-/// The extents of files that have one each, where it ends where the file does: looked up together, which takes a fraction of what one scan
-/// for each would. What is not found that way is left out.
+/// The extents of files that have one each, where it ends where the file does: looked up together, which
+/// takes a fraction of what one scan for each would. What is not found that way is left out.
 pub(super) fn single_extents<'r>(
     store: &(impl KvRead + ?Sized),
     files: impl Iterator<Item = (InodeId, &'r InodeRecord)>,

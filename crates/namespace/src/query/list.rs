@@ -1,17 +1,17 @@
 //! Listings of directories.
 //!
-//! Names are read in the order of their cookies, inodes in the order of their numbers: what was created together
-//! lies together, however the hashes of the names have scattered it.
+//! Names are read in the order of their cookies, inodes in the order of their numbers: what was created
+//! together lies together, however the hashes of the names have scattered it.
 //!
-//! Whoever walks through a tree asks for several directories at once, each of which comes whole.
+//! A walk through a tree asks for several directories at once, each of which comes whole.
 
 use super::content::EXTENT_BYTES;
 use super::file::{few_extents, finish, inline_bytes, living, missing, single_extents, xattrs};
 use super::{DirEntry, ListReply, Prefetch, WalkReply};
 use crate::kv::{Flow, KvRead};
-use crate::kv_tree::{TreeError, scan};
 use crate::limits::{LIST_CHUNK_NAMES, RECORD_CONTENT_BYTES_MAX};
 use crate::records::{self, InodeRecord};
+use crate::stored::{TreeError, scan};
 use crate::{Dentry, Fault, keys};
 use bytes::Bytes;
 use shoal_types::limits::INLINE_BYTES_DEFAULT;
@@ -19,13 +19,14 @@ use shoal_types::{Cookie, Errno, FileKind, InodeId, Name};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-/// What an entry takes of a reply beside names, attributes and contents, in bytes: about what it is encoded as.
+/// What an entry takes of a reply beside names, attributes and contents, in bytes: about what it is encoded
+/// as.
 const ENTRY_BYTES: usize = 32;
 /// What an inode's record takes, in bytes.
 const INODE_BYTES: usize = 96;
 
-/// The names of a directory behind a cookie, until about `bytes_max` of reply; at least those of one cookie. `ENOENT` if there is
-/// no such directory, `ENOTDIR` if it is none.
+/// The names of a directory behind a cookie, until about `bytes_max` of reply; at least those of one cookie.
+/// `ENOENT` if there is no such directory, `ENOTDIR` if it is none.
 pub fn list(
     store: &(impl KvRead + ?Sized),
     dir: InodeId,
@@ -70,8 +71,8 @@ fn list_into(
     }
 }
 
-/// Directories in this order, each whole, until about `bytes_target` of reply; one that is begun before that may take up to `bytes_max`
-/// altogether, or does not come along.
+/// Directories in this order, each whole, until about `bytes_target` of reply; one that is begun before that
+/// may take up to `bytes_max` altogether, or does not come along.
 pub fn walk(
     store: &(impl KvRead + ?Sized),
     dirs: &[InodeId],
@@ -124,7 +125,8 @@ pub fn subdirectories(
 
 type Names = Vec<(Name, Dentry)>;
 
-/// Reads at least one and about `count` names; those of one cookie are not torn apart. Also whether the directory ends there.
+/// Reads at least one and about `count` names; those of one cookie are not torn apart. Also whether the
+/// directory ends there.
 fn names(
     store: &(impl KvRead + ?Sized),
     dir: InodeId,
@@ -179,7 +181,8 @@ fn fill(
                 bytes += record.inode.allocated as usize;
             }
             if record.inode.xattrs > 0 {
-                // How long they are is known when they are read. The next name may have to wait: they may be longer than all the rest.
+                // How long they are is known when they are read. The next name may have to wait: they may be
+                // longer than all the rest.
                 let found: &mut Vec<(Name, Bytes)> = match attributes.entry(dentry.ino) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(free) => free.insert(xattrs(store, dentry.ino, record)?),
@@ -207,8 +210,9 @@ fn fill(
             && let Some(record) = inodes.remove(ino)
         {
             let (ino, counted) = (*ino, is_counted(&record));
-            // How long the rest is is known only now: too late for this chunk, in time for the next. But content must not pile up, least of
-            // all that of a file with many names, each of which takes it along.
+            // How long the rest is is known only now: too late for this chunk, in time for the next. But
+            // content must not pile up, least of all that of a file with many names, each of which takes it
+            // along.
             let is_one = same.len() == 1 || *room / same.len() >= RECORD_CONTENT_BYTES_MAX as usize;
             let fits = counted || is_one && (*room > 0 || (first == 0 && files.is_empty()));
             let extents = match single.remove(&ino) {

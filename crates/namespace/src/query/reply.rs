@@ -54,8 +54,8 @@ pub struct ListReply {
 /// A directory on the way of a walk, whole; `None` if it is no more, or too long.
 pub type WalkEntry = (InodeId, Option<Vec<DirEntry>>);
 
-/// Directories in the order in which they were asked for, until the answer is long enough. Some may be passed over because somebody else works
-/// there.
+/// Directories in the requested order, until the answer is long enough. A directory in which another client
+/// works may be left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct WalkReply {
     /// The directories.

@@ -2,8 +2,8 @@
 
 use crate::keys::{self, Key};
 use crate::kv::{Flow, KvRead};
-use crate::kv_tree::{TreeError, read, scan};
 use crate::records::{self, BlockRecord, SessionRecord};
+use crate::stored::{TreeError, read, scan};
 use shoal_types::{BlockId, BlockInfo, InodeId, SessionId};
 
 /// All sessions, those that have ended but hold something still included.
@@ -18,7 +18,7 @@ pub fn sessions(store: &(impl KvRead + ?Sized)) -> Result<Vec<(SessionId, Sessio
 
 /// A session, if it has not ended.
 pub fn session(store: &(impl KvRead + ?Sized), id: SessionId) -> Result<Option<SessionRecord>, TreeError> {
-    Ok(read::<SessionRecord>(store, &keys::session(id))?.filter(|record| !record.ended))
+    Ok(read::<SessionRecord>(store, &keys::session(id))?.filter(|record| !record.has_ended()))
 }
 
 /// What is known of a block; `None`: it was never declared, or has been collected.
@@ -26,8 +26,8 @@ pub fn block(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<Option<Block
     read(store, &keys::block(id))
 }
 
-/// Whether a block is known that its session began after this one. Then this one was named before, or is never going to be: batches
-/// name blocks in the order of their numbers.
+/// Whether a block is known that its session began after this one. Then this one was named before, or is
+/// never going to be: batches name blocks in the order of their numbers.
 pub fn is_later_block_known(store: &(impl KvRead + ?Sized), id: BlockId) -> Result<bool, TreeError> {
     Ok(blocks(store, Some(id), 1)?.iter().any(|(next, _)| next.session == id.session))
 }

@@ -125,7 +125,7 @@ impl Volume {
         assert_eq!(self.run(Op::Forget { ino }), Ok(()));
     }
 
-    /// Who holds an inode.
+    /// The holders of an inode.
     pub fn holders(&self, ino: InodeId) -> Vec<SessionId> {
         query::holders(&self.store, ino).unwrap()
     }

@@ -1,7 +1,8 @@
-//! Random operations of several sessions on a volume and on a simple model of a file system have the same outcome.
+//! Random operations of several sessions on a volume and on a simple model of a file system have the same
+//! outcome.
 //!
-//! After every sequence the volume's state fits together, a repetition of any batch changes nothing, and the same commands
-//! on another store lead to the very same bytes.
+//! After every sequence the volume's state fits together, a repetition of any batch changes nothing, and the
+//! same commands on another store lead to the very same bytes.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,7 +33,7 @@ struct Step {
     flag: u8,
     /// The batch ends here.
     cut: bool,
-    /// Who acts, if the batch before has ended.
+    /// The acting session, if the batch before has ended.
     who: u8,
 }
 

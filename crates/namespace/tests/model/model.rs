@@ -1,5 +1,5 @@
-//! A file system as simple as can be: names in maps, content as a vector with a mark per byte that is allocated. It shares
-//! no code with the operations it is compared with.
+//! A file system as simple as can be: names in maps, content as a vector with a mark per byte that is
+//! allocated. It shares no code with the operations it is compared with.
 
 use shoal_namespace::{Op, RenameFlags, SetAttr, XattrSet};
 use shoal_types::{BlockId, Errno, Extent, FileKind, InodeId, Name, SessionId, Timestamp};
@@ -21,7 +21,7 @@ pub struct Node {
     pub xattrs: BTreeMap<Name, Vec<u8>>,
     /// It has lost its last name.
     pub unlinked: bool,
-    /// Who refers to it.
+    /// The sessions that refer to it.
     pub holders: BTreeSet<SessionId>,
 }
 
@@ -39,7 +39,7 @@ impl Model {
         Model { nodes: BTreeMap::from([(InodeId::ROOT, root)]), session }
     }
 
-    /// Everyone who has a name for this inode.
+    /// All names of this inode.
     pub fn places(&self, ino: InodeId) -> Vec<(InodeId, Name)> {
         let named = |(dir, node): (&InodeId, &Node)| {
             let names = node.names.iter().filter(|(_, found)| **found == ino);
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// What nobody can come to any more is gone.
+    /// Removes what neither a name nor a session leads to.
     fn bury(&mut self) {
         self.nodes.retain(|_, node| !node.unlinked || !node.holders.is_empty());
     }

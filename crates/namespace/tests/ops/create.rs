@@ -44,7 +44,7 @@ fn the_parent_must_be_a_directory_that_is_still_there() {
 }
 
 #[test]
-fn devices_keep_their_number_and_others_have_none() {
+fn devices_keep_their_number_and_other_kinds_have_none() {
     let mut v = Volume::new();
     for (index, kind) in [FileKind::CharDevice, FileKind::BlockDevice, FileKind::Fifo, FileKind::Socket]
         .into_iter()

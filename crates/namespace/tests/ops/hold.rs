@@ -237,7 +237,7 @@ fn a_held_file_of_many_extents_is_taken_apart_in_steps_when_the_last_session_end
 }
 
 #[test]
-fn an_inode_that_nobody_holds_any_more_has_the_record_it_had_before() {
+fn an_inode_without_holders_has_the_record_it_had_before_it_was_held() {
     let (mut v, [_, b, c]) = three();
     let file = v.file(ROOT, "a");
     let before = v.store.get(&keys::inode(file)).unwrap();

@@ -1,4 +1,5 @@
-//! Every operation, through the log's commands and a store in memory; one file per operation, as in `src/ops`.
+//! Every operation, through the log's commands and a store in memory; one file per operation, as in
+//! `src/ops`.
 
 #[path = "../common/mod.rs"]
 mod common;

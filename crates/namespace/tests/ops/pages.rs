@@ -37,7 +37,7 @@ fn a_content_map_with_much_inline_comes_in_pages() {
         (0..PIECES).map(|piece| (place(piece), Extent::Inline(pattern(piece as u64, PIECE_BYTES).into())));
     assert!(found.into_iter().eq(expected));
     let least = query::extents(&v.store, file, 0, u64::MAX, 0).unwrap();
-    assert!(least.extents.len() == 1 && least.more, "whoever asks gets on");
+    assert!(least.extents.len() == 1 && least.more, "the reader makes progress");
 }
 
 /// All entries of a directory, in pages of this length. None is longer by more than one file may be.

@@ -65,7 +65,10 @@ pub struct RemoteMeta {
 }
 
 fn lost(error: NetError) -> MetaError {
-    MetaError::Unavailable(error.to_string())
+    match error {
+        NetError::Denied { denial, .. } => MetaError::Denied(denial),
+        error => MetaError::Unavailable(error.to_string()),
+    }
 }
 
 impl RemoteMeta {
@@ -157,8 +160,19 @@ impl MetaService for RemoteMeta {
     }
 }
 
-/// Carries a request for a metadata server out.
-pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
+/// Carries a request for a metadata server out, of a client with this certificate.
+pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply: Replier) {
+    serve_meta_noting(meta, certificate, body, reply, &|_| ());
+}
+
+/// [`serve_meta`], which tells `polled` of the sessions that ask for recalls: each session does so all the time.
+pub fn serve_meta_noting(
+    meta: &dyn MetaService,
+    certificate: &str,
+    body: &Bytes,
+    reply: Replier,
+    polled: &dyn Fn(SessionId),
+) {
     let (call, tail) = match unpack::<Call>(body) {
         Ok(call) => call,
         Err(why) => return respond(reply, Err(MetaError::Malformed(why))),
@@ -170,7 +184,12 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
             };
             return meta.submit(Commit { session, seq, ops: tail, born, gone }, Box::new(done));
         }
-        Call::OpenSession(request) => meta.open_session(request).map(Answer::Opened),
+        Call::OpenSession(mut request) => {
+            if let Some(origin) = &mut request.origin {
+                certificate.clone_into(&mut origin.certificate);
+            }
+            meta.open_session(request).map(Answer::Opened)
+        }
         Call::CloseSession(session) => meta.close_session(session).map(|()| Answer::Closed),
         Call::Grant(grant) => meta.grant(grant).map(Answer::Granted),
         Call::Ask(mut ask) => {
@@ -190,6 +209,7 @@ pub fn serve_meta(meta: &dyn MetaService, body: &Bytes, reply: Replier) {
             return meta.acquire(acquire, Box::new(done));
         }
         Call::Recalls(poll) => {
+            polled(poll.session);
             return meta.recalls(poll, Box::new(move |answer| respond(reply, answer.map(Answer::Recalled))));
         }
         Call::Lock(request) => {

@@ -6,7 +6,7 @@ mod brick;
 mod meta;
 
 pub use brick::{RemoteBrick, serve_brick};
-pub use meta::{RemoteMeta, serve_meta};
+pub use meta::{RemoteMeta, serve_meta, serve_meta_noting};
 
 use bytes::Bytes;
 use serde::Serialize;

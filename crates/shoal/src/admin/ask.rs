@@ -10,7 +10,7 @@ pub fn ask(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let mut answers = Conversation::begin(data, &Request::Admin { request }).map_err(explain)?;
     loop {
         match answers.next().transpose().map_err(explain)? {
-            Some(AdminAnswer::Note { text }) => eprintln!("note: {text}"),
+            Some(AdminAnswer::Note { text }) => eprintln!("note: {}", crate::show::runnable(&text)),
             Some(answer) => return Ok(answer),
             None => bail!("the server in {} hung up without an answer; its log may say why", data.display()),
         }

@@ -9,12 +9,15 @@
 //! changed nothing; the refusal says what to do instead. Whoever asks for what is so already is told so, as an error.
 
 mod ask;
+mod attention;
+mod insight;
 mod names;
 pub mod render;
 mod reports;
 mod setup;
 
 pub use ask::{act, ask, strange};
+pub use insight::*;
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
 pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec};
@@ -171,6 +174,72 @@ pub enum AdminRequest {
     },
     /// Clients with credentials: [`AdminAnswer::Clients`].
     Clients,
+    /// Gives a volume another name: [`AdminAnswer::Done`].
+    RenameVolume {
+        /// Which.
+        name: String,
+        /// The new name.
+        to: String,
+    },
+    /// Bricks of volumes with their disks and what is on them: [`AdminAnswer::Details`]. Reads about all blocks.
+    VolumeDetail {
+        /// Only this one.
+        name: Option<String>,
+    },
+    /// Which mounts volumes have, and what they hold: [`AdminAnswer::Sessions`].
+    Sessions {
+        /// Only of this one.
+        name: Option<String>,
+    },
+    /// What is being done about the blocks of volumes: [`AdminAnswer::Tasks`].
+    Tasks {
+        /// Only of this one.
+        name: Option<String>,
+    },
+    /// Reading bricks through for damage: [`AdminAnswer::Scrub`].
+    Scrub {
+        /// Of which volume.
+        name: String,
+        /// What to do.
+        step: ScrubStep,
+    },
+    /// Takes locks of programs away: [`AdminAnswer::Cleared`].
+    ClearLocks {
+        /// Of which volume.
+        name: String,
+        /// The file, from the volume's root.
+        path: String,
+        /// Which locks.
+        kind: ClearKind,
+        /// Only these bytes, first and last; all if not said.
+        range: Option<(u64, u64)>,
+    },
+}
+
+/// What to do about scrubbing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScrubStep {
+    /// What was found so far.
+    Status,
+    /// Begin a round now.
+    Start,
+    /// Read no further.
+    Pause,
+    /// Go on.
+    Resume,
+}
+
+/// Which locks are taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClearKind {
+    /// Requests that wait.
+    Blocked,
+    /// Locks that are held.
+    Granted,
+    /// Both.
+    All,
 }
 
 /// How far bricks are taken away.
@@ -247,4 +316,23 @@ pub enum AdminAnswer {
         /// By name.
         clients: Vec<ClientReport>,
     },
+    /// Bricks with their disks.
+    Details {
+        /// By name.
+        volumes: Vec<VolumeDetail>,
+    },
+    /// Mounts.
+    Sessions {
+        /// By name.
+        volumes: Vec<SessionsReport>,
+    },
+    /// Work on blocks.
+    Tasks {
+        /// By name.
+        volumes: Vec<TasksReport>,
+    },
+    /// See [`ScrubbingReport`].
+    Scrub(ScrubbingReport),
+    /// See [`ClearedReport`].
+    Cleared(ClearedReport),
 }

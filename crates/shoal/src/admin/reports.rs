@@ -21,6 +21,9 @@ pub struct ClusterReport {
     pub map: Vec<ReplicaStatus>,
     /// Volumes and how they do.
     pub volumes: Vec<VolumeHealth>,
+    /// What needs attention, or some seconds, for people. Nothing: all is well.
+    #[serde(default)]
+    pub attention: Vec<String>,
     /// Bricks that nothing refers to any more and whose files are being deleted.
     pub deleting: Vec<DeletingReport>,
 }
@@ -276,12 +279,14 @@ pub struct RebalanceReport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebalanceState {
-    /// It was never asked for, or was stopped.
+    /// It was never asked for.
     NotStarted,
     /// Blocks are being moved.
     InProgress,
     /// All blocks are where they should be.
     Completed,
+    /// It was stopped.
+    Stopped,
 }
 
 /// Credentials of a client, in PEM.

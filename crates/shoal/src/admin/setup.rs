@@ -59,6 +59,8 @@ pub struct ServeSpec {
     pub data: PathBuf,
     /// Listen there from now on, `ADDRESS:PORT`.
     pub listen: Option<String>,
+    /// Bytes of the block cache of all metadata stores; by default a share of memory.
+    pub cache_bytes: Option<usize>,
     /// The data directory was moved here, and this is the only one of its node.
     pub moved: bool,
 }
@@ -70,6 +72,8 @@ pub struct MountSpec {
     pub servers: Vec<String>,
     /// The volume's name.
     pub volume: String,
+    /// The directory of it that is mounted, if it is not the root.
+    pub subdirectory: Option<String>,
     /// Where, absolute.
     pub mountpoint: PathBuf,
     /// What the mount table shows as its source: `HOST,HOST:/VOLUME`, as it was given.

@@ -1,6 +1,6 @@
 //! `shoal client`.
 
-use super::local::{Consent, Local, Output, the_answer};
+use super::local::{Consent, Local, Mode, Output, the_answer};
 use crate::admin::{AdminAnswer, AdminRequest, CredentialsReport, render};
 use crate::limits::CREDENTIALS_DEFAULT;
 use anyhow::{Context, bail};
@@ -52,7 +52,7 @@ enum Command {
 }
 
 impl Client {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self, mode: Mode) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Issue { name, out } => {
                 let dir = out.unwrap_or_else(|| PathBuf::from(&name));
@@ -68,7 +68,7 @@ impl Client {
                 );
             }
             Command::Revoke { name, consent } => {
-                consent.obtain(&format!("What '{name}' has mounted will stop working."))?;
+                consent.obtain(mode, &format!("What '{name}' has mounted will stop working."))?;
                 self.local.act(AdminRequest::RevokeClient { name: name.clone() })?;
                 println!("client revoke: {name}: success");
             }

@@ -16,6 +16,7 @@ use nix::fcntl::Flock;
 use shoal_fuse::Mounted;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -51,7 +52,12 @@ impl ServeMount {
     ) -> anyhow::Result<ServeMount> {
         let shown = mountpoint.display();
         // As the mount table will name it, so that `shoal umount` finds the process.
-        let mount = mounts::resolve(mountpoint).with_context(|| format!("mount point {shown}"))?;
+        let mount = mounts::resolve(mountpoint).with_context(|| match mountpoint.symlink_metadata() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                format!("there is no directory {shown} to mount on: `mkdir -p {shown}` makes it")
+            }
+            _ => format!("mount point {shown}"),
+        })?;
         let credentials = match credentials.or(options.credentials.as_deref()) {
             Some(dir) => std::path::absolute(dir)?,
             None => usual_credentials(&places())?,
@@ -65,6 +71,13 @@ impl ServeMount {
     }
 
     fn spec(&self) -> anyhow::Result<MountSpec> {
+        let subdirectory = match (&self.source.subdirectory, &self.options.subdirectory) {
+            (Some(one), Some(other)) if one != other => bail!(
+                "{} names the subdirectory {one}, and subdir= names {other}: leave one of them out",
+                self.source.text
+            ),
+            (one, other) => one.clone().or_else(|| other.clone()),
+        };
         let mut servers = self.source.servers.clone();
         for server in &self.options.servers {
             servers.push(
@@ -74,6 +87,7 @@ impl ServeMount {
         Ok(MountSpec {
             servers,
             volume: self.source.volume.clone(),
+            subdirectory,
             mountpoint: self.mount.clone(),
             source: self.source.text.clone(),
             credentials: self.credentials.clone(),
@@ -151,6 +165,10 @@ impl Job for ServeMount {
         &self.run
     }
 
+    fn options(&self) -> Option<&Options> {
+        Some(&self.options)
+    }
+
     fn take(&self) -> anyhow::Result<(Flock<File>, PathBuf)> {
         clear_dead_mount(&self.mount)?;
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.run);
@@ -194,7 +212,7 @@ mod tests {
     fn another_process_is_given_the_same_to_do() {
         let temp = tempfile::tempdir().unwrap();
         let options: Options = "ro,_netdev,backup-volfile-servers=node3".parse().unwrap();
-        let source: ClusterSource = "node1,node2:/web".parse().unwrap();
+        let source: ClusterSource = "node1,node2:web/sites/a".parse().unwrap();
         let job = ServeMount::new(source, temp.path(), Some(Path::new("/c")), options).unwrap();
         #[derive(clap::Parser)]
         struct Line {
@@ -206,6 +224,7 @@ mod tests {
         assert_eq!(format!("{spec:?}"), format!("{again:?}"));
         assert_eq!(spec.servers, ["node1:7470", "node2:7470", "node3:7470"]);
         assert_eq!((spec.volume.as_str(), spec.options.mount.read_only), ("web", true));
+        assert_eq!(spec.subdirectory.as_deref(), Some("sites/a"));
         assert_eq!(spec.run, mounts::run_dir(&temp.path().canonicalize().unwrap()));
     }
 }

@@ -18,7 +18,7 @@ const FAILED: u8 = 32;
 #[derive(Debug)]
 enum Call {
     Mount { source: PathBuf, point: PathBuf, options: Options, fake: bool, verbose: bool },
-    Umount { point: PathBuf, lazy: bool },
+    Umount { point: PathBuf, lazy: bool, force: bool },
 }
 
 /// Runs as a helper if that is how this program was called.
@@ -38,7 +38,7 @@ pub fn run_if_called(mut arguments: impl Iterator<Item = OsString>) -> Option<Ex
         Ok(call) => match call.run() {
             Ok(code) => code,
             Err(error) => {
-                eprintln!("{name}: {error:#}");
+                eprintln!("{name}: {}", crate::show::runnable(&format!("{error:#}")));
                 ExitCode::from(FAILED)
             }
         },
@@ -55,7 +55,7 @@ impl Call {
                 }
                 Mount::of(source, point, options).run()
             }
-            Call::Umount { point, lazy } => Umount::of(point, lazy).run(),
+            Call::Umount { point, lazy, force } => Umount::of(point, lazy, force).run(),
         }
     }
 }
@@ -87,11 +87,12 @@ fn parse_mount(arguments: Vec<OsString>) -> Result<Call, String> {
 }
 
 fn parse_umount(arguments: Vec<OsString>) -> Result<Call, String> {
-    let (mut places, mut lazy) = (Vec::new(), false);
+    let (mut places, mut lazy, mut force) = (Vec::new(), false, false);
     for argument in split(arguments, "Nt")? {
         match argument {
             Argument::Place(place) => places.push(place),
-            Argument::Flag('l' | 'f') => lazy = true,
+            Argument::Flag('l') => lazy = true,
+            Argument::Flag('f') => force = true,
             Argument::Flag('n' | 'v' | 'r') => {}
             Argument::Value('N', _) => return Err("unmounting in another namespace is not supported".into()),
             Argument::Value(..) => {}
@@ -99,7 +100,7 @@ fn parse_umount(arguments: Vec<OsString>) -> Result<Call, String> {
         }
     }
     match <[PathBuf; 1]>::try_from(places) {
-        Ok([point]) => Ok(Call::Umount { point, lazy }),
+        Ok([point]) => Ok(Call::Umount { point, lazy, force }),
         Err(_) => Err("call it as `umount.fuse.shoal DIRECTORY`".into()),
     }
 }
@@ -176,12 +177,16 @@ mod tests {
 
     #[test]
     fn a_helper_unmounts_as_umount_asks() {
-        for (line, lazily) in
-            [("/mnt/web", false), ("/mnt/web -n -v -t fuse.shoal", false), ("-l /mnt/web", true)]
-        {
+        for (line, how) in [
+            ("/mnt/web", (false, false)),
+            ("/mnt/web -n -v -t fuse.shoal", (false, false)),
+            ("-l /mnt/web", (true, false)),
+            ("/mnt/web -f", (false, true)),
+            ("/mnt/web -fl", (true, true)),
+        ] {
             match parse_umount(words(line)).unwrap() {
-                Call::Umount { point, lazy } => {
-                    assert_eq!((point.to_str(), lazy), (Some("/mnt/web"), lazily))
+                Call::Umount { point, lazy, force } => {
+                    assert_eq!((point.to_str(), (lazy, force)), (Some("/mnt/web"), how))
                 }
                 other => panic!("{other:?}"),
             }

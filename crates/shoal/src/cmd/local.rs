@@ -2,11 +2,12 @@
 
 use crate::admin::{self, AdminAnswer, AdminRequest};
 use crate::limits::SERVER_DATA_DEFAULT;
+use crate::show;
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The server of this machine.
 #[derive(Debug, Clone, Args)]
@@ -27,12 +28,34 @@ pub struct Output {
 /// Whether to ask before something is lost.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Consent {
-    /// Do not ask for confirmation
+    /// Do not ask for confirmation; needed where there is no terminal to ask on
     #[arg(short, long)]
     yes: bool,
 }
 
+/// As with GlusterFS: `shoal --mode=script ...` asks for nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Every question is answered with yes.
+    Script,
+    /// A person is asked.
+    Interactive,
+}
+
+/// A command for the server of this machine whose data are in `data`, that works in this shell as it stands.
+pub fn command(data: &Path, words: &str) -> String {
+    let usual =
+        std::env::var_os("SHOAL_DATA").map_or_else(|| PathBuf::from(SERVER_DATA_DEFAULT), PathBuf::from);
+    let flag = if data == usual { String::new() } else { format!(" --data {}", data.display()) };
+    format!("{} {words}{flag}", show::program())
+}
+
 impl Local {
+    /// A command for the same server.
+    pub fn command(&self, words: &str) -> String {
+        command(&self.data, words)
+    }
+
     /// Where the server's data are.
     pub fn data(&self) -> anyhow::Result<PathBuf> {
         std::path::absolute(&self.data).with_context(|| self.data.display().to_string())
@@ -56,17 +79,24 @@ impl Output {
         report: &T,
         text: impl FnOnce(&T) -> String,
     ) -> anyhow::Result<()> {
-        let text =
-            if self.json { format!("{}\n", serde_json::to_string_pretty(report)?) } else { text(report) };
+        let text = match self.json {
+            true => format!("{}\n", serde_json::to_string_pretty(report)?),
+            false => show::runnable(&text(report)).into_owned(),
+        };
         std::io::stdout().write_all(text.as_bytes()).context("standard output")
     }
 }
 
 impl Consent {
-    /// Asks a person; whoever is no person and wrote the command down has decided.
-    pub fn obtain(self, what: &str) -> anyhow::Result<()> {
-        if self.yes || !std::io::stdin().is_terminal() {
+    /// Asks a person. Without a terminal nothing is done that was not agreed to on the command line.
+    pub fn obtain(self, mode: Mode, what: &str) -> anyhow::Result<()> {
+        if self.yes || mode == Mode::Script {
             return Ok(());
+        }
+        if !std::io::stdin().is_terminal() {
+            bail!(
+                "{what} There is no terminal to ask on, so nothing was done: say -y (--yes) if that is what you want"
+            );
         }
         eprint!("{what} Continue? (y/n) ");
         let mut answer = String::new();

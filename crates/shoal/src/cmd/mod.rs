@@ -9,6 +9,7 @@ pub mod helper;
 mod local;
 mod mount;
 mod peer;
+mod remount;
 mod scrub;
 mod serve;
 mod server;
@@ -25,6 +26,7 @@ pub use umount::busy;
 use crate::daemon;
 use crate::guard::GuardMount;
 use clap::{Parser, Subcommand};
+use local::Mode;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -52,6 +54,9 @@ SHOAL_LOG=debug makes it talk more; in the background it talks to DATA/shoal.log
 #[derive(Debug, Parser)]
 #[command(name = "shoal", version, after_help = EXAMPLES, max_term_width = 100)]
 pub struct Cli {
+    /// `script`: ask for no confirmation, as with GlusterFS
+    #[arg(long, global = true, hide = true, value_enum, default_value = "interactive")]
+    mode: Mode,
     #[command(subcommand)]
     command: Command,
 }
@@ -84,6 +89,7 @@ enum Command {
 impl Cli {
     /// Carries the command out; answers the exit code.
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        let mode = self.mode;
         match self.command {
             Command::Up(up) => up.run(),
             Command::Mount(mount) => mount.run(),
@@ -102,10 +108,10 @@ impl Cli {
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
                     Command::Cluster(cluster) => cluster.run(),
-                    Command::Peer(peer) => peer.run(),
+                    Command::Peer(peer) => peer.run(mode),
                     Command::Pool(pool) => pool.run(),
-                    Command::Volume(volume) => volume.run(),
-                    Command::Client(client) => client.run(),
+                    Command::Volume(volume) => volume.run(mode),
+                    Command::Client(client) => client.run(mode),
                     Command::Up(_)
                     | Command::Mount(_)
                     | Command::Serve(_)
@@ -173,6 +179,22 @@ mod tests {
             "shoal volume digest web --data /srv/shoal",
             "shoal cluster --data /srv/shoal status",
             "shoal client issue laptop --out /tmp/laptop",
+            "shoal --mode=script volume delete web",
+            "shoal volume delete web --mode=script",
+            "shoal volume status",
+            "shoal volume status all clients",
+            "shoal volume status web detail --json",
+            "shoal volume status web tasks",
+            "shoal volume heal web info summary",
+            "shoal volume heal web info split-brain",
+            "shoal volume set help",
+            "shoal volume set web heal.bytes-per-second 50MB auth.allow *",
+            "shoal volume reset web auth.allow force",
+            "shoal volume rename web www",
+            "shoal volume scrub web status",
+            "shoal volume bitrot web scrub pause",
+            "shoal volume clear-locks web /a/file kind granted posix 0,0-10",
+            "shoal volume rebalance web stop",
         ] {
             if let Err(error) = parses(line) {
                 panic!("{line}: {error}");
@@ -189,6 +211,11 @@ mod tests {
             "shoal peer detach node2 please",
             "shoal cluster token --hours 0",
             "shoal client",
+            "shoal volume status web everything",
+            "shoal volume heal web info everything",
+            "shoal volume scrub web",
+            "shoal volume set",
+            "shoal --mode=robot volume list",
         ] {
             assert!(parses(line).is_err(), "{line}");
         }

@@ -2,6 +2,7 @@
 
 use super::Serve;
 use super::cluster_mount::ServeMount;
+use super::remount::remount;
 use crate::cluster_source;
 use crate::daemon::Job;
 use crate::limits::CREDENTIALS_DEFAULT;
@@ -9,7 +10,7 @@ use crate::options::{HELP, Options};
 use crate::{background, daemon};
 use anyhow::bail;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Mounts a volume of a cluster, or that of a data directory of this machine. Returns once it is mounted; the process that serves
@@ -18,7 +19,9 @@ use std::process::ExitCode;
 #[command(after_help = format!("\
 Examples:
   shoal mount node1,node2,node3:/web /mnt/web
+  shoal mount node1:/web/sites/a /mnt/a               a directory of the volume
   shoal mount node1:/web /mnt/web -o ro --credentials ./laptop
+  shoal mount -o remount,ro node1:/web /mnt/web       changes a mount that is there
   shoal mount /srv/shoal /mnt/shoal -o ro,nodev,cache=1024
 
 In fstab (or `mount -t shoal node1:/web /mnt/web`):
@@ -26,7 +29,7 @@ In fstab (or `mount -t shoal node1:/web /mnt/web`):
 
 {HELP}"))]
 pub struct Mount {
-    /// HOST[:PORT][,HOST...]:/VOLUME, or a data directory as made by `shoal up`
+    /// HOST[:PORT][,HOST...]:/VOLUME[/DIR], or a data directory as made by `shoal up`
     #[arg(value_name = "HOST:/VOLUME|DIR")]
     source: PathBuf,
     /// Where to mount it: an existing directory
@@ -50,6 +53,12 @@ impl Mount {
     }
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        for note in self.options.notes() {
+            eprintln!("shoal: {note}");
+        }
+        if self.options.remount {
+            return remount(&self.mountpoint, &self.options);
+        }
         match self.source.to_str().filter(|text| cluster_source::looks_like_one(text)) {
             Some(text) => {
                 let source = text.parse().map_err(anyhow::Error::msg)?;
@@ -58,6 +67,13 @@ impl Mount {
                 mount(&job, self.foreground)
             }
             None => {
+                if !self.source.exists() {
+                    bail!(
+                        "{0} is neither a volume of a cluster (HOST:/VOLUME, as in {1}) nor a data directory of this machine",
+                        self.source.display(),
+                        example(&self.source)
+                    );
+                }
                 if self.credentials.is_some() || self.options.credentials.is_some() {
                     bail!(
                         "{} is a directory of this machine, which takes no credentials; a volume of a cluster is HOST:/VOLUME",
@@ -70,6 +86,19 @@ impl Mount {
                 mount(&serve, self.foreground)
             }
         }
+    }
+}
+
+/// What may have been meant by a word that names no volume.
+fn example(source: &Path) -> String {
+    match source.to_str().and_then(|text| text.split_once('/')) {
+        Some((host, volume))
+            if host.chars().all(char::is_alphanumeric) && !host.is_empty() && !volume.is_empty() =>
+        {
+            format!("{host}:/{volume}")
+        }
+        None => format!("{}:/web", source.display()),
+        Some(_) => "node1:/web".to_owned(),
     }
 }
 

@@ -1,11 +1,14 @@
 //! `shoal peer` and `shoal pool`.
 
-use super::local::{Consent, Local, Output, the_answer};
+use super::local::{Consent, Local, Mode, Output, the_answer};
 use super::server::JoinCommand;
 use crate::admin::{AdminAnswer, AdminRequest, PeerReport, render};
-use crate::limits::TOKEN_HOURS_DEFAULT;
+use crate::cluster_source::with_port;
+use crate::limits::{PORT_DEFAULT, TOKEN_HOURS_DEFAULT};
 use crate::show;
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
+use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 
 /// Adds nodes to the cluster, shows them and takes them away.
@@ -52,7 +55,7 @@ enum Command {
 }
 
 impl Peer {
-    pub fn run(self) -> anyhow::Result<ExitCode> {
+    pub fn run(self, mode: Mode) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Probe { host, output } => {
                 let peers =
@@ -62,6 +65,7 @@ impl Peer {
                     println!("peer probe: success: {host} is {which}");
                     return Ok(ExitCode::SUCCESS);
                 }
+                check_host(&host)?;
                 let request = AdminRequest::IssueToken { hours: TOKEN_HOURS_DEFAULT };
                 let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
                 output.print(&token, |token| {
@@ -82,14 +86,30 @@ impl Peer {
             Command::Detach { host, force, consent } => {
                 let force = force.is_some();
                 if force {
-                    consent
-                        .obtain(&format!("What is on the bricks of {host} will be lost to the cluster."))?;
+                    let what = format!("What is on the bricks of {host} will be lost to the cluster.");
+                    consent.obtain(mode, &what)?;
                 }
                 self.local.act(AdminRequest::Detach { host, force })?;
                 println!("peer detach: success");
             }
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Whether a machine that is to join can be found from here: the nodes reach it by its name later.
+fn check_host(host: &str) -> anyhow::Result<()> {
+    let Some(address) = with_port(host, PORT_DEFAULT) else {
+        bail!("peer probe: '{host}' is no host name or address");
+    };
+    let found = address.to_socket_addrs().with_context(|| {
+        format!(
+            "peer probe: this machine knows no host '{host}': enter it in DNS or /etc/hosts of all nodes, or say its address"
+        )
+    })?;
+    match found.len() {
+        0 => bail!("peer probe: host '{host}' has no address"),
+        _ => Ok(()),
     }
 }
 
@@ -123,5 +143,20 @@ impl Pool {
         let peers = the_answer!(self.local.ask(AdminRequest::Peers)?, AdminAnswer::Peers { peers } => peers);
         output.print(&peers, |peers| render::pool(peers))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_that_cannot_be_found_is_an_error_and_gets_no_token() {
+        check_host("127.0.0.1").unwrap();
+        check_host("127.0.0.1:7471").unwrap();
+        for (bad, why) in [("nosuchhost.invalid", "knows no host"), ("a b", "no host name")] {
+            let error = check_host(bad).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
     }
 }

@@ -2,41 +2,52 @@
 
 use crate::control::{ControlError, Conversation, Request, ScrubReport};
 use crate::data_dir::DataDir;
-use crate::limits::FINDINGS_SHOWN_MAX;
+use crate::limits::{FINDINGS_SHOWN_MAX, SERVER_DATA_DEFAULT};
+use crate::server::{CLUSTER_SCRUB, dir};
 use crate::{find, node, show};
 use anyhow::{anyhow, bail};
 use clap::Args;
 use shoal_brick::Brick;
+use shoal_types::parse_bytes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Reads every block of a volume and checks it, mounted or not. Exit code 0: all intact, 1: some are damaged.
+/// Reads every block of a volume of this machine and checks it, mounted or not. Exit code 0: all intact, 1: some are damaged.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   shoal scrub /mnt/shoal
-  shoal scrub --data /srv/shoal --rate 50     in the background of other work, at 50 MB/s")]
+  shoal scrub --data /srv/shoal --rate 50     in the background of other work, at 50 MB/s
+
+In a cluster every node reads its bricks through all the time: see `shoal volume scrub --help`.")]
 pub struct Scrub {
     /// The mount, or anything on it
     path: Option<PathBuf>,
     /// The data directory, mounted or not
     #[arg(long, value_name = "DIR", conflicts_with = "path")]
     data: Option<PathBuf>,
-    /// Read no faster than this many megabytes per second
-    #[arg(long, value_name = "MB/S", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    /// Read no faster than this in a second: megabytes, or a size with a unit
+    #[arg(long, value_name = "MB/S", value_parser = parse_rate)]
     rate: Option<u64>,
 }
 
 impl Scrub {
     pub fn run(self) -> anyhow::Result<ExitCode> {
+        // A cluster's server, named or at its usual place when nothing is mounted here.
+        if let Some(path) = self.data.as_deref().or(self.path.as_deref())
+            && dir::exists(path)
+        {
+            bail!("{CLUSTER_SCRUB}");
+        }
         let data = match find::nodes(self.data.as_deref().or(self.path.as_deref()))?.as_slice() {
             [data] => data.clone(),
+            [] if dir::exists(Path::new(SERVER_DATA_DEFAULT)) => bail!("{CLUSTER_SCRUB}"),
             [] => {
                 bail!("no Shoal volume is mounted here: say which one, as in `shoal scrub --data /srv/shoal`")
             }
             _ => bail!("several volumes are mounted here: say which one, as in `shoal scrub /mnt/shoal`"),
         };
-        let bytes_per_second = self.rate.map(|rate| rate * 1_000_000);
+        let bytes_per_second = self.rate;
         let mut view = View::new();
         match Conversation::begin(&data, &Request::Scrub { bytes_per_second }) {
             Ok(reports) => {
@@ -49,6 +60,15 @@ impl Scrub {
         }
         view.end()
     }
+}
+
+/// A rate in bytes per second, from a number of megabytes or a size with a unit.
+fn parse_rate(text: &str) -> Result<u64, String> {
+    let bytes = match text.parse::<u64>() {
+        Ok(megabytes) => megabytes.checked_mul(1_000_000).ok_or("that is more than can be counted")?,
+        Err(_) => parse_bytes(text)?,
+    };
+    if bytes == 0 { Err("a rate is not 0".into()) } else { Ok(bytes) }
 }
 
 /// Nobody serves the directory: take it and read the brick here.
@@ -96,8 +116,22 @@ impl View {
         };
         println!("{blocks} blocks read, {} intact, {damaged} damaged.", show::bytes(bytes));
         if damaged > 0 {
-            println!("`shoal fsck`, with the volume unmounted, says which files they belong to.");
+            println!(
+                "`{} fsck`, with the volume unmounted, says which files they belong to.",
+                show::program()
+            );
         }
         Ok(ExitCode::from(u8::from(damaged > 0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rate_is_in_megabytes_unless_it_has_a_unit() {
+        assert_eq!((parse_rate("50"), parse_rate("50KB")), (Ok(50_000_000), Ok(50 << 10)));
+        assert!(parse_rate("0").is_err() && parse_rate("fast").is_err());
     }
 }

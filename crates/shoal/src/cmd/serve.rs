@@ -69,6 +69,10 @@ impl Job for Serve {
         &self.data
     }
 
+    fn options(&self) -> Option<&Options> {
+        Some(&self.options)
+    }
+
     fn take(&self) -> anyhow::Result<(DataDir, PathBuf)> {
         let data = match &self.create {
             Some(volume) => DataDir::open_or_create(&self.data, volume)?,

@@ -1,5 +1,6 @@
 //! `shoal server`, `shoal cluster init` and `shoal peer join`: a machine becomes a node and serves.
 
+use super::local::command;
 use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token};
 use crate::cluster_source::with_port;
 use crate::daemon::{Job, Running};
@@ -30,6 +31,10 @@ pub struct ServerCommand {
     /// Listen there from now on; as it was said at `cluster init` or `peer join` if left out
     #[arg(long, value_name = "ADDR[:PORT]", value_parser = parse_listen)]
     listen: Option<String>,
+    /// Memory for the block cache of all metadata stores together, in MiB or as a share of memory, as in 5%;
+    /// 1/32 of memory if left out, at most 1 GiB
+    #[arg(long, value_name = "MIB|N%", value_parser = parse_cache, env = "SHOAL_CACHE")]
+    cache: Option<usize>,
     /// The data directory was moved here by copying it, and the original will not run again: say so once
     #[arg(long)]
     moved: bool,
@@ -50,6 +55,7 @@ impl ServerCommand {
         ServerCommand {
             data: data.to_owned(),
             listen: None,
+            cache: None,
             moved: false,
             foreground: false,
             background: true,
@@ -59,7 +65,8 @@ impl ServerCommand {
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
-        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen, moved: self.moved });
+        let (listen, cache_bytes, moved) = (self.listen, self.cache, self.moved);
+        let job = ServerJob(ServeSpec { data: data.clone(), listen, cache_bytes, moved });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -104,6 +111,9 @@ impl Job for ServerJob {
         }
         if self.0.moved {
             arguments.push("--moved".into());
+        }
+        if let Some(bytes) = self.0.cache_bytes {
+            arguments.extend(["--cache".into(), (bytes >> 20).to_string().into()]);
         }
         arguments
     }
@@ -161,19 +171,37 @@ impl NewNode {
     }
 
     fn start(&self, data: &Path) -> anyhow::Result<()> {
-        let shown = data.display();
+        let by_hand = command(data, "server --background");
         if self.no_start {
-            println!(
-                "Start it:  systemctl enable --now shoal-server   (or: shoal server --data {shown} --background)"
-            );
+            match is_systemds(data) {
+                true => println!("Start it:  systemctl enable --now shoal-server   (or: {by_hand})"),
+                false => println!("Start it:  {by_hand}"),
+            }
             return Ok(());
         }
         ServerCommand::of(data).run()?;
-        println!(
-            "After a reboot:  systemctl enable shoal-server starts it   (by hand: shoal server --background)"
-        );
+        match is_systemds(data) {
+            true => {
+                println!("After a reboot:  systemctl enable shoal-server starts it   (by hand: {by_hand})")
+            }
+            false => println!("After a reboot:  {by_hand}"),
+        }
         Ok(())
     }
+}
+
+/// Whether systemd would start the server of a data directory: its unit is installed and is for this one.
+fn is_systemds(data: &Path) -> bool {
+    let units = [
+        "/etc/systemd/system",
+        "/usr/local/lib/systemd/system",
+        "/usr/lib/systemd/system",
+        "/lib/systemd/system",
+    ];
+    let has_unit = |dir: &&str| Path::new(dir).join("shoal-server.service").exists();
+    data == Path::new(SERVER_DATA_DEFAULT)
+        && Path::new("/run/systemd/system").is_dir()
+        && units.iter().any(has_unit)
 }
 
 /// Begins a cluster with this machine as its first node, and starts its server
@@ -191,7 +219,8 @@ impl InitCommand {
         println!("cluster init: success: cluster {cluster} begins with {} ({})", init.name, init.address);
         self.node.start(data)?;
         print!("\n{}", admin::render::how_to_join(&token));
-        println!("Then:\n  shoal volume create NAME replica 3 HOST:/BRICK HOST:/BRICK HOST:/BRICK");
+        let create = "volume create NAME replica 3 HOST:/BRICK HOST:/BRICK HOST:/BRICK";
+        println!("Then:\n  {}", command(data, create));
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -235,6 +264,24 @@ fn parse_listen(text: &str) -> Result<String, String> {
         .ok_or_else(|| "say ADDRESS or ADDRESS:PORT, as in 0.0.0.0:7470".into())
 }
 
+/// Bytes of the block cache.
+fn parse_cache(text: &str) -> Result<usize, String> {
+    let memory = shoal_runtime::memory::total_bytes();
+    let number = |text: &str| text.parse::<usize>().ok();
+    let bytes = match text.strip_suffix('%') {
+        Some(share) => number(share).filter(|share| *share <= 100).map(|share| memory / 100 * share),
+        None => number(text).and_then(|mib| mib.checked_mul(1 << 20)),
+    };
+    let least = shoal_store::limits::BLOCK_CACHE_BYTES_MIN;
+    match bytes {
+        Some(bytes) if (least..=memory).contains(&bytes) => Ok(bytes),
+        _ => Err(format!(
+            "say MiB or a share of memory, as in 512 or 5%; at least {} MiB, at most the machine's memory",
+            least >> 20
+        )),
+    }
+}
+
 fn parse_address(text: &str) -> Result<String, String> {
     with_port(text, PORT_DEFAULT).ok_or_else(|| "say HOST or HOST:PORT, as in node1:7470".into())
 }
@@ -242,6 +289,16 @@ fn parse_address(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cache_is_given_in_mib_or_as_a_share_of_memory() {
+        let memory = shoal_runtime::memory::total_bytes();
+        assert_eq!(parse_cache("64"), Ok(64 << 20));
+        assert_eq!(parse_cache("10%"), Ok(memory / 100 * 10));
+        for wrong in ["", "%", "1", "0%", "101%", "64M", "-1", "99999999999999999999", "17592186044416"] {
+            assert!(parse_cache(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn addresses_are_completed_and_nonsense_is_refused() {

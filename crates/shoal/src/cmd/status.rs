@@ -28,7 +28,7 @@ impl Status {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let nodes = find::nodes(self.data.as_deref().or(self.path.as_deref()))?;
         if nodes.is_empty() && !self.json {
-            println!("No Shoal volume is mounted here. `shoal up` serves and mounts one.");
+            println!("No Shoal volume is mounted here. `{} up` serves and mounts one.", show::program());
         }
         let mut code = ExitCode::SUCCESS;
         for (n, data) in nodes.iter().enumerate() {
@@ -36,7 +36,12 @@ impl Status {
                 println!();
             }
             match control::ask::<NodeStatus>(data, &Request::Status) {
-                Ok(status) => self.show_running(&status)?,
+                Ok(status) => {
+                    if status.refused.is_some() {
+                        code = ExitCode::from(1);
+                    }
+                    self.show_running(&status)?;
+                }
                 Err(error) => {
                     self.show_stopped(data, &error)?;
                     code = ExitCode::from(1);
@@ -63,6 +68,11 @@ impl Status {
             show::seconds(status.uptime_s),
             status.version
         );
+        if let Some(why) = &status.refused {
+            println!("  refused   {why}");
+            println!("  identity  {}", status.id);
+            return Ok(());
+        }
         println!("  session   {}", status.session);
         println!(
             "  room      {} of {} used, {} free; {} files",
@@ -95,7 +105,8 @@ impl Status {
             let point = mount.point.display();
             match mount.health() {
                 Health::Dead => {
-                    println!("  left      a dead mount on {point}: `shoal umount {point}` removes it")
+                    let program = show::program();
+                    println!("  left      a dead mount on {point}: `{program} umount {point}` removes it")
                 }
                 Health::Hung => {
                     println!("  hangs     {point} does not answer: see the log in {}", data.display())

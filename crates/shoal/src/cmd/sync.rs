@@ -2,7 +2,7 @@
 
 use crate::flush::flush;
 use crate::{find, mounts};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,13 +25,16 @@ impl Sync {
             self.paths.iter().map(|path| find::mount_of(path)).collect::<anyhow::Result<_>>()?
         };
         for mount in mounts {
-            flush(&mount, None).with_context(|| {
+            let refused = flush(&mount, None).with_context(|| {
                 format!(
                     "not everything written to {} is on disk; `shoal status` and the log in {} may say why",
                     mount.point.display(),
                     mount.home().display()
                 )
             })?;
+            if let Some(why) = refused {
+                bail!("{}: {why}", mount.point.display());
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -1,7 +1,8 @@
 //! `shoal umount`.
 
+use crate::control::{self, Request, Synced};
 use crate::flush::flush;
-use crate::limits::{FLUSH_PATIENCE, HOLDER_GRACE};
+use crate::limits::{ABANDON_PATIENCE, ABANDONED_END_PATIENCE, FLUSH_PATIENCE, HOLDER_GRACE};
 use crate::mounts::{self, Health, Mount};
 use crate::{data_dir, show};
 use anyhow::{Context, bail};
@@ -10,23 +11,32 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+
+/// Pause between looks whether a process has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Unmounts a volume: writes everything back and waits until the process that served it has ended.
 #[derive(Debug, Args)]
-#[command(after_help = "Example: shoal umount /mnt/shoal")]
+#[command(
+    after_help = "Examples:\n  shoal umount /mnt/shoal\n  shoal umount --force /mnt/shoal    (servers do not answer, programs hang)"
+)]
 pub struct Umount {
     /// Where it is mounted
     mountpoint: PathBuf,
     /// Take the mount away now, even if it is in use or does not answer; what uses it goes on until it closes its files
     #[arg(short, long)]
     lazy: bool,
+    /// Take the mount away now and end every call that waits on it, whatever the servers do; what was not written back is lost
+    #[arg(short, long)]
+    force: bool,
 }
 
 impl Umount {
     /// As umount(8) asks for it.
-    pub fn of(mountpoint: PathBuf, lazy: bool) -> Umount {
-        Umount { mountpoint, lazy }
+    pub fn of(mountpoint: PathBuf, lazy: bool, force: bool) -> Umount {
+        Umount { mountpoint, lazy, force }
     }
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
@@ -39,6 +49,17 @@ impl Umount {
             bail!("what is mounted on {shown} is not Shoal ({}): use umount(8) for it", mount.kind);
         }
         let server = data_dir::user_of(&mount.home());
+        if self.force {
+            take_away(&mount)?;
+            let end = Instant::now() + ABANDONED_END_PATIENCE;
+            while server.is_some() && data_dir::user_of(&mount.home()) == server && Instant::now() < end {
+                std::thread::sleep(LOOK_AGAIN);
+            }
+            println!(
+                "Took {shown} away: every call that waited on it has failed, and what was not written back may be lost."
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
         match mount.health() {
             Health::Dead => {
                 detach(&mount)?;
@@ -47,7 +68,7 @@ impl Umount {
             }
             Health::Hung if !self.lazy => bail!(
                 "the process that serves {shown} ({}{}) does not answer; its log is in {}. `shoal umount --lazy {shown}` \
-                 takes the mount away all the same",
+                 takes the mount away all the same, and `--force` ends the calls that wait on it, too",
                 server.map_or("unknown".into(), |pid| format!("process {pid}")),
                 if mount.source.is_absolute() {
                     ""
@@ -63,7 +84,9 @@ impl Umount {
             println!("Detached {shown}. What has files open there may go on; then its process ends.");
             return Ok(ExitCode::SUCCESS);
         }
-        write_back(&mount)?;
+        if let Some(why) = write_back(&mount)? {
+            eprintln!("shoal: {shown}: {why}");
+        }
         let unmount = || umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW);
         match mounts::insist(|errno| *errno == Errno::EBUSY, unmount) {
             Ok(()) => {}
@@ -71,7 +94,8 @@ impl Umount {
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
-        if let Some(pid) = server {
+        // Mounted at another place as well, by a bind mount, it goes on.
+        if let Some(pid) = server.filter(|_| !mount.is_mounted()) {
             wait_for_end(&mount, &pid);
         }
         Ok(ExitCode::SUCCESS)
@@ -93,7 +117,7 @@ pub fn busy(mount: &Mount) -> String {
 }
 
 /// While the mount is there, a failure to write back can still be told. Waiting here also makes umount(2) itself short.
-fn write_back(mount: &Mount) -> anyhow::Result<()> {
+fn write_back(mount: &Mount) -> anyhow::Result<Option<String>> {
     let bar = show::spinner("writing back");
     let outcome = flush(mount, Some(FLUSH_PATIENCE));
     bar.finish_and_clear();
@@ -105,6 +129,23 @@ fn write_back(mount: &Mount) -> anyhow::Result<()> {
             mount.home().display()
         )
     })
+}
+
+/// Ends every call on a mount, and takes it out of sight. Nothing here waits for the process behind it.
+fn take_away(mount: &Mount) -> anyhow::Result<()> {
+    let (tell, told) = mpsc::channel();
+    let home = mount.home();
+    // It ends with this process, if not before.
+    std::thread::spawn(move || tell.send(control::ask::<Synced>(&home, &Request::Abandon).is_ok()));
+    // A process that does not listen hears of the end from the kernel.
+    let _ = told.recv_timeout(ABANDON_PATIENCE);
+    match umount2(&mount.point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
+        Ok(()) => Ok(()),
+        // The calls have ended; the mount is still somebody's working directory, or open.
+        Err(Errno::EBUSY) => detach(mount),
+        Err(Errno::EPERM) => bail!("unmounting {} takes root", mount.point.display()),
+        Err(errno) => Err(errno).with_context(|| format!("unmounting {}", mount.point.display())),
+    }
 }
 
 fn detach(mount: &Mount) -> anyhow::Result<()> {
@@ -119,7 +160,7 @@ fn wait_for_end(mount: &Mount, pid: &str) {
     let begun = Instant::now();
     let mut look = HOLDER_GRACE;
     while data_dir::user_of(&home).is_some_and(|user| user == pid) {
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(LOOK_AGAIN);
         if begun.elapsed() > look {
             if let Some(holder) = mounts::holder(&mount.device) {
                 bar.suspend(|| {

@@ -3,7 +3,7 @@
 use super::Serve;
 use crate::limits::{DATA_DEFAULT, MOUNT_DEFAULT, VOLUME_DEFAULT};
 use crate::options::{HELP, Options};
-use crate::{background, daemon, mounts};
+use crate::{background, daemon, mounts, show};
 use anyhow::Context;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -67,11 +67,11 @@ impl Up {
 }
 
 fn welcome(point: &Path, data: &Path, background: bool) {
-    let point = point.display();
+    let (point, program) = (point.display(), show::program());
     println!("Shoal is mounted on {point} (data in {}).", data.display());
-    println!("Try it:   cp -r /usr/include {point}/ && shoal stats {point}");
+    println!("Try it:   cp -r /usr/include {point}/ && {program} stats {point}");
     match background {
-        true => println!("Stop it:  shoal umount {point}"),
-        false => println!("Stop it:  Ctrl-C, or shoal umount {point}"),
+        true => println!("Stop it:  {program} umount {point}"),
+        false => println!("Stop it:  Ctrl-C, or {program} umount {point}"),
     }
 }

@@ -15,6 +15,9 @@ pub enum Request {
     Stats,
     /// Make everything done on its mount so far durable: one [`Synced`] when it is.
     Sync,
+    /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what
+    /// was not written back. One [`Synced`].
+    Abandon,
     /// Verify all blocks: [`ScrubReport`]s until it is done. Ends early when the asker hangs up.
     Scrub {
         /// Read no faster than this.
@@ -27,9 +30,14 @@ pub enum Request {
     },
 }
 
-/// Everything is durable.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Synced {}
+/// Everything is durable that can be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Synced {
+    /// There is nothing to write back any more, because the servers do not serve this mount: why, and what
+    /// was lost by it.
+    #[serde(default)]
+    pub refused: Option<String>,
+}
 
 /// A running node, in a few words.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,6 +59,12 @@ pub struct Status {
     pub source: Option<String>,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// The options with which it was mounted, separated by commas.
+    #[serde(default)]
+    pub options: String,
+    /// The volume itself is read-only (`volume set NAME read-only on`): no mount of it may be written to.
+    #[serde(default)]
+    pub read_only_volume: bool,
     /// The mounted client's session.
     pub session: u64,
     /// Size of the volume in bytes.
@@ -59,6 +73,9 @@ pub struct Status {
     pub free_bytes: u64,
     /// Files of any kind in it.
     pub inodes: u64,
+    /// Why the servers do not serve this mount at present.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 /// Calls of one kind.

@@ -164,7 +164,9 @@ mod tests {
                     Ok(())
                 }
                 Request::Status => say(&"hello").map_err(|error| error.to_string()),
-                Request::Stats | Request::Sync | Request::Admin { .. } => Err("no numbers today".into()),
+                Request::Stats | Request::Sync | Request::Abandon | Request::Admin { .. } => {
+                    Err("no numbers today".into())
+                }
             }
         }
     }

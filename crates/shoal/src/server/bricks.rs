@@ -3,18 +3,20 @@
 //! **Promises.** A brick is made in a new or empty directory, once. What was made is recognised by its identity: a directory that is
 //! missing, empty, or some other brick is not used, because it would lack what was stored; the report says why.
 
-use super::calls::BrickReport;
+use super::calls::{BrickReport, Disk};
 use super::dir::NodeDir;
 use super::directory::Directory;
 use super::disks::check_room;
 use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
+use crate::mounts;
 use parking_lot::Mutex;
 use shoal_brick::limits::CONTENTS_COUNTED_MAX;
 use shoal_brick::{Brick, BrickError};
 use shoal_cluster::limits::SCRUB_AFTER;
+use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
 use shoal_cluster::scrub::Scrubber;
 use shoal_cluster::{BrickState, Bricks, ClusterMap, ReplicatedBlocks};
-use shoal_types::BrickId;
+use shoal_types::{BrickId, GroupId};
 use shoal_wire::BlockService;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,7 +25,7 @@ use std::time::Instant;
 
 enum Slot {
     Opening,
-    Serving(Arc<Brick>, #[expect(dead_code, reason = "it works until it is dropped")] Option<Scrubber>),
+    Serving(Arc<Brick>, Option<Scrubber>),
     /// Why, and since when.
     Away(String, Instant),
 }
@@ -56,6 +58,11 @@ impl LocalBricks {
             }
             stays
         });
+        for (id, slot) in &*slots {
+            if let (Slot::Serving(_, Some(scrubber)), Some(brick)) = (slot, map.bricks.get(id)) {
+                scrubber.pause(is_scrub_paused(map, brick.volume));
+            }
+        }
         for (id, brick) in map.bricks.iter().filter(|(id, _)| wanted(id).is_some()) {
             let said = match slots.get(id) {
                 None => None,
@@ -93,10 +100,44 @@ impl LocalBricks {
 
     /// Has a brick read through, slowly; damage is repaired from the volume's other bricks.
     fn scrub(&self, id: BrickId, brick: Arc<Brick>) -> Option<Scrubber> {
-        let volume = self.directory.map().bricks.get(&id)?.volume;
+        let map = self.directory.map();
+        let volume = map.bricks.get(&id)?.volume;
         let bricks: Arc<dyn Bricks> = self.directory.clone();
         let started = Scrubber::start(id, brick, ReplicatedBlocks::new(volume, bricks), SCRUB_AFTER);
-        started.inspect_err(|error| tracing::warn!(brick = %id, %error, "it is not scrubbed")).ok()
+        let started = started.inspect_err(|error| tracing::warn!(brick = %id, %error, "it is not scrubbed"));
+        started.inspect(|scrubber| scrubber.pause(is_scrub_paused(&map, volume))).ok()
+    }
+
+    /// Has all bricks of a volume that are served here read through now.
+    pub fn scrub_now(&self, map: &ClusterMap, volume: GroupId) {
+        for (id, slot) in &*self.slots.lock() {
+            let is_its = map.bricks.get(id).is_some_and(|brick| brick.volume == volume);
+            if let (Slot::Serving(_, Some(scrubber)), true) = (slot, is_its) {
+                scrubber.begin_round();
+            }
+        }
+    }
+
+    /// The disks under the bricks that a volume has here, and what scrubbing these found.
+    pub fn disks(&self, map: &ClusterMap, volume: GroupId) -> Vec<Disk> {
+        let here = map.bricks.iter().filter(|(_, brick)| {
+            brick.volume == volume && brick.node == self.dir.node() && brick.state != BrickState::Gone
+        });
+        let disk = |(id, brick): (&BrickId, &shoal_cluster::Brick)| {
+            let mount = mounts::containing(&brick.path).ok().flatten();
+            Disk {
+                id: *id,
+                mount: mount.map(|mount| (mount.kind, mount.source.display().to_string())),
+                inodes: nix::sys::statvfs::statvfs(&brick.path)
+                    .ok()
+                    .map(|stat| (stat.files(), stat.files_free())),
+                scrub: match self.slots.lock().get(id) {
+                    Some(Slot::Serving(_, Some(scrubber))) => Some(scrubber.report()),
+                    _ => None,
+                },
+            }
+        };
+        here.map(disk).collect()
     }
 
     /// How they do.
@@ -124,6 +165,11 @@ impl LocalBricks {
         };
         slots.into_iter().map(report).collect()
     }
+}
+
+/// Whether an administrator has paused the scrubbing of a volume.
+pub fn is_scrub_paused(map: &ClusterMap, volume: GroupId) -> bool {
+    map.option(volume, SCRUB_STATE).as_deref() == Some(SCRUB_PAUSED)
 }
 
 fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {

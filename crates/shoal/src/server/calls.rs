@@ -1,10 +1,13 @@
 //! What nodes and clients ask each other about the cluster, besides metadata and blocks.
 
 use serde::{Deserialize, Serialize};
+use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
-use shoal_meta::HealStatus;
+use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, SessionInfo};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{CodecError, decode, encode};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Version of these messages.
 const CALLS_VERSION: u8 = 1;
@@ -30,6 +33,16 @@ pub enum Ask {
     BlocksOn { volume: GroupId, brick: BrickId },
     /// Who is in a metadata group, with a vote and without: [`Answer::Members`]. For its leader.
     Members { group: GroupId },
+    /// The sessions of a volume: [`Answer::Sessions`]. For its leader.
+    Sessions { volume: GroupId },
+    /// Take locks of programs away: [`Answer::Cleared`]. For the volume's leader.
+    ClearLocks { volume: GroupId, path: String, what: ClearLocks },
+    /// What is said to be on each brick of a volume: [`Answer::Used`]. For its leader.
+    Used { volume: GroupId },
+    /// The disks under the bricks that a volume has on this node, and what scrubbing them found: [`Answer::Disks`].
+    Disks { volume: GroupId },
+    /// Read those bricks through now: [`Answer::Disks`].
+    ScrubNow { volume: GroupId },
 }
 
 /// What is answered.
@@ -53,6 +66,36 @@ pub enum Answer {
     Members(Vec<ReplicaId>),
     /// It was done, and the administrator should know this.
     Noted(String),
+    /// Sessions.
+    Sessions(Vec<Session>),
+    /// Locks that were taken away.
+    Cleared(Cleared),
+    /// What is on bricks.
+    Used(BTreeMap<BrickId, BrickUse>),
+    /// Bricks of the node that answers.
+    Disks(Vec<Disk>),
+}
+
+/// A session, as the volume's leader knows it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// What it is and holds.
+    pub info: SessionInfo,
+    /// Where it was last heard of, and by whose credentials, if it has spoken to this leader.
+    pub from: Option<(IpAddr, String)>,
+}
+
+/// The disk under a brick, and what scrubbing the brick found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Disk {
+    /// The brick.
+    pub id: BrickId,
+    /// The file system it is on, if the mount table says: type and device.
+    pub mount: Option<(String, String)>,
+    /// Inodes of that file system, and those that are free.
+    pub inodes: Option<(u64, u64)>,
+    /// What was found; `None`: the brick is not scrubbed, because it is not served.
+    pub scrub: Option<ScrubReport>,
 }
 
 /// What runs on a node.

@@ -7,6 +7,7 @@ use super::directory::Directory;
 use super::groups::Groups;
 use super::opening::LocalOpener;
 use super::retired::Retiring;
+use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_net::Fence;
 use shoal_types::{Incarnation, NodeId};
@@ -30,6 +31,7 @@ pub struct Core {
     pub(super) bricks: Arc<LocalBricks>,
     pub(super) retiring: Retiring,
     pub(super) access: Access,
+    pub(super) heard: Heard,
     pub(super) started: Instant,
     pub(super) stop: AtomicBool,
 }
@@ -53,6 +55,7 @@ impl Core {
             bricks: LocalBricks::new(dir.clone(), directory.clone()),
             retiring: Retiring::default(),
             access: Access::new(directory.clone()),
+            heard: Heard::default(),
             started: Instant::now(),
             stop: AtomicBool::new(false),
             directory,

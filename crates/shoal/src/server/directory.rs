@@ -7,6 +7,7 @@
 //!
 //! **Promises.** Looking at the map costs a lock. A map is never replaced by an older one.
 
+use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
 use crate::address::is_own;
 use crate::limits::ASK_PATIENCE;
@@ -15,7 +16,7 @@ use shoal_cluster::{Bricks, ClusterMap};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
 use shoal_net::{Fence, Lane, Link, NetError, Network, Service};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
-use shoal_wire::{BlockService, MetaService};
+use shoal_wire::{BlockService, Denial, MetaService};
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -36,6 +37,8 @@ pub struct Directory {
     former: Mutex<HashMap<ReplicaId, NodeId>>,
     bricks: RwLock<HashMap<BrickId, Arc<dyn BlockService>>>,
     metas: RwLock<HashMap<GroupId, Arc<dyn MetaService>>>,
+    /// Why the server that was asked for the map last did not answer, if it knows a map as new as this one.
+    denied: Mutex<Option<Denial>>,
     pokes: Mutex<u64>,
     poked: Condvar,
 }
@@ -59,6 +62,7 @@ impl Directory {
             former: Mutex::default(),
             bricks: RwLock::default(),
             metas: RwLock::default(),
+            denied: Mutex::default(),
             pokes: Mutex::default(),
             poked: Condvar::new(),
         })
@@ -153,7 +157,15 @@ impl Directory {
     /// Fetches the map from somewhere if it is newer there.
     pub fn catch_up(&self, link: &Link) -> Result<(), String> {
         let ask = Ask::Map { epoch: self.map.read().epoch };
-        match ask_over(link, &ask, ASK_PATIENCE).map_err(|error| error.to_string())? {
+        let answer = ask_over(link, &ask, ASK_PATIENCE);
+        match &answer {
+            Ok(Answer::Map(_)) => *self.denied.lock() = None,
+            Err(NetError::Denied { denial, .. }) if self.is_current(denial) => {
+                *self.denied.lock() = Some(denial.clone());
+            }
+            _ => {}
+        }
+        match answer.map_err(|error| error.to_string())? {
             Answer::Map(Some(bytes)) => {
                 let map =
                     ClusterMap::decode(&bytes).map_err(|error| format!("{}: {error}", link.address()))?;
@@ -163,6 +175,16 @@ impl Directory {
             Answer::Map(None) => Ok(()),
             other => Err(format!("{} answered something else: {other:?}", link.address())),
         }
+    }
+
+    /// Why the map is withheld from this process, as the server that was asked last says.
+    pub fn denied(&self) -> Option<Denial> {
+        self.denied.lock().clone()
+    }
+
+    /// Whether a server that says so knows a map at least as new as the one here.
+    fn is_current(&self, denial: &Denial) -> bool {
+        denial.epoch >= self.map.read().epoch
     }
 
     /// This process serves a brick from now on.
@@ -243,6 +265,14 @@ impl shoal_client::Replicas for VolumeReplicas {
 
     fn refresh(&self) {
         self.directory.poke();
+    }
+
+    fn epoch(&self) -> u64 {
+        self.directory.map().epoch
+    }
+
+    fn denial(&self) -> Option<Denial> {
+        not_started(&self.directory.map(), self.volume).or_else(|| self.directory.denied())
     }
 }
 

@@ -1,11 +1,12 @@
 //! Requests of other machines: who may make them, and who answers.
 
+use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
 use super::core::Core;
 use super::peers::addressed;
 use bytes::Bytes;
-use shoal_cluster::{Outcome, VolumeState};
-use shoal_net::remote::{serve_brick, serve_meta};
+use shoal_cluster::Outcome;
+use shoal_net::remote::{serve_brick, serve_meta, serve_meta_noting};
 use shoal_net::{Handler, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
@@ -14,7 +15,7 @@ impl Handler for Core {
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
         if let Err(why) = self.serves() {
             return match service {
-                Service::Meta(_) => serve_meta(&Closed(MetaError::NotLeader { leader: None }), &body, reply),
+                Service::Meta(_) => serve_meta(&NotHere, "", &body, reply),
                 _ => reply.refuse(&why),
             };
         }
@@ -23,47 +24,57 @@ impl Handler for Core {
             Service::Brick(brick) => return self.brick(peer, brick, &body, reply),
             Service::Replica(group) => return self.replica(peer, group, &body, reply),
             Service::Cluster => self.cluster(peer, &body),
-            Service::Join => self.join(peer, &body),
+            Service::Join => self.join(peer, &body).map_err(Refusal::Failed),
         };
         match served {
             Ok(answer) => reply.answer(vec![answer]),
-            Err(why) => reply.refuse(&why),
+            Err(Refusal::Failed(why)) => reply.refuse(&why),
+            Err(Refusal::Denied(denial)) => reply.deny(&denial),
         }
+    }
+}
+
+/// Why a request is not answered.
+enum Refusal {
+    /// It cannot be carried out here and now, or makes no sense.
+    Failed(String),
+    /// The cluster map says so.
+    Denied(Denial),
+}
+
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Refusal {
+        Refusal::Denied(denial)
     }
 }
 
 impl Core {
     fn meta(&self, peer: &Peer, group: GroupId, body: &Bytes, reply: Replier) {
-        // As an answer of the service, so that whoever asked can tell a volume that is away from a node that is.
-        if let Err(error) = self.meta_access(peer, group) {
-            return serve_meta(&Closed(error), body, reply);
+        let admitted = self.access.volume(peer, group);
+        // Mounts on nodes show a node's certificate, and only mounts ask for metadata.
+        if let Some(denial) = admitted.err().or_else(|| not_started(&self.directory.map(), group)) {
+            return reply.deny(&denial);
         }
+        let certificate = peer.role.as_ref().map_or_else(String::new, Role::to_string);
         match self.directory.local_meta(group) {
-            Some(meta) => serve_meta(&*meta, body, reply),
-            None => serve_meta(&Closed(MetaError::NotLeader { leader: None }), body, reply),
-        }
-    }
-
-    fn meta_access(&self, peer: &Peer, group: GroupId) -> Result<(), MetaError> {
-        self.access.volume(peer, group).map_err(MetaError::Unavailable)?;
-        match self.directory.map().volumes.get(&group).map(|volume| volume.state) {
-            // This node may not have heard of it yet.
-            None => Err(MetaError::NotLeader { leader: None }),
-            Some(VolumeState::Started) => Ok(()),
-            Some(_) => Err(MetaError::Unavailable("the volume is stopped".into())),
+            Some(meta) => {
+                let polled = |session| self.heard.note(group, session, peer);
+                serve_meta_noting(&*meta, &certificate, body, reply, &polled);
+            }
+            // As an answer of the service, so that the caller can tell a volume that is away from a node that is.
+            None => serve_meta(&NotHere, &certificate, body, reply),
         }
     }
 
     fn brick(&self, peer: &Peer, id: BrickId, body: &Bytes, reply: Replier) {
         let map = self.directory.map();
         let Some(brick) = map.bricks.get(&id) else { return reply.refuse("there is no such brick here") };
-        if let Err(why) = self.access.volume(peer, brick.volume) {
-            return reply.refuse(&why);
-        }
-        let started =
-            map.volumes.get(&brick.volume).is_some_and(|volume| volume.state == VolumeState::Started);
-        if !started && !matches!(peer.role, Some(Role::Node(_))) {
-            return reply.refuse("the volume is stopped");
+        let admitted = self.access.volume(peer, brick.volume);
+        // Nodes heal a stopped volume, too.
+        let is_node = matches!(peer.role, Some(Role::Node(_)));
+        let stopped = not_started(&map, brick.volume).filter(|_| !is_node);
+        if let Some(denial) = admitted.err().or(stopped) {
+            return reply.deny(&denial);
         }
         match self.directory.local_brick(id) {
             Some(brick) => serve_brick(&*brick, body, reply),
@@ -73,8 +84,8 @@ impl Core {
 
     /// A message between replicas, or, if an answer is wanted, a question.
     fn replica(&self, peer: &Peer, group: GroupId, body: &Bytes, reply: Replier) {
-        if let Err(why) = self.access.node(peer) {
-            return reply.refuse(&why);
+        if let Err(denial) = self.access.node(peer) {
+            return reply.deny(&denial);
         }
         if peer.run.is_none() {
             return reply.refuse("only a node's server may speak for a replica");
@@ -97,9 +108,9 @@ impl Core {
         }
     }
 
-    fn cluster(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, String> {
+    fn cluster(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, Refusal> {
         self.access.member(peer)?;
-        let ask: Ask = unpack(body).map_err(|error| error.to_string())?;
+        let ask: Ask = unpack(body).map_err(|error| Refusal::Failed(error.to_string()))?;
         if let Ask::Map { epoch } = ask {
             let map = self.directory.map();
             let newer = (map.epoch > epoch).then(|| match peer.role {
@@ -133,45 +144,60 @@ impl Core {
                 Some(members) => Answer::Members(members),
                 None => Answer::NotLeader(self.groups.leader_node(*group)),
             },
+            Ask::Sessions { volume } => self.sessions(*volume),
+            Ask::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
+            Ask::Used { volume } => self.used(*volume),
+            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.directory.map(), *volume)),
+            Ask::ScrubNow { volume } => {
+                let map = self.directory.map();
+                self.bricks.scrub_now(&map, *volume);
+                Answer::Disks(self.bricks.disks(&map, *volume))
+            }
         }
     }
 }
 
-/// A metadata service that refuses everything for one reason.
-struct Closed(MetaError);
+/// A metadata service of which this node keeps no replica.
+struct NotHere;
 
-impl MetaService for Closed {
+impl NotHere {
+    fn error<T>(&self) -> Result<T, MetaError> {
+        Err(MetaError::NotLeader { leader: None })
+    }
+}
+
+impl MetaService for NotHere {
     fn open_session(&self, _: SessionRequest) -> Result<OpenReply, MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
     fn close_session(&self, _: SessionId) -> Result<(), MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
     fn grant(&self, _: Grant) -> Result<GrantReply, MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
     fn submit(&self, _: Commit, done: CommitDone) {
-        done(Err(self.0.clone()));
+        done(self.error());
     }
     fn ask(&self, _: shoal_wire::Ask, done: Done<AskReply>) {
-        done(Err(self.0.clone()));
+        done(self.error());
     }
     fn acquire(&self, _: Acquire, done: Done<AcquireReply>) {
-        done(Err(self.0.clone()));
+        done(self.error());
     }
     fn recalls(&self, _: Poll, done: Done<Recalls>) {
-        done(Err(self.0.clone()));
+        done(self.error());
     }
     fn lock(&self, _: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
-        done(Err(self.0.clone()));
+        done(self.error());
     }
     fn declare(&self, _: Declaration) -> Result<(), MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
     fn blocks(&self, _: SessionId, _: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
     fn statfs(&self, _: SessionId) -> Result<Statfs, MetaError> {
-        Err(self.0.clone())
+        self.error()
     }
 }

@@ -10,7 +10,11 @@ use std::sync::Arc;
 
 impl Core {
     /// Has the leader of a volume answer, which may be this node.
-    fn led(&self, volume: GroupId, answer: impl FnOnce(&VolumeGroup) -> Result<Answer, MetaError>) -> Answer {
+    pub(super) fn led(
+        &self,
+        volume: GroupId,
+        answer: impl FnOnce(&VolumeGroup) -> Result<Answer, MetaError>,
+    ) -> Answer {
         let leads = |one: &Arc<VolumeGroup>| one.server().replica().leads();
         let Some(group) = self.opener.volume(volume).filter(leads) else {
             return Answer::NotLeader(self.groups.leader_node(volume));
@@ -42,5 +46,10 @@ impl Core {
             let used = group.server().brick_use()?;
             Ok(Answer::Blocks(used.get(&brick).map_or(0, |used| used.blocks)))
         })
+    }
+
+    /// What is said to be on each brick.
+    pub(super) fn used(&self, volume: GroupId) -> Answer {
+        self.led(volume, |group| group.server().brick_use().map(Answer::Used))
     }
 }

@@ -40,10 +40,12 @@ mod peers;
 mod polling;
 mod reports;
 mod retired;
+mod sessions;
 mod setup;
 #[cfg(test)]
 mod tests;
 
+pub use admin::CLUSTER_SCRUB;
 pub use setup::{init, join};
 
 use self::core::Core;
@@ -80,6 +82,9 @@ impl Server {
     pub fn start(dir: NodeDir, spec: &ServeSpec) -> anyhow::Result<Arc<Server>> {
         if let Some(listen) = &spec.listen {
             dir.set_listen(listen)?;
+        }
+        if let Some(bytes) = spec.cache_bytes {
+            shoal_store::cache::set_shared_bytes(bytes);
         }
         let dir = Arc::new(dir);
         let identity = dir.identity();

@@ -5,16 +5,16 @@
 
 use super::directory::{Directory, VolumeReplicas};
 use super::polling::{Poller, links};
-use crate::address::own_address;
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
+use crate::mounts;
 use crate::node::client_options;
 use crate::standing::{Standing, Volume, number};
+use crate::subdirectory;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use shoal_client::Client;
-use shoal_cluster::options::AllowList;
 use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
 use shoal_fuse::Mounted;
 use shoal_net::{Credentials, Lane, Network};
@@ -54,15 +54,26 @@ impl ClusterMount {
         let bricks: Arc<dyn Bricks> = directory.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
         let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
-        let options = client_options(&spec.mountpoint, &spec.options);
+        let chosen =
+            spec.options.on_top_of(&directory.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
+        let origin = crate::origin::here();
+        let has_ended = crate::origin::has_ended;
+        let options =
+            shoal_client::Options { origin, has_ended, ..client_options(&spec.mountpoint, &chosen) };
         let client = Client::open_replicated(replicas, blocks, options)
-            .with_context(|| format!("volume {}{}", spec.volume, doubt(&directory.map(), volume, spec)))?;
-        let mut mount = spec.options.mount.clone();
+            .with_context(|| format!("volume {}", spec.volume))?;
+        let mut mount = chosen.mount;
         mount.source = spec.source.clone();
-        let mounted = shoal_fuse::mount(client.clone(), &spec.mountpoint, mount).inspect_err(|_| {
+        let root = spec.subdirectory.as_deref().map(|path| subdirectory::find(&client, &spec.volume, path));
+        let mounted = root.transpose().and_then(|root| {
+            mount.root = root.unwrap_or(InodeId::ROOT);
+            Ok(shoal_fuse::mount(client.clone(), &spec.mountpoint, mount)?)
+        });
+        let mounted = mounted.inspect_err(|_| {
             // Nothing was done yet that could be lost.
             let _ = client.close();
         })?;
+        mounts::note_device(&spec.run, mounted.device());
         let shared = Arc::new(Shared {
             started: Instant::now(),
             spec: spec.clone(),
@@ -103,15 +114,21 @@ fn cluster_of(credentials: &Credentials) -> anyhow::Result<u128> {
 fn fetch_map(directory: &Directory, servers: &[String]) -> anyhow::Result<()> {
     let due = Instant::now() + MOUNT_MAP_PATIENCE;
     loop {
-        let mut reasons = Vec::new();
+        let (mut reasons, mut denied) = (Vec::new(), None);
         for server in servers {
             match directory.catch_up(&directory.network().link(server, Lane::Requests)) {
                 Ok(()) if directory.map().epoch > 0 => return Ok(()),
                 Ok(()) => reasons.push(format!("{server} has no cluster map yet")),
-                Err(why) => reasons.push(why),
+                Err(why) => {
+                    denied = denied.or_else(|| directory.denied());
+                    reasons.push(why);
+                }
             }
         }
-        if Instant::now() > due {
+        if let Some(denial) = denied {
+            bail!("{denial}");
+        }
+        if Instant::now() + AGAIN > due {
             bail!("no server answers: {}", reasons.join("; "));
         }
         std::thread::sleep(AGAIN);
@@ -151,28 +168,18 @@ fn find(map: &ClusterMap, name: &str) -> anyhow::Result<GroupId> {
     Ok(id)
 }
 
-/// A server does not say why it refuses to serve somebody. What is known here of possible reasons is added to the failure.
-fn doubt(map: &ClusterMap, volume: GroupId, spec: &MountSpec) -> String {
-    let allowed = map.option(volume, "auth.allow").unwrap_or_default();
-    let list: Option<AllowList> = allowed.parse().ok();
-    let own = spec.servers.iter().find_map(|server| own_address(server));
-    match (list, own) {
-        (Some(list), Some(own)) if !list.admits(own) => {
-            format!(" (its auth.allow is {allowed}, and the address of this machine seems to be {own})")
-        }
-        _ => String::new(),
-    }
-}
-
 impl Shared {
     fn standing(&self) -> Standing<'_> {
         Standing { started: self.started, client: &self.client, mounted: &self.mounted }
     }
 
     fn status(&self) -> Result<Status, String> {
-        let MountSpec { volume, run, source, .. } = &self.spec;
-        let id = self.volume.to_string();
-        self.standing().status(Volume { name: volume, id: &id, data: run, source: Some(source) })
+        let MountSpec { volume, run, source, options, .. } = &self.spec;
+        let (id, options) = (self.volume.to_string(), options.words());
+        let source = Some(source.as_str());
+        let read_only = self.directory.map().mount_options(self.volume).split(',').any(|word| word == "ro");
+        let volume = Volume { name: volume, id: &id, data: run, source, options: &options, read_only };
+        self.standing().status(volume)
     }
 
     fn statistics(&self) -> Statistics {
@@ -199,10 +206,18 @@ impl Handler for Shared {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
             Request::Sync => {
-                self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
-                say(&Synced {}).map_err(gone)
+                let refused = match (self.client.fsync(InodeId::ROOT), self.standing().refused()) {
+                    (Ok(()), _) => None,
+                    (Err(_), Some(why)) => Some(why),
+                    (Err(errno), None) => return Err(errno.to_string()),
+                };
+                say(&Synced { refused }).map_err(gone)
             }
-            Request::Scrub { .. } => Err("the bricks of a cluster are verified by its nodes".into()),
+            Request::Abandon => {
+                self.client.abandon();
+                say(&Synced::default()).map_err(gone)
+            }
+            Request::Scrub { .. } => Err(super::CLUSTER_SCRUB.into()),
             Request::Admin { .. } => {
                 Err("this process mounts a volume; `shoal server` serves the cluster".into())
             }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_cluster::{Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks};
 use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, fetch_state};
-use shoal_types::{BrickId, GroupId, ReplicaId};
+use shoal_types::{BrickId, GroupId, ReplicaId, parse_bytes};
 use shoal_wire::MetaError;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -266,7 +266,7 @@ impl Group for VolumeGroup {
     }
     fn map_changed(&self, map: &ClusterMap) {
         let Some(volume) = map.volumes.get(&self.group) else { return };
-        let rate = map.option(self.group, "heal.bytes-per-second").and_then(|rate| rate.parse().ok());
+        let rate = map.option(self.group, "heal.bytes-per-second").and_then(|rate| parse_bytes(&rate).ok());
         self.server.set_heal_rate(rate.unwrap_or(0));
         let mut seen = self.seen.lock();
         let bricks: Vec<_> =
@@ -275,9 +275,13 @@ impl Group for VolumeGroup {
             seen.bricks = bricks;
             self.server.placement_changed();
         }
-        if seen.rebalance.is_some_and(|before| before < volume.rebalance) {
-            seen.asked += 1;
-            self.server.rebalance();
+        if seen.rebalance.is_some_and(|before| before != volume.rebalance) {
+            if volume.is_rebalance_stopped() {
+                self.server.stop_rebalance();
+            } else {
+                seen.asked += 1;
+                self.server.rebalance();
+            }
         }
         seen.rebalance = Some(volume.rebalance);
     }

@@ -24,7 +24,7 @@ fn free_address() -> String {
 
 /// Starts a server; one of the same directory that was stopped in this process may take a moment to let go of it.
 fn serve(data: &Path) -> Arc<Server> {
-    let spec = ServeSpec { data: data.to_owned(), listen: None, moved: false };
+    let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
     let mut dir = None;
     wait_until("the directory is free", || {
         dir = NodeDir::open(data).ok();
@@ -353,7 +353,7 @@ fn start_error(data: &Path) -> String {
     // The process that was stopped may take a moment to let go of the directory.
     wait_until("the directory is free", || {
         let dir = NodeDir::open(data).ok();
-        let spec = ServeSpec { data: data.to_owned(), listen: None, moved: false };
+        let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
         why = dir.map(|dir| Server::start(dir, &spec).err().map(|error| format!("{error:#}")));
         why.is_some()
     });
@@ -406,7 +406,7 @@ fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
     assert!(why.contains("is a copy"), "{why}");
 
     // A copy that cannot be told from the original, as of a whole disk.
-    let spec = ServeSpec { data: copy.clone(), listen: Some(free_address()), moved: true };
+    let spec = ServeSpec { data: copy.clone(), listen: Some(free_address()), cache_bytes: None, moved: true };
     let twin = Server::start(NodeDir::open(&copy).unwrap(), &spec).unwrap();
     wait_until("the copy is refused", || refusal(&twin).is_some());
     let why = refusal(&twin).unwrap();

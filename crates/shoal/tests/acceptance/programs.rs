@@ -1,7 +1,8 @@
 //! Programs that people run: tar, diff, git, rsync, cp, make and a C compiler.
 
 use crate::harness::tree::assert_same;
-use crate::harness::{Random, Volume, long, lua_source, run, seed, sh};
+use crate::harness::volume::shoal;
+use crate::harness::{Random, Volume, long, lua_source, plain, run, seed, sh};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -167,6 +168,29 @@ fn rsync_brings_everything_in_and_out() {
     assert_same(&local.join("out"), &source, true);
     volume.stop();
     volume.fsck();
+}
+
+#[test]
+fn reflink_always_is_refused_by_the_kernel_and_reflink_auto_shares() {
+    if plain() {
+        return;
+    }
+    let mut volume = Volume::start("ficlone");
+    sh(volume.path(), "head -c 12582912 /dev/urandom >large").ok();
+    let requests = |name: &str| {
+        let stats = shoal().arg("stats").arg(volume.path()).arg("--json").ok();
+        let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+        let kernel = stats["kernel"].as_array().expect("requests").iter();
+        let counts = kernel.filter(|op| op["name"] == name).filter_map(|op| op["count"].as_u64());
+        counts.sum::<u64>()
+    };
+    let refused = sh(volume.path(), "cp --reflink=always large clone").outcome();
+    assert!(refused.stderr.contains("not supported"), "{refused}");
+    assert_eq!((requests("ioctl"), requests("copy_file_range")), (0, 0), "the kernel asked nobody");
+    let written = requests("write");
+    sh(volume.path(), "cp --reflink=auto large copy && cmp large copy").ok();
+    assert!(requests("copy_file_range") > 0 && requests("write") == written, "it was copied");
+    volume.stop();
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn strangers_of_all_kinds_are_refused_and_logged_and_disturb_nobody() {
 
     // A client whose credentials were revoked.
     let revoked = cluster.credentials("former");
-    cluster.shoal(1).arg("client").arg("revoke").arg("former").ok();
+    cluster.shoal(1).arg("client").arg("revoke").arg("former").arg("-y").ok();
     let refused = cluster.mount_command(&revoked, &other).outcome();
     assert!(refused.status.is_some_and(|status| !status.success()), "{refused}");
 

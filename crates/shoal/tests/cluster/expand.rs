@@ -18,7 +18,7 @@ fn bricks_are_added_filled_and_drained_under_load() {
     });
     let remove = |step: &str| {
         let command = cluster.shoal(1).arg("volume").arg("remove-brick").arg("v").arg(cluster.brick(1));
-        command.arg(step)
+        command.arg(step).arg("-y")
     };
     remove("start").ok();
     load.advance(20);

@@ -4,6 +4,7 @@
 
 mod harness;
 
+mod administration;
 mod admission;
 mod arbiter;
 mod checker;
@@ -13,6 +14,7 @@ mod identity;
 mod locks;
 mod outage;
 mod programs;
+mod refused;
 mod replicas;
 mod several;
 mod wiped;

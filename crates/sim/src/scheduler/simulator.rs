@@ -1,4 +1,4 @@
-//! What the code under test asks of its world.
+//! The system calls of the code under test, answered by the scheduler.
 
 use super::state::{Inner, Timer, key};
 use super::{Run, Scheduler};
@@ -6,7 +6,7 @@ use rand::Rng;
 use shoal_runtime::simulator::{Event, Simulator, Wake};
 use std::time::Duration;
 
-/// At so many locks a task loses its turn once.
+/// One lock in this many ends the turn of its task.
 const TURN_LOST_ONE_OF: u32 = 6;
 
 impl Simulator for Scheduler {
@@ -63,7 +63,7 @@ impl Simulator for Scheduler {
         let mut inner = self.inner.borrow_mut();
         let current = inner.current;
         match inner.tasks.get(&current) {
-            None => panic!("a lock is held, and nobody is left to give it back"),
+            None => panic!("a lock is held, and no task is left that could release it"),
             Some(task) if task.dying => inner.doomed.push(current),
             Some(_) => inner.stalled.push(current),
         }

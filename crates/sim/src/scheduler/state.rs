@@ -1,4 +1,4 @@
-//! What a world's tasks are doing, and who goes on next.
+//! The state of a world's tasks, and the choice of the next one.
 
 use super::{Machine, OBSERVER, Stacked};
 use corosensei::Yielder;
@@ -7,24 +7,24 @@ use rand::rngs::SmallRng;
 use shoal_runtime::simulator::{Event, Wake};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// At so many turns a task is held up once, as by a page that has to be read ...
+/// One turn in this many delays its task, as a page fault would ...
 const HELD_UP_ONE_OF: u32 = 3_000;
 /// ... for this long at most, in nanoseconds.
 const HELD_UP_NS_MAX: u64 = 30_000_000;
-/// On a machine that is busy it is so many turns ...
+/// On an overloaded machine it is one turn in this many ...
 const BUSY_ONE_OF: u32 = 60;
-/// ... and this long, in nanoseconds.
+/// ... with a delay up to this, in nanoseconds.
 const BUSY_NS_MAX: u64 = 600_000_000;
-/// A task that is given more turns than this within a second does not wait for what it should.
+/// A task that takes more turns than this within a second polls without waiting.
 const TURNS_A_SECOND_MAX: u32 = 30_000;
 /// Parts per million.
 const MILLION: i128 = 1_000_000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Timer {
-    /// A wait has lasted long enough.
+    /// The deadline of a wait has passed.
     Due,
-    /// It may go on, with whatever had woken it.
+    /// The task may run, with what has woken it.
     GoOn,
 }
 
@@ -36,12 +36,12 @@ pub(super) struct Task {
     pub(super) waits_on: Option<Event>,
     pub(super) timer: Option<(u64, Timer)>,
     pub(super) woken: Wake,
-    /// Its machine has died.
+    /// The machine has died.
     pub(super) killed: bool,
-    /// It is being unwound.
+    /// The task is being unwound.
     pub(super) dying: bool,
     pub(super) death_waits: u32,
-    /// Turns within the second that this names.
+    /// Turns within the second with this number.
     pub(super) busy: (u64, u32),
 }
 
@@ -60,9 +60,9 @@ pub(super) struct Inner {
     pub(super) numbers: u64,
     pub(super) tasks: BTreeMap<u64, Task>,
     pub(super) ready: Vec<u64>,
-    /// Have met a held lock: they try again when somebody else has gone on.
+    /// Tasks that met a held lock: they try again when another task has run.
     pub(super) stalled: Vec<u64>,
-    /// Are to be taken apart, before anybody else goes on.
+    /// Tasks to be unwound before any other task runs.
     pub(super) doomed: Vec<u64>,
     pub(super) timers: BTreeSet<(u64, u64)>,
     pub(super) waiting: BTreeMap<u64, Vec<u64>>,
@@ -70,10 +70,10 @@ pub(super) struct Inner {
     pub(super) machines: BTreeMap<Machine, Clock>,
     pub(super) digest: u64,
     pub(super) turns: u64,
-    /// Tasks that went on and on without waiting for anything.
+    /// Tasks that polled without waiting.
     pub(super) spinning: BTreeSet<String>,
     pub(super) panics: Vec<String>,
-    /// Calm: no task is held up.
+    /// Calm: no task is delayed.
     pub(super) calm: bool,
     pub(super) planted: Option<String>,
 }
@@ -82,7 +82,7 @@ pub(super) fn mix(digest: u64, value: u64) -> u64 {
     (digest.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95)
 }
 
-/// One number for an event; which one does not matter, and it is compared only.
+/// A number for an event, which is only compared.
 pub(super) fn key(event: Event) -> u64 {
     let (kind, number) = match event {
         Event::Condition(at) => (0, at as u64),
@@ -107,7 +107,7 @@ impl Inner {
         clock.offset_ns + paced as u64
     }
 
-    /// When a machine's clock shows this.
+    /// The global time at which a machine's clock shows this.
     pub(super) fn global(clock: Clock, local: u64) -> u64 {
         let paced = i128::from(local.saturating_sub(clock.offset_ns));
         let pace = MILLION + i128::from(clock.drift_ppm);
@@ -161,7 +161,7 @@ impl Inner {
         }
     }
 
-    /// Who goes on; `None` if nobody ever will.
+    /// The next task; `None` if no task will ever be runnable.
     pub(super) fn next(&mut self) -> Option<u64> {
         if !self.doomed.is_empty() {
             return Some(self.doomed.remove(0));

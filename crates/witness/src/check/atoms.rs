@@ -1,11 +1,11 @@
-//! What an observation tells, taken apart into things that can each be seen at a moment of its own.
+//! What an observation tells, taken apart into facts that can each be true at a moment of its own.
 
 use crate::history::Call;
 use crate::limits;
 use crate::model::{Body, Id, State};
 use crate::ops::{Kind, Listed, Name, Outcome, WORD_BYTES, Word};
 
-/// One thing that was seen of one inode.
+/// One fact about one inode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Atom {
     Kind(Kind),
@@ -21,7 +21,7 @@ pub(super) enum Atom {
     Never,
 }
 
-/// The things that a call saw. Nothing for a call that failed, changes something or has not returned.
+/// The facts that a call saw. Empty for a call that failed, changes something or has not returned.
 pub(super) fn of(call: &Call) -> Vec<Atom> {
     let mut atoms = match &call.outcome {
         Some(Outcome::Odd { .. }) => vec![Atom::Never],
@@ -42,8 +42,8 @@ pub(super) fn of(call: &Call) -> Vec<Atom> {
     atoms
 }
 
-/// Each listed name was there at some moment, each other one was missing at some moment. A name that is listed twice was gone
-/// in between, unless it was two things.
+/// Each listed name existed at some moment, each missing name was absent at some moment. A name that is
+/// listed twice was gone in between, unless it led to two inodes.
 fn listing(listed: &[Listed]) -> Vec<Atom> {
     let mut atoms = Vec::new();
     for one in listed {
@@ -66,7 +66,8 @@ fn listing(listed: &[Listed]) -> Vec<Atom> {
 }
 
 impl Atom {
-    /// Whether it can be seen of this inode now. `slack` is how far a link count may be off, by calls in progress.
+    /// Whether the fact holds for this inode now. `slack` is how far a link count may be off because of calls
+    /// in progress.
     pub(super) fn holds(&self, state: &State, id: Id, slack: u64) -> bool {
         let Some(inode) = state.inode(id) else { return false };
         match (self, &inode.body) {

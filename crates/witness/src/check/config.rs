@@ -8,7 +8,7 @@ use crate::model::{self, Actor, Id, State};
 use crate::ops::{Kind, Op, Outcome};
 use std::collections::BTreeSet;
 
-/// See the module.
+/// A configuration.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub(super) struct Config {
     state: State,
@@ -29,7 +29,7 @@ enum Progress {
 struct Begun {
     first: Walk,
     second: Walk,
-    /// For each inode looked at, the atoms seen so far, one bit each; sorted.
+    /// For each inode that was looked at, the atoms seen so far, one bit each; sorted.
     seen: Vec<(Id, u64)>,
 }
 
@@ -39,16 +39,17 @@ impl Begun {
         let [first, second] = walks;
         let held = slot(&call.op).and_then(|slot| state.handle(call.worker, slot));
         let first = first.or(held.map(|held| Walk::at(held.id))).unwrap_or_default();
-        // Calls with one path only are asked with any second one.
+        // Calls with a single path get any inode as their second one.
         Self { first, second: second.unwrap_or(Walk::at(model::ROOT)), seen: Vec::new() }
     }
 
-    /// All pairs of where the paths may have led.
+    /// All pairs of inodes that the paths may have led to.
     fn ends(&self) -> impl Iterator<Item = (Id, Id)> {
         self.first.ends().iter().flat_map(|first| self.second.ends().iter().map(|second| (*first, *second)))
     }
 
-    /// Whether a call without effect can have taken place by now: it failed as it may have, or all that it saw was there.
+    /// Whether a call without effect can have taken place by now: it failed as it may have, or all that it
+    /// saw was true.
     fn look(&mut self, state: &State, known: &Known<'_>, who: Actor, slack: u64) -> bool {
         let op = &known.call.op;
         match &known.call.outcome {
@@ -92,7 +93,7 @@ fn slot(op: &Op) -> Option<u8> {
     }
 }
 
-/// Calls that move the link count of a directory or of something else.
+/// Calls that change the link count of a directory, or of another inode.
 fn counts_links(call: &Call, directory: bool) -> bool {
     let succeeded = !matches!(call.outcome, None | Some(Outcome::Failed { .. }));
     succeeded
@@ -116,7 +117,7 @@ impl Calls<'_> {
 }
 
 impl Config {
-    /// The tree.
+    /// The state of the tree.
     pub(super) fn state(&self) -> &State {
         &self.state
     }
@@ -137,7 +138,7 @@ impl Config {
         self.pending.iter().any(|(one, progress)| *one == call && *progress == Progress::Done)
     }
 
-    /// After its return.
+    /// The configuration after the return of `call`.
     pub(super) fn retired(mut self, calls: &Calls<'_>, call: usize) -> Self {
         self.pending.retain(|(one, _)| *one != call);
         let mut keep = BTreeSet::new();
@@ -154,7 +155,7 @@ impl Config {
         self
     }
 
-    /// Lets the calls in progress see the state as it is.
+    /// Lets the calls in progress observe the present state.
     fn watch(&mut self, calls: &Calls<'_>) {
         for at in 0..self.pending.len() {
             if self.pending[at].1 == Progress::Done {
@@ -178,7 +179,7 @@ impl Config {
         }
     }
 
-    /// With this state next, and `done` if that is what took place.
+    /// The configuration with this state next, in which `done` has taken place.
     fn after(&self, calls: &Calls<'_>, state: State, done: Option<usize>) -> Self {
         let mut next = Self { state, pending: self.pending.clone() };
         if let Some(at) = done {
@@ -188,7 +189,7 @@ impl Config {
         next
     }
 
-    /// Which calls in progress may influence this one, itself among them.
+    /// The calls in progress that may influence this one, which is among them.
     fn concern(&self, calls: &Calls<'_>, call: usize) -> Vec<bool> {
         let prints: Vec<Option<Footprint>> = self
             .pending
@@ -215,8 +216,8 @@ impl Config {
         concern
     }
 
-    /// Adds all configurations that are one step nearer to the return of `call`: one in progress takes place, or a number is
-    /// learnt.
+    /// Adds all configurations that are one step nearer to the return of `call`: a call in progress takes
+    /// place, or an inode number becomes known.
     pub(super) fn steps(&self, calls: &Calls<'_>, call: usize, next: &mut Vec<Self>) {
         let concern = self.concern(calls, call);
         for (at, (call, progress)) in self.pending.iter().enumerate() {
@@ -243,7 +244,7 @@ impl Config {
         }
     }
 
-    /// The number that was seen may be that of an inode whose number nobody has seen yet.
+    /// The number that was seen may be that of an inode whose number is not known yet.
     fn learn(&self, calls: &Calls<'_>, begun: &Begun, kind: Kind, ino: u64, next: &mut Vec<Self>) {
         for id in begun.first.ends() {
             let unknown =
@@ -256,7 +257,7 @@ impl Config {
         }
     }
 
-    /// What the model could let this call return here, if it took place at one moment.
+    /// The outcomes with which the model could let this call return here, if it took place at one moment.
     pub(super) fn possible(&self, calls: &Calls<'_>, call: usize, found: &mut BTreeSet<Outcome>) {
         let Some((_, Progress::Begun(begun))) = self.pending.iter().find(|(one, _)| *one == call) else {
             return;

@@ -1,4 +1,4 @@
-//! What to show when a history is not explained: as little as still shows it.
+//! The report of a refused history: as short as possible.
 
 use super::config::Config;
 use super::{Calls, Event, Reached, Stats};
@@ -13,9 +13,9 @@ use std::time::Instant;
 /// Why a history is refused.
 #[derive(Debug)]
 pub struct Refusal {
-    /// Calls of the segment that are needed to see it, by number, in the order in which they began.
+    /// Calls of the segment that are needed for the refusal, by number, in the order in which they began.
     pub calls: Vec<usize>,
-    /// The one whose return fits nothing.
+    /// The call whose return has no explanation.
     pub stuck: usize,
     /// What it could have returned instead.
     pub possible: BTreeSet<Outcome>,
@@ -23,11 +23,12 @@ pub struct Refusal {
     pub before: Vec<String>,
     /// What was checked up to there.
     pub stats: Stats,
-    /// Earlier calls that changed what the stuck one is about, by number: for the reader only.
+    /// Earlier calls that changed what the stuck call is about, by number: for the reader only.
     pub earlier: Vec<usize>,
 }
 
-/// `from` are the configurations at the last quiescent point, `segment` the events since, the last being the return of `stuck`.
+/// `from` are the configurations at the last quiescent point, `segment` the events since, the last being the
+/// return of `stuck`.
 pub(super) fn refusal(
     calls: &Calls<'_>,
     from: Vec<Config>,
@@ -40,7 +41,7 @@ pub(super) fn refusal(
     let end = segment.last().map_or(0, |event| event.time);
     let events = |of: &[usize]| {
         let mut events = calls.events(of.iter().copied());
-        // What began or returned later than the call that is stuck plays no part.
+        // What began or returned later than the stuck call plays no part.
         events.retain(|event| (event.time, event.returns) <= (end, true));
         events
     };
@@ -64,7 +65,7 @@ pub(super) fn refusal(
     Refusal { calls: kept, stuck, possible, before, stats, earlier }
 }
 
-/// The last changes before call `first` of anything on the way to what `stuck` is about, or just below it.
+/// The last changes before call `first` to anything on the path of `stuck`, or directly below it.
 fn earlier(calls: &Calls<'_>, first: usize, stuck: usize) -> Vec<usize> {
     let tree = calls.0[stuck].call.tree;
     let mut open = BTreeMap::new();
@@ -105,7 +106,7 @@ fn alters(call: &Call) -> bool {
     call.op.changes() && !matches!(call.outcome, Some(Outcome::Failed { .. }))
 }
 
-/// Leaves out what may be left out as long as the rest is refused: large parts first, then smaller ones.
+/// Leaves out calls as long as the rest is still refused: large parts first, then smaller ones.
 fn shrink(kept: &mut Vec<usize>, may_go: impl Fn(usize) -> bool, refused: impl Fn(&[usize]) -> bool) {
     let (began, mut attempts) = (Instant::now(), 0);
     let mut part = kept.len();
@@ -133,7 +134,7 @@ const POSSIBLE_SHOWN: usize = 12;
 const EARLIER_SHOWN: usize = 8;
 
 impl Refusal {
-    /// For people.
+    /// The report, for people.
     pub fn show(&self, calls: &[Call], header: &Header) -> String {
         let mut out = String::new();
         let zero = self.calls.first().map_or(0, |call| calls[*call].start);

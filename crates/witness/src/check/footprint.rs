@@ -1,5 +1,5 @@
-//! What a call in progress depends on and what it may change, from here on: calls that have nothing to do with each other, not
-//! even through others, need not be tried in every order.
+//! What a call in progress depends on, and what it may still change. Independent calls, which do not
+//! influence each other even through further calls, need not be tried in every order.
 
 use crate::history::Call;
 use crate::model::{Id, State};
@@ -8,32 +8,32 @@ use crate::ops::{How, Name, Op, Outcome};
 /// A part of the state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Part {
-    /// What a name in this directory leads to.
+    /// The inode that a name in this directory leads to.
     Entry(Id, Name),
-    /// What is in this directory, as a whole, and whether the directory is alive.
+    /// The contents of this directory as a whole, and whether the directory exists.
     Members(Id),
     Links(Id),
     Content(Id),
     Ino(Id),
-    /// Which directory is in which.
+    /// The parents of all directories.
     Tree,
 }
 
-/// How it is touched. Looking commutes with looking and altering with altering, nothing else does.
+/// The kind of access. `Look` commutes with `Look`, and `Alter` with `Alter`; no other pair commutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Touch {
     Look,
-    /// In a way in which the order does not matter among those who do.
+    /// A change whose order among such changes does not matter.
     Alter,
     Write,
 }
 
-/// All that a call touches.
+/// All accesses of a call.
 #[derive(Default, Debug)]
 pub(super) struct Footprint(Vec<(Part, Touch)>);
 
 impl Footprint {
-    /// Of a call whose paths may have led to `first` and `second`.
+    /// The footprint of a call whose paths may have led to `first` and `second`.
     pub(super) fn of(
         state: &State,
         call: &Call,
@@ -108,7 +108,7 @@ impl Footprint {
         print
     }
 
-    /// Acts on a name in a directory.
+    /// An access to a name in a directory.
     fn entry(&mut self, dir: Id, name: Name, changes: bool) {
         let (entry, members) =
             if changes { (Touch::Write, Touch::Alter) } else { (Touch::Look, Touch::Look) };
@@ -116,7 +116,7 @@ impl Footprint {
         self.0.push((Part::Members(dir), members));
     }
 
-    /// The same, and what the name leads to now loses it.
+    /// An access to a name whose present inode loses that name.
     fn replaced(&mut self, state: &State, dir: Id, name: Name, changes: bool) {
         self.entry(dir, name, changes);
         let Some(id) = state.lookup(dir, name).ok().flatten() else { return };

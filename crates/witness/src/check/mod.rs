@@ -1,21 +1,25 @@
-//! Whether a history can be explained: is there an order of all its calls, each at one moment between its begin and its return,
-//! in which the model answers what was seen?
+//! Whether a history can be explained. The question is whether there is an order of all its calls, each at
+//! one moment between its begin and its return, in which the model answers what was seen.
 //!
-//! **How.** Just-in-time linearization (Wing & Gong's search in the form Lowe gave it), breadth first. A [`Config`] is one way in
-//! which the calls so far may have taken place: the model's state, and for each call in progress whether it has taken place
-//! and what it has seen. Calls take place as late as possible: only when one returns, each configuration is replaced by all
-//! that follow from letting calls in progress take place until that one has. Equal configurations are one. At a quiescent
-//! point, with nothing in progress, all that is left is the set of possible states; a *segment* lies between two of them.
-//! Calls that cannot influence the one that returns, not even through others in progress, are left for later ([`footprint`]).
+//! **How.** Just-in-time linearization (Wing & Gong's search in the form Lowe gave it), breadth first. A
+//! [`Config`] is one way in which the calls so far may have taken place: the model's state, and for each call
+//! in progress whether it has taken place and what it has seen. Calls take place as late as possible. Only
+//! when a call returns, each configuration is replaced by all that follow from letting calls in progress take
+//! place until that one has. Equal configurations are merged. At a quiescent point, without calls in
+//! progress, only the set of possible states is left; a *segment* lies between two such points. Calls that
+//! cannot influence the one that returns, not even through further calls in progress, are left for later
+//! ([`footprint`]).
 //!
-//! **Atomic is what is atomic locally.** A path is walked name by name, each at its own moment, in order; the call itself acts
-//! on where that led. One path's directory may be renamed meanwhile, and Linux does not look again. Looking is not atomic: each
-//! name of a listing, each word of a read, the size, the link count may be seen at different moments of the call. Link counts
-//! may besides differ from the names by the calls in progress (local file systems count before they name).
+//! **Atomic is what is atomic locally.** A path is walked name by name, each at its own moment, in order; the
+//! call itself acts on where that led. A directory on the path may be renamed meanwhile, and Linux does not
+//! look again. Reading is not atomic: each name of a listing, each word of a read, the size and the link
+//! count may be seen at different moments of the call. Link counts may also differ from the names by the
+//! calls in progress, because local file systems change the count first.
 //!
 //! **Calls without an end** (the worker died) may have taken place at any moment after they began, or never.
 //!
-//! **Refuses** to guess: a search that grows beyond [`limits::CONFIGS_MAX`] is "too hard", neither explained nor refused.
+//! **Refuses** to guess: a search that grows beyond [`limits::CONFIGS_MAX`] is "too hard", neither explained
+//! nor refused.
 
 mod atoms;
 mod config;
@@ -32,18 +36,18 @@ use config::Config;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What a check ends with.
+/// The result of a check.
 #[derive(Debug)]
 pub enum Verdict {
     /// There is an order.
     Explained(Stats),
     /// There is none.
     Refused(Box<Refusal>),
-    /// Nobody knows: too many orders at this call.
+    /// Unknown: there are too many orders at this call.
     TooHard(usize),
 }
 
-/// What a check has seen.
+/// Statistics of a check.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Stats {
     /// Calls.
@@ -65,7 +69,7 @@ impl Stats {
     }
 }
 
-/// A call as the checker needs it.
+/// A call in the checker's form.
 struct Known<'a> {
     call: &'a Call,
     /// What it saw, if it changes nothing and succeeded.
@@ -84,11 +88,12 @@ struct Event {
     call: usize,
 }
 
-/// How far a search came.
+/// How far a search has come.
 enum Reached {
     /// The end.
     End,
-    /// A return that cannot be: the call, how many events came before, all configurations that were tried.
+    /// A return without an explanation: the call, how many events came before, all configurations that were
+    /// tried.
     Stuck { call: usize, events: usize, tried: Vec<Config> },
     /// Too many configurations at this call.
     TooMany(usize),
@@ -99,7 +104,8 @@ impl<'a> Calls<'a> {
         Self(calls.iter().map(|call| Known { call, atoms: atoms::of(call) }).collect())
     }
 
-    /// Begins and returns of these calls in time order. A call that did not return and would change nothing says nothing.
+    /// Begins and returns of these calls in time order. A call that did not return and would change nothing
+    /// is left out.
     fn events(&self, calls: impl IntoIterator<Item = usize>) -> Vec<Event> {
         let mut events = Vec::new();
         for call in calls {
@@ -113,7 +119,8 @@ impl<'a> Calls<'a> {
         events
     }
 
-    /// Follows events from these configurations. `quiescent` hears of each point with no returning call in progress.
+    /// Follows events from these configurations. `quiescent` is called at each point without a returning call
+    /// in progress.
     fn follow(
         &self,
         from: Vec<Config>,
@@ -128,8 +135,8 @@ impl<'a> Calls<'a> {
             }
             if event.returns {
                 running -= 1;
-                match self.settle(configs, event.call) {
-                    Ok(settled) => configs = settled,
+                match self.linearize(configs, event.call) {
+                    Ok(linearized) => configs = linearized,
                     Err(Some(tried)) => return Reached::Stuck { call: event.call, events: at, tried },
                     Err(None) => return Reached::TooMany(event.call),
                 }
@@ -143,31 +150,31 @@ impl<'a> Calls<'a> {
         Reached::End
     }
 
-    /// All ways to let calls in progress take place until `call` has, and its return. If there is none: what was tried, or
-    /// nothing if that was too much.
-    fn settle(&self, configs: Vec<Config>, call: usize) -> Result<Vec<Config>, Option<Vec<Config>>> {
-        let (mut settled, mut seen, mut next) = (HashSet::new(), HashSet::new(), configs);
+    /// All ways to let calls in progress take place until `call` has, and its return. If there is none, the
+    /// error holds what was tried, or nothing if that was too much.
+    fn linearize(&self, configs: Vec<Config>, call: usize) -> Result<Vec<Config>, Option<Vec<Config>>> {
+        let (mut linearized, mut seen, mut next) = (HashSet::new(), HashSet::new(), configs);
         while let Some(config) = next.pop() {
             if config.is_done(call) {
-                settled.insert(config.retired(self, call));
+                linearized.insert(config.retired(self, call));
             } else if !seen.contains(&config) {
                 config.steps(self, call, &mut next);
                 seen.insert(config);
             }
-            if seen.len() + settled.len() > limits::CONFIGS_MAX {
+            if seen.len() + linearized.len() > limits::CONFIGS_MAX {
                 return Err(None);
             }
         }
-        if settled.is_empty() {
+        if linearized.is_empty() {
             Err(Some(seen.into_iter().collect()))
         } else {
-            Ok(settled.into_iter().collect())
+            Ok(linearized.into_iter().collect())
         }
     }
 }
 
-/// Checks calls, which must be in the order in which they began. Trees are checked one by one, several at the same time: a history
-/// is linearizable if it is so in each part of the state that calls do not cross.
+/// Checks calls, which must be in the order in which they began. Trees are checked separately, several at the
+/// same time: a history is linearizable if it is so in each part of the state that no call crosses.
 pub fn check(calls: &[Call]) -> Verdict {
     let known = Calls::new(calls);
     let mut trees: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -204,7 +211,8 @@ pub fn check(calls: &[Call]) -> Verdict {
     Verdict::Explained(total)
 }
 
-/// Whether [`check`] would explain calls, which are all of one tree; `None` if that is too hard. Quick where they are refused: nobody reads why.
+/// Whether [`check`] would explain calls, which are all of one tree; `None` if that is too hard. Refusals are
+/// quick, because no explanation is built.
 pub fn explains(calls: &[Call]) -> Option<bool> {
     let known = Calls::new(calls);
     let events = known.events(0..calls.len());
@@ -215,7 +223,7 @@ pub fn explains(calls: &[Call]) -> Option<bool> {
     }
 }
 
-/// Checks these calls, of one tree.
+/// Checks calls of one tree.
 fn check_tree(known: &Calls<'_>, calls: &[usize]) -> Verdict {
     let events = known.events(calls.iter().copied());
     let mut stats = Stats { calls: calls.len(), ..Stats::default() };

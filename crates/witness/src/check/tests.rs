@@ -98,7 +98,7 @@ fn explained(calls: Vec<Call>) {
     }
 }
 
-/// Refused, at the last call in the list.
+/// The calls are refused, at the last one in the list.
 #[track_caller]
 fn refused(calls: Vec<Call>) {
     let last = calls.last().expect("some calls").clone();
@@ -425,13 +425,13 @@ fn a_mount_that_dies_may_lose_its_last_calls_and_no_others() {
     let with = |more: &[Call]| [two.as_slice(), more].concat();
     assert!(explained_by_a_loss(with(&[dead.clone(), sees("a", file(7, 1, 0)), sees("b", missing())])));
     assert!(explained_by_a_loss(with(&[dead.clone(), sees("a", missing())])));
-    // In order: what came first is not lost alone.
+    // The loss is a suffix: an earlier call is not lost alone.
     let late = |name: &str, seen| call(0, 80..81, lstat(name), seen);
     assert!(!explained_by_a_loss(with(&[dead.clone(), sees("a", missing()), late("b", file(8, 1, 0))])));
     // What was seen elsewhere stays.
     let seen = call(0, 40..41, lstat("a"), file(7, 1, 0));
     assert!(!explained_by_a_loss(with(&[dead.clone(), seen, sees("a", missing())])));
-    // Nor is anything lost of a mount that lives, nor what was synced, nor what is old.
+    // A mount that lives loses nothing, and neither synced nor old changes are lost.
     assert!(!explained_by_a_loss(with(&[sees("b", missing())])));
     let synced = call(1, 40..41, Op::Fsync { slot: 0 }, Outcome::Done);
     assert!(!explained_by_a_loss(with(&[synced, dead.clone(), sees("b", missing())])));
@@ -464,7 +464,7 @@ fn a_mount_that_was_cut_off_may_lose_its_last_calls_once_and_counts_again_afterw
     let next = |at: u64, seen| [in_tree(1, makes(at, "a", 9)), in_tree(1, sees(at + 5, "a", seen))];
     assert!(explained(&[&begin, lapse, &next(70, file(9, 1, 0))]));
     assert!(!explained(&[&begin, lapse, &next(70, missing())]));
-    // So does what it did in an earlier one, up to where it was lost.
+    // What it did in an earlier tree counts, too, up to where it was lost.
     let early = |seen| [in_tree(1, makes(1, "a", 9)), in_tree(1, sees(50, "a", seen))];
     assert!(explained(&[&early(file(9, 1, 0)), &begin, lapse]));
     assert!(explained(&[&early(missing()), &begin, lapse, &[sees(50, "a", missing())]]));
@@ -494,7 +494,7 @@ fn what_is_read_while_it_is_written_to_on_the_same_mount_is_forgiven_only_on_req
     assert!(!explained(2, 5..6, &[]));
     assert!(explained(2, 5..6, &[Tolerance::Contended]));
     assert!(!explained(1, 5..6, &[Tolerance::Contended]), "on another mount");
-    assert!(!explained(2, 12..13, &[Tolerance::Contended]), "nobody writes to it any more");
+    assert!(!explained(2, 12..13, &[Tolerance::Contended]), "no writer is left");
 }
 
 #[test]
@@ -613,7 +613,7 @@ fn a_result_from_the_past_is_mostly_refused() {
     for seed in 0..40 {
         let mut calls = simulated(seed, 3, 300);
         let mut rng = SmallRng::seed_from_u64(seed);
-        // The last look that differs from an earlier one at the same thing tells what that one told.
+        // The last look that differs from an earlier one at the same inode gets the earlier result.
         let looks = |call: &Call| matches!(call.op, Op::Lstat { .. } | Op::List { .. });
         let pairs: Vec<(usize, usize)> = (0..calls.len())
             .flat_map(|late| (0..late).map(move |early| (early, late)))

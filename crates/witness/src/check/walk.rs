@@ -1,13 +1,13 @@
-//! Where a path may have led, walked name by name while the tree changes.
+//! The inodes that a path may have led to, walked name by name while the tree changes.
 
 use crate::model::{Errno, Id, ROOT, Reach, State};
 use crate::ops::{Name, Path};
 
-/// All that walking a path may have come to since the call began: later states only add to it.
+/// All possible results of walking a path since the call began. Later states only add to it.
 #[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
 pub(super) struct Walk {
     names: Vec<Name>,
-    /// After each number of names, the inodes that those may have led to; sorted.
+    /// After each number of names, the inodes that these may have led to; sorted.
     reached: Vec<Vec<Id>>,
     /// The last name must lead to a directory, too.
     to_dir: bool,
@@ -33,7 +33,7 @@ impl Walk {
         Self { names, reached, to_dir: reach == Reach::Parent, failures: Vec::new() }
     }
 
-    /// A walk that is over.
+    /// A walk that has ended.
     pub(super) fn at(id: Id) -> Self {
         Self { reached: vec![vec![id]], ..Self::default() }
     }
@@ -59,7 +59,7 @@ impl Walk {
         }
     }
 
-    /// Where it may have ended.
+    /// The inodes where it may have ended.
     pub(super) fn ends(&self) -> &[Id] {
         self.reached.last().map(Vec::as_slice).unwrap_or_default()
     }
@@ -69,7 +69,7 @@ impl Walk {
         &self.failures
     }
 
-    /// The names it may look up from here on, or again, each in its directory.
+    /// The names that it may still look up, or look up again, each in its directory.
     pub(super) fn looks(&self) -> impl Iterator<Item = (Id, Name)> {
         self.reached.iter().zip(&self.names).flat_map(|(dirs, name)| dirs.iter().map(|dir| (*dir, *name)))
     }
@@ -79,7 +79,7 @@ impl Walk {
         self.reached.iter().flatten().copied()
     }
 
-    /// Leaves out what is removed: only for calls whose failing would not be seen.
+    /// Leaves removed inodes out. For calls only whose failure would not be seen.
     pub(super) fn prune(&mut self, state: &State) {
         for ids in &mut self.reached {
             ids.retain(|id| state.inode(*id).is_some_and(|inode| inode.names > 0));

@@ -1,4 +1,4 @@
-//! How late a thread is given a processor, to tell what file systems make calls wait for from what a busy machine does.
+//! How late a thread is scheduled, to tell the delays of file systems from those of a busy machine.
 
 use crate::limits::LATENESS_NAP;
 use std::fmt::{self, Display, Formatter};
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How late a thread was that wanted to run after each nap.
+/// How late a thread was scheduled after each nap.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Lateness {
     naps: u32,
@@ -39,7 +39,7 @@ impl Display for Lateness {
     }
 }
 
-/// Measures until it is told to stop.
+/// Measures until it is stopped.
 #[derive(Debug)]
 pub struct Napper {
     stop: Arc<AtomicBool>,
@@ -47,7 +47,7 @@ pub struct Napper {
 }
 
 impl Napper {
-    /// Begins.
+    /// Starts the measurement.
     pub fn start() -> Napper {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
@@ -63,7 +63,7 @@ impl Napper {
         Napper { stop, thread }
     }
 
-    /// Ends.
+    /// Ends the measurement.
     pub fn stop(self) -> Lateness {
         self.stop.store(true, Relaxed);
         self.thread.join().unwrap_or_default()

@@ -1,8 +1,9 @@
 //! `hammer`: all mounts work in one directory at once, as fast as they can.
 //!
-//! Nothing is recorded call by call. It fails if a call takes too long, if one gets an error that calls of others cannot explain
-//! (`EIO`, `ENOTCONN`, `ESTALE`, ...), or if in the end, when all is quiet, the mounts do not list the same names with the same
-//! attributes.
+//! Single calls are not recorded. It fails in three cases:
+//! - a call takes too long;
+//! - a call fails with an error that concurrent calls cannot explain (`EIO`, `ENOTCONN`, `ESTALE`, ...);
+//! - at the end, without calls in progress, the mounts do not list the same names with the same attributes.
 
 pub mod lateness;
 pub mod worker;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use worker::{Call, Entry, Message, Task};
 
-/// Of `hammer`.
+/// Arguments of `hammer`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Directories that show the same files; one may be given twice
@@ -32,13 +33,13 @@ pub struct Arguments {
     /// Worker processes for each directory
     #[arg(long, default_value_t = 2)]
     workers: u32,
-    /// What the choices come from; drawn if missing
+    /// Seed of the choices; drawn if missing
     #[arg(long)]
     seed: Option<u64>,
-    /// A call that takes longer than so many milliseconds is wrong
+    /// A call that takes longer than this many milliseconds is a failure
     #[arg(long, default_value_t = 1000)]
     longest_ms: u64,
-    /// Names that the workers fight for
+    /// Names that the workers use
     #[arg(long, default_value_t = limits::HAMMER_NAMES)]
     names: u32,
 }
@@ -52,12 +53,12 @@ struct Sum {
     errors: BTreeMap<i32, u64>,
 }
 
-/// The workers and what they said.
+/// The workers and their messages.
 #[derive(Debug)]
 struct Hammer {
     pool: Pool<Message>,
     sums: BTreeMap<Call, Sum>,
-    /// What each worker hangs in, or last hung in.
+    /// The last slow call of each worker.
     slow: BTreeMap<usize, String>,
     /// What is wrong, in words.
     wrong: Vec<String>,
@@ -89,7 +90,7 @@ pub fn hammer(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let lateness = napper.stop();
     hammer.print(*seconds);
     println!("the machine: {lateness}");
-    // Calls that were not long enough to be caught in the act, and errors that calls of others do not explain.
+    // Slow calls that ended before they were reported, and errors that concurrent calls do not explain.
     for (call, sum) in &hammer.sums {
         if sum.longest_ns > longest_ms * 1_000_000 {
             hammer.wrong.push(format!("a {call:?} took {} ms", sum.longest_ns / 1_000_000));
@@ -98,7 +99,7 @@ pub fn hammer(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             hammer.wrong.push(format!("{call:?} returned {} {count} times", errno_name(*errno)));
         }
     }
-    // One worker of each directory says what is there.
+    // One worker of each directory lists it.
     let lookers: BTreeSet<usize> = (0..dirs.len())
         .filter_map(|dir| (dir..all.len()).step_by(dirs.len()).find(|one| !hung.contains(one)))
         .collect();
@@ -125,7 +126,7 @@ pub fn hammer(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 type Lists = BTreeMap<usize, BTreeMap<String, Entry>>;
 
 impl Hammer {
-    /// Gives these workers a task and waits for all of them. Says what they list, and who hangs.
+    /// Gives these workers a task and waits for all of them. Returns what they list, and which ones hang.
     fn do_all(
         &mut self,
         workers: &BTreeSet<usize>,
@@ -210,7 +211,7 @@ impl Hammer {
     }
 }
 
-/// For the hidden subcommand, with what it was started with.
+/// The hidden subcommand of a worker.
 pub fn work(arguments: worker::Arguments) -> anyhow::Result<ExitCode> {
     worker::work(arguments).context("a hammering worker")
 }

@@ -1,4 +1,5 @@
-//! One process that hammers. A second thread watches how long its calls take: one that hangs can say nothing itself.
+//! One hammering process. A second thread watches how long its calls take: a call that hangs cannot report
+//! itself.
 
 use crate::clock::now_ns;
 use crate::pool;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Of the hidden subcommand.
+/// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[arg(long)]
@@ -43,7 +44,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether calls of others can be the reason for this error.
+    /// Whether concurrent calls can be the reason for this error.
     pub(super) fn may_fail_with(self, errno: i32) -> bool {
         let errors: &[i32] = match self {
             Self::Create | Self::Mkdir => &[libc::EEXIST],
@@ -58,15 +59,15 @@ impl Call {
     }
 }
 
-/// What a worker is told.
+/// A task of a worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Task {
-    /// Hammer for so many milliseconds.
+    /// Hammer for a while.
     Work {
-        /// See there.
+        /// How long, in milliseconds.
         ms: u64,
     },
-    /// Say what is there.
+    /// List the directory.
     Survey,
 }
 
@@ -79,7 +80,7 @@ pub struct Entry {
     links: u64,
 }
 
-/// What one worker did with one kind of call.
+/// The calls of one kind that a worker has made.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Done {
     /// How many.
@@ -90,15 +91,15 @@ pub struct Done {
     pub errors: BTreeMap<i32, u64>,
 }
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Message {
-    /// This call takes longer than so many milliseconds, and may still do.
+    /// This call takes longer than so many milliseconds, and may still be in progress.
     Slow { call: Call, ms: u64 },
     /// It has hammered.
     Worked(Vec<(Call, Done)>),
-    /// What is there, the directory itself among it; or why that cannot be said.
+    /// The entries, the directory itself among them; or why they cannot be listed.
     Surveyed(Result<BTreeMap<String, Entry>, String>),
 }
 
@@ -139,7 +140,7 @@ pub(super) fn work(arguments: Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells of each call that takes too long, once, while it does.
+/// Reports each call that takes too long, once, while it is in progress.
 fn watch(current: &Current, longest_ms: u64) {
     let mut told = None;
     loop {
@@ -198,7 +199,7 @@ impl Hammering {
         }
     }
 
-    /// Makes a call and counts it. What it returned, if it succeeded.
+    /// Makes and counts a call, and returns its result if it succeeded.
     fn time<T>(&mut self, call: Call, make: impl FnOnce() -> io::Result<T>) -> Option<T> {
         let began = now_ns();
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some((call, began));
@@ -222,7 +223,7 @@ impl Hammering {
 fn survey(dir: &Path) -> io::Result<BTreeMap<String, Entry>> {
     let mut list = BTreeMap::new();
     let mut add = |name: String, of: fs::Metadata| {
-        // How large a directory is says nothing.
+        // The size of a directory is not compared.
         let size = if of.is_dir() { 0 } else { of.len() };
         list.insert(name, Entry { ino: of.ino(), mode: of.mode(), size, links: of.nlink() });
     };

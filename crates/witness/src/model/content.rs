@@ -5,7 +5,7 @@ use super::{Body, Errno, Id, Inode, State};
 use crate::limits;
 use crate::ops::{Outcome, Word};
 
-/// Changes the content of a file. What is no file is refused with an errno that depends on what it is.
+/// Changes the content of a file. Another inode is refused, with an errno that depends on its kind.
 fn content(
     state: &State,
     id: Id,
@@ -25,7 +25,7 @@ fn content(
 
 pub(super) fn truncate(state: &State, id: Id, words: u64) -> Changed {
     let no_file = |body: &Body| match body {
-        // Followed, and it leads nowhere.
+        // It is followed, and leads nowhere.
         Body::Symlink(_) => libc::ENOENT,
         _ => libc::EISDIR,
     };

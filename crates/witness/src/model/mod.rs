@@ -1,13 +1,14 @@
 //! The model: what one local file system may answer.
 //!
-//! **Models.** A tree of directories, files and symlinks with link counts, inode numbers, contents in words, and the open files
-//! of each worker. A [`State`] is a value; [`effect`] says what a call that takes place in it, at one moment, returns and leaves.
+//! **Models.** A tree of directories, files and symlinks with link counts, inode numbers, contents in words,
+//! and the open files of each worker. A [`State`] is a value; [`effect`] says what a call that takes place in
+//! it, at one moment, returns and leaves.
 //!
-//! **Assumes.** Everybody is root and there is room: no error comes from permissions, quotas or limits. Symlinks lead nowhere.
-//! The order in which errors are found is Linux's, where two apply.
+//! **Assumes.** All callers are root and there is room: no error comes from permissions, quotas or limits.
+//! Symlinks lead nowhere. Where two errors apply, the model checks them in Linux's order.
 //!
-//! **Does not know** inode numbers beforehand: the first call that shows one fixes it. Nor what `close` does: a file that was
-//! removed is kept while some slot may still hold it.
+//! **Does not know** inode numbers beforehand: the first call that shows one fixes it. Nor does it know what
+//! `close` does: a removed file is kept while some slot may still hold it.
 
 mod content;
 mod names;
@@ -21,12 +22,12 @@ use crate::ops::{Kind, Listed, Op, Outcome, WORD_BYTES};
 /// An errno.
 pub type Errno = i32;
 
-/// Who calls, and what to call what is made.
+/// The caller, and the id of an inode that the call creates.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
-    /// Whose slots count.
+    /// The worker whose slots count.
     pub worker: u32,
-    /// Names the inode that this call makes, if it makes one. Never that of another call.
+    /// The id of the inode that this call creates, if it creates one. No other call has the same.
     pub makes: Id,
     /// The inode number that the caller saw, if it did.
     pub ino: Option<u64>,
@@ -60,8 +61,8 @@ pub fn paths(op: &Op) -> [Option<(&crate::ops::Path, Reach)>; 2] {
     }
 }
 
-/// What `op` returns if it takes place now, and the state it leaves if it changes anything. `first` and `second` are what its
-/// paths led to (see [`paths`]); calls on an open file take its inode as `first`.
+/// What `op` returns if it takes place now, and the state it leaves if it changes anything. `first` and
+/// `second` are what its paths led to (see [`paths`]); calls on an open file take its inode as `first`.
 pub fn effect(state: &State, who: Actor, op: &Op, first: Id, second: Id) -> (Outcome, Option<State>) {
     let result = match op {
         Op::Open { path, .. } | Op::Mkdir { path } | Op::Rmdir { path } | Op::Unlink { path }
@@ -87,7 +88,7 @@ pub fn effect(state: &State, who: Actor, op: &Op, first: Id, second: Id) -> (Out
     result.unwrap_or_else(|errno| (Outcome::failed(errno), None))
 }
 
-/// What a call that changes nothing returns if all of it happens now.
+/// The result of a call that changes nothing, if all of it happens now.
 fn look(state: &State, op: &Op, id: Id) -> Result<Outcome, Errno> {
     let inode = state.inode(id).ok_or(libc::ENOENT)?;
     match (op, &inode.body) {
@@ -118,8 +119,8 @@ fn look(state: &State, op: &Op, id: Id) -> Result<Outcome, Errno> {
     }
 }
 
-/// Whether two results mean the same: where POSIX allows either of two errors, both are one. (A file that is to replace the directory that it is in: Linux says
-/// that this is not empty, POSIX that it is a directory.)
+/// Whether two results are equal. Where POSIX allows either of two errors, both count as equal. (A file is to
+/// replace the directory that it is in: Linux reports that this is not empty, POSIX that it is a directory.)
 pub fn same(model: &Outcome, seen: &Outcome) -> bool {
     let plain = |errno: i32| match errno {
         libc::EEXIST => libc::ENOTEMPTY,

@@ -1,10 +1,10 @@
-//! Calls that make and remove names.
+//! Calls that create and remove names.
 
 use super::{Actor, Body, Errno, Handle, Id, Inode, State};
 use crate::ops::{Op, Outcome, Path, Word};
 use std::collections::BTreeMap;
 
-/// What succeeds leaves a state.
+/// A success returns the new state.
 pub(super) type Changed = Result<(Outcome, Option<State>), Errno>;
 
 fn done(state: State) -> Changed {
@@ -15,7 +15,7 @@ fn last(path: &Path) -> Result<u8, Errno> {
     path.split_last().map(|(name, _)| name).ok_or(libc::EBUSY)
 }
 
-/// Nothing is made in a directory that was removed.
+/// Nothing can be created in a directory that was removed.
 pub(super) fn alive(state: &State, dir: Id) -> Result<(), Errno> {
     match state.inode(dir) {
         Some(inode) if inode.names > 0 => Ok(()),
@@ -114,7 +114,7 @@ pub(super) fn link(state: &State, to: &Path, inode: Id, dir: Id) -> Changed {
     done(after)
 }
 
-/// One name less leads to it.
+/// Removes one name of an inode.
 pub(super) fn drop_name(state: &mut State, id: Id) {
     state.alter(id, |inode| inode.names = inode.names.saturating_sub(1));
 }

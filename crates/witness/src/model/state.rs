@@ -1,4 +1,4 @@
-//! A state of the model's tree, and the few ways to look at it and change it.
+//! A state of the model's tree, with the few ways to read and change it.
 
 use super::Errno;
 use crate::ops::{Name, Word};
@@ -7,13 +7,14 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// An inode, by the number of the call that made it: the same thing has the same id in whatever order calls took place.
+/// An inode, by the number of the call that made it: the same thing has the same id in whatever order calls
+/// took place.
 pub type Id = u32;
 
 /// The root of the tree.
 pub const ROOT: Id = 0;
 
-/// How deep a state is shown to people: no call names a deeper path.
+/// How deep a state is printed: no call names a deeper path.
 const SHOWN_DEPTH: usize = 3;
 
 /// What an inode is.
@@ -35,27 +36,28 @@ pub enum Body {
 /// One inode.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Inode {
-    /// See there.
+    /// The kind, with its content.
     pub body: Body,
     /// Names that lead to it. A directory has one, or none once it is removed.
     pub names: u32,
-    /// Its number, once somebody has seen it.
+    /// Its number, once a call has shown it.
     pub ino: Option<u64>,
 }
 
 /// An open file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle {
-    /// Of which inode.
+    /// The inode.
     pub id: Id,
     /// Opened with `O_APPEND`.
     pub append: bool,
 }
 
-/// See the module. Cheap to copy: inodes are shared between copies. Cheap to hash: only what changes is hashed again.
+/// A state. Cheap to copy: inodes are shared between copies. Cheap to hash: only what changes is hashed
+/// again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct State {
-    /// Of all inodes, whatever their order.
+    /// The hash of all inodes, whatever their order.
     hash: u64,
     /// Sorted by id.
     inodes: Vec<(Id, Arc<Inode>)>,
@@ -91,7 +93,7 @@ impl State {
         self.inodes.binary_search_by_key(&id, |inode| inode.0).ok().map(|at| self.inodes[at].1.as_ref())
     }
 
-    /// The names in a directory; what walking through anything else says otherwise.
+    /// The names in a directory, or the error of walking through another kind of inode.
     pub fn names(&self, dir: Id) -> Result<&BTreeMap<Name, Id>, Errno> {
         match self.inode(dir).map(|inode| &inode.body) {
             Some(Body::Dir { names, .. }) => Ok(names),
@@ -184,7 +186,7 @@ impl State {
         Some(changed)
     }
 
-    /// Makes a name lead to an inode, or to nothing. Counts no links.
+    /// Lets a name lead to an inode, or to nothing. Link counts stay as they are.
     pub fn set_name(&mut self, dir: Id, name: Name, to: Option<Id>) {
         self.alter(dir, |inode| {
             if let Body::Dir { names, .. } = &mut inode.body {

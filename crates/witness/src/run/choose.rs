@@ -1,4 +1,4 @@
-//! What a worker does next: by chance, on so few names that workers meet all the time.
+//! The random choice of a worker's next call. There are so few names that calls conflict all the time.
 
 use crate::limits;
 use crate::ops::{How, Name, Op, Outcome, Path, WORD_BYTES, Word};
@@ -10,12 +10,12 @@ const DIRS: &[Name] = b"pq";
 /// Mostly files.
 const FILES: &[Name] = b"abc";
 
-/// How much of each kind of call.
+/// The mix of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mood {
     /// Everything.
     Mixed,
-    /// Mostly looks: fills caches, gets leases.
+    /// Mostly reads: they fill caches and acquire leases.
     Reader,
     /// Mostly changes.
     Writer,
@@ -23,25 +23,25 @@ enum Mood {
     Mover,
 }
 
-/// Draws calls. See the module.
+/// Draws calls.
 #[derive(Debug)]
 pub struct Chooser {
     rng: SmallRng,
     worker: u32,
     words: u32,
     mood: Mood,
-    /// What the last call suggests.
+    /// The call that the last one suggests.
     next: Option<Op>,
 }
 
 impl Chooser {
-    /// Of one worker; different for each.
+    /// The chooser of one worker; different for each.
     pub fn new(seed: u64, worker: u32) -> Self {
         let rng = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(worker));
         Self { rng, worker, words: 0, mood: Mood::Mixed, next: None }
     }
 
-    /// A new round, perhaps in another mood.
+    /// Begins a new round, perhaps with another mix.
     pub fn round(&mut self) {
         self.mood = match self.rng.random_range(0..10) {
             0..4 => Mood::Mixed,
@@ -51,7 +51,7 @@ impl Chooser {
         };
     }
 
-    /// What was open is not any more.
+    /// All slots are closed from now on.
     pub fn forget(&mut self) {
         self.next = None;
     }
@@ -94,13 +94,13 @@ impl Chooser {
         Path::new(&names)
     }
 
-    /// Where a file is likely.
+    /// A path that probably leads to a file.
     fn file(&mut self) -> Path {
         let last = if self.chance(94) { self.pick(FILES) } else { self.pick(DIRS) };
         self.below(last)
     }
 
-    /// Where a directory is likely.
+    /// A path that probably leads to a directory.
     fn dir(&mut self) -> Path {
         if self.chance(70) {
             return Path::new(&[self.pick(DIRS)]);
@@ -195,7 +195,7 @@ impl Chooser {
         }
     }
 
-    /// What was opened is mostly read or written at once; what has grown is cut.
+    /// An opened file is mostly read or written at once; a long file is truncated.
     pub fn learn(&mut self, op: &Op, outcome: &Outcome) {
         let long = match outcome {
             Outcome::Content { words } => words.len() as u64 > limits::FILE_WORDS_GOAL,

@@ -1,8 +1,9 @@
 //! `run`: many processes call into all directories at once, and everything is recorded and checked.
 //!
-//! Workers go in rounds and pause together, so that the history falls into short segments. Some rounds are fast, some slow
-//! with time for caches to fill. Every now and then all move on to a fresh tree. The process that leads them never touches the directories itself, and survives workers that
-//! are killed from outside or hang: what they had begun and not finished is open-ended in the history.
+//! Workers go in rounds and pause together, so that the history falls into short segments. Some rounds are
+//! fast, some slow, with time for caches to fill. Every now and then all workers move on to a fresh tree. The
+//! leading process never touches the directories itself. It survives workers that are killed from outside or
+//! hang: their unfinished calls are open-ended in the history.
 
 pub mod choose;
 pub mod perform;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use worker::{Message, Round};
 
-/// Of `run`.
+/// Arguments of `run`.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Directories that show the same files; one may be given twice
@@ -34,19 +35,20 @@ pub struct Arguments {
     /// Worker processes for each directory
     #[arg(long, default_value_t = 2)]
     pub workers: u32,
-    /// What the choices come from; drawn if missing
+    /// Seed of the choices; drawn if missing
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Write what happened to this file
+    /// Write the history to this file
     #[arg(long, value_name = "FILE")]
     pub history: Option<PathBuf>,
-    /// Forgive a known weakness
+    /// Tolerate a known weakness
     #[arg(long, value_enum)]
     pub tolerate: Vec<Tolerance>,
     /// This directory's mount (the first is 0) may die during the run
     #[arg(long, value_name = "N")]
     pub may_die: Vec<u32>,
-    /// This directory's mount may be cut off during the run, once: it says EIO, has lost the last of what it had not synced, and goes on
+    /// This directory's mount may be cut off during the run, once: it reports EIO, has lost the last of what
+    /// it had not synced, and goes on
     #[arg(long, value_name = "N")]
     pub may_lapse: Vec<u32>,
     /// To test the checker
@@ -60,15 +62,15 @@ pub struct Arguments {
 /// One worker, as the leader sees it.
 #[derive(Debug, Default)]
 struct Led {
-    /// What it has begun: where in the history.
+    /// The call that it has begun, by its place in the history.
     begun: Option<usize>,
     /// In a round.
     busy: bool,
-    /// Where that is.
+    /// The tree of that round.
     tree: u32,
-    /// The others went on without it.
+    /// The round went on without it.
     late: bool,
-    /// Will say nothing any more.
+    /// It will send no more messages.
     gone: bool,
 }
 
@@ -81,14 +83,15 @@ struct Leader {
 }
 
 impl Leader {
-    /// Whether there is somebody to wait for: who is busy and was not late before, or anybody if all are.
+    /// Whether the round has to wait: for busy workers that were not late before, or for any worker if all
+    /// were.
     fn waits(&self) -> bool {
         let mut present = self.led.iter().filter(|led| !led.gone).peekable();
         let any = present.peek().is_some();
         present.clone().any(|led| led.busy && !led.late) || (any && present.all(|led| led.busy))
     }
 
-    /// Listens until nobody is busy, but for those who were late before.
+    /// Receives messages until no worker is busy, except those that were late before.
     fn listen(&mut self, until: Instant) {
         while self.waits() {
             let Some((worker, news)) = self.pool.news(until) else { return };
@@ -124,7 +127,7 @@ impl Leader {
         }
     }
 
-    /// Ends all workers. Says which ones hang, in what.
+    /// Ends all workers. Returns which ones hang, and in which call.
     fn end(&mut self, grace: Duration) -> Vec<String> {
         self.pool.dismiss();
         for led in &mut self.led {
@@ -145,7 +148,7 @@ impl Leader {
     }
 }
 
-/// The command.
+/// The command `run`.
 pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { dirs, seconds, workers, .. } = arguments;
     ensure!(*workers > 0, "--workers wants at least 1");
@@ -180,7 +183,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(if late || !hung.is_empty() { WRONG } else { code }))
 }
 
-/// Lets the workers work. Also says who hangs.
+/// Lets the workers work. Also returns which ones hang.
 fn record(arguments: &Arguments, seed: u64, name: &str) -> anyhow::Result<(History, Vec<String>)> {
     let dirs = &arguments.dirs;
     let header = Header {
@@ -220,7 +223,7 @@ fn record(arguments: &Arguments, seed: u64, name: &str) -> anyhow::Result<(Histo
     Ok((History { header, calls }, hung))
 }
 
-/// Checks, prints, gives the exit code.
+/// Checks, prints, and returns the exit code.
 fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
     let began = Instant::now();
     let cuts = history.cuts();
@@ -231,7 +234,7 @@ fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
     };
     let whole = attempt(&cuts[0]);
     let is_explained = |(_, verdict): &(Vec<Call>, Verdict)| matches!(verdict, Verdict::Explained(_));
-    // If nothing explains it, what is shown is why it is not so with all calls that have returned.
+    // If no cut explains the history, the report is about all calls that have returned.
     let (lost, (calls, verdict)) = if is_explained(&whole) {
         (0, whole)
     } else {
@@ -274,7 +277,7 @@ fn judge(history: &History, tolerated: &[Tolerance]) -> u8 {
     }
 }
 
-/// `check`.
+/// The command `check`.
 pub fn check_file(file: &Path, tolerated: &[Tolerance]) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(judge(&History::load(file)?, tolerated)))
 }

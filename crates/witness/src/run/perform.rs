@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::{DirEntryExt, FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 
-/// What a symlink's target begins with; nothing else has such a name.
+/// The prefix of a symlink's target; no other name has it.
 const TARGET_PREFIX: &str = "nowhere-";
 
 /// One worker's open files, in one tree.
@@ -18,7 +18,7 @@ pub struct Hands {
     slots: Vec<Option<File>>,
 }
 
-/// For an outcome of a call that succeeded but is not what it should be.
+/// The outcome of a call that succeeded with a result that it should not have.
 fn odd(what: impl Into<String>) -> io::Result<Outcome> {
     Ok(Outcome::Odd { what: what.into() })
 }
@@ -43,7 +43,7 @@ fn attributes(of: &Metadata) -> io::Result<Outcome> {
 }
 
 impl Hands {
-    /// Of a worker that works in this directory.
+    /// For a worker that works in this directory.
     pub fn new(tree: PathBuf) -> Self {
         Self { tree, slots: (0..limits::SLOTS).map(|_| None).collect() }
     }

@@ -1,4 +1,4 @@
-//! Makes and removes the directory that a run works in, in a process of its own: whoever looks at a mount may hang.
+//! Makes and removes the directory of a run, in a process of its own: a call on a mount may hang.
 
 use crate::limits;
 use crate::pool::{self, TROUBLE};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Exit code if a new directory is seen through the other ones, but not at once.
 pub const LATE: u8 = 3;
 
-/// Of the hidden subcommand.
+/// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Remove instead
@@ -25,7 +25,7 @@ pub struct Arguments {
     dirs: Vec<PathBuf>,
 }
 
-/// What [`make`] comes to.
+/// The result of [`make`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Prepared {
     /// It is done.
@@ -34,22 +34,22 @@ pub enum Prepared {
     Late,
 }
 
-/// A name that nobody has used.
+/// A new name.
 pub fn fresh_name() -> String {
     format!("witness-{}-{}", std::process::id(), crate::clock::now_ns())
 }
 
-/// Makes a directory with so many trees in it.
+/// Makes a directory with trees in it.
 pub fn make(name: &str, dirs: &[PathBuf], trees: u32) -> anyhow::Result<Prepared> {
     ask(name, dirs, &format!("--trees={trees}"))
 }
 
-/// Removes it.
+/// Removes the directory.
 pub fn remove(name: &str, dirs: &[PathBuf]) -> anyhow::Result<()> {
     ask(name, dirs, "--remove").map(drop)
 }
 
-/// Does it in a process of its own.
+/// Runs the hidden subcommand.
 fn ask(name: &str, dirs: &[PathBuf], what: &str) -> anyhow::Result<Prepared> {
     let mut command = pool::this_program(&["prepare".to_owned(), what.to_owned(), name.to_owned()])?;
     command.arg("--").args(dirs).stdin(Stdio::null());
@@ -71,7 +71,7 @@ pub fn prepare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let Arguments { remove, name, trees, dirs } = arguments;
     let first = dirs.first().context("no directory")?.join(name);
     if *remove {
-        // Where the mounts disagree, another one may still be able to.
+        // Where one mount fails, another one may succeed.
         let mut removed = Ok(());
         for dir in dirs {
             let dir = dir.join(name);
@@ -93,7 +93,7 @@ pub fn prepare(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if late { ExitCode::from(LATE) } else { ExitCode::SUCCESS })
 }
 
-/// Waits for it; whether it was not there at once.
+/// Waits for a path, and returns whether it was not there at once.
 fn appears(path: &Path) -> anyhow::Result<bool> {
     let began = Instant::now();
     let mut late = false;

@@ -1,4 +1,5 @@
-//! One worker process of a run: makes calls, tells each one before it and after it, pauses when the round is over.
+//! One worker process of a run. It makes calls, reports each one before and after it, and pauses when the
+//! round is over.
 
 use super::choose::Chooser;
 use super::perform::Hands;
@@ -12,13 +13,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Of the hidden subcommand.
+/// Arguments of the hidden subcommand.
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Its number
     #[arg(long)]
     number: u32,
-    /// What its choices come from
+    /// Seed of its choices
     #[arg(long)]
     seed: u64,
     /// Its directory may die: it ends with the first error that says so
@@ -31,18 +32,18 @@ pub struct Arguments {
     trees: PathBuf,
 }
 
-/// What a worker is told.
+/// A round.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Round {
-    /// In which tree. A new one begins empty, without open files.
+    /// The tree. A new one begins empty, without open files.
     pub tree: u32,
     /// How many calls to make.
     pub calls: u32,
-    /// Whether to think in between.
+    /// Whether to pause between calls.
     pub slow: bool,
 }
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
@@ -66,7 +67,7 @@ pub enum Message {
     Paused,
 }
 
-/// Tells old results for new ones.
+/// Returns old results instead of new ones.
 #[derive(Debug)]
 struct Liar {
     every: u32,
@@ -114,7 +115,7 @@ pub fn work(arguments: Arguments) -> anyhow::Result<ExitCode> {
             }
             let op = chooser.choose(|slot| hands.holds(slot));
             pool::say(&Message::Begin { start: now_ns(), op: op.clone() })?;
-            // Two calls of one worker never touch, however coarse the clock.
+            // Calls of one worker never touch, however coarse the clock.
             let start = now_ns().max(last + 1);
             let outcome = hands.perform(&op);
             let end = now_ns().max(start);

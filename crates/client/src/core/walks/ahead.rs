@@ -20,7 +20,7 @@ impl Core {
             self.cache.give_up(unneeded);
         }
         let Some(walk) = self.walks.walks.last() else { return };
-        if walk.steps < WALK_STEPS_MIN || !walk.reads() {
+        if walk.scope().is_none() || !walk.reads() {
             return;
         }
         let next: Vec<BlockRef> = walk.next_here().flat_map(|dir| self.runs_in(dir)).collect();
@@ -86,8 +86,13 @@ impl Core {
             Some(Stage::Expected) => {}
             _ => return false,
         }
-        if let Some(place) = walk.places.get(&dir) {
-            walk.at.clone_from(place);
+        let goes_on = walk.scope().is_some();
+        if let Some(place) = walk.places.get(&dir).cloned() {
+            walk.arrive(&place);
+        }
+        // Whether it becomes one shows when the directory is looked into.
+        if !goes_on {
+            return false;
         }
         if let Some(ahead) = self.ahead_of(number) {
             self.walks.requests += 1;
@@ -97,9 +102,7 @@ impl Core {
     }
 
     fn ahead_of(&mut self, number: usize) -> Option<Ahead> {
-        if self.walks.walks.get(number)?.steps < WALK_STEPS_MIN {
-            return None;
-        }
+        self.walks.walks.get(number)?.scope()?;
         loop {
             let walk = self.walks.walks.get(number)?;
             if !self.walks.is_full() && walk.free() >= walk.fewest() {

@@ -37,7 +37,7 @@ pub fn cluster(report: &ClusterReport) -> String {
     }
     if report.volumes.is_empty() {
         text.push_str("\nNo volumes: `shoal volume create` makes one.\n");
-        return text;
+        return text + &attention(report);
     }
     let mut volumes = Table::new(&["Volume", "State", "Bricks", "Metadata", "Leader", ">To heal"]);
     for volume in &report.volumes {
@@ -51,7 +51,13 @@ pub fn cluster(report: &ClusterReport) -> String {
         ]);
     }
     let _ = write!(text, "\n{}", volumes.render(false));
-    text
+    text + &attention(report)
+}
+
+/// Why the exit code is 1.
+fn attention(report: &ClusterReport) -> String {
+    let lines: Vec<String> = report.attention.iter().map(|line| format!("  {line}\n")).collect();
+    if lines.is_empty() { String::new() } else { format!("\nNeeds attention:\n{}", lines.concat()) }
 }
 
 fn keepers(replicas: &[ReplicaStatus]) -> String {

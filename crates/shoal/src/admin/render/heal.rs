@@ -47,6 +47,7 @@ pub fn rebalance(report: &RebalanceReport) -> String {
         RebalanceState::NotStarted => "not started",
         RebalanceState::InProgress => "in progress",
         RebalanceState::Completed => "completed",
+        RebalanceState::Stopped => "stopped",
     };
     let size = show::bytes(report.copied_bytes);
     table.row(&[&report.name, &report.moved, &size, &report.examined, &report.failures, &status]);

@@ -2,6 +2,9 @@
 
 mod cluster;
 mod heal;
+mod insight;
+#[cfg(test)]
+mod insight_tests;
 mod status;
 mod table;
 #[cfg(test)]
@@ -10,8 +13,9 @@ mod volume;
 
 pub use cluster::{clients, cluster, how_to_join, peers, pool};
 pub use heal::{heal, rebalance, removal};
+pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
-pub use volume::{option_values, options, volumes};
+pub use volume::{known_options, option_help, option_values, options, volumes};
 
 use super::VolumeState;
 

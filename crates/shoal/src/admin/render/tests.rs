@@ -129,7 +129,9 @@ fn a_cluster_shows_its_nodes_and_volumes_at_a_glance() {
             deleted_blocks: 12,
             trouble: None,
         }],
+        attention: Vec::new(),
     };
+    let report = report.with_attention();
     same(
         &cluster(&report),
         "
@@ -144,9 +146,16 @@ Being deleted, in the background:
   node2:/srv/old (12 blocks so far)
 
 Volume  State    Bricks  Metadata  Leader  To heal
-web     Started  2 of 3  2 of 3    Y             -",
+web     Started  2 of 3  2 of 3    Y             -
+
+Needs attention:
+  node node2 (10.9.0.2:7470) does not answer
+  the cluster map's replica on node2 does not run: follower
+  volume web: 2 of 3 metadata replicas run; a new one is opened and filled within seconds
+  volume web: 2 of 3 bricks are online; `shoal volume status web` says what the others lack
+  volume web: its leader has not looked yet which blocks lack copies; it does within seconds of its election or of a change",
     );
-    let fresh = ClusterReport { volumes: vec![], ..report };
+    let fresh = ClusterReport { volumes: vec![], attention: vec![], ..report };
     assert!(cluster(&fresh).ends_with("No volumes: `shoal volume create` makes one.\n"));
 }
 

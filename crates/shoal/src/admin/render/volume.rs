@@ -4,7 +4,8 @@ use super::state;
 use super::table::Table;
 use crate::admin::VolumeReport;
 use crate::show;
-use shoal_cluster::options::ALL;
+use serde::Serialize;
+use shoal_cluster::options::{ALL, Known};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -69,4 +70,28 @@ pub fn options(volume: &VolumeReport, only: Option<&str>) -> String {
         table.row(&[&key, &format!("{value}{default}")]);
     }
     table.render(true)
+}
+
+/// A setting that there is, as `volume set help --json` prints it.
+#[derive(Serialize)]
+pub struct KnownOption {
+    option: &'static str,
+    default: &'static str,
+    description: &'static str,
+}
+
+/// All settings that there are.
+pub fn known_options() -> Vec<KnownOption> {
+    let known =
+        |known: &Known| KnownOption { option: known.key, default: known.default, description: known.help };
+    ALL.iter().map(known).collect()
+}
+
+/// `volume set help`.
+pub fn option_help(known: &[KnownOption]) -> String {
+    let text = |known: &KnownOption| {
+        let KnownOption { option, default, description } = known;
+        format!("Option: {option}\nDefault Value: {default}\nDescription: {description}\n")
+    };
+    known.iter().map(text).collect::<Vec<_>>().join("\n")
 }

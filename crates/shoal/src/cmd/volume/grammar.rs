@@ -1,6 +1,6 @@
 //! The words after a volume's name, in the grammar that GlusterFS has: `replica 3 node1:/b node2:/b node3:/b force`.
 
-use crate::admin::{BrickName, RemoveStep};
+use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep};
 use clap::error::ErrorKind;
 
 /// What `volume create` was told.
@@ -131,6 +131,103 @@ fn without_force(words: &[String]) -> (&[String], bool) {
     }
 }
 
+/// What `volume set` was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Setting {
+    /// `volume set help`.
+    Help,
+    /// Of this volume, these keys to these values.
+    Pairs(String, Vec<(String, String)>),
+}
+
+/// `help`, or `NAME KEY VALUE [KEY VALUE]...`.
+pub fn setting(words: &[String]) -> Result<Setting, String> {
+    match words {
+        [help] if help == "help" => Ok(Setting::Help),
+        [name, pairs @ ..] if !pairs.is_empty() && pairs.len().is_multiple_of(2) => {
+            let pairs =
+                pairs.chunks_exact(2).filter_map(|pair| Some((pair.first()?.clone(), pair.last()?.clone())));
+            Ok(Setting::Pairs(name.clone(), pairs.collect()))
+        }
+        _ => {
+            Err("say NAME KEY VALUE, as in `web auth.allow 10.0.0.0/8`; `volume set help` lists the keys"
+                .into())
+        }
+    }
+}
+
+/// `scrub status|ondemand|pause|resume`, and what else `volume bitrot` knows with GlusterFS. `None`: there is nothing to do.
+pub fn bitrot(words: &[String]) -> Result<Option<ScrubStep>, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["scrub", what] => scrub(what).map(Some),
+        ["enable"] => Ok(None),
+        ["disable"] => {
+            Err("checksums cannot be switched off; `scrub pause` ends the reading of bricks".into())
+        }
+        ["scrub-throttle" | "scrub-frequency" | "signing-time" | "signer-threads", ..] => Err(
+            "that cannot be set: blocks are signed when they are written, and bricks are read at a few MB/s"
+                .into(),
+        ),
+        _ => Err("say scrub status|ondemand|pause|resume".into()),
+    }
+}
+
+/// A step of scrubbing by its name.
+pub fn scrub(what: &str) -> Result<ScrubStep, String> {
+    match what {
+        "status" => Ok(ScrubStep::Status),
+        "start" | "ondemand" => Ok(ScrubStep::Start),
+        "pause" => Ok(ScrubStep::Pause),
+        "resume" => Ok(ScrubStep::Resume),
+        _ => Err(format!("'{what}': say status, ondemand (or start), pause or resume")),
+    }
+}
+
+/// What `volume clear-locks` was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Clearing {
+    pub kind: ClearKind,
+    /// Of programs; otherwise GlusterFS's own, of which there are none.
+    pub of_programs: bool,
+    /// First and last byte.
+    pub range: Option<(u64, u64)>,
+}
+
+/// `kind blocked|granted|all inode|entry|posix [WHENCE,START-LENGTH]`.
+pub fn clearing(words: &[String]) -> Result<Clearing, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ["kind", kind, family, range @ ..] = &words[..] else {
+        return Err("say kind blocked|granted|all posix, as in `kind granted posix`".into());
+    };
+    let kind = match *kind {
+        "blocked" => ClearKind::Blocked,
+        "granted" => ClearKind::Granted,
+        "all" => ClearKind::All,
+        other => return Err(format!("kind '{other}': say blocked, granted or all")),
+    };
+    let (of_programs, range) = match (*family, range) {
+        ("posix", []) => (true, None),
+        ("posix", [range]) => (true, Some(byte_range(range)?)),
+        // With a range, or with the name of an entry.
+        ("inode" | "entry", [] | [_]) => (false, None),
+        ("posix" | "inode" | "entry", _) => return Err("one range is enough, as in 0,0-10".into()),
+        (other, _) => return Err(format!("'{other}': say posix (or GlusterFS's inode or entry)")),
+    };
+    Ok(Clearing { kind, of_programs, range })
+}
+
+/// `WHENCE,START-LENGTH` as GlusterFS writes it; a length of 0 is everything behind the start. First and last byte.
+fn byte_range(text: &str) -> Result<(u64, u64), String> {
+    let wrong = || format!("'{text}' is no range: say 0,START-LENGTH, as in 0,0-10");
+    let (start, len) = text.strip_prefix("0,").and_then(|rest| rest.split_once('-')).ok_or_else(wrong)?;
+    let (start, len): (u64, u64) = start.parse().ok().zip(len.parse().ok()).ok_or_else(wrong)?;
+    match len {
+        0 => Ok((start, u64::MAX)),
+        len => Ok((start, start.checked_add(len - 1).ok_or_else(wrong)?)),
+    }
+}
+
 /// Ends the program as a wrong command line does.
 pub fn or_usage<T>(parsed: Result<T, String>) -> T {
     parsed.unwrap_or_else(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")).exit())
@@ -225,5 +322,51 @@ mod tests {
         );
         assert_eq!(bricks(&words("a:/b")).map(|(bricks, force)| (bricks.len(), force)), Ok((1, false)));
         assert!(bricks(&words("")).is_err() && bricks(&words("b")).is_err());
+    }
+
+    #[test]
+    fn settings_come_in_pairs() {
+        assert_eq!(setting(&words("help")), Ok(Setting::Help));
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let pairs = vec![pair("a", "1"), pair("b", "2")];
+        assert_eq!(setting(&words("web a 1 b 2")), Ok(Setting::Pairs("web".into(), pairs)));
+        for bad in ["", "web", "web a", "web a 1 b"] {
+            assert!(setting(&words(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn scrubbing_is_understood_as_glusterfs_spells_it() {
+        assert_eq!(bitrot(&words("scrub status")), Ok(Some(ScrubStep::Status)));
+        assert_eq!(bitrot(&words("scrub ondemand")), Ok(Some(ScrubStep::Start)));
+        assert_eq!(bitrot(&words("enable")), Ok(None));
+        for bad in ["", "scrub", "scrub now", "disable", "scrub-throttle lazy"] {
+            assert!(bitrot(&words(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn locks_are_cleared_in_the_words_that_glusterfs_has() {
+        let clear = |kind, of_programs, range| Ok(Clearing { kind, of_programs, range });
+        for (line, expected) in [
+            ("kind all posix", clear(ClearKind::All, true, None)),
+            ("kind granted posix 0,10-5", clear(ClearKind::Granted, true, Some((10, 14)))),
+            ("kind blocked posix 0,10-0", clear(ClearKind::Blocked, true, Some((10, u64::MAX)))),
+            ("kind all inode 0,0-1", clear(ClearKind::All, false, None)),
+            ("kind all entry name", clear(ClearKind::All, false, None)),
+        ] {
+            assert_eq!(clearing(&words(line)), expected, "{line}");
+        }
+        for bad in [
+            "",
+            "kind",
+            "kind all",
+            "kind some posix",
+            "kind all fcntl",
+            "kind all posix 1,0-1",
+            "kind all posix 0-1",
+        ] {
+            assert!(clearing(&words(bad)).is_err(), "{bad}");
+        }
     }
 }

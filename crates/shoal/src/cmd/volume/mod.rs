@@ -4,7 +4,7 @@ mod grammar;
 mod run;
 
 use super::local::{Consent, Local, Output};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +20,25 @@ Examples:
   shoal volume remove-brick web node1:/srv/web commit
   shoal volume replace-brick web node2:/srv/web node4:/srv/web commit force
   shoal volume heal web info
-  shoal volume digest web";
+  shoal volume status web clients               which machines have it mounted
+  shoal volume digest web
+
+What loses something asks first; -y answers. `shoal volume COMMAND --help` explains each.";
+
+const STATUS_HELP: &str = "\
+Examples:
+  shoal volume status web
+  shoal volume status all detail        bricks with their disks and what is on them; reads about all blocks
+  shoal volume status web clients       mounts: machine, address, mount point, since when, what they hold
+  shoal volume status web tasks         healing, rebalancing, bricks that are being removed";
+
+const CLEAR_LOCKS_HELP: &str = "\
+blocked: requests that wait; they fail with ENOLCK. granted: locks that are held. all: both.
+The program that held a lock is not told, and goes on as if it had it: stop it first.
+Only locks of mounts with `locks=cluster` are kept by the servers.
+GlusterFS's inode and entry locks do not exist here.
+
+Example: shoal volume clear-locks web /mail/box kind granted posix";
 
 /// Makes volumes, changes them and shows how they do.
 #[derive(Debug, Args)]
@@ -38,6 +56,17 @@ struct Words {
     /// In this order, as the usage shows
     #[arg(required = true, value_name = "WORDS")]
     words: Vec<String>,
+}
+
+/// What `volume status` shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum StatusOf {
+    /// Bricks with their disks and what is on them
+    Detail,
+    /// Mounts
+    Clients,
+    /// Healing, rebalancing, bricks that are being removed
+    Tasks,
 }
 
 #[derive(Debug, Subcommand)]
@@ -90,31 +119,46 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
+    /// Gives a volume another name. What has it mounted goes on; /etc/fstab has to name it anew
+    Rename {
+        /// The volume's name
+        name: String,
+        /// Its new name
+        to: String,
+    },
     /// Shows what runs for a volume: its bricks, and the replicas of its metadata
+    #[command(after_help = STATUS_HELP)]
     Status {
-        /// The volume's name; all if left out
+        /// The volume's name; all if left out, or for `all`
         name: Option<String>,
+        /// What to show of it
+        #[arg(conflicts_with = "digest")]
+        what: Option<StatusOf>,
         /// With a digest of each metadata replica; reads all metadata
         #[arg(long)]
         digest: bool,
         #[command(flatten)]
         output: Output,
     },
-    /// Changes a setting
+    /// Changes settings; `volume set help` explains which there are
+    #[command(
+        override_usage = "shoal volume set NAME KEY VALUE [KEY VALUE]...\n       shoal volume set help"
+    )]
     Set {
-        /// The volume's name
-        name: String,
-        /// Which setting; `volume get NAME all` lists them
-        key: String,
-        /// Its value
-        value: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        output: Output,
     },
     /// Puts a setting, or all of them, back to the default
     Reset {
         /// The volume's name
         name: String,
-        /// Which setting; all if left out
+        /// Which setting; all if left out, or for `all`
         key: Option<String>,
+        /// Accepted for GlusterFS's sake
+        #[arg(value_parser = ["force"], hide = true)]
+        force: Option<String>,
     },
     /// Shows settings
     Get {
@@ -163,16 +207,57 @@ enum Command {
         /// info: how it stands; full: look at all blocks
         #[arg(value_parser = ["info", "full"])]
         what: Option<String>,
+        /// After info: in numbers only
+        #[arg(value_parser = ["summary", "split-brain"])]
+        more: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Spreads blocks over all bricks
+    /// Spreads blocks over all bricks; `stop` leaves them where they are by then
     Rebalance {
         /// The volume's name
         name: String,
         /// What to do
         #[arg(value_parser = ["start", "status", "stop"])]
         what: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows what reading the bricks through has found, begins to read them now, pauses that, or goes on
+    #[command(
+        after_help = "Each node reads its bricks through again and again, slowly, and replaces what is damaged from other copies."
+    )]
+    Scrub {
+        /// The volume's name
+        name: String,
+        /// What to do
+        #[arg(value_parser = ["status", "start", "ondemand", "pause", "resume"])]
+        what: String,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// `scrub` as GlusterFS spells it: bitrot NAME scrub status|ondemand|pause|resume
+    #[command(override_usage = "shoal volume bitrot NAME scrub status|ondemand|pause|resume")]
+    Bitrot {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Takes fcntl and flock locks of programs away from a file
+    #[command(
+        override_usage = "shoal volume clear-locks NAME PATH kind blocked|granted|all posix [0,START-LENGTH]",
+        after_help = CLEAR_LOCKS_HELP
+    )]
+    ClearLocks {
+        /// The volume's name
+        name: String,
+        /// The file, from the volume's root
+        path: String,
+        #[command(flatten)]
+        words: Words,
         #[command(flatten)]
         output: Output,
     },

@@ -1,11 +1,12 @@
 //! Carrying out `shoal volume`.
 
 use super::grammar::{self, or_usage};
-use super::{Command, Volume};
+use super::{Command, StatusOf, Volume};
 use crate::admin::{
-    AdminAnswer, AdminRequest, HealReport, RebalanceStep, RemoveStep, VolumeReport, VolumeStatus, render,
+    AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, VolumeReport,
+    VolumeStatus, render,
 };
-use crate::cmd::local::{Consent, Local, Output, the_answer};
+use crate::cmd::local::{Consent, Local, Mode, Output, the_answer};
 use crate::limits::DIGEST_ATTEMPTS;
 use anyhow::{Context, bail};
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 type Outcome = anyhow::Result<ExitCode>;
 
 impl Volume {
-    pub fn run(self) -> Outcome {
+    pub fn run(self, mode: Mode) -> Outcome {
         let local = &self.local;
         match self.command {
             Command::Create { name, words } => create(local, name, &words.words),
@@ -21,13 +22,14 @@ impl Volume {
                 done(local, "start", name, |name| AdminRequest::StartVolume { name })
             }
             Command::Stop { name, consent, .. } => {
-                consent.obtain(&format!("What has volume {name} mounted will stop working."))?;
+                consent.obtain(mode, &format!("What has volume {name} mounted will stop working."))?;
                 done(local, "stop", name, |name| AdminRequest::StopVolume { name })
             }
             Command::Delete { name, consent } => {
-                consent.obtain(&format!(
-                    "Deleting volume {name} deletes everything in it, also on its bricks."
-                ))?;
+                consent.obtain(
+                    mode,
+                    &format!("Deleting volume {name} deletes everything in it, also on its bricks."),
+                )?;
                 let done = done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })?;
                 println!(
                     "Its bricks are emptied in the background; `shoal cluster status` shows those that are not yet."
@@ -39,15 +41,20 @@ impl Volume {
                 Ok(ExitCode::SUCCESS)
             }
             Command::List { output } => list(&volumes(local, None)?, output),
-            Command::Status { name, digest, output } => {
-                let volumes = statuses(local, AdminRequest::VolumeStatus { name, digest })?;
-                output.print(&volumes, |volumes| render::statuses(volumes, digest))?;
+            Command::Rename { name, to } => {
+                local.act(AdminRequest::RenameVolume { name: name.clone(), to: to.clone() })?;
+                println!(
+                    "volume rename: {name}: success: it is called {to} from now on. What has it mounted goes on; /etc/fstab and \
+                     new mounts have to say {to}"
+                );
                 Ok(ExitCode::SUCCESS)
             }
-            Command::Set { name, key, value } => {
-                done(local, "set", name, |name| AdminRequest::SetOption { name, key, value })
+            Command::Status { name, what, digest, output } => {
+                status(local, name.filter(|name| name != "all"), what, digest, output)
             }
-            Command::Reset { name, key } => {
+            Command::Set { words, output } => set(local, &words.words, output),
+            Command::Reset { name, key, .. } => {
+                let key = key.filter(|key| key != "all");
                 done(local, "reset", name, |name| AdminRequest::ResetOptions { name, key })
             }
             Command::Get { name, key, output } => get(local, name, &key, output),
@@ -56,11 +63,26 @@ impl Volume {
                 done(local, "add-brick", name, |name| AdminRequest::AddBricks { name, bricks })
             }
             Command::RemoveBrick { name, words, consent, output } => {
-                remove(local, name, &words.words, consent, output)
+                remove(local, mode, name, &words.words, consent, output)
             }
             Command::ReplaceBrick { name, words } => replace(local, name, &words.words),
-            Command::Heal { name, what, output } => heal(local, name, what.as_deref(), output),
+            Command::Heal { name, what, more, output } => {
+                heal(local, name, what.as_deref(), more.as_deref(), output)
+            }
             Command::Rebalance { name, what, output } => rebalance(local, name, &what, output),
+            Command::Scrub { name, what, output } => {
+                scrub(local, name, or_usage(grammar::scrub(&what)), output)
+            }
+            Command::Bitrot { name, words, output } => match or_usage(grammar::bitrot(&words.words)) {
+                Some(step) => scrub(local, name, step, output),
+                None => {
+                    println!("volume bitrot: {name}: success: every block has its checksums, always");
+                    Ok(ExitCode::SUCCESS)
+                }
+            },
+            Command::ClearLocks { name, path, words, output } => {
+                clear_locks(local, name, path, &words.words, output)
+            }
             Command::Digest { name, output } => digest(local, &name, output),
         }
     }
@@ -77,7 +99,8 @@ fn create(local: &Local, name: String, words: &[String]) -> Outcome {
     let grammar::Creation { replica, bricks, arbiters, force } = or_usage(grammar::creation(words));
     local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, arbiters, force })?;
     println!(
-        "volume create: {name}: success: please start the volume to access data (shoal volume start {name})"
+        "volume create: {name}: success: please start the volume to access data ({})",
+        local.command(&format!("volume start {name}"))
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -88,6 +111,79 @@ fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeRepo
 
 fn statuses(local: &Local, request: AdminRequest) -> anyhow::Result<Vec<VolumeStatus>> {
     Ok(the_answer!(local.ask(request)?, AdminAnswer::Statuses { volumes } => volumes))
+}
+
+fn status(
+    local: &Local,
+    name: Option<String>,
+    what: Option<StatusOf>,
+    digest: bool,
+    output: Output,
+) -> Outcome {
+    match what {
+        None => {
+            let volumes = statuses(local, AdminRequest::VolumeStatus { name, digest })?;
+            output.print(&volumes, |volumes| render::statuses(volumes, digest))?;
+        }
+        Some(StatusOf::Detail) => {
+            let request = AdminRequest::VolumeDetail { name };
+            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Details { volumes } => volumes);
+            output.print(&volumes, |volumes| render::details(volumes))?;
+        }
+        Some(StatusOf::Clients) => {
+            let request = AdminRequest::Sessions { name };
+            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Sessions { volumes } => volumes);
+            output.print(&volumes, |volumes| render::sessions(volumes))?;
+        }
+        Some(StatusOf::Tasks) => {
+            let request = AdminRequest::Tasks { name };
+            let volumes = the_answer!(local.ask(request)?, AdminAnswer::Tasks { volumes } => volumes);
+            output.print(&volumes, |volumes| render::tasks(volumes))?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn set(local: &Local, words: &[String], output: Output) -> Outcome {
+    match or_usage(grammar::setting(words)) {
+        grammar::Setting::Help => {
+            output.print(&render::known_options(), |known| render::option_help(known))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        grammar::Setting::Pairs(name, pairs) => {
+            // All or none, as far as that can be known here; the servers check them again.
+            for (key, value) in &pairs {
+                if let Err(why) = shoal_cluster::options::check(key, value) {
+                    bail!("{why}");
+                }
+            }
+            for (key, value) in pairs {
+                local.act(AdminRequest::SetOption { name: name.clone(), key, value })?;
+            }
+            println!("volume set: {name}: success");
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn scrub(local: &Local, name: String, step: ScrubStep, output: Output) -> Outcome {
+    let report =
+        the_answer!(local.ask(AdminRequest::Scrub { name, step })?, AdminAnswer::Scrub(report) => report);
+    output.print(&report, render::scrubbing)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn clear_locks(local: &Local, name: String, path: String, words: &[String], output: Output) -> Outcome {
+    let grammar::Clearing { kind, of_programs, range } = or_usage(grammar::clearing(words));
+    let report = if of_programs {
+        let request = AdminRequest::ClearLocks { name, path, kind, range };
+        the_answer!(local.ask(request)?, AdminAnswer::Cleared(report) => report)
+    } else {
+        eprintln!("note: inode and entry locks are GlusterFS's own; programs' locks are `posix`");
+        ClearedReport { name, path, ..ClearedReport::default() }
+    };
+    output.print(&report, render::cleared)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn list(volumes: &[VolumeReport], output: Output) -> Outcome {
@@ -116,13 +212,22 @@ fn get(local: &Local, name: String, key: &str, output: Output) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn remove(local: &Local, name: String, words: &[String], consent: Consent, output: Output) -> Outcome {
+fn remove(
+    local: &Local,
+    mode: Mode,
+    name: String,
+    words: &[String],
+    consent: Consent,
+    output: Output,
+) -> Outcome {
     let (bricks, step) = or_usage(grammar::removal(words));
     match step {
         RemoveStep::Force => {
-            consent.obtain("What is on these bricks will be given up; other copies are used.")?
+            consent.obtain(mode, "What is on these bricks will be given up; other copies are used.")?;
         }
-        RemoveStep::Commit => consent.obtain("These bricks will not be part of the volume any more.")?,
+        RemoveStep::Commit => {
+            consent.obtain(mode, "These bricks will not be part of the volume any more.")?;
+        }
         RemoveStep::Start | RemoveStep::Status | RemoveStep::Stop => {}
     }
     match local.ask(AdminRequest::RemoveBricks { name: name.clone(), bricks, step })? {
@@ -149,18 +254,23 @@ fn replace(local: &Local, name: String, words: &[String]) -> Outcome {
     done(local, "replace-brick", name, |name| AdminRequest::ReplaceBrick { name, old, new })
 }
 
-fn heal(local: &Local, name: String, what: Option<&str>, output: Output) -> Outcome {
+fn heal(local: &Local, name: String, what: Option<&str>, more: Option<&str>, output: Output) -> Outcome {
     let request = match what {
         Some("info") => AdminRequest::HealInfo { name },
+        _ if more.is_some() => {
+            or_usage(Err("`summary` follows `info`, as in `heal web info summary`".to_owned()))
+        }
         what => AdminRequest::Heal { name, full: what.is_some() },
     };
     let began = matches!(request, AdminRequest::Heal { .. });
     let report = the_answer!(local.ask(request)?, AdminAnswer::Heal(report) => report);
     output.print(&report, |report| match began {
         true => format!(
-            "volume heal: {0}: success: `shoal volume heal {0} info` shows how it stands\n",
-            report.name
+            "volume heal: {}: success: `{}` shows how it stands\n",
+            report.name,
+            local.command(&format!("volume heal {} info", report.name))
         ),
+        false if more.is_some() => render::heal_summary(report),
         false => render::heal(report),
     })?;
     Ok(if began || is_healed(&report) { ExitCode::SUCCESS } else { ExitCode::from(1) })

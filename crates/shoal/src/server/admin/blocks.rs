@@ -5,7 +5,7 @@ use super::super::core::Core;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
-use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE};
+use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE};
 use shoal_cluster::{BrickState, Command};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
@@ -56,22 +56,38 @@ impl Core {
         })
     }
 
+    /// Has blocks spread anew, and waits a moment until the leader has heard of it: `status` and `stop` find
+    /// it begun.
+    fn begin_rebalance(&self, volume: GroupId) -> Result<(), String> {
+        let before = self.ask_heal_patiently(volume, false)?.1.status.rebalances;
+        self.decide(&Command::Rebalance { volume })?;
+        let due = Instant::now() + MAP_NEWS_PATIENCE;
+        let begun = |heal: &Heal| heal.rebalancing || heal.status.rebalances != before;
+        while !self.ask_heal(volume, false).is_ok_and(|(_, heal)| begun(&heal)) && Instant::now() < due {
+            std::thread::sleep(EXECUTE_PAUSE);
+        }
+        Ok(())
+    }
+
     pub(super) fn rebalance(&self, name: &str, step: RebalanceStep) -> Result<RebalanceReport, String> {
         let map = self.directory.map();
         let (volume, it) = names::volume(&map, name)?;
         match step {
-            RebalanceStep::Start => self.decide(&Command::Rebalance { volume }).map(drop)?,
+            RebalanceStep::Start => self.begin_rebalance(volume)?,
             RebalanceStep::Status => {}
             RebalanceStep::Stop => {
-                return Err(format!(
-                    "a rebalance cannot be stopped; `shoal volume set {name} heal.bytes-per-second N` slows it down"
-                ));
+                if !self.ask_heal_patiently(volume, false)?.1.rebalancing {
+                    return Err(format!("no rebalance of volume {name} is under way"));
+                }
+                self.decide(&Command::StopRebalance { volume }).map(drop)?;
             }
         }
         let (_, heal) = self.ask_heal_patiently(volume, false)?;
         let state = match (step, it.rebalance) {
             (RebalanceStep::Start, _) => RebalanceState::InProgress,
+            (RebalanceStep::Stop, _) => RebalanceState::Stopped,
             (_, 0) => RebalanceState::NotStarted,
+            _ if it.is_rebalance_stopped() => RebalanceState::Stopped,
             _ if heal.rebalancing => RebalanceState::InProgress,
             _ => RebalanceState::Completed,
         };
@@ -128,7 +144,7 @@ impl Core {
         self.decide(&command).map(|_| AdminAnswer::Done)
     }
 
-    fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
+    pub(super) fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
         match self.directory.map().bricks.get(&brick).map(|brick| brick.state) {
             Some(BrickState::Active) => RemovalState::NotStarted,
             Some(BrickState::Draining) if self.blocks_left(volume, brick) != Some(0) => {

@@ -32,6 +32,7 @@ impl Core {
             }
             R::StartVolume { name } => Command::SetState { volume: id(&name)?, started: true },
             R::StopVolume { name } => Command::SetState { volume: id(&name)?, started: false },
+            R::RenameVolume { name, to } => Command::RenameVolume { volume: id(&name)?, name: to },
             R::DeleteVolume { name } => Command::DeleteVolume { volume: id(&name)? },
             R::SetOption { name, key, value } => {
                 Command::SetOption { volume: id(&name)?, key, value: Some(value) }

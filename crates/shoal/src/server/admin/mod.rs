@@ -3,10 +3,12 @@
 //! - [`change`]: what changes something;
 //! - [`show`]: what is there and how it does;
 //! - [`blocks`]: healing, spreading, and taking bricks away;
+//! - [`insight`]: mounts, work on blocks, scrubbing, locks;
 //! - [`names`]: what people call volumes, nodes and bricks.
 
 mod blocks;
 mod change;
+mod insight;
 mod names;
 mod show;
 
@@ -15,6 +17,10 @@ use crate::admin::{Admin, AdminAnswer, AdminRequest};
 use crate::control::{Answer, Handler, Request};
 use std::io;
 use std::sync::Arc;
+
+/// What to do where `shoal scrub` is asked for in a cluster.
+pub const CLUSTER_SCRUB: &str = "the nodes of a cluster read their bricks through again and again, and repair what is damaged: \
+     `shoal volume scrub NAME status` on any node shows what they found, `shoal volume scrub NAME start` has them begin now";
 
 /// The server as its control socket shows it.
 pub struct Controlled(pub Arc<Core>);
@@ -27,11 +33,11 @@ impl Handler for Controlled {
     ) -> Result<(), String> {
         match request {
             Request::Admin { request } => self.0.execute(request, &mut |answer| say(&answer)),
-            Request::Status | Request::Stats | Request::Sync => {
+            Request::Status | Request::Stats | Request::Sync | Request::Abandon => {
                 Err("this is a server without a mount of its own; `shoal cluster status` shows how it does"
                     .into())
             }
-            Request::Scrub { .. } => Err("a server's bricks are verified while it runs".into()),
+            Request::Scrub { .. } => Err(CLUSTER_SCRUB.into()),
         }
     }
 }
@@ -60,6 +66,13 @@ impl Admin for Core {
             R::HealInfo { name } => AdminAnswer::Heal(self.heal_report(&name, false)?),
             R::Rebalance { name, step } => AdminAnswer::Rebalance(self.rebalance(&name, step)?),
             R::RemoveBricks { name, bricks, step } => self.remove_bricks(&name, &bricks, step)?,
+            R::VolumeDetail { name } => AdminAnswer::Details { volumes: self.details(name.as_deref())? },
+            R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
+            R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
+            R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
+            R::ClearLocks { name, path, kind, range } => {
+                AdminAnswer::Cleared(self.clear(&name, path, kind, range)?)
+            }
             other => {
                 self.change(other, &mut |text| {
                     // Whoever does not listen any more misses a note.

@@ -14,7 +14,7 @@ type Reports = BTreeMap<NodeId, Report>;
 /// What a replica of the cluster map's group is asked for by, if no volume has that name.
 const MAP_NAME: &str = "cluster";
 
-fn seconds(time: Timestamp) -> u64 {
+pub(super) fn seconds(time: Timestamp) -> u64 {
     time.secs.unsigned_abs()
 }
 
@@ -23,7 +23,7 @@ impl Core {
         let reports = self.gather(false);
         let map = self.directory.map();
         let volumes = map.volumes.iter().map(|(id, volume)| self.health(&map, &reports, *id, volume));
-        ClusterReport {
+        let report = ClusterReport {
             cluster: format!("{:032x}", map.cluster),
             epoch: map.epoch,
             node: map.nodes.get(&self.node).map_or_else(String::new, |node| node.name.clone()),
@@ -31,7 +31,9 @@ impl Core {
             map: replicas(&map, &reports, GroupId::CLUSTER),
             volumes: volumes.collect(),
             deleting: deleting(&map, &reports),
-        }
+            attention: Vec::new(),
+        };
+        report.with_attention()
     }
 
     fn health(&self, map: &ClusterMap, reports: &Reports, id: GroupId, volume: &Volume) -> VolumeHealth {
@@ -163,7 +165,10 @@ fn deleting(map: &ClusterMap, reports: &Reports) -> Vec<DeletingReport> {
 }
 
 /// All volumes by name, or the one that is asked for.
-fn chosen<'a>(map: &'a ClusterMap, name: Option<&str>) -> Result<Vec<(GroupId, &'a Volume)>, String> {
+pub(super) fn chosen<'a>(
+    map: &'a ClusterMap,
+    name: Option<&str>,
+) -> Result<Vec<(GroupId, &'a Volume)>, String> {
     if let Some(name) = name {
         return Ok(vec![names::volume(map, name)?]);
     }
@@ -172,7 +177,7 @@ fn chosen<'a>(map: &'a ClusterMap, name: Option<&str>) -> Result<Vec<(GroupId, &
     Ok(all)
 }
 
-fn state(volume: &Volume) -> VolumeState {
+pub(super) fn state(volume: &Volume) -> VolumeState {
     match volume.state {
         shoal_cluster::VolumeState::Created => VolumeState::Created,
         shoal_cluster::VolumeState::Started => VolumeState::Started,

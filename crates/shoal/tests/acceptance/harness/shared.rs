@@ -1,7 +1,7 @@
 //! A volume with several mounts on this machine: one server, as a cluster of one node, and a process for each mount. Everything goes
 //! when it is dropped.
 
-use super::command::{tail, wait_until};
+use super::command::{Run, tail, wait_until};
 use super::tree::assert_same;
 use super::volume::{KILL_LIMIT, MOUNT_LIMIT, STOP_LIMIT, detach, mounted, scratch, shoal, spawn, watch};
 use parking_lot::Mutex;
@@ -38,6 +38,11 @@ pub struct Shared {
 impl Shared {
     /// A fresh volume with so many mounts. The topic names its directory.
     pub fn start(topic: &str, mounts: usize) -> Shared {
+        Shared::start_with(topic, mounts, "")
+    }
+
+    /// A fresh volume whose mounts have mount options.
+    pub fn start_with(topic: &str, mounts: usize, options: &str) -> Shared {
         let dir = scratch(topic);
         let processes: Arc<Mutex<Vec<Child>>> = Arc::default();
         let watched = Arc::clone(&processes);
@@ -48,9 +53,40 @@ impl Shared {
             shared.link();
         } else {
             shared.serve();
-            shared.mounts.iter().for_each(|mount| shared.mount(mount));
+            shared.mounts.iter().for_each(|mount| shared.mount(mount, options));
         }
         shared
+    }
+
+    /// Unmounts and mounts again with mount options.
+    pub fn remount(&self, mount: usize, options: &str) {
+        let path = &self.mounts[mount];
+        shoal().arg("umount").arg(path).limit(STOP_LIMIT.as_secs()).ok();
+        let mut ended = self.processes.lock().remove(1 + mount);
+        assert!(
+            wait_until(&mut ended, Instant::now() + STOP_LIMIT).is_some(),
+            "an unmounted process does not end"
+        );
+        self.begin_mount(path, options);
+        let mut processes = self.processes.lock();
+        let new = processes.pop().expect("begun above");
+        processes.insert(1 + mount, new);
+    }
+
+    /// Changes a setting of the volume.
+    pub fn set(&self, key: &str, value: &str) {
+        self.ask(&["volume", "set", VOLUME, key, value]);
+    }
+
+    /// What a command about the volume prints.
+    pub fn ask(&self, words: &[&str]) -> String {
+        words.iter().fold(self.shoal(), Run::arg).ok()
+    }
+
+    /// The log of one of the mounts.
+    pub fn log(&self, mount: usize) -> String {
+        fs::read_to_string(self.dir.path().join(format!("{}.log", name(&self.mounts[mount]))))
+            .unwrap_or_default()
     }
 
     /// One plain directory under all names, to test the tests.
@@ -74,9 +110,9 @@ impl Shared {
         self.shoal().arg("volume").arg("start").arg(VOLUME).ok();
     }
 
-    fn mount(&self, mount: &Path) {
+    fn mount(&self, mount: &Path, options: &str) {
         fs::create_dir(mount).expect("the mount point can be made");
-        self.begin_mount(mount);
+        self.begin_mount(mount, options);
     }
 
     /// Ends the process of a mount with kill -9. What is on the mount point stays, and is dead.
@@ -99,17 +135,17 @@ impl Shared {
             wait_until(&mut killed, Instant::now() + KILL_LIMIT).is_some(),
             "a killed process does not end"
         );
-        self.begin_mount(&self.mounts[mount]);
+        self.begin_mount(&self.mounts[mount], "");
         let mut processes = self.processes.lock();
         let new = processes.pop().expect("begun above");
         processes.insert(1 + mount, new);
     }
 
-    fn begin_mount(&self, mount: &Path) {
+    fn begin_mount(&self, mount: &Path, options: &str) {
         let planted = std::env::var_os(PLANTED);
         let mut command = Command::new(planted.unwrap_or_else(|| env!("CARGO_BIN_EXE_shoal").into()));
         command.arg("mount").arg("--foreground").arg("--credentials").arg(self.data().join("tls"));
-        command.arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
+        command.args(["-o", options]).arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
         // A dead mount that is about to be replaced is mounted, too; and what the kernel has of it can be listed.
         let answers = || nix::sys::statvfs::statvfs(mount).is_ok();
         self.begin(command, &name(mount), || answers() && mounted(mount));
@@ -133,12 +169,18 @@ impl Shared {
         }
     }
 
-    fn shoal(&self) -> super::Run {
+    fn shoal(&self) -> Run {
         shoal().env("SHOAL_DATA", self.data())
     }
 
-    fn data(&self) -> PathBuf {
+    /// The server's data directory.
+    pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
+    }
+
+    /// `HOST:PORT` of the server.
+    pub fn server(&self) -> String {
+        format!("{}:{PORT}", self.address)
     }
 
     /// One of the mounts, from 0.

@@ -35,7 +35,8 @@ fn turning<T>(link: &Path, targets: &[std::path::PathBuf], work: impl FnOnce() -
 }
 
 fn exercise(topic: &str, mix: &str, share: u64) {
-    let volume = Shared::start(&format!("several-fsx-{topic}"), 3);
+    // It opens the file on one mount before it has closed it on the other, and maps it: with locks=cluster one of them is refused.
+    let volume = Shared::start_with(&format!("several-fsx-{topic}"), 3, "locks=local");
     let local = volume.local();
     let config = configure(&local, mix, REOPENS);
     File::create(volume.path(0).join("file")).expect("a file can be made");

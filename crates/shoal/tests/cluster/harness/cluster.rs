@@ -364,7 +364,7 @@ impl Cluster {
     }
 
     /// A mount that is taken away when the test takes too long.
-    fn mounted(path: PathBuf) -> Mount {
+    pub fn mounted(path: PathBuf) -> Mount {
         let ended = Arc::new(AtomicBool::new(false));
         let (watched, point) = (ended.clone(), path.clone());
         let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };

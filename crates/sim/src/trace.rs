@@ -1,4 +1,4 @@
-//! What the code under test says while it runs: the story of a world, and its complaints.
+//! What the code under test logs while it runs: the trace of a world, its errors, and some counts.
 
 use crate::scheduler::Scheduler;
 use std::cell::RefCell;
@@ -10,37 +10,37 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Lines kept for the story of a failure.
+/// Lines kept for the trace of a failure.
 const LINES_MAX: usize = 4_000;
-/// What a mount says whose session has been ended.
+/// What a mount logs when its session has been ended.
 pub const ENDED: &str = "the servers ended this mount's session";
 
-/// What a server says that ends the session of a client of which it does not hear.
+/// What a server logs when it ends the session of a silent client.
 const GIVEN_UP: &str = "ending a session that others wait for and that is silent";
 
-/// What was said in a world.
+/// What was logged in a world.
 #[derive(Default)]
-pub struct Told {
+pub struct Recorded {
     /// The last lines.
     pub lines: Vec<String>,
-    /// What was said at the level of errors.
+    /// Lines at the level of errors.
     pub errors: Vec<String>,
     /// When mounts lost a session, by its number.
     pub ended: BTreeMap<u64, u64>,
-    /// When servers gave a session up that was silent.
+    /// When servers ended a silent session.
     pub given_up: BTreeMap<u64, u64>,
-    /// States that were fetched from others.
+    /// How often a replica has fetched its state from another.
     pub snapshots: u64,
-    /// Changes of members, on any replica.
+    /// How often the group's members have changed, on any replica.
     pub changes: u64,
-    /// Times that somebody came to lead.
+    /// How often a replica became leader.
     pub leads: u64,
 }
 
 struct State {
     world: Rc<Scheduler>,
     last: VecDeque<String>,
-    told: Told,
+    told: Recorded,
     print: bool,
 }
 
@@ -48,15 +48,15 @@ thread_local! {
     static STATE: RefCell<Option<State>> = const { RefCell::new(None) };
 }
 
-/// Listens on this thread until the guard is dropped.
-pub fn listen(world: &Rc<Scheduler>, print: bool, level: Level) -> tracing::subscriber::DefaultGuard {
+/// Records on this thread until the guard is dropped.
+pub fn start(world: &Rc<Scheduler>, print: bool, level: Level) -> tracing::subscriber::DefaultGuard {
     hear_panics();
-    let (last, told) = (VecDeque::new(), Told::default());
+    let (last, told) = (VecDeque::new(), Recorded::default());
     STATE.set(Some(State { world: world.clone(), last, told, print }));
-    tracing::subscriber::set_default(Journal { level })
+    tracing::subscriber::set_default(Recorder { level })
 }
 
-/// Panics on threads that listen are lines of the story, and not printed.
+/// Panics on threads that record become lines of the trace, and are not printed.
 fn hear_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -68,7 +68,7 @@ fn hear_panics() {
     });
 }
 
-/// Adds a line of the world's own.
+/// Adds a line of the simulator's own.
 pub fn say(what: &str) {
     STATE.with_borrow_mut(|state| {
         if let Some(state) = state {
@@ -77,11 +77,11 @@ pub fn say(what: &str) {
     });
 }
 
-/// Ends listening.
-pub fn take() -> Told {
+/// Ends the recording, and returns it.
+pub fn take() -> Recorded {
     match STATE.take() {
-        Some(state) => Told { lines: state.last.into(), ..state.told },
-        None => Told::default(),
+        Some(state) => Recorded { lines: state.last.into(), ..state.told },
+        None => Recorded::default(),
     }
 }
 
@@ -102,7 +102,7 @@ impl State {
 }
 
 impl State {
-    /// Remembers what is counted.
+    /// Counts the messages that are counted.
     fn note(&mut self, said: &str, session: Option<u64>) {
         let told = &mut self.told;
         if said.starts_with("leads ") {
@@ -122,7 +122,7 @@ impl State {
     }
 }
 
-struct Journal {
+struct Recorder {
     level: Level,
 }
 
@@ -141,7 +141,7 @@ impl Visit for Words {
     }
 }
 
-impl Subscriber for Journal {
+impl Subscriber for Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         *metadata.level() <= self.level
     }

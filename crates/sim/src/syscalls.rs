@@ -1,4 +1,5 @@
-//! A program's system calls on a mount, as a kernel without caches would pass them on: paths are walked name by name.
+//! A program's system calls on a mount, as a kernel without caches would send them: paths are walked name by
+//! name.
 
 use shoal_client::{Caller, Client, Failure, Looked, Reply, Wait};
 use shoal_namespace::{RenameFlags, SetAttr};
@@ -11,7 +12,8 @@ use std::sync::Arc;
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const FILE_MODE: u32 = libc::S_IFREG | 0o644;
 const DIR_MODE: u32 = libc::S_IFDIR | 0o755;
-/// A call that meets something stale is tried again so often. Linux does so once; here nobody holds the directory's lock meanwhile.
+/// How often a call that met a stale entry is retried. Linux retries once. Here the directory's lock is not
+/// held meanwhile, so it takes more.
 const STALE_TRIES: u32 = 20;
 const WAIT: Wait = Wait::Allowed;
 
@@ -22,10 +24,10 @@ struct Open {
     append: bool,
 }
 
-/// One worker's open files on one mount.
-pub struct Hands {
+/// One worker's open files on one mount, and the calls on them.
+pub struct Syscalls {
     client: Arc<Client>,
-    /// Which thread it is there.
+    /// The worker's thread, as the client counts threads.
     thread: u32,
     slots: Vec<Option<Open>>,
 }
@@ -49,7 +51,7 @@ fn attributes(ino: InodeId, inode: &Inode) -> Outcome {
     }
 }
 
-/// References to inodes that end with the call.
+/// References to inodes that are dropped with the call.
 struct Held<'a> {
     client: &'a Client,
     thread: u32,
@@ -78,7 +80,7 @@ impl Held<'_> {
         found.ok_or(Failure::Errno(Errno::ENOENT))
     }
 
-    /// A kernel looks before it has something made.
+    /// The lookup that a kernel sends before it creates an entry.
     fn need_free(&mut self, dir: InodeId, name: u8) -> Reply<()> {
         match self.lookup(dir, name)? {
             Some(_) => Err(Errno::EEXIST.into()),
@@ -86,14 +88,14 @@ impl Held<'_> {
         }
     }
 
-    /// Walks all of these names.
+    /// Walks a path of names.
     fn walk(&mut self, names: &[u8]) -> Reply<InodeId> {
         let mut at = InodeId::ROOT;
         for name in names {
             let (ino, inode) = self.need(at, *name)?;
             match inode.kind {
                 FileKind::Directory => at = ino,
-                // Where they lead there is nothing.
+                // The simulated symlinks point at nothing.
                 FileKind::Symlink => return Err(Errno::ENOENT.into()),
                 _ => return Err(Errno::ENOTDIR.into()),
             }
@@ -118,14 +120,14 @@ impl Held<'_> {
     }
 }
 
-impl Hands {
-    /// On a mount, of a worker with a number of its own.
-    pub fn new(client: Arc<Client>, worker: u32) -> Hands {
-        // Threads are counted from 1.
-        Hands { client, thread: worker + 1, slots: vec![None; usize::from(SLOTS)] }
+impl Syscalls {
+    /// The calls of a worker, by its number, on a mount.
+    pub fn new(client: Arc<Client>, worker: u32) -> Syscalls {
+        // The client's threads are numbered from 1.
+        Syscalls { client, thread: worker + 1, slots: vec![None; usize::from(SLOTS)] }
     }
 
-    /// The mount that they work on.
+    /// The mount.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -138,7 +140,7 @@ impl Hands {
     /// Makes a call.
     pub fn perform(&mut self, op: &Op) -> Outcome {
         let mut outcome = self.attempt(op);
-        // Linux walks once more; whatever is answered has been looked at then.
+        // Linux walks the path once more after ESTALE.
         for _ in 0..STALE_TRIES {
             if outcome != Err(Failure::Errno(Errno::ESTALE)) {
                 break;
@@ -163,7 +165,7 @@ impl Hands {
         match op {
             Op::Open { path, create, exclusive, append, slot } => {
                 let ino = open(&mut held, path, *create, *exclusive)?;
-                // The reference is the slot's from now on.
+                // The slot owns the reference from now on.
                 let at = held.inodes.iter().rposition(|one| *one == ino);
                 at.map(|at| held.inodes.swap_remove(at));
                 if let Some(place) = self.slots.get_mut(usize::from(*slot))
@@ -194,7 +196,7 @@ impl Hands {
                 let above_from = [&[InodeId::ROOT], held.inodes.as_slice()].concat();
                 let (to, to_name) = held.parent(to)?;
                 let above_to = held.inodes[above_from.len() - 1..].to_vec();
-                // A kernel looks both up first: what it finds is what it means.
+                // A kernel looks both names up first, and sends what it found.
                 let moved = held.need(from, from_name)?.0;
                 let replaced = held.lookup(to, to_name)?.map(|found| found.0);
                 match replaced {
@@ -281,7 +283,7 @@ impl Hands {
     }
 }
 
-/// Calls by which one looks at everything.
+/// The calls that look at everything on a mount.
 pub fn look_at_all(call: &mut dyn FnMut(Op) -> Outcome) {
     let mut dirs = vec![Path::default()];
     while let Some(dir) = dirs.pop() {
@@ -302,7 +304,7 @@ pub fn look_at_all(call: &mut dyn FnMut(Op) -> Outcome) {
     }
 }
 
-impl Drop for Hands {
+impl Drop for Syscalls {
     fn drop(&mut self) {
         for open in self.slots.iter().flatten() {
             self.client.forget(open.ino, 1);
@@ -332,7 +334,7 @@ fn open(held: &mut Held<'_>, path: &Path, create: bool, exclusive: bool) -> Repl
                 held.inodes.push(made.ino);
                 return Ok(made.ino);
             }
-            // Somebody was faster.
+            // Another client created it in between.
             Err(Failure::Errno(Errno::EEXIST)) if !exclusive => {}
             Err(failure) => return Err(failure),
         }

@@ -1,8 +1,8 @@
-//! What is looked at when a world has come to rest: whether the state of the volume fits together, and what is on the bricks.
+//! The checks when a world has come to rest: is the volume's state consistent, and what is on the bricks?
 
 use crate::cluster::{Cluster, SWEEP_EVERY};
+use crate::findings::Findings;
 use crate::plan::Plan;
-use crate::story::Book;
 use shoal_namespace::check::{self, Finding, Visitor};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
@@ -12,14 +12,14 @@ use shoal_wire::VolumeBlocks;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What nothing refers to is deleted within this, when all is well: what was swept is swept once more ...
+/// When all faults are over, unreferenced blocks are deleted within this: what was swept is swept once more.
 const COLLECTED_WITHIN: Duration = Duration::from_secs(120);
-/// ... and where bricks were in trouble within this: what was left there is found when everything is swept.
+/// Where bricks had faults, it takes until everything has been swept.
 const SWEPT_WITHIN: Duration = SWEEP_EVERY.saturating_add(COLLECTED_WITHIN);
-/// Blocks that are named where they should not be, at most.
+/// Unreferenced blocks that a finding names.
 const NAMED_MAX: usize = 5;
 
-/// What a volume consists of.
+/// The volume's state, as the check visits it.
 #[derive(Default)]
 struct State {
     findings: Vec<String>,
@@ -35,8 +35,8 @@ impl Visitor for State {
     }
 }
 
-/// Looks at everything. Answers how many blocks are on bricks.
-pub fn look(cluster: &Rc<Cluster>, book: &Book, plan: &Plan) -> usize {
+/// Runs all checks, and returns how many blocks are on bricks.
+pub fn run(cluster: &Rc<Cluster>, findings: &Findings, plan: &Plan) -> usize {
     let mut left = None;
     let patience = if plan.has_troubled_bricks() { SWEPT_WITHIN } else { COLLECTED_WITHIN };
     cluster.wait_until(patience, || {
@@ -44,28 +44,28 @@ pub fn look(cluster: &Rc<Cluster>, book: &Book, plan: &Plan) -> usize {
         left.as_ref().is_some_and(Vec::is_empty)
     });
     match left {
-        None => book.find("nobody leads in the end".into()),
+        None => findings.add("there is no leader at the end".into()),
         Some(left) if !left.is_empty() => {
             let named = &left[..left.len().min(NAMED_MAX)];
-            book.find(format!("{} copies of blocks that nothing refers to are left: {named:?}", left.len()));
+            findings.add(format!("{} copies of unreferenced blocks are left: {named:?}", left.len()));
         }
         Some(_) => {}
     }
     let Some(leader) = cluster.leader() else { return 0 };
     let Some(state) = state(cluster) else { return 0 };
     for finding in &state.findings {
-        book.find(format!("the state of the volume does not fit together: {finding}"));
+        findings.add(format!("the state of the volume is inconsistent: {finding}"));
     }
-    let blocks = cluster.depot.seen_from(leader);
+    let blocks = cluster.bricks.seen_from(leader);
     let count = state.blocks.len();
     let read = move || {
         let read = |(id, info): (BlockId, BlockInfo)| {
             let content = blocks.fetch(id, info.group, 0, info.len);
-            content.err().map(|error| format!("block {id} cannot be read in the end: {error}"))
+            content.err().map(|error| format!("block {id} cannot be read at the end: {error}"))
         };
         state.blocks.into_iter().filter_map(read).collect::<Vec<String>>()
     };
-    cluster.on(leader, "read", read).into_iter().flatten().for_each(|lost| book.find(lost));
+    cluster.on(leader, "read", read).into_iter().flatten().for_each(|lost| findings.add(lost));
     count
 }
 
@@ -77,12 +77,12 @@ fn state(cluster: &Rc<Cluster>) -> Option<State> {
     Some(state)
 }
 
-/// Copies on bricks of blocks that the namespace does not name there. None if nobody leads.
+/// Copies on bricks that the namespace does not name there. `None` without a leader.
 pub fn left_over(cluster: &Rc<Cluster>) -> Option<Vec<(u16, BlockId)>> {
     let server = cluster.servers.get(cluster.leader()?)?;
     let store = server.replica().store().clone();
     let mut left = Vec::new();
-    for (brick, holds) in cluster.depot.all() {
+    for (brick, holds) in cluster.bricks.all() {
         for id in holds.holds().ok()? {
             let known = query::block(&*store, id).ok()?;
             let is_named = known.is_some_and(|block| block.refs > 0 && block.info.group.contains(brick));

@@ -1,0 +1,114 @@
+//! What becomes of denials: waits end when denials have kept coming for long enough and no replica leads.
+
+use super::{Inner, State, Unled};
+use crate::limits::DENIAL_GRACE;
+use shoal_runtime::time::Instant;
+use shoal_wire::{Denial, MetaError};
+use std::sync::Arc;
+
+/// Denials that count, since a replica led last.
+#[derive(Default)]
+pub(super) struct Denials {
+    /// The first of an unbroken row, and the last.
+    row: Option<(Instant, Instant)>,
+    /// They have kept coming for long enough: nothing is asked any more.
+    verdict: Option<Denial>,
+}
+
+impl Denials {
+    pub(super) fn verdict(&self) -> Option<&Denial> {
+        self.verdict.as_ref()
+    }
+
+    /// A replica leads.
+    pub(super) fn clear(&mut self) {
+        self.row = None;
+    }
+
+    /// Notes one. Answers whether it decides. `at_once`: the first one does.
+    fn note(&mut self, denial: &Denial, now: Instant, at_once: bool) -> bool {
+        let unbroken = self.row.filter(|(_, last)| now.saturating_duration_since(*last) < DENIAL_GRACE);
+        let first = unbroken.map_or(now, |(first, _)| first);
+        self.row = Some((first, now));
+        let decides =
+            self.verdict.is_none() && (at_once || now.saturating_duration_since(first) >= DENIAL_GRACE);
+        if decides {
+            self.verdict = Some(denial.clone());
+        }
+        decides
+    }
+}
+
+impl State {
+    /// Why no call has a point any more, if that is so.
+    pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
+        match self.denials.verdict() {
+            Some(denial) => Some(Unled::Denied(denial.clone()).into()),
+            None if self.stopping => Some(Unled::Stopping.into()),
+            None if interruptible && self.interrupted => Some(Unled::Interrupted.into()),
+            None => None,
+        }
+    }
+}
+
+impl Inner {
+    /// Takes what a leader answered. One that denies is one that does not lead: another may.
+    pub(super) fn understand<T>(self: &Arc<Self>, outcome: Result<T, MetaError>) -> Result<T, MetaError> {
+        match outcome {
+            // The verdict was found while this waited.
+            Err(MetaError::Denied(denial)) if self.state.lock().denials.verdict().is_some() => {
+                Err(MetaError::Denied(denial))
+            }
+            Err(MetaError::Denied(denial)) => Err(MetaError::Unavailable(denial.to_string())),
+            outcome => outcome,
+        }
+    }
+
+    /// A replica, or the newest map, denies the client the volume, and no replica is known to lead.
+    pub(super) fn denied(&self, denial: &Denial) {
+        if denial.epoch < self.replicas.epoch() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.seat.is_some() || state.stopping {
+            return;
+        }
+        // Nothing is lost by giving up what has not begun.
+        let at_once = state.session.is_none();
+        if !state.denials.note(denial, Instant::now(), at_once) {
+            return;
+        }
+        let error = MetaError::Denied(denial.clone());
+        let told = state.outbox.end(error.clone());
+        state.in_flight.fail(false, &error);
+        self.found.notify_all();
+        self.work.notify_all();
+        self.tell(state, told);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_runtime::time::Duration;
+    use shoal_wire::Reason;
+
+    #[test]
+    fn denials_decide_when_they_have_kept_coming_and_not_after_a_pause() {
+        let denial = Denial { reason: Reason::VolumeStopped, epoch: 1, detail: "stopped".into() };
+        let begun = Instant::now();
+        let at = |ms: u64| begun + Duration::from_millis(ms);
+        let grace = DENIAL_GRACE.as_millis() as u64;
+        let mut denials = Denials::default();
+        assert!(!denials.note(&denial, at(0), false));
+        assert!(!denials.note(&denial, at(grace - 1), false));
+        denials.clear();
+        assert!(!denials.note(&denial, at(grace + 1), false), "a leader was found in between");
+        assert!(!denials.note(&denial, at(3 * grace), false), "nothing was heard for long");
+        assert!(!denials.note(&denial, at(4 * grace - 1), false));
+        assert!(denials.note(&denial, at(4 * grace), false));
+        assert_eq!(denials.verdict(), Some(&denial));
+        assert!(!denials.note(&denial, at(4 * grace), false), "it is decided once");
+        assert!(Denials::default().note(&denial, begun, true));
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls that wait for the leader's answer: they end early when the answer is pointless.
+//!
+//! A leader answers some calls only when other clients have given something back. It may be alive and never
+//! answer: a program holds the lock, or the volume was stopped. So the end of the session, or of the mount,
+//! does not wait for answers.
+
+use super::Inner;
+use shoal_runtime::channel;
+use shoal_wire::{Done, MetaError};
+use std::collections::BTreeMap;
+
+/// How a call is told that it waits in vain.
+type Fail = Box<dyn FnOnce(MetaError) + Send>;
+
+/// See the module.
+#[derive(Default)]
+pub(super) struct InFlight {
+    last: u64,
+    /// By number, with whether an interrupt ends it.
+    calls: BTreeMap<u64, (bool, Fail)>,
+}
+
+impl InFlight {
+    fn begin(&mut self, interruptible: bool, fail: Fail) -> u64 {
+        self.last += 1;
+        self.calls.insert(self.last, (interruptible, fail));
+        self.last
+    }
+
+    fn end(&mut self, call: u64) {
+        self.calls.remove(&call);
+    }
+
+    /// Ends all of them, or only those that an interrupt ends.
+    pub(super) fn fail(&mut self, interruptible_only: bool, error: &MetaError) {
+        for (call, (interruptible, fail)) in std::mem::take(&mut self.calls) {
+            match interruptible_only && !interruptible {
+                true => _ = self.calls.insert(call, (interruptible, fail)),
+                false => fail(error.clone()),
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Makes a call that is answered later, and waits for the answer, or until that is pointless.
+    pub(super) fn wait_for<T: Send + 'static>(
+        &self,
+        interruptible: bool,
+        call: impl FnOnce(Done<T>),
+    ) -> Result<T, MetaError> {
+        // Room for both outcomes: neither sender waits for the other.
+        let (tell, told) = channel::bounded(2);
+        let failed = tell.clone();
+        let number = {
+            let mut state = self.state.lock();
+            // The caller may have given up, or have its answer.
+            let fail = Box::new(move |error| _ = failed.send(Err(error)));
+            let number = state.in_flight.begin(interruptible, fail);
+            if let Some(error) = state.pointless(interruptible) {
+                state.in_flight.end(number);
+                return Err(error);
+            }
+            number
+        };
+        call(Box::new(move |answer| _ = tell.send(answer)));
+        let answer = told.recv();
+        self.state.lock().in_flight.end(number);
+        answer.unwrap_or_else(|_| Err(MetaError::Unavailable("the request was dropped".into())))
+    }
+}

@@ -1,0 +1,225 @@
+//! Recognises files that are read in sequence.
+//!
+//! **Model.** What programs ask for arrives as requests of the kernel: a read(2) is split into requests of up
+//! to 1 MiB, the kernel's own read-ahead adds more, and several threads serve them in any order. So a file
+//! has *runs*: ranges that requests have covered without a gap. A request extends the run that it adjoins, in
+//! either order, and adjoining runs become one. A file is read in sequence where its run is longer than what
+//! one random read and the kernel's read-ahead cause: [`SEQUENTIAL_BYTES_MIN`], or less for a run that begins
+//! with the file.
+//!
+//! **Assumptions.** A random reader rarely continues where it has just read. Recording a request twice
+//! changes nothing, so a call may be repeated.
+//!
+//! **Bounds.** A file has at most [`RUNS_PER_FILE_MAX`] runs: the run that was extended longest ago is
+//! forgotten.
+
+use crate::limits::{
+    AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, GAP_BYTES_MAX, REORDERED_BYTES_MAX, RUNS_PER_FILE_MAX,
+    SEQUENTIAL_BYTES_MIN, SEQUENTIAL_FROM_START_BYTES_MIN,
+};
+
+/// A range that requests have covered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    start: u64,
+    end: u64,
+}
+
+/// The runs of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences {
+    /// The run that was extended last is the last.
+    runs: Vec<Run>,
+}
+
+impl Run {
+    /// Whether a request extends this run, or repeats what was read of it last.
+    fn adjoins(&self, request: Run) -> bool {
+        request.start <= self.end.saturating_add(GAP_BYTES_MAX)
+            && request.start.saturating_add(REORDERED_BYTES_MAX) >= self.end
+            && request.end.saturating_add(GAP_BYTES_MAX) >= self.start
+    }
+
+    /// Whether another run begins where this one ends, and is so short that its requests may have overtaken
+    /// one of this run.
+    fn is_continued_by(&self, later: Run) -> bool {
+        self.adjoins(later)
+            && later.start >= self.start
+            && later.end <= self.end.saturating_add(REORDERED_BYTES_MAX)
+    }
+
+    fn with(self, other: Run) -> Run {
+        Run { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
+    fn is_sequential(&self) -> bool {
+        let from_start = self.start <= GAP_BYTES_MAX;
+        let bytes_min = if from_start { SEQUENTIAL_FROM_START_BYTES_MIN } else { SEQUENTIAL_BYTES_MIN };
+        self.len() > bytes_min
+    }
+
+    fn len(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+impl Sequences {
+    /// Records a request. `Some` if it belongs to a sequence: how many bytes behind it are worth fetching
+    /// ahead. They grow with the sequence, so that a short one costs little.
+    pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<u64> {
+        let request = Run { start: offset, end: offset.saturating_add(len) };
+        let mut run = match self.runs.iter().rposition(|run| run.adjoins(request)) {
+            Some(at) => self.runs.remove(at).with(request),
+            None => request,
+        };
+        let joins = |run: Run, other: &Run| run.is_continued_by(*other) || other.is_continued_by(run);
+        while let Some(at) = self.runs.iter().position(|other| joins(run, other)) {
+            run = run.with(self.runs.remove(at));
+        }
+        if self.runs.len() >= RUNS_PER_FILE_MAX {
+            self.runs.remove(0);
+        }
+        self.runs.push(run);
+        run.is_sequential().then(|| (2 * run.len()).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: u64 = 1 << 10;
+    const MIB: u64 = 1 << 20;
+    /// Requests into which the kernel splits a read.
+    const REQUEST: u64 = 128 * KIB;
+
+    /// Offsets below a bound, the same in each run of the test, aligned to a size.
+    fn offsets(below: u64, align: u64, count: usize) -> impl Iterator<Item = u64> {
+        let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+        (0..count).map(move |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 20) % (below / align) * align
+        })
+    }
+
+    /// A read(2), as requests; `swapped`: each two of them arrive in the wrong order, and each is recorded
+    /// twice.
+    fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<u64> {
+        let mut requests: Vec<u64> = (0..len.div_ceil(REQUEST)).map(|n| offset + n * REQUEST).collect();
+        if swapped {
+            requests.chunks_mut(2).for_each(<[u64]>::reverse);
+        }
+        let mut last = None;
+        for start in requests {
+            let length = REQUEST.min(offset + len - start);
+            let first = file.record(start, length);
+            last = file.record(start, length);
+            assert_eq!(first, last, "recording a request twice changes nothing");
+        }
+        last
+    }
+
+    #[test]
+    fn random_reads_are_no_sequence_whatever_their_size_and_order() {
+        for size in [4 * KIB, 64 * KIB, 256 * KIB, MIB] {
+            for swapped in [false, true] {
+                let mut file = Sequences::default();
+                let sequential = offsets(4096 * MIB, size, 2000)
+                    .filter(|offset| *offset > 0 && read(&mut file, *offset, size, swapped).is_some());
+                assert_eq!(sequential.count(), 0, "reads of {size} bytes, swapped: {swapped}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_random_reads_of_a_small_file_are_taken_for_a_sequence() {
+        let mut file = Sequences::default();
+        let reads = offsets(64 * MIB, 256 * KIB, 4000);
+        let sequential = reads.filter(|offset| read(&mut file, *offset, 256 * KIB, true).is_some()).count();
+        assert!(sequential < 40, "{sequential} of 4000");
+    }
+
+    #[test]
+    fn file_read_from_its_start_is_a_sequence_soon() {
+        for swapped in [false, true] {
+            let mut file = Sequences::default();
+            let first = (0..64).find(|n| read(&mut file, n * 256 * KIB, 256 * KIB, swapped).is_some());
+            assert_eq!(first, Some(SEQUENTIAL_FROM_START_BYTES_MIN / (256 * KIB)), "swapped: {swapped}");
+        }
+    }
+
+    #[test]
+    fn sequence_in_the_middle_of_a_file_is_recognised_after_several_reads() {
+        for (size, swapped) in [(64 * KIB, false), (256 * KIB, true), (MIB, true)] {
+            let mut file = Sequences::default();
+            let from = 1000 * MIB + 12 * KIB;
+            let first = (0..64).find(|n| read(&mut file, from + n * size, size, swapped).is_some());
+            assert_eq!(first, Some(SEQUENTIAL_BYTES_MIN / size), "reads of {size} bytes");
+        }
+    }
+
+    #[test]
+    fn sequence_goes_on_over_what_the_kernel_has_in_its_cache() {
+        let mut file = Sequences::default();
+        for n in 0..64 {
+            let ahead = file.record(n * (MIB + GAP_BYTES_MAX), MIB);
+            assert_eq!(ahead.is_some(), n * MIB + MIB > SEQUENTIAL_FROM_START_BYTES_MIN);
+        }
+        assert_eq!(file.record(500 * MIB, MIB), None, "it does not go on over more");
+    }
+
+    #[test]
+    fn interleaved_streams_are_each_a_sequence() {
+        let mut file = Sequences::default();
+        // A request that overtakes another one has a run of its own for a moment.
+        let streams = RUNS_PER_FILE_MAX as u64 - 1;
+        for n in 0..64 {
+            for stream in 0..streams {
+                let ahead =
+                    read(&mut file, (stream * 1000 + 500) * MIB + n * 256 * KIB, 256 * KIB, n % 2 == 0);
+                assert_eq!(
+                    ahead.is_some(),
+                    (n + 1) * 256 * KIB > SEQUENTIAL_BYTES_MIN,
+                    "stream {stream}, {n}"
+                );
+            }
+        }
+        assert!(file.runs.len() <= RUNS_PER_FILE_MAX);
+    }
+
+    #[test]
+    fn random_reads_are_no_sequence_where_the_file_was_read_in_sequence_before() {
+        let mut file = Sequences::default();
+        for n in 0..1024 {
+            file.record(n * MIB, MIB);
+        }
+        let reads = offsets(1000 * MIB, 256 * KIB, 500).filter(|offset| *offset > 0);
+        assert_eq!(reads.filter(|offset| read(&mut file, *offset, 256 * KIB, true).is_some()).count(), 0);
+    }
+
+    #[test]
+    fn file_read_again_from_its_start_is_a_sequence_again() {
+        let mut file = Sequences::default();
+        for _ in 0..2 {
+            for n in 0..256 {
+                let ahead = file.record(n * 256 * KIB, 256 * KIB);
+                assert_eq!(ahead.is_some(), (n + 1) * 256 * KIB > SEQUENTIAL_FROM_START_BYTES_MIN, "{n}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_grows_with_the_sequence() {
+        let mut file = Sequences::default();
+        let ahead: Vec<u64> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
+        assert_eq!((ahead.first(), ahead.last()), (Some(&AHEAD_BYTES_MIN), Some(&AHEAD_BYTES_MAX)));
+        assert!(ahead.is_sorted());
+    }
+
+    #[test]
+    fn offsets_at_the_end_of_what_a_file_can_have_overflow_nothing() {
+        let mut file = Sequences::default();
+        assert_eq!(file.record(u64::MAX - 10, 100), None);
+        assert_eq!(file.record(u64::MAX, 100), None);
+    }
+}

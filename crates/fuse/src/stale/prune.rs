@@ -1,0 +1,128 @@
+//! Bounds how many inodes the kernel refers to.
+//!
+//! **Model.** The kernel keeps an inode, and with it a reference that the client counts, until memory is
+//! short; with millions of files that is hundreds of megabytes in this process and more in the kernel's
+//! slabs. When the count exceeds the bound of the mount, the kernel is told to prune the inodes that it has
+//! referred to for longest (`FUSE_NOTIFY_PRUNE`, `fuse_try_prune_one_inode`). It drops their dentries if they
+//! are unused (`d_prune_aliases`) and sends FORGET.
+//!
+//! **Promises.** Nothing in use is disturbed: open and mapped files, working directories, mount points and
+//! directories with cached names have dentries in use, and stay. Pruning takes no directory lock and waits
+//! for no request but reads in flight, so it cannot deadlock with a local change. What is cached is no less
+//! coherent: an inode that is looked up again is an ordinary miss.
+//!
+//! **Assumes** Linux 6.18. An older kernel refuses the notification; then the bound is not kept, and the log
+//! says so once.
+
+use super::Dropper;
+use super::notify::Dropped;
+use crate::limits::{
+    PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
+};
+use crate::near;
+use nix::errno::Errno;
+use shoal_client::Referred;
+use shoal_types::InodeId;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::{Builder, sleep};
+use std::time::Duration;
+
+impl Dropper {
+    /// From now on the kernel is to refer to at most so many inodes, as far as they are not in use.
+    pub(crate) fn bound_references(&self, inodes_max: usize) -> io::Result<()> {
+        let Some(me) = self.me.upgrade() else { return Ok(()) };
+        Builder::new().name("fuse-prune".into()).spawn(move || me.prune_from_now_on(inodes_max)).map(drop)
+    }
+
+    fn prune_from_now_on(self: Arc<Dropper>, inodes_max: usize) {
+        let Some(kernel) = self.kernel.get() else { return };
+        kernel.keep_nothing_else();
+        near::everywhere();
+        let mut pacer = Pacer::new(inodes_max);
+        while !self.state.lock().ended {
+            sleep(pacer.pause);
+            let Some(client) = self.client.upgrade() else { return };
+            let count = pacer.next(client.referred());
+            if count == 0 {
+                continue;
+            }
+            for inodes in client.oldest_referred(count).chunks(PRUNE_MESSAGE_INODES) {
+                let nodes: Vec<InodeId> = inodes.iter().flat_map(|ino| self.nodes.of(*ino)).collect();
+                self.counts.pruned.fetch_add(nodes.len() as u64, Relaxed);
+                match kernel.prune(&nodes) {
+                    Ok(Dropped::Ended) => return,
+                    Ok(_) => {}
+                    Err(Errno::EINVAL) => {
+                        tracing::warn!(
+                            inodes_max,
+                            "this kernel is older than Linux 6.18 and cannot be told to forget inodes: the mount option \
+                             'inodes' has no effect, and memory grows with the number of files in use"
+                        );
+                        return;
+                    }
+                    Err(error) => tracing::error!(%error, "the kernel refuses to forget inodes"),
+                }
+            }
+        }
+    }
+}
+
+/// How many inodes are to be pruned, and how often that is looked at.
+#[derive(Debug)]
+struct Pacer {
+    inodes_max: usize,
+    /// Inodes of the last round, and how many had been forgotten before it.
+    asked: usize,
+    forgotten: u64,
+    pause: Duration,
+}
+
+impl Pacer {
+    fn new(inodes_max: usize) -> Pacer {
+        Pacer { inodes_max, asked: 0, forgotten: 0, pause: PRUNE_LOOK_EVERY }
+    }
+
+    /// Inodes of the next round. A round in which most inodes turned out to be in use is followed by a longer
+    /// pause.
+    fn next(&mut self, Referred { inodes, forgotten }: Referred) -> usize {
+        let in_vain = forgotten.saturating_sub(self.forgotten) < (self.asked as u64).div_ceil(2);
+        self.pause = if in_vain { (2 * self.pause).min(PRUNE_PAUSE_MAX) } else { PRUNE_LOOK_EVERY };
+        let target = self.inodes_max - self.inodes_max / PRUNE_SLACK_PART;
+        self.asked = match inodes > self.inodes_max {
+            true => (inodes - target).min(PRUNED_AT_ONCE_MAX),
+            false => 0,
+        };
+        self.forgotten = forgotten;
+        self.asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pruning_starts_above_the_bound_and_ends_below_it() {
+        let mut pacer = Pacer::new(1600);
+        assert_eq!(pacer.next(Referred { inodes: 1600, forgotten: 0 }), 0);
+        assert_eq!(pacer.next(Referred { inodes: 1601, forgotten: 0 }), 101);
+        assert_eq!(pacer.next(Referred { inodes: 1500, forgotten: 101 }), 0);
+        assert_eq!(pacer.next(Referred { inodes: usize::MAX, forgotten: 101 }), PRUNED_AT_ONCE_MAX);
+    }
+
+    #[test]
+    fn pauses_grow_while_everything_is_in_use() {
+        let mut pacer = Pacer::new(100);
+        let all = Referred { inodes: 200, forgotten: 7 };
+        pacer.next(all);
+        assert_eq!(pacer.pause, PRUNE_LOOK_EVERY);
+        for _ in 0..20 {
+            assert!(pacer.next(all) > 0);
+        }
+        assert_eq!(pacer.pause, PRUNE_PAUSE_MAX);
+        assert_eq!(pacer.next(Referred { inodes: 90, forgotten: 117 }), 0);
+        assert_eq!(pacer.pause, PRUNE_LOOK_EVERY);
+    }
+}

@@ -1,0 +1,146 @@
+//! What an administrator sees of a volume's sessions and locks, and may take away: for
+//! `volume status NAME clients` and `volume clear-locks`.
+//!
+//! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
+
+use crate::limits::CLEARED_LOCKS_MAX;
+use crate::serve::Server;
+use serde::{Deserialize, Serialize};
+use shoal_lease::locks::{LockRange, LockRecord, LockSpace};
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::query;
+use shoal_types::{Errno, InodeId, Name, SessionId, Timestamp};
+use shoal_wire::MetaError;
+
+/// A session and what it holds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Number of the session.
+    pub session: SessionId,
+    /// What its client calls itself.
+    pub client: String,
+    /// When it began.
+    pub opened: Timestamp,
+    /// How long it has not been heard of, in milliseconds.
+    pub silent_ms: u64,
+    /// Covers (directories and files with several links) that it may cache.
+    pub watched: u64,
+    /// Covers and inodes that it alone may change.
+    pub exclusive: u64,
+    /// Locks that its programs hold.
+    pub locks: u64,
+    /// Requests for locks that wait.
+    pub locks_waiting: u64,
+    /// Bytes that it was granted and has not committed.
+    pub granted_bytes: u64,
+}
+
+/// Which locks are to be taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClearLocks {
+    /// Requests that wait: they are refused with `ENOLCK`.
+    pub blocked: bool,
+    /// Locks that are held.
+    pub granted: bool,
+    /// Only these bytes of fcntl locks. flock locks are of whole files: they are taken away if this is the
+    /// whole file.
+    pub range: LockRange,
+}
+
+/// A lock that was taken away.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClearedLock {
+    /// The lock.
+    pub lock: LockRecord,
+    /// What the client of its session calls itself.
+    pub client: String,
+}
+
+/// What was taken away.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Cleared {
+    /// How many locks that were held.
+    pub granted_count: u64,
+    /// How many requests that waited.
+    pub blocked_count: u64,
+    /// The first [`CLEARED_LOCKS_MAX`] locks that were held.
+    pub granted: Vec<ClearedLock>,
+    /// The first requests that waited.
+    pub blocked: Vec<ClearedLock>,
+}
+
+impl Server {
+    /// All sessions with what they hold, in the order of their numbers.
+    pub fn session_infos(&self) -> Result<Vec<SessionInfo>, MetaError> {
+        let shared = &self.shared;
+        let term = shared.serving()?;
+        let records = shared.tree(query::sessions(&shared.store.snapshot()))?;
+        let held = shared.held_by_sessions(term)?;
+        let info = |(session, record): (SessionId, shoal_namespace::records::SessionRecord)| {
+            let held = held.get(&session).copied().unwrap_or_default();
+            SessionInfo {
+                session,
+                client: record.client,
+                opened: record.opened,
+                silent_ms: u64::try_from(shared.sessions.silence(session).as_millis()).unwrap_or(u64::MAX),
+                watched: held.rights.watched,
+                exclusive: held.rights.exclusive,
+                locks: held.locks,
+                locks_waiting: held.waiting,
+                granted_bytes: shared.sessions.outstanding_of(session),
+            }
+        };
+        let infos = records.into_iter().filter(|(_, record)| !record.has_ended()).map(info).collect();
+        shared.still_leads(term)?;
+        Ok(infos)
+    }
+
+    /// The inode at a path from the root of the volume, as far as it is committed. Symbolic links are not
+    /// followed.
+    pub fn inode_at(&self, path: &str) -> Result<InodeId, MetaError> {
+        let shared = &self.shared;
+        let term = shared.serving()?;
+        let state = shared.store.snapshot();
+        let mut at = InodeId::ROOT;
+        for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+            let name = Name::new(part.as_bytes().to_vec()).map_err(|_| MetaError::Errno(Errno::EINVAL))?;
+            let found = shared.read(query::resolve(&state, at, &name))?;
+            (at, _) = found.ok_or(MetaError::Errno(Errno::ENOENT))?;
+        }
+        shared.still_leads(term)?;
+        Ok(at)
+    }
+
+    /// Takes locks of programs in a file away. The programs are not told: a holder goes on as if it had them.
+    pub fn clear_locks(&self, ino: InodeId, what: ClearLocks) -> Result<Cleared, MetaError> {
+        let shared = &self.shared;
+        let term = shared.serving()?;
+        let (granted, blocked) = shared.take_locks_away(term, ino, what)?;
+        let named = |lock: &LockRecord| {
+            let client = shared.sessions.client(lock.owner.session);
+            ClearedLock { lock: *lock, client }
+        };
+        let first = |locks: &[LockRecord]| locks.iter().take(CLEARED_LOCKS_MAX).map(named).collect();
+        let cleared = Cleared {
+            granted_count: granted.len() as u64,
+            blocked_count: blocked.len() as u64,
+            granted: first(&granted),
+            blocked: first(&blocked),
+        };
+        if cleared.granted_count + cleared.blocked_count > 0 {
+            let Cleared { granted_count, blocked_count, .. } = cleared;
+            tracing::warn!(%ino, granted_count, blocked_count, "locks were taken away by an administrator");
+        }
+        Ok(cleared)
+    }
+}
+
+impl ClearLocks {
+    /// Whether a lock is among those.
+    pub(crate) fn covers(&self, lock: &LockRecord) -> bool {
+        match lock.space {
+            LockSpace::Posix => self.range.overlaps(lock.range),
+            LockSpace::Flock => self.range == LockRange::ALL,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The sessions of volumes: what the leader of each knows of them, and where they were heard of.
+
+use super::calls::{Answer, Session};
+use super::core::Core;
+use crate::limits::HEARD_SESSIONS_MAX;
+use parking_lot::Mutex;
+use shoal_cluster::Outcome;
+use shoal_meta::ClearLocks;
+use shoal_net::{Peer, Role};
+use shoal_types::{Errno, GroupId, SessionId};
+use shoal_wire::MetaError;
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// Address of a session, and whose credentials it shows.
+type From = (IpAddr, String);
+
+/// From where sessions were last heard of. For people to read: nothing is decided by it.
+#[derive(Default)]
+pub struct Heard(Mutex<HashMap<(GroupId, SessionId), From>>);
+
+impl Heard {
+    /// A session has spoken.
+    pub fn note(&self, volume: GroupId, session: SessionId, peer: &Peer) {
+        let mut heard = self.0.lock();
+        let address = peer.address.ip().to_canonical();
+        if heard.get(&(volume, session)).is_some_and(|(known, _)| *known == address) {
+            return;
+        }
+        // What is still alive is noted again within seconds.
+        if heard.len() >= HEARD_SESSIONS_MAX {
+            heard.clear();
+        }
+        let credentials = peer.role.as_ref().map_or_else(|| "none".into(), Role::to_string);
+        heard.insert((volume, session), (address, credentials));
+    }
+
+    fn of(&self, volume: GroupId, session: SessionId) -> Option<From> {
+        self.0.lock().get(&(volume, session)).cloned()
+    }
+
+    /// Forgets the sessions of a volume but these.
+    fn keep(&self, volume: GroupId, sessions: &[Session]) {
+        let lives = |session: &SessionId| sessions.iter().any(|one| one.info.session == *session);
+        self.0.lock().retain(|(of, session), _| *of != volume || lives(session));
+    }
+}
+
+impl Core {
+    /// The sessions of a volume that this node leads.
+    pub(super) fn sessions(&self, volume: GroupId) -> Answer {
+        self.led(volume, |group| {
+            let infos = group.server().session_infos()?;
+            let from =
+                |info: shoal_meta::SessionInfo| Session { from: self.heard.of(volume, info.session), info };
+            let sessions: Vec<Session> = infos.into_iter().map(from).collect();
+            self.heard.keep(volume, &sessions);
+            Ok(Answer::Sessions(sessions))
+        })
+    }
+
+    /// Takes locks in a file of a volume that this node leads.
+    pub(super) fn clear_locks(&self, volume: GroupId, path: &str, what: ClearLocks) -> Answer {
+        self.led(volume, |group| {
+            let server = group.server();
+            let ino = match server.inode_at(path) {
+                Err(MetaError::Errno(Errno::ENOENT)) => {
+                    return Ok(Answer::Done(Outcome::Refused(format!(
+                        "there is no {path} in the volume: say the path from the volume's root, as in /dir/file"
+                    ))));
+                }
+                found => found?,
+            };
+            server.clear_locks(ino, what).map(Answer::Cleared)
+        })
+    }
+}
