@@ -39,8 +39,10 @@ pub mod limits;
 mod list;
 mod put;
 mod puts;
+mod retire;
 mod scrub;
 
 pub use brick::Brick;
 pub use error::BrickError;
+pub use retire::{Retirement, contents, retire};
 pub use scrub::{ScrubOptions, ScrubSummary};

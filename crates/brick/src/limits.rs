@@ -49,3 +49,7 @@ pub const RESERVE_SHARE: u64 = 64;
 
 /// Upper bound of that room, in bytes.
 pub const RESERVE_BYTES_MAX: u64 = 256 << 20;
+
+/// Blocks counted when a retired brick is looked at: a second or two on a slow disk, and enough to know that
+/// it is not empty.
+pub const CONTENTS_COUNTED_MAX: u64 = 100_000;

@@ -68,7 +68,10 @@ impl Brick {
 }
 
 /// What a directory holds of the kind that `parse` recognises. A directory that is gone holds nothing.
-fn entries<T: Ord>(path: &Path, parse: impl Fn(&DirEntry) -> Option<T>) -> Result<Vec<T>, BlockError> {
+pub(crate) fn entries<T: Ord>(
+    path: &Path,
+    parse: impl Fn(&DirEntry) -> Option<T>,
+) -> Result<Vec<T>, BlockError> {
     let directory = match std::fs::read_dir(path) {
         // A stray file may have the name of a directory.
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {

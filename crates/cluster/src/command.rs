@@ -9,10 +9,11 @@ mod replicas;
 mod volumes;
 
 pub use replicas::FOUNDERS_MAX;
+pub use volumes::ARBITRATED_COPIES;
 
 use crate::map::{ClusterMap, VolumeState};
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::path::PathBuf;
 
@@ -80,7 +81,7 @@ pub enum Command {
         replica: u8,
         /// Where.
         bricks: Vec<(NodeId, PathBuf)>,
-        /// Even if two copies may come to lie on one node.
+        /// Even if two copies may come to lie on one node, or no node may die without a standstill.
         force: bool,
         /// When.
         time: Timestamp,
@@ -181,6 +182,28 @@ pub enum Command {
         /// Of which volume.
         volume: GroupId,
     },
+    /// A node's server has started. Refused if a later run of it is known.
+    NodeStarted {
+        /// Which.
+        node: NodeId,
+        /// Which run.
+        run: Incarnation,
+    },
+    /// Makes a volume of two copies with arbiters: [`Outcome::Volume`].
+    CreateArbitrated {
+        /// Its name.
+        name: String,
+        /// Its identity.
+        id: GroupId,
+        /// Where blocks go.
+        bricks: Vec<(NodeId, PathBuf)>,
+        /// Nodes that keep metadata and no blocks.
+        arbiters: Vec<NodeId>,
+        /// Even if no node may die without a standstill.
+        force: bool,
+        /// When.
+        time: Timestamp,
+    },
 }
 
 /// What became of a command.
@@ -238,7 +261,10 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Move { node, address } => nodes::relocate(map, *node, address),
         Command::Detach { node, force } => nodes::detach(map, *node, *force),
         Command::CreateVolume { name, id, replica, bricks, force, time } => {
-            volumes::create(map, (name, *id), *replica, bricks, *force, *time)
+            volumes::create(map, (name, *id), *replica, (bricks, &[]), *force, *time)
+        }
+        Command::CreateArbitrated { name, id, bricks, arbiters, force, time } => {
+            volumes::create(map, (name, *id), ARBITRATED_COPIES, (bricks, arbiters), *force, *time)
         }
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),
@@ -266,6 +292,7 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
             map.clients.insert(name.clone(), *time);
             Ok(Outcome::Done)
         }
+        Command::NodeStarted { node, run } => nodes::started(map, *node, *run),
         Command::RevokeClient { name } => {
             if map.clients.remove(name).is_none() && !map.revoked.contains(name) {
                 return Err(format!(

@@ -2,6 +2,7 @@
 //!
 //! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
 //! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early.
+//! - [`tolerance`]: which nodes may die without a standstill.
 
 pub mod blocks;
 pub mod command;
@@ -10,7 +11,9 @@ pub mod map;
 pub mod options;
 pub mod placement;
 pub mod scrub;
+pub mod tolerance;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
-pub use command::{Command, FOUNDERS_MAX, Outcome, apply};
+pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
 pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Volume, VolumeState};
+pub use tolerance::Tolerance;

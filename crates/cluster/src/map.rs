@@ -8,13 +8,17 @@
 //! promised to keep is somebody else.
 
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Version of an encoded map.
-pub const MAP_VERSION: u8 = 1;
+/// Version of an encoded map. Version 1 lacks the last fields, from [`ClusterMap::runs`] on.
+pub const MAP_VERSION: u8 = 2;
+/// The oldest version that is read.
+const MAP_VERSION_OLDEST: u8 = 1;
+/// What version 1 lacks at its end: empty maps, as they are encoded.
+const ADDED: [u8; 2] = [0; 2];
 
 /// See the module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -39,6 +43,12 @@ pub struct ClusterMap {
     pub secrets: Secrets,
     /// The next numbers.
     pub next: NextIds,
+    /// The latest known run of each node's server: older ones are refused everywhere.
+    pub runs: BTreeMap<NodeId, Incarnation>,
+    /// Volumes with arbiters: of their two copies of a block one is enough for a write while the other node
+    /// is down. The nodes keep metadata and no blocks, so that a majority decides which copy counts; none if
+    /// there is no such node at the moment.
+    pub arbiters: BTreeMap<GroupId, BTreeSet<NodeId>>,
 }
 
 /// What is not shown to clients.
@@ -198,7 +208,12 @@ impl ClusterMap {
 
     /// The other way round.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
-        decode(MAP_VERSION, bytes)
+        match bytes.split_first() {
+            Some((&MAP_VERSION_OLDEST, body)) => {
+                decode(MAP_VERSION, &[&[MAP_VERSION], body, &ADDED].concat())
+            }
+            _ => decode(MAP_VERSION, bytes),
+        }
     }
 
     /// What clients may see.

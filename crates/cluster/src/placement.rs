@@ -32,6 +32,8 @@ pub struct Rules {
     pub replica: usize,
     /// Copies that one node may have.
     pub per_node: usize,
+    /// There is an arbiter: one copy is enough for a write where no other brick takes it.
+    pub arbitrated: bool,
 }
 
 impl Rules {
@@ -45,12 +47,15 @@ impl Rules {
             .collect();
         nodes.sort_unstable();
         nodes.dedup();
-        Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)) })
+        let arbitrated = map.arbiters.contains_key(&volume);
+        Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)), arbitrated })
     }
 
-    /// The fewest copies with which a write counts: the next failure must not take the last one where that can be helped.
+    /// The fewest copies with which a write counts: the next failure must not take the last one where that
+    /// can be helped. Copies cannot differ, and the metadata group decides which count; so one is right, too,
+    /// where the administrator wants no standstill.
     pub fn quorum(&self) -> usize {
-        self.replica / 2 + 1
+        if self.arbitrated { 1 } else { self.replica / 2 + 1 }
     }
 }
 
@@ -164,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_new_brick_takes_its_share_and_nothing_else_moves() {
-        let rules = Rules { replica: 2, per_node: 1 };
+        let rules = Rules { replica: 2, per_node: 1, arbitrated: false };
         let mut moved = 0;
         for seq in 0..5_000 {
             let (mut before, mut after) = (bricks(&[9, 9, 9]), bricks(&[9, 9, 9, 9]));
@@ -187,9 +192,9 @@ mod tests {
         for seq in 0..1_000 {
             rank(block(seq), &mut candidates);
             let node = |brick: &BrickId| (brick.0 - 1) / 3;
-            let two = choose(&candidates, Rules { replica: 2, per_node: 1 });
+            let two = choose(&candidates, Rules { replica: 2, per_node: 1, arbitrated: false });
             assert!(two.len() == 2 && node(&two[0]) != node(&two[1]));
-            let three = choose(&candidates, Rules { replica: 3, per_node: 2 });
+            let three = choose(&candidates, Rules { replica: 3, per_node: 2, arbitrated: false });
             assert!(three.len() == 3 && three.iter().any(|brick| node(brick) != node(&three[0])));
         }
     }

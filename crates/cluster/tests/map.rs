@@ -1,8 +1,9 @@
 //! The cluster map under random commands, and what single commands promise.
 
 use proptest::prelude::*;
-use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, apply};
-use shoal_types::{BrickId, GroupId, NodeId, Timestamp};
+use shoal_cluster::placement::Rules;
+use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, Tolerance, apply};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -101,6 +102,103 @@ fn check(before: &ClusterMap, map: &ClusterMap) {
         assert!(volume.bricks.iter().all(|id| map.bricks.contains_key(id)));
     }
     assert_eq!(ClusterMap::decode(&map.encode()).as_ref(), Ok(map));
+}
+
+#[test]
+fn older_run_of_a_node_and_a_detached_node_cannot_be_noted() {
+    let map = cluster(3);
+    let started =
+        |starts, instance| Command::NodeStarted { node: NodeId(2), run: Incarnation { starts, instance } };
+    let map = done(&map, &started(1, 7));
+    let map = done(&map, &started(3, 8));
+    let map = done(&map, &started(3, 8));
+    for old in [started(3, 9), started(2, 8)] {
+        assert!(refused(&map, &old).contains("a later run"), "{old:?}");
+    }
+    let map = done(&map, &Command::Detach { node: NodeId(2), force: false });
+    assert!(map.runs.is_empty());
+    assert!(refused(&map, &started(4, 1)).contains("not in the cluster"));
+}
+
+fn arbitrated(data: &[u32], arbiters: &[u32]) -> Command {
+    Command::CreateArbitrated {
+        name: "v".into(),
+        id: GroupId(9),
+        bricks: data.iter().map(|node| (NodeId(*node), PathBuf::from("/b"))).collect(),
+        arbiters: arbiters.iter().copied().map(NodeId).collect(),
+        force: false,
+        time: time(2),
+    }
+}
+
+#[test]
+fn volume_of_which_no_node_may_die_is_made_with_force_only() {
+    let two = cluster(2);
+    let why = refused(&two, &volume(&two, 2));
+    assert!(why.contains("data: none") && why.contains("metadata: none"), "{why}");
+    assert!(why.contains("replica 2 arbiter 1") && why.contains("`force`"), "{why}");
+    let three = cluster(3);
+    for (replica, data) in [(3, 1), (2, 1), (1, 0)] {
+        let map = done(&three, &volume(&three, replica));
+        let survives = Tolerance::of(&map, GroupId(9)).unwrap();
+        assert_eq!((survives.data, survives.metadata), (data, 1), "replica {replica}");
+    }
+    let five = cluster(5);
+    let map = done(&five, &volume(&five, 3));
+    assert_eq!(
+        Tolerance::of(&map, GroupId(9)).unwrap().to_string(),
+        "data: 2 nodes may be down; metadata: one node may be down"
+    );
+}
+
+#[test]
+fn arbiter_keeps_metadata_and_lets_either_data_node_die() {
+    let map = done(&cluster(4), &arbitrated(&[1, 2], &[4]));
+    let keepers: Vec<NodeId> = map.replicas(GroupId(9)).iter().map(|place| place.node).collect();
+    assert_eq!(keepers, [NodeId(1), NodeId(2), NodeId(4)]);
+    assert_eq!(Tolerance::of(&map, GroupId(9)), Some(Tolerance { data: 1, metadata: 1 }));
+    assert_eq!(Rules::of(&map, GroupId(9)).map(|rules| (rules.replica, rules.quorum())), Some((2, 1)));
+    assert!(map.bricks.values().all(|brick| brick.node != NodeId(4)));
+    // Another node without bricks takes over when the arbiter leaves.
+    let map = done(&map, &Command::Detach { node: NodeId(4), force: false });
+    assert_eq!(map.arbiters[&GroupId(9)], BTreeSet::from([NodeId(3)]));
+    assert!(map.replicas(GroupId(9)).iter().any(|place| place.node == NodeId(3)));
+    let map = done(&map, &Command::DeleteVolume { volume: GroupId(9) });
+    assert!(map.arbiters.is_empty());
+}
+
+#[test]
+fn two_pairs_share_arbiters_and_one_of_them_keeps_metadata() {
+    let map = done(&cluster(6), &arbitrated(&[1, 2, 4, 5], &[3, 6]));
+    let keepers: Vec<NodeId> = map.replicas(GroupId(9)).iter().map(|place| place.node).collect();
+    assert_eq!(keepers, [NodeId(1), NodeId(2), NodeId(3)]);
+}
+
+#[test]
+fn arbiter_is_a_node_without_bricks_of_the_volume() {
+    let map = cluster(3);
+    assert!(refused(&map, &arbitrated(&[1, 2], &[2])).contains("cannot be its arbiter"));
+    assert!(refused(&map, &arbitrated(&[1, 2], &[9])).contains("not a node"));
+    assert!(refused(&map, &arbitrated(&[1], &[3])).contains("replica 2 needs 2 bricks"));
+}
+
+#[test]
+fn map_of_version_1_is_read() {
+    let map = cluster(3);
+    let mut bytes = map.encode();
+    assert_eq!(bytes[bytes.len() - 2..], [0, 0], "the added fields are empty maps");
+    bytes.truncate(bytes.len() - 2);
+    assert_eq!(std::mem::replace(&mut bytes[0], 1), 2);
+    assert_eq!(ClusterMap::decode(&bytes), Ok(map));
+}
+
+#[test]
+fn node_with_the_only_replica_of_the_map_is_not_detached() {
+    let map = cluster(2);
+    let holder = map.replicas[0].node;
+    let other = *map.nodes.keys().find(|node| **node != holder).unwrap();
+    assert!(refused(&map, &Command::Detach { node: holder, force: true }).contains("the cluster map"));
+    done(&map, &Command::Detach { node: other, force: true });
 }
 
 #[test]
@@ -225,6 +323,16 @@ fn command() -> impl Strategy<Value = Command> {
                 }
             }
         ),
+        (group.clone(), 1u32..8, 1u32..8, 1u32..8).prop_map(|(id, one, other, arbiter)| {
+            Command::CreateArbitrated {
+                name: format!("v{}", id.0),
+                id,
+                bricks: [one, other].map(|node| (NodeId(node), PathBuf::from("/b9"))).to_vec(),
+                arbiters: vec![NodeId(arbiter)],
+                force: false,
+                time: time(3),
+            }
+        }),
         (group.clone(), any::<bool>()).prop_map(|(volume, started)| Command::SetState { volume, started }),
         group.clone().prop_map(|volume| Command::DeleteVolume { volume }),
         (group.clone(), proptest::collection::vec(place.clone(), 1..3))

@@ -169,13 +169,13 @@ impl Server {
         bricks: Arc<dyn VolumeBlocks>,
         options: &Options,
     ) -> Arc<Server> {
-        let reserve = options.reserve_bytes.unwrap_or(replica.core.sizes.reserve_bytes);
+        let reserve = replica.core.sizes.reserve_bytes;
         let shared = Arc::new(Shared {
             store: replica.core.store.clone(),
             background: machine.background.clone(),
             heal: machine.heal.clone(),
             leases: machine.leases.clone(),
-            room: Room::new(dir, bricks.clone(), reserve),
+            room: Room::new(dir, bricks.clone(), reserve, options.reserve_bytes),
             bricks,
             sessions: Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER)),
             adopted: AtomicU64::new(if replica.core.peers.is_none() { 0 } else { u64::MAX }),

@@ -1,7 +1,8 @@
 //! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised twice;
 //! and neither the log nor the store nor a brick must ever meet a full disk, so some of it is never granted.
 //!
-//! From the free room of the fuller disk (metadata and bricks may be on one or on two) is set aside: a reserve that nobody gets, what
+//! From the free room of each (metadata and bricks may be on one disk or on two) is set aside: a reserve that
+//! nobody gets, in proportion to its size, what
 //! the log may still grow by before it is cut, what the store holds in memory and has yet to write, and what sessions
 //! hold. So a granted byte that ends up inline has room in the log and again in the store, and the store has the reserve to
 //! merge in.
@@ -22,6 +23,8 @@ pub(crate) struct Room {
     dir: PathBuf,
     bricks: Arc<dyn VolumeBlocks>,
     reserve_bytes: u64,
+    /// The reserve was set and does not follow from the sizes of disks.
+    is_set: bool,
     /// Held while room is granted.
     granting: Mutex<()>,
 }
@@ -47,9 +50,17 @@ pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
     Ok((unit * total, unit * free))
 }
 
+/// Room that is never granted on a disk of this size, in bytes.
+pub(crate) fn reserve_of(total_bytes: u64) -> u64 {
+    (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+}
+
 impl Room {
-    pub(crate) fn new(dir: &Path, bricks: Arc<dyn VolumeBlocks>, reserve_bytes: u64) -> Room {
-        Room { dir: dir.to_owned(), bricks, reserve_bytes, granting: Mutex::default() }
+    /// `reserve`: of this disk; `set`: in the place of what follows from the sizes of this disk and the
+    /// bricks'.
+    pub(crate) fn new(dir: &Path, bricks: Arc<dyn VolumeBlocks>, reserve: u64, set: Option<u64>) -> Room {
+        let (reserve_bytes, is_set) = (set.unwrap_or(reserve), set.is_some());
+        Room { dir: dir.to_owned(), bricks, reserve_bytes, is_set, granting: Mutex::default() }
     }
 
     /// What may be granted in addition: free on both disks, and not set aside.
@@ -59,8 +70,14 @@ impl Room {
             BlockError::Unreachable(why) => MetaError::Unavailable(why),
             other => MetaError::Failed(other.to_string()),
         })?;
-        let aside = [self.reserve_bytes, dues.log_growth, dues.unwritten, dues.outstanding];
-        Ok(aside.into_iter().fold(here.min(brick.free_bytes), u64::saturating_sub))
+        // Some node may have its metadata and a brick on one disk, so the same is set aside on both, each in
+        // its proportion.
+        let kept = if self.is_set { self.reserve_bytes } else { reserve_of(brick.total_bytes) };
+        let dues = [dues.log_growth, dues.unwritten, dues.outstanding];
+        let rest = |free: u64, reserve: u64| {
+            dues.into_iter().fold(free.saturating_sub(reserve), u64::saturating_sub)
+        };
+        Ok(rest(here, self.reserve_bytes).min(rest(brick.free_bytes, kept)))
     }
 
     /// Room as applications see it. Others may use the same disk: the volume is as large as what it holds and what it may still

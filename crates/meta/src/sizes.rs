@@ -1,6 +1,7 @@
 //! How large the parts of a server are on a disk of a given size.
 
 use crate::limits::*;
+use crate::room::reserve_of;
 use shoal_store::{LogOptions, RocksOptions};
 
 /// Sizes that follow from the disk's.
@@ -22,7 +23,7 @@ impl Sizes {
         Sizes {
             log_bytes,
             memtable_bytes: (log_bytes as usize / 2).clamp(MEMTABLE_BYTES_MIN, memtable_most),
-            reserve_bytes: (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX),
+            reserve_bytes: reserve_of(total_bytes),
         }
     }
 

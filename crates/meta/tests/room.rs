@@ -56,6 +56,20 @@ fn the_reserve_is_never_granted() {
 }
 
 #[test]
+fn small_bricks_are_of_use_beside_a_large_disk_of_metadata() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let bricks: Arc<MemBricks> = Arc::default();
+    let server =
+        Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: None, ..options() }).expect("open");
+    let session = Session::open(&server);
+    // Of a disk of 40 GiB or more, 2 GiB are kept free, which is all that such bricks have.
+    *bricks.free_bytes.lock().expect("lock") = 2048 * MIB;
+    let size = server.statfs(session.id).expect("statfs").total_bytes;
+    assert!(size > 1500 * MIB, "{size} of 2 GiB");
+    assert_eq!(session.grant(0, 0, 64 * MIB).expect("grant").bytes, 64 * MIB);
+}
+
+#[test]
 fn a_volume_is_as_large_as_what_is_in_it_and_what_it_can_take() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();

@@ -1,7 +1,8 @@
 //! Frames and greetings: how bytes on a connection are cut into messages.
 //!
 //! ```text
-//! greeting   "SHOAL\r\n\0", protocol version u32, cluster u128; the server's answer has a verdict u8 in front
+//! greeting   "SHOAL\r\n\0", protocol version u32, cluster u128, then the run of a node's server: starts u64,
+//!            instance u64 (zero for a client); the server's answer has a verdict u8 in front
 //! frame      length u32 (of what follows the header), kind u8, flags u8, zero u16, id u64, then that many bytes
 //! request    service (kind u8, number u128), then the body
 //! ```
@@ -9,12 +10,15 @@
 
 use crate::limits::FRAME_BYTES_MAX;
 use bytes::Bytes;
-use shoal_types::{BrickId, GroupId};
+use shoal_types::{BrickId, GroupId, Incarnation};
 use shoal_wire::PROTOCOL_VERSION;
 
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const SERVICE_BYTES: usize = 17;
 pub(crate) const GREETING_BYTES: usize = 28;
+/// Follows the greeting. It is apart from it because the greeting is what all protocol versions have in
+/// common.
+pub(crate) const INCARNATION_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"SHOAL\r\n\0";
 
 /// What a frame is.
@@ -154,6 +158,22 @@ pub(crate) struct Greeting {
 pub(crate) const WELCOME: u8 = 0;
 pub(crate) const WRONG_PROTOCOL: u8 = 1;
 pub(crate) const WRONG_CLUSTER: u8 = 2;
+pub(crate) const DETACHED: u8 = 3;
+pub(crate) const SUPERSEDED: u8 = 4;
+pub(crate) const DUPLICATE: u8 = 5;
+
+pub(crate) fn encode_incarnation(run: Incarnation) -> [u8; INCARNATION_BYTES] {
+    let mut out = [0; INCARNATION_BYTES];
+    out[..8].copy_from_slice(&run.starts.to_le_bytes());
+    out[8..].copy_from_slice(&run.instance.to_le_bytes());
+    out
+}
+
+pub(crate) fn decode_incarnation(bytes: &[u8; INCARNATION_BYTES]) -> Incarnation {
+    let [s0, s1, s2, s3, s4, s5, s6, s7, instance @ ..] = *bytes;
+    let starts = u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]);
+    Incarnation { starts, instance: u64::from_le_bytes(instance) }
+}
 
 impl Greeting {
     pub(crate) fn of(cluster: u128) -> Greeting {

@@ -9,6 +9,8 @@
 //! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded. Requests are pipelined:
 //! none waits for another's answer. A dead peer is noticed within [`limits::SILENCE_MAX`], closed sockets at once.
 //!
+//! A node's identity is used by one process at a time ([`Membership`]).
+//!
 //! **Refuses** strangers, other clusters, other protocol versions, and frames that cannot be right; each with a log line.
 //!
 //! Inside, and only here, everything is asynchronous; the outside is threads and callbacks.
@@ -19,6 +21,7 @@ mod frame;
 pub mod limits;
 mod link;
 mod listener;
+mod membership;
 mod network;
 pub mod remote;
 mod tls;
@@ -27,4 +30,5 @@ pub use credentials::{Authority, Credentials, CredentialsError, Role};
 pub use frame::Service;
 pub use link::{Done, Link};
 pub use listener::{Handler, Listener, Peer, Replier};
+pub use membership::{Fence, Membership};
 pub use network::{Lane, NetError, Network, Traffic};

@@ -16,6 +16,9 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const PING_EVERY: Duration = Duration::from_millis(500);
 /// A connection that has been silent for this long is dead: several pings were not answered.
 pub const SILENCE_MAX: Duration = Duration::from_millis(2200);
+/// A server whose peer has said for this long that another process uses the node's identity believes it: many
+/// times what it takes to notice a dead connection, also on an overloaded machine.
+pub const DUPLICATE_PATIENCE: Duration = Duration::from_secs(10);
 /// After a failure to connect, requests fail at once for this long.
 pub const BACK_OFF: Duration = Duration::from_millis(150);
 /// Requests that may wait at one end of a connection to be sent.

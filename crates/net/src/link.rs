@@ -5,8 +5,10 @@
 //! failed was carried out, only those who understand it can find out.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
+use crate::credentials::Role;
 use crate::frame::*;
 use crate::limits::*;
+use crate::membership::{Fence, Membership, Seat};
 use crate::network::{NetError, Traffic};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -67,6 +69,7 @@ impl Link {
         address: &str,
         config: Arc<ClientConfig>,
         cluster: u128,
+        membership: Arc<Membership>,
     ) -> Arc<Link> {
         let (jobs, queue) = mpsc::channel(SEND_QUEUE_MAX);
         let totals = Arc::new(Totals::default());
@@ -74,6 +77,7 @@ impl Link {
             address: address.to_owned(),
             config,
             cluster,
+            membership,
             connection: None,
             failed: None,
             totals: totals.clone(),
@@ -177,6 +181,7 @@ struct Pump {
     address: String,
     config: Arc<ClientConfig>,
     cluster: u128,
+    membership: Arc<Membership>,
     connection: Option<Connection>,
     /// When and why no connection could be made.
     failed: Option<(Instant, NetError)>,
@@ -229,13 +234,13 @@ impl Pump {
         }
         let made = tokio::time::timeout(
             CONNECT_TIMEOUT,
-            open(&self.address, &self.config, Greeting::of(self.cluster)),
+            open(&self.address, &self.config, Greeting::of(self.cluster), &self.membership),
         )
         .await;
         match made.unwrap_or_else(|_| Err(io::Error::new(io::ErrorKind::TimedOut, "no answer"))) {
-            Ok(stream) => {
+            Ok((stream, seat)) => {
                 self.failed = None;
-                self.connection = Some(self.begin(stream));
+                self.connection = Some(self.begin(stream, seat));
                 Ok(())
             }
             Err(error) => {
@@ -246,7 +251,7 @@ impl Pump {
         }
     }
 
-    fn begin(&self, stream: TlsStream<TcpStream>) -> Connection {
+    fn begin(&self, stream: TlsStream<TcpStream>, mut seat: Option<Seat>) -> Connection {
         let pulse = Pulse::new();
         self.totals.change(Some(pulse.clone()));
         let (queue, mut queued) = mpsc::channel(WRITE_QUEUE_MAX);
@@ -269,8 +274,15 @@ impl Pump {
                     None => io::ErrorKind::BrokenPipe.into(),
                 }
             };
+            let fenced = async {
+                match &mut seat {
+                    Some(seat) => seat.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
             let outcome = tokio::select! {
                 outcome = read => outcome,
+                () = fenced => Err(io::Error::other("a later run of this server is known, or the node was detached")),
                 outcome = write_frames(&mut writing, &pulse, &mut queued) => outcome,
                 error = pinger => Err(error),
             };
@@ -307,12 +319,14 @@ async fn open(
     address: &str,
     config: &Arc<ClientConfig>,
     greeting: Greeting,
-) -> io::Result<TlsStream<TcpStream>> {
+    membership: &Arc<Membership>,
+) -> io::Result<(TlsStream<TcpStream>, Option<Seat>)> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let name = ServerName::try_from(crate::credentials::NODE_NAME).map_err(io::Error::other)?;
     let mut stream = TlsConnector::from(config.clone()).connect(name, stream).await?;
     stream.write_all(&greeting.encode()).await?;
+    stream.write_all(&encode_incarnation(membership.own_run())).await?;
     stream.flush().await?;
     let mut verdict = [0; 1];
     stream.read_exact(&mut verdict).await?;
@@ -321,17 +335,38 @@ async fn open(
     let theirs =
         Greeting::decode(&answer).ok_or_else(|| io::Error::other("it does not speak Shoal's protocol"))?;
     match verdict[0] {
-        WELCOME => Ok(stream),
-        WRONG_PROTOCOL => Err(io::Error::other(format!(
-            "it speaks protocol version {}, this program {}: use the same release on both",
-            theirs.protocol,
-            shoal_wire::PROTOCOL_VERSION
-        ))),
-        WRONG_CLUSTER => {
-            Err(io::Error::other(format!("it belongs to another cluster, {:032x}", theirs.cluster)))
+        WELCOME => {}
+        WRONG_PROTOCOL => {
+            return Err(io::Error::other(format!(
+                "it speaks protocol version {}, this program {}: use the same release on both",
+                theirs.protocol,
+                shoal_wire::PROTOCOL_VERSION
+            )));
         }
-        other => Err(io::Error::other(format!("it refuses, with code {other}"))),
+        WRONG_CLUSTER => {
+            return Err(io::Error::other(format!("it belongs to another cluster, {:032x}", theirs.cluster)));
+        }
+        code => {
+            let Some(fence) = Fence::of_verdict(code) else {
+                return Err(io::Error::other(format!("it refuses, with code {code}")));
+            };
+            membership.refused(address, fence);
+            return Err(io::Error::other(format!("it refuses this node: {fence}")));
+        }
     }
+    membership.welcomed(address);
+    let mut run = [0; INCARNATION_BYTES];
+    stream.read_exact(&mut run).await?;
+    let run = decode_incarnation(&run);
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let seat = match certificate.and_then(Role::of) {
+        Some(Role::Node(node)) if run.is_server() => {
+            let admitted = membership.admit(node, run);
+            Some(admitted.map_err(|why| io::Error::other(format!("{node} is not talked to: {why}")))?)
+        }
+        _ => None,
+    };
+    Ok((stream, seat))
 }
 
 #[cfg(test)]
@@ -354,8 +389,10 @@ mod tests {
         let listener = server.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Nobody)).unwrap();
         let config = tls::client(&authority.issue(&Role::Client("old".into())).unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let greet =
-            |greeting| runtime.block_on(open(&listener.address().to_string(), &config, greeting)).map(drop);
+        let table = Membership::new(None);
+        let greet = |greeting| {
+            runtime.block_on(open(&listener.address().to_string(), &config, greeting, &table)).map(drop)
+        };
         let ours = Greeting::of(7);
         let old = greet(Greeting { protocol: ours.protocol - 1, ..ours }).unwrap_err().to_string();
         assert!(old.contains(&format!("protocol version {}", ours.protocol)), "{old}");

@@ -9,9 +9,11 @@ use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;
 use crate::frame::*;
 use crate::limits::*;
+use crate::membership::{Fence, Membership, Seat};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender};
 use parking_lot::Mutex;
+use shoal_types::Incarnation;
 use shoal_wire::Denial;
 use std::collections::VecDeque;
 use std::io;
@@ -33,6 +35,8 @@ use tokio_rustls::server::TlsStream;
 pub struct Peer {
     /// What its certificate says; `None`: it has none, and may only join.
     pub role: Option<Role>,
+    /// Which run of a node's server it is; `None`: it is no server, but a mount or a command.
+    pub run: Option<Incarnation>,
     /// Where it calls from.
     pub address: SocketAddr,
 }
@@ -113,6 +117,7 @@ struct Ordered {
 struct Shared {
     handler: Arc<dyn Handler>,
     cluster: u128,
+    membership: Arc<Membership>,
     acceptor: TlsAcceptor,
     workers: Sender<Work>,
     urgent: Sender<Work>,
@@ -139,6 +144,7 @@ impl Listener {
         address: SocketAddr,
         config: Arc<ServerConfig>,
         cluster: u128,
+        membership: Arc<Membership>,
         handler: Arc<dyn Handler>,
     ) -> io::Result<Listener> {
         let socket = std::net::TcpListener::bind(address)?;
@@ -147,6 +153,7 @@ impl Listener {
         let shared = Arc::new(Shared {
             handler,
             cluster,
+            membership,
             acceptor: TlsAcceptor::from(config),
             workers: pool("shoal-serve", WORKERS)?,
             urgent: pool("shoal-peer", URGENT_WORKERS)?,
@@ -204,7 +211,13 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
         tokio::spawn(async move {
             let welcomed = tokio::time::timeout(HANDSHAKE_TIMEOUT, welcome(&shared, stream, address)).await;
             match welcomed.unwrap_or_else(|_| Err(io::Error::other("it did not introduce itself in time"))) {
-                Ok((stream, peer)) => {
+                Ok((stream, peer, mut seat)) => {
+                    let fenced = async {
+                        match &mut seat {
+                            Some(seat) => seat.ended().await,
+                            None => std::future::pending().await,
+                        }
+                    };
                     tokio::select! {
                         outcome = converse(&shared, stream, peer) => {
                             if let Err(error) = outcome
@@ -213,6 +226,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
                                 shared.refuse(address, &error.to_string());
                             }
                         }
+                        _ = fenced => shared.refuse(address, "a later run of its server is known, or the node was detached"),
                         _ = stopped.changed() => {}
                     }
                 }
@@ -243,7 +257,7 @@ async fn welcome(
     shared: &Shared,
     stream: TcpStream,
     address: SocketAddr,
-) -> io::Result<(TlsStream<TcpStream>, Peer)> {
+) -> io::Result<(TlsStream<TcpStream>, Peer, Option<Seat>)> {
     stream.set_nodelay(true)?;
     let mut stream = shared.acceptor.accept(stream).await?;
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
@@ -266,24 +280,40 @@ async fn welcome(
     } else {
         WELCOME
     };
-    stream.write_all(&[verdict]).await?;
-    stream.write_all(&ours.encode()).await?;
-    stream.flush().await?;
-    match verdict {
-        WELCOME => Ok((stream, Peer { role, address })),
-        WRONG_PROTOCOL => {
-            // The other end reads the verdict before it hears that the connection is closed.
-            let _ = stream.shutdown().await;
-            Err(io::Error::other(format!(
-                "it speaks protocol version {}, not {}",
-                greeting.protocol, ours.protocol
-            )))
-        }
-        _ => {
-            let _ = stream.shutdown().await;
-            Err(io::Error::other(format!("it belongs to cluster {:032x}", greeting.cluster)))
+    // Only those of the same protocol version say this, too.
+    let mut run = Incarnation::default();
+    let (mut seat, mut fence): (Option<Seat>, Option<Fence>) = (None, None);
+    if verdict == WELCOME {
+        let mut bytes = [0; INCARNATION_BYTES];
+        stream.read_exact(&mut bytes).await?;
+        run = decode_incarnation(&bytes);
+        if let (Some(Role::Node(node)), true) = (&role, run.is_server()) {
+            match shared.membership.admit(*node, run) {
+                Ok(admitted) => seat = Some(admitted),
+                Err(why) => fence = Some(why),
+            }
         }
     }
+    let verdict = fence.map_or(verdict, Fence::verdict);
+    stream.write_all(&[verdict]).await?;
+    stream.write_all(&ours.encode()).await?;
+    if verdict != WRONG_PROTOCOL {
+        stream.write_all(&encode_incarnation(shared.membership.own_run())).await?;
+    }
+    stream.flush().await?;
+    if verdict == WELCOME {
+        let run = run.is_server().then_some(run);
+        return Ok((stream, Peer { role, run, address }, seat));
+    }
+    // The other end reads the verdict before it hears that the connection is closed.
+    let _ = stream.shutdown().await;
+    Err(io::Error::other(match (fence, role) {
+        (Some(fence), Some(role)) => format!("{role}, start {}: {fence}", run.starts),
+        _ if verdict == WRONG_PROTOCOL => {
+            format!("it speaks protocol version {}, not {}", greeting.protocol, ours.protocol)
+        }
+        _ => format!("it belongs to cluster {:032x}", greeting.cluster),
+    }))
 }
 
 async fn converse(shared: &Arc<Shared>, stream: TlsStream<TcpStream>, peer: Peer) -> io::Result<()> {

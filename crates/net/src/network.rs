@@ -4,8 +4,10 @@ use crate::credentials::{Credentials, CredentialsError, Role};
 use crate::limits::{CORES_PER_IO_THREAD, IO_THREADS_MAX};
 use crate::link::Link;
 use crate::listener::{Handler, Listener};
+use crate::membership::Membership;
 use crate::tls;
 use parking_lot::Mutex;
+use shoal_types::Incarnation;
 use shoal_wire::Denial;
 use std::collections::HashMap;
 use std::io;
@@ -70,6 +72,7 @@ pub struct Network {
     credentials: Option<Credentials>,
     config: Arc<ClientConfig>,
     cluster: u128,
+    membership: Arc<Membership>,
     links: Mutex<HashMap<(String, Lane), Arc<Link>>>,
 }
 
@@ -77,18 +80,33 @@ impl Network {
     /// For a member of a cluster.
     pub fn new(cluster: u128, credentials: Credentials) -> Result<Arc<Network>, CredentialsError> {
         let config = tls::client(&credentials)?;
-        Network::with(cluster, Some(credentials), config)
+        Network::with(cluster, Some(credentials), config, Membership::new(None))
+    }
+
+    /// For a node's server, of which this process is one run.
+    pub fn server(
+        cluster: u128,
+        credentials: Credentials,
+        run: Incarnation,
+    ) -> Result<Arc<Network>, CredentialsError> {
+        let config = tls::client(&credentials)?;
+        let own = match credentials.role() {
+            Role::Node(node) => Some((*node, run)),
+            Role::Client(_) => None,
+        };
+        Network::with(cluster, Some(credentials), config, Membership::new(own))
     }
 
     /// For a machine that wants to join the cluster whose authority has this fingerprint.
     pub fn stranger(authority: &str) -> Result<Arc<Network>, CredentialsError> {
-        Network::with(0, None, tls::stranger(authority)?)
+        Network::with(0, None, tls::stranger(authority)?, Membership::new(None))
     }
 
     fn with(
         cluster: u128,
         credentials: Option<Credentials>,
         config: Arc<ClientConfig>,
+        membership: Arc<Membership>,
     ) -> Result<Arc<Network>, CredentialsError> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -102,6 +120,7 @@ impl Network {
             credentials,
             config,
             cluster,
+            membership,
             links: Mutex::default(),
         }))
     }
@@ -111,13 +130,18 @@ impl Network {
         self.credentials.as_ref().map(Credentials::role)
     }
 
+    /// Which runs of nodes' servers may be talked to.
+    pub fn membership(&self) -> &Arc<Membership> {
+        &self.membership
+    }
+
     /// The link to an address (`HOST:PORT`), which connects when it is used.
     pub fn link(&self, address: &str, lane: Lane) -> Arc<Link> {
         let mut links = self.links.lock();
-        let link = links
-            .entry((address.to_owned(), lane))
-            .or_insert_with(|| Link::start(self.runtime(), address, self.config.clone(), self.cluster));
-        link.clone()
+        let start = || {
+            Link::start(self.runtime(), address, self.config.clone(), self.cluster, self.membership.clone())
+        };
+        links.entry((address.to_owned(), lane)).or_insert_with(start).clone()
     }
 
     /// Bytes sent and received, and requests made, over all links.
@@ -136,7 +160,7 @@ impl Network {
     pub fn listen(&self, address: SocketAddr, handler: Arc<dyn Handler>) -> io::Result<Listener> {
         let credentials = self.credentials.as_ref().ok_or(io::ErrorKind::PermissionDenied)?;
         let config = tls::server(credentials).map_err(io::Error::other)?;
-        Listener::start(self.runtime(), address, config, self.cluster, handler)
+        Listener::start(self.runtime(), address, config, self.cluster, self.membership.clone(), handler)
     }
 
     fn runtime(&self) -> &tokio::runtime::Handle {

@@ -95,6 +95,8 @@ pub const STATE_PATIENCE: Duration = Duration::from_secs(30);
 pub const EXECUTE_PATIENCE: Duration = Duration::from_secs(12);
 /// A question to a volume's leader is repeated for this long while there is none: somewhat longer than an election takes.
 pub const LEADER_PATIENCE: Duration = Duration::from_secs(6);
+/// How often a server that has started tries to have that noted in the cluster map.
+pub const ANNOUNCE_EVERY: Duration = Duration::from_secs(2);
 /// Pause between these attempts.
 pub const EXECUTE_PAUSE: Duration = Duration::from_millis(150);
 /// How often a node looks whether it runs what it should; at once when the map changes.
@@ -103,6 +105,17 @@ pub const MANAGE_EVERY: Duration = Duration::from_millis(300);
 pub const REOPEN_AFTER: Duration = Duration::from_secs(5);
 /// A replica that should not be here any more is kept for this long at least, so that its group hears from it while it is removed.
 pub const REPLICA_GRACE: Duration = Duration::from_secs(30);
+/// After a directory of a retired brick was deleted, the next one waits for this many times as long as that
+/// took: at most a fifth of a disk's time goes into it ...
+pub const RETIRE_REST_FACTOR: u32 = 4;
+/// ... but no longer than this, since a server that stops waits for it.
+pub const RETIRE_REST_MAX: Duration = Duration::from_secs(1);
+/// Least free room of a new brick, in bytes: what is never granted to clients (the log, unwritten metadata,
+/// the reserve) takes about 200 MiB of it, and a client holds up to 256 MiB ahead.
+pub const BRICK_FREE_BYTES_MIN: u64 = 512 << 20;
+/// Least free room of a new server's data directory, in bytes: logs, stores and the room for their
+/// compactions, of the cluster map and of a few volumes.
+pub const DATA_FREE_BYTES_MIN: u64 = 512 << 20;
 /// How often the leader of the cluster map's group looks for bricks that have become empty.
 pub const TIDY_EVERY: Duration = Duration::from_secs(2);
 /// Sessions whose addresses a server remembers, for `volume status NAME clients`: far more than mount volumes of one cluster.

@@ -54,6 +54,23 @@ impl BlockId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct NodeId(pub u32);
 
+/// One run of a node's server. Each start of a data directory has a higher count than the one before; the
+/// random part tells two processes apart that were started from copies of one directory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Incarnation {
+    /// Starts of the data directory so far, from 1; 0: no server (a client, or a command).
+    pub starts: u64,
+    /// Chosen at random by each process.
+    pub instance: u64,
+}
+
+impl Incarnation {
+    /// Whether this is a server at all.
+    pub fn is_server(&self) -> bool {
+        self.starts > 0
+    }
+}
+
 /// A brick of a cluster, numbered when it was added to its volume, from 1. A brick that comes back empty is
 /// another brick.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]

@@ -19,7 +19,7 @@ pub use attr::{FileKind, Inode, Statfs, mode};
 pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
 pub use group::{BlockGroup, GROUP_BRICKS_MAX};
-pub use id::{BatchSeq, BlockId, BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
+pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
 pub use origin::{Origin, Process};
 pub use size::parse_bytes;

@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn room_is_what_fits_with_all_copies_on_different_nodes() {
-        let rules = |replica, per_node| Rules { replica, per_node };
+        let rules = |replica, per_node| Rules { replica, per_node, arbitrated: false };
         assert_eq!(storable(&[100, 100, 100], 3, rules(3, 1)), 100);
         assert_eq!(storable(&[100, 50, 100], 3, rules(3, 1)), 50);
         assert_eq!(storable(&[100, 50, 100], 2, rules(3, 1)), 125);

@@ -1,8 +1,8 @@
 //! Nodes come and go.
 
 use super::{Applied, Outcome, check_name};
-use crate::map::{BrickState, ClusterMap, Node, Token};
-use shoal_types::{NodeId, Timestamp};
+use crate::map::{BrickState, ClusterMap, Node, ReplicaPlace, Token};
+use shoal_types::{Incarnation, NodeId, Timestamp};
 
 /// Tokens that may be valid at once.
 const TOKENS_MAX: usize = 64;
@@ -88,6 +88,19 @@ pub(super) fn relocate(map: &mut ClusterMap, node: NodeId, address: &str) -> App
     Ok(Outcome::Done)
 }
 
+pub(super) fn started(map: &mut ClusterMap, node: NodeId, run: Incarnation) -> Applied {
+    let name = &map.nodes.get(&node).ok_or("the node is not in the cluster any more")?.name;
+    let known = map.runs.get(&node).copied().unwrap_or_default();
+    if run != known && run.starts <= known.starts {
+        return Err(format!(
+            "a later run of the server of '{name}' is known (start {}, this one is {}): its data directory is an old copy",
+            known.starts, run.starts
+        ));
+    }
+    map.runs.insert(node, run);
+    Ok(Outcome::Done)
+}
+
 pub(super) fn detach(map: &mut ClusterMap, node: NodeId, force: bool) -> Applied {
     let name = map.nodes.get(&node).ok_or("there is no such node")?.name.clone();
     if map.nodes.len() == 1 {
@@ -103,6 +116,17 @@ pub(super) fn detach(map: &mut ClusterMap, node: NodeId, force: bool) -> Applied
             map.brick_name(*id)
         ));
     }
+    let is_only =
+        |places: &[ReplicaPlace]| !places.is_empty() && places.iter().all(|place| place.node == node);
+    let only = map.volumes.values().find(|volume| is_only(&volume.replicas) && !force);
+    if let Some(what) = only
+        .map(|volume| format!("the metadata of volume {}", volume.name))
+        .or_else(|| is_only(&map.replicas).then(|| "the cluster map".to_owned()))
+    {
+        return Err(format!(
+            "'{name}' keeps the only copy of {what}, which would be lost: let another node join first, so that there are three"
+        ));
+    }
     lose(map, node);
     Ok(Outcome::Done)
 }
@@ -113,5 +137,9 @@ fn lose(map: &mut ClusterMap, node: NodeId) {
         brick.state = BrickState::Gone;
     }
     map.nodes.remove(&node);
+    map.runs.remove(&node);
+    for nodes in map.arbiters.values_mut() {
+        nodes.remove(&node);
+    }
     // Its replicas are replaced where replicas are arranged.
 }

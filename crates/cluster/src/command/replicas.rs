@@ -2,12 +2,16 @@
 
 use crate::map::{ClusterMap, ReplicaPlace};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use std::collections::BTreeSet;
 
 /// Replicas of the group that keeps the map, as far as there are nodes.
 const MAP_REPLICAS: usize = 3;
 
 /// Replicas that the group of a volume begins with at most: a volume has no settings when it is made. As many founders are all there were.
 pub const FOUNDERS_MAX: usize = 3;
+
+/// Nodes with bricks that keep metadata beside an arbiter: two of three decide, whichever of them dies.
+const BESIDE_ARBITER: usize = 2;
 
 /// Gives every group as many replicas as it should have, each on a node of its own that is there.
 pub(super) fn arrange(map: &mut ClusterMap) {
@@ -17,14 +21,34 @@ pub(super) fn arrange(map: &mut ClusterMap) {
     let volumes: Vec<GroupId> = map.volumes.keys().copied().collect();
     for id in volumes {
         let wanted = map.option(id, "cluster.metadata-replicas").and_then(|value| value.parse().ok());
-        // Nodes that have bricks of the volume first: they are up whenever the volume is of use.
-        let mut preferred: Vec<NodeId> = map.bricks_of(id).map(|(_, brick)| brick.node).collect();
+        appoint_arbiter(map, id);
+        // Nodes that have bricks of the volume first: they are up whenever the volume is of use. An arbiter
+        // comes before the third.
+        let mut preferred: Vec<NodeId> = Vec::new();
+        for (_, brick) in map.bricks_of(id) {
+            if !preferred.contains(&brick.node) {
+                preferred.push(brick.node);
+            }
+        }
+        let arbiters = map.arbiters.get(&id).into_iter().flatten().copied();
+        let after = preferred.len().min(BESIDE_ARBITER);
+        preferred.splice(after..after, arbiters);
         preferred.extend(&nodes);
         let Some(volume) = map.volumes.get_mut(&id) else { continue };
         volume.replicas =
             arranged(&mut map.next.replica, &volume.replicas, &preferred, wanted.unwrap_or(FOUNDERS_MAX));
     }
     forget_tombstones(map);
+}
+
+/// A volume whose arbiters have all left gets another, if there is a node without bricks of it.
+fn appoint_arbiter(map: &mut ClusterMap, volume: GroupId) {
+    if !map.arbiters.get(&volume).is_some_and(BTreeSet::is_empty) {
+        return;
+    }
+    let has_brick = |node: &NodeId| map.bricks_of(volume).any(|(_, brick)| brick.node == *node);
+    let free = map.nodes.keys().copied().find(|node| !has_brick(node));
+    map.arbiters.insert(volume, free.into_iter().collect());
 }
 
 /// Bricks that are gone and whose volume is, too, are named by nobody.

@@ -1,17 +1,21 @@
 //! Volumes are made, started, stopped and forgotten.
 
-use super::{Applied, Outcome, bricks, check_name, state_of, volume_mut};
+use super::{Applied, Outcome, bricks, check_name, replicas, state_of, volume_mut};
 use crate::map::{ClusterMap, Volume, VolumeState};
 use crate::options;
+use crate::tolerance::Tolerance;
 use shoal_types::{GROUP_BRICKS_MAX, GroupId, NodeId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+
+/// Copies of a block in a volume with arbiters.
+pub const ARBITRATED_COPIES: u8 = 2;
 
 pub(super) fn create(
     map: &mut ClusterMap,
     (name, id): (&str, GroupId),
     replica: u8,
-    places: &[(NodeId, PathBuf)],
+    (places, arbiters): (&[(NodeId, PathBuf)], &[NodeId]),
     force: bool,
     time: Timestamp,
 ) -> Applied {
@@ -54,7 +58,32 @@ pub(super) fn create(
         },
     );
     bricks::add(map, id, places)?;
+    if !arbiters.is_empty() {
+        check_arbiters(map, &nodes, arbiters)?;
+        map.arbiters.insert(id, arbiters.iter().copied().collect());
+    }
+    replicas::arrange(map);
+    let survives = Tolerance::of(map, id).unwrap_or_default();
+    if copies > 1 && survives.nodes() == 0 && !force {
+        return Err(format!(
+            "no node may die without a standstill: {survives}. Use three nodes: `replica 3`, or `replica 2 arbiter 1` with a \
+             third node that keeps metadata and no blocks; say `force` if it shall be so"
+        ));
+    }
     Ok(Outcome::Volume(id))
+}
+
+fn check_arbiters(map: &ClusterMap, data: &BTreeSet<NodeId>, arbiters: &[NodeId]) -> Result<(), String> {
+    for arbiter in arbiters {
+        let name =
+            &map.nodes.get(arbiter).ok_or_else(|| format!("{arbiter} is not a node of this cluster"))?.name;
+        if data.contains(arbiter) {
+            return Err(format!(
+                "'{name}' has a brick of the volume and cannot be its arbiter: name a node that has none"
+            ));
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn set_state(map: &mut ClusterMap, id: GroupId, started: bool) -> Applied {
@@ -73,6 +102,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
         return Err(format!("volume {0} is started; `shoal volume stop {0}` first", volume.name));
     }
     map.volumes.remove(&id);
+    map.arbiters.remove(&id);
     Ok(Outcome::Done)
 }
 

@@ -48,6 +48,22 @@ fn with_a_node_down_a_majority_of_copies_counts_and_less_does_not() {
 }
 
 #[test]
+fn one_copy_counts_where_an_arbiter_is_and_the_other_brick_is_down() {
+    let (world, blocks) = World::arbitrated(&[1, 2]);
+    let both = blocks.store(id(1), &[content(1, 9)]).unwrap();
+    assert_eq!(both, group(&[1, 2]), "both have it while both answer");
+    world.mem(BrickId(2)).set_down(true);
+    let begun = Instant::now();
+    let one = blocks.store(id(2), &[content(2, 9)]).unwrap();
+    assert_eq!(one, group(&[1]));
+    assert!(begun.elapsed() < STORE_HEDGE, "nothing is waited for: {:?}", begun.elapsed());
+    assert!(!blocks.is_whole(one), "it is to be healed");
+    assert!(blocks.room().is_ok());
+    world.mem(BrickId(1)).set_down(true);
+    assert!(matches!(blocks.store(id(3), &[content(3, 9)]), Err(BlockError::Unreachable(_))));
+}
+
+#[test]
 fn full_bricks_are_passed_over_and_only_full_ones_make_a_volume_full() {
     let (world, blocks) = World::new(4, 2, &[1, 2, 3, 4]);
     world.mem(BrickId(1)).set_full(true);

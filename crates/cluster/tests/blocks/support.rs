@@ -174,6 +174,19 @@ impl Bricks for World {
 impl World {
     /// A cluster with a volume on these nodes' bricks (one for each mention of a node).
     pub fn new(nodes: u32, replica: u8, bricks: &[u32]) -> (Arc<World>, Arc<ReplicatedBlocks>) {
+        let (name, time, bricks) = ("v".to_owned(), Timestamp::default(), places(bricks));
+        let create = Command::CreateVolume { name, id: VOLUME, replica, bricks, force: true, time };
+        World::with(nodes, create)
+    }
+
+    /// Three nodes with a volume of two copies on these, and the third node as the arbiter.
+    pub fn arbitrated(bricks: &[u32]) -> (Arc<World>, Arc<ReplicatedBlocks>) {
+        let (name, time, arbiters) = ("v".to_owned(), Timestamp::default(), vec![NodeId(3)]);
+        let bricks = places(bricks);
+        World::with(3, Command::CreateArbitrated { name, id: VOLUME, bricks, arbiters, force: false, time })
+    }
+
+    fn with(nodes: u32, create: Command) -> (Arc<World>, Arc<ReplicatedBlocks>) {
         let world = Arc::new(World {
             map: RwLock::new(Arc::new(ClusterMap::default())),
             bricks: RwLock::default(),
@@ -188,15 +201,7 @@ impl World {
             let (name, address) = node(number);
             world.change(Command::Join { secret: 5, name, address, time });
         }
-        let bricks = places(bricks);
-        world.change(Command::CreateVolume {
-            name: "v".into(),
-            id: VOLUME,
-            replica,
-            bricks,
-            force: true,
-            time,
-        });
+        world.change(create);
         let blocks = ReplicatedBlocks::new(VOLUME, world.clone());
         (world, blocks)
     }

@@ -81,6 +81,7 @@ mod tests {
             nodes: Vec::new(),
             map: Vec::new(),
             volumes: vec![volume],
+            deleting: Vec::new(),
             attention: Vec::new(),
         };
         report.with_attention().attention

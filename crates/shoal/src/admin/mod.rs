@@ -63,7 +63,10 @@ pub enum AdminRequest {
         replica: u8,
         /// Where.
         bricks: Vec<BrickName>,
-        /// Even if copies may come to lie on one node.
+        /// Nodes that keep metadata and no blocks.
+        #[serde(default)]
+        arbiters: Vec<String>,
+        /// Even if copies may come to lie on one node, or no node may die without a standstill.
         force: bool,
     },
     /// Lets it be mounted: [`AdminAnswer::Done`].

@@ -24,6 +24,19 @@ pub struct ClusterReport {
     /// What needs attention, or some seconds, for people. Nothing: all is well.
     #[serde(default)]
     pub attention: Vec<String>,
+    /// Bricks that nothing refers to any more and whose files are being deleted.
+    pub deleting: Vec<DeletingReport>,
+}
+
+/// A brick that is being deleted.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DeletingReport {
+    /// Where it is.
+    pub brick: BrickName,
+    /// Blocks deleted so far, since the start of its server.
+    pub deleted_blocks: u64,
+    /// Why it does not go on.
+    pub trouble: Option<String>,
 }
 
 /// How a volume does.
@@ -108,6 +121,12 @@ pub struct VolumeReport {
     pub bricks: Vec<BrickPlace>,
     /// Nodes that keep its metadata.
     pub metadata: Vec<String>,
+    /// Those of them that were named as arbiters: they keep metadata and no blocks.
+    pub arbiters: Vec<String>,
+    /// Nodes with bricks that may be down at a time without a standstill.
+    pub data_nodes_may_be_down: u32,
+    /// The same of nodes that keep metadata.
+    pub metadata_nodes_may_be_down: u32,
     /// Settings that were made.
     pub options: BTreeMap<String, String>,
 }

@@ -61,6 +61,8 @@ pub struct ServeSpec {
     pub listen: Option<String>,
     /// Bytes of the block cache of all metadata stores; by default a share of memory.
     pub cache_bytes: Option<usize>,
+    /// The data directory was moved here, and this is the only one of its node.
+    pub moved: bool,
 }
 
 /// Mount a volume of a cluster.

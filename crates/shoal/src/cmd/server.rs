@@ -35,6 +35,9 @@ pub struct ServerCommand {
     /// 1/32 of memory if left out, at most 1 GiB
     #[arg(long, value_name = "MIB|N%", value_parser = parse_cache, env = "SHOAL_CACHE")]
     cache: Option<usize>,
+    /// The data directory was moved here by copying it, and the original will not run again: say so once
+    #[arg(long)]
+    moved: bool,
     /// Stay in the foreground; that is so anyway
     #[arg(long, conflicts_with = "background")]
     foreground: bool,
@@ -53,6 +56,7 @@ impl ServerCommand {
             data: data.to_owned(),
             listen: None,
             cache: None,
+            moved: false,
             foreground: false,
             background: true,
             detached: false,
@@ -61,7 +65,8 @@ impl ServerCommand {
 
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
-        let job = ServerJob(ServeSpec { data: data.clone(), listen: self.listen, cache_bytes: self.cache });
+        let (listen, cache_bytes, moved) = (self.listen, self.cache, self.moved);
+        let job = ServerJob(ServeSpec { data: data.clone(), listen, cache_bytes, moved });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -103,6 +108,9 @@ impl Job for ServerJob {
             vec!["server".into(), "--detached".into(), "--data".into(), self.0.data.clone().into()];
         if let Some(listen) = &self.0.listen {
             arguments.extend(["--listen".into(), listen.into()]);
+        }
+        if self.0.moved {
+            arguments.push("--moved".into());
         }
         if let Some(bytes) = self.0.cache_bytes {
             arguments.extend(["--cache".into(), (bytes >> 20).to_string().into()]);

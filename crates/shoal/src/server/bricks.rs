@@ -6,9 +6,11 @@
 use super::calls::{BrickReport, Disk};
 use super::dir::NodeDir;
 use super::directory::Directory;
-use crate::limits::REOPEN_AFTER;
+use super::disks::check_room;
+use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
 use crate::mounts;
 use parking_lot::Mutex;
+use shoal_brick::limits::CONTENTS_COUNTED_MAX;
 use shoal_brick::{Brick, BrickError};
 use shoal_cluster::limits::SCRUB_AFTER;
 use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
@@ -181,7 +183,10 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
             ),
             other => other.to_string(),
         })?;
-        if brick.id() != identity {
+        if brick.id() == identity {
+            // Of a directory that an older release has made.
+            dir.note_brick_path(id, path).map_err(|error| format!("{error:#}"))?;
+        } else {
             return Err(format!(
                 "{shown} is another brick ({:032x}) than the one made here ({identity:032x})",
                 brick.id()
@@ -193,13 +198,19 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
     let brick = match Brick::format(path) {
         Ok(()) => Brick::open(path).map_err(said)?,
         // Made a moment before this process was killed: it is empty, or it is somebody else's.
-        Err(BrickError::NotEmpty(_)) => Brick::open(path)
-            .ok()
-            .filter(|brick| brick.sessions().is_ok_and(|sessions| sessions.is_empty()))
-            .ok_or_else(|| BrickError::NotEmpty(path.to_owned()).to_string())?,
+        Err(BrickError::NotEmpty(_)) => {
+            let brick = Brick::open(path).map_err(|_| BrickError::NotEmpty(path.to_owned()).to_string())?;
+            if dir.brick_of(brick.id()).is_some_and(|retired| retired != id) {
+                return Err(format!("{}: the retired brick in it is being deleted", path.display()));
+            }
+            let is_empty = brick.sessions().is_ok_and(|sessions| sessions.is_empty());
+            Some(brick)
+                .filter(|_| is_empty)
+                .ok_or_else(|| BrickError::NotEmpty(path.to_owned()).to_string())?
+        }
         Err(error) => return Err(said(error)),
     };
-    dir.made_brick(id, brick.id()).map_err(|error| format!("{error:#}"))?;
+    dir.made_brick(id, brick.id(), path).map_err(|error| format!("{error:#}"))?;
     Ok(brick)
 }
 
@@ -216,9 +227,41 @@ pub fn check_place(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// [`check_place`], and whether there is nothing yet.
-pub fn check_new_place(path: &Path) -> Result<(), String> {
+impl LocalBricks {
+    /// Whether a brick can be made at a path, which has to have room and to be empty. With `force`, a retired
+    /// brick of this cluster may be there: it is deleted first, and the answer says what is in it.
+    pub fn check_new_place(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
+        match check_new_place(path) {
+            Err(why) => self.take_over(path, force)?.map(Some).ok_or(why),
+            Ok(()) => Ok(None),
+        }
+    }
+
+    /// What to say about a retired brick at a path; `None` if there is no such thing.
+    fn take_over(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
+        let Ok((identity, blocks)) = shoal_brick::contents(path) else { return Ok(None) };
+        let Some(id) = self.dir.brick_of(identity) else { return Ok(None) };
+        let shown = path.display();
+        if self.directory.map().bricks.contains_key(&id) {
+            return Ok(None);
+        }
+        let more = if blocks >= CONTENTS_COUNTED_MAX { " or more" } else { "" };
+        let what = format!("{shown} holds a retired brick of this cluster with {blocks}{more} blocks");
+        if !force {
+            return Err(format!(
+                "{what}. If `shoal cluster status` shows that it is being deleted, wait for that; `volume create ... force` \
+                 deletes it and takes its place"
+            ));
+        }
+        self.dir.note_brick_path(id, path).map_err(|error| format!("{error:#}"))?;
+        Ok(Some(format!("{what}, which are deleted first")))
+    }
+}
+
+/// [`check_place`], and whether there is room and nothing yet.
+fn check_new_place(path: &Path) -> Result<(), String> {
     check_place(path)?;
+    check_room(path, BRICK_FREE_BYTES_MIN, "a brick")?;
     if !path.exists() {
         return Ok(());
     }
@@ -247,7 +290,11 @@ mod tests {
         let path = temp.path().join("brick");
         let identity = open(&dir, BrickId(3), &path).unwrap().id();
         assert_eq!(open(&dir, BrickId(3), &path).unwrap().id(), identity);
-        assert!(open(&dir, BrickId(4), &path).is_ok(), "an empty brick that nobody has noted down is taken");
+        let why = open(&dir, BrickId(4), &path).err().unwrap();
+        assert!(why.contains("retired brick"), "{why}");
+        let unnoted = temp.path().join("unnoted");
+        Brick::format(&unnoted).unwrap();
+        assert!(open(&dir, BrickId(4), &unnoted).is_ok(), "an empty brick that is not noted down is taken");
         std::fs::remove_dir_all(&path).unwrap();
         let why = open(&dir, BrickId(3), &path).err().unwrap();
         assert!(why.contains("is its disk mounted"), "{why}");

@@ -25,8 +25,10 @@ pub enum Ask {
     Heal { volume: GroupId },
     /// Look again at what needs healing, all of it: [`Answer::Heal`]. For the leader.
     HealFull { volume: GroupId },
-    /// Whether a brick can be made at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason.
-    CheckBrick { path: std::path::PathBuf },
+    /// Whether a brick can be made at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason. With
+    /// `force` also in the place of a retired brick of this cluster, which is then deleted:
+    /// [`Answer::Noted`].
+    CheckBrick { path: std::path::PathBuf, force: bool },
     /// Blocks of the volume that name a brick: [`Answer::Blocks`]. For the leader.
     BlocksOn { volume: GroupId, brick: BrickId },
     /// Who is in a metadata group, with a vote and without: [`Answer::Members`]. For its leader.
@@ -62,6 +64,8 @@ pub enum Answer {
     Failed(String),
     /// Replicas.
     Members(Vec<ReplicaId>),
+    /// It was done, and the administrator should know this.
+    Noted(String),
     /// Sessions.
     Sessions(Vec<Session>),
     /// Locks that were taken away.
@@ -109,6 +113,19 @@ pub struct Report {
     pub replicas: Vec<ReplicaReport>,
     /// Its bricks.
     pub bricks: Vec<BrickReport>,
+    /// Bricks whose files are being deleted.
+    pub retired: Vec<RetiredReport>,
+}
+
+/// A brick that is being deleted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RetiredReport {
+    /// Where it is.
+    pub path: std::path::PathBuf,
+    /// Blocks deleted so far, by this process.
+    pub deleted_blocks: u64,
+    /// Why it does not go on.
+    pub trouble: Option<String>,
 }
 
 /// A replica of a metadata group.

@@ -6,11 +6,13 @@ use super::dir::NodeDir;
 use super::directory::Directory;
 use super::groups::Groups;
 use super::opening::LocalOpener;
+use super::retired::Retiring;
 use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
-use shoal_types::NodeId;
-use std::sync::Arc;
+use shoal_net::Fence;
+use shoal_types::{Incarnation, NodeId};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -18,10 +20,16 @@ use std::time::Instant;
 pub struct Core {
     pub(super) node: NodeId,
     pub(super) cluster: u128,
+    pub(super) dir: Arc<NodeDir>,
+    /// Which run of the node's server this process is.
+    pub(super) run: Incarnation,
+    /// Why it does not serve any more.
+    pub(super) fenced: OnceLock<Fence>,
     pub(super) directory: Arc<Directory>,
     pub(super) opener: Arc<LocalOpener>,
     pub(super) groups: Arc<Groups>,
     pub(super) bricks: Arc<LocalBricks>,
+    pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) heard: Heard,
     pub(super) started: Instant,
@@ -30,14 +38,22 @@ pub struct Core {
 
 impl Core {
     /// Nothing runs yet.
-    pub(super) fn new(dir: Arc<NodeDir>, directory: Arc<Directory>) -> anyhow::Result<Arc<Core>> {
+    pub(super) fn new(
+        dir: Arc<NodeDir>,
+        directory: Arc<Directory>,
+        run: Incarnation,
+    ) -> anyhow::Result<Arc<Core>> {
         let identity = dir.identity();
         let opener = Arc::new(LocalOpener::new(dir.clone(), directory.clone()));
         Ok(Arc::new(Core {
             node: identity.node,
             cluster: identity.cluster()?,
+            dir: dir.clone(),
+            run,
+            fenced: OnceLock::new(),
             groups: Groups::new(dir.clone(), directory.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), directory.clone()),
+            retiring: Retiring::default(),
             access: Access::new(directory.clone()),
             heard: Heard::default(),
             started: Instant::now(),
@@ -54,6 +70,9 @@ impl Core {
             let (mut seen, mut swept) = (0, false);
             core.groups.take_up(&core.directory.map());
             while !core.stop.load(Ordering::Acquire) {
+                if let Some(fence) = core.directory.fence() {
+                    return core.withdraw(fence);
+                }
                 if !swept && core.started.elapsed() > REPLICA_GRACE {
                     core.groups.sweep(&core.directory.map());
                     swept = true;
@@ -77,6 +96,9 @@ impl Core {
                 seen = core.directory.wait(seen, next.saturating_duration_since(Instant::now()));
                 if Instant::now() < next {
                     continue;
+                }
+                if core.directory.fence().is_some() {
+                    return;
                 }
                 core.tidy_up();
                 core.ask_who_left();

@@ -9,19 +9,24 @@
 //! DATA/lock, control.sock, shoal.log   as in the data directory of a single machine
 //! ```
 //!
-//! **Promises.** One process at a time. A replica or brick that was made here once and is gone is never quietly made anew: it
+//! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not
+//! become a second server of the same node ([`NodeDir::begin_run`]). A replica or brick that was made here
+//! once and is gone is never quietly made anew: it
 //! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
 
+use super::disks::check_room;
 use crate::data_dir::{self, DataError};
-use crate::limits::NODE_BYTES_MAX;
+use crate::limits::{DATA_FREE_BYTES_MIN, NODE_BYTES_MAX};
 use anyhow::{Context, anyhow, bail};
 use nix::fcntl::Flock;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use shoal_cluster::ClusterMap;
+use shoal_net::Fence;
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Version of the directory's layout. Its parts have versions of their own.
@@ -47,6 +52,84 @@ pub struct Identity {
     /// Bricks that were made on this node, with the identities that they got.
     #[serde(default)]
     bricks: BTreeMap<BrickId, String>,
+    /// Where they are, until they have been deleted.
+    #[serde(default)]
+    brick_paths: BTreeMap<BrickId, PathBuf>,
+    /// Starts of a server in this directory so far.
+    #[serde(default)]
+    starts: u64,
+    /// Where the directory was when a server started in it for the first time.
+    #[serde(default)]
+    place: Option<Place>,
+    /// Why no server may start in it again.
+    #[serde(default)]
+    fenced: Option<Fenced>,
+}
+
+/// What tells a directory from a copy of it: programs that copy or restore files make a new lock file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Place {
+    /// Inode number of the lock file.
+    inode: u64,
+    /// When the lock file was made, in nanoseconds since 1970, if the file system knows.
+    born_ns: Option<u64>,
+}
+
+impl Place {
+    fn of(file: &File) -> std::io::Result<Place> {
+        let metadata = file.metadata()?;
+        let born = metadata.created().ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        Ok(Place { inode: metadata.ino(), born_ns: born.and_then(|age| age.as_nanos().try_into().ok()) })
+    }
+
+    /// A kernel may have learned to tell when a file was made.
+    fn is_same(&self, other: &Place) -> bool {
+        let born = self.born_ns.zip(other.born_ns);
+        self.inode == other.inode && born.is_none_or(|(ours, theirs)| ours == theirs)
+    }
+}
+
+/// As [`Fence`], on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Fenced {
+    Detached,
+    Superseded,
+    Duplicate,
+}
+
+impl From<Fence> for Fenced {
+    fn from(fence: Fence) -> Fenced {
+        match fence {
+            Fence::Detached => Fenced::Detached,
+            Fence::Superseded => Fenced::Superseded,
+            Fence::Duplicate => Fenced::Duplicate,
+        }
+    }
+}
+
+impl From<Fenced> for Fence {
+    fn from(fenced: Fenced) -> Fence {
+        match fenced {
+            Fenced::Detached => Fence::Detached,
+            Fenced::Superseded => Fence::Superseded,
+            Fenced::Duplicate => Fence::Duplicate,
+        }
+    }
+}
+
+/// What to do about a node that its cluster refuses.
+pub fn advice(fence: Fence) -> &'static str {
+    match fence {
+        Fence::Detached => {
+            "To use this machine again, join with an empty data directory and empty bricks (`shoal peer join`). What the old ones \
+             hold is not needed by the cluster"
+        }
+        Fence::Superseded | Fence::Duplicate => {
+            "Find the other process: `shoal peer status` on another node shows the node's address. If this data directory is a copy, \
+             delete it. If the other one is the copy, stop that for good and start this one with `shoal server --moved`"
+        }
+    }
 }
 
 impl Identity {
@@ -61,6 +144,10 @@ impl Identity {
             listen: listen.to_owned(),
             replicas: BTreeSet::new(),
             bricks: BTreeMap::new(),
+            brick_paths: BTreeMap::new(),
+            starts: 0,
+            place: None,
+            fenced: None,
         }
     }
 
@@ -74,7 +161,7 @@ impl Identity {
 pub struct NodeDir {
     path: PathBuf,
     identity: Mutex<Identity>,
-    _lock: Flock<File>,
+    lock: Flock<File>,
 }
 
 /// Whether there is a server's directory at a path.
@@ -98,6 +185,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
             bail!("{shown} has files of something else in it ({name:?}): choose a new or empty directory");
         }
     }
+    check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
     // Of an attempt that was cut off; nothing can have been stored yet.
     for part in ["tls", "cluster"] {
         match std::fs::remove_dir_all(path.join(part)) {
@@ -114,7 +202,7 @@ impl NodeDir {
     /// Makes a prepared directory a server's.
     pub fn create(path: &Path, identity: Identity) -> anyhow::Result<NodeDir> {
         let lock = lock(path)?;
-        let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), _lock: lock };
+        let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), lock };
         dir.save(&dir.identity.lock())?;
         Ok(dir)
     }
@@ -141,7 +229,7 @@ impl NodeDir {
                 identity.format
             );
         }
-        Ok(NodeDir { path, identity: Mutex::new(identity), _lock: lock })
+        Ok(NodeDir { path, identity: Mutex::new(identity), lock })
     }
 
     /// Where it is.
@@ -188,6 +276,43 @@ impl NodeDir {
         self.identity.lock().replicas.contains(&id)
     }
 
+    /// A server starts. Refused in a directory that was copied or restored, and in one that the cluster has
+    /// refused: either may have forgotten votes and blocks that it had promised to keep. `moved`: the
+    /// administrator says that this is the node's only directory; the run is then counted beyond `known`, the
+    /// latest one in the cluster map.
+    pub fn begin_run(&self, moved: bool, known: u64) -> anyhow::Result<Incarnation> {
+        let shown = self.path.display();
+        let place = Place::of(&self.lock).with_context(|| shown.to_string())?;
+        let mut identity = self.identity.lock();
+        if let Some(fenced) = identity.fenced.filter(|fenced| !moved || *fenced == Fenced::Detached) {
+            let fence = Fence::from(fenced);
+            bail!("{shown} does not start a server any more: {fence}. {}", advice(fence));
+        }
+        if !moved && identity.place.is_some_and(|before| !before.is_same(&place)) {
+            bail!(
+                "{shown} is a copy of the data directory of node '{}', or was restored from a backup: two servers of one node, or \
+                 one that has forgotten what it promised, would damage the metadata. If the original was moved here as it was after \
+                 its last stop, and will not run again, say `shoal server --data {shown} --moved` once. Otherwise join with an \
+                 empty data directory",
+                identity.name
+            );
+        }
+        let mut next = identity.clone();
+        next.starts = if moved { next.starts.max(known) } else { next.starts } + 1;
+        next.place = Some(place);
+        next.fenced = None;
+        self.save(&next)?;
+        *identity = next;
+        Ok(Incarnation { starts: identity.starts, instance: rand::random() })
+    }
+
+    /// No server may start here again.
+    pub fn set_fenced(&self, fence: Fence) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.fenced = Some(fence.into());
+        self.save(&identity)
+    }
+
     /// Listen there from now on.
     pub fn set_listen(&self, listen: &str) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
@@ -214,11 +339,53 @@ impl NodeDir {
         u128::from_str_radix(identity.bricks.get(&id)?, 16).ok()
     }
 
+    /// The brick of an identity, if it was made here.
+    pub fn brick_of(&self, identity_of_brick: u128) -> Option<BrickId> {
+        let digits = format!("{identity_of_brick:032x}");
+        let identity = self.identity.lock();
+        identity.bricks.iter().find(|(_, known)| **known == digits).map(|(id, _)| *id)
+    }
+
     /// A brick was made here.
-    pub fn made_brick(&self, id: BrickId, identity_of_brick: u128) -> anyhow::Result<()> {
+    pub fn made_brick(&self, id: BrickId, identity_of_brick: u128, path: &Path) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
+        identity.brick_paths.insert(id, path.to_owned());
         self.save(&identity)
+    }
+
+    /// A brick was made here by a release that did not note where.
+    #[cfg(test)]
+    pub fn made_brick_somewhere(&self, id: BrickId, identity_of_brick: u128) {
+        self.identity.lock().bricks.insert(id, format!("{identity_of_brick:032x}"));
+    }
+
+    /// A brick that was made here is at this place.
+    pub fn note_brick_path(&self, id: BrickId, path: &Path) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        if identity.brick_paths.get(&id).is_some_and(|known| known == path) {
+            return Ok(());
+        }
+        identity.brick_paths.insert(id, path.to_owned());
+        self.save(&identity)
+    }
+
+    /// A brick has been deleted.
+    pub fn deleted_brick(&self, id: BrickId) -> anyhow::Result<()> {
+        let mut identity = self.identity.lock();
+        identity.brick_paths.remove(&id);
+        self.save(&identity)
+    }
+
+    /// Bricks that were made here and that no map will name again, with their identities and places.
+    pub fn retired_bricks(&self, map: &ClusterMap) -> Vec<(BrickId, u128, PathBuf)> {
+        let identity = self.identity.lock();
+        let retired = |(id, path): (&BrickId, &PathBuf)| {
+            let was_named = id.0 < map.next.brick && !map.bricks.contains_key(id);
+            let digits = identity.bricks.get(id).filter(|_| was_named)?;
+            Some((*id, u128::from_str_radix(digits, 16).ok()?, path.clone()))
+        };
+        identity.brick_paths.iter().filter_map(retired).collect()
     }
 
     /// The last known map, as it was saved; `None` if there is none that can be read.
@@ -269,7 +436,7 @@ mod tests {
         let path = prepare(&temp.path().join("data")).unwrap();
         let dir = NodeDir::create(&path, identity()).unwrap();
         assert!(dir.begin_replica(ReplicaId(5)).unwrap());
-        dir.made_brick(BrickId(2), 0xabc).unwrap();
+        dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
         dir.save_map(b"map").unwrap();
         assert!(NodeDir::open(&path).is_err_and(|error| error.to_string().contains("in use")));
         drop(dir);
@@ -279,6 +446,23 @@ mod tests {
         assert_eq!(dir.brick(BrickId(3)), None);
         assert_eq!(dir.read_map().as_deref(), Some(&b"map"[..]));
         assert_eq!((dir.identity().cluster().unwrap(), dir.identity().node), (7, NodeId(3)));
+    }
+
+    #[test]
+    fn brick_is_retired_when_the_map_has_named_it_and_does_not_any_more() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        dir.made_brick(BrickId(2), 0xabc, Path::new("/srv/b")).unwrap();
+        let mut map = ClusterMap::default();
+        map.next.brick = 2;
+        assert_eq!(dir.retired_bricks(&map), [], "the map is older than the brick");
+        map.next.brick = 3;
+        assert_eq!(dir.retired_bricks(&map), [(BrickId(2), 0xabc, "/srv/b".into())]);
+        assert_eq!(dir.brick_of(0xabc), Some(BrickId(2)));
+        dir.deleted_brick(BrickId(2)).unwrap();
+        assert_eq!(dir.retired_bricks(&map), []);
+        assert_eq!(dir.brick(BrickId(2)), Some(0xabc), "its number stays used");
     }
 
     #[test]
@@ -297,6 +481,42 @@ mod tests {
         let file = File::options().write(true).open(path.join("node.json")).unwrap();
         file.set_len(NODE_BYTES_MAX + 1).unwrap();
         assert!(NodeDir::open(&path).is_err_and(|error| format!("{error:#}").contains("longer than")));
+    }
+
+    #[test]
+    fn copied_directory_does_not_start_until_it_is_said_to_have_been_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        let first = dir.begin_run(false, 0).unwrap();
+        let second = dir.begin_run(false, 0).unwrap();
+        assert_eq!((first.starts, second.starts), (1, 2));
+        drop(dir);
+        let copy = temp.path().join("copy");
+        std::fs::create_dir(&copy).unwrap();
+        for name in ["node.json", "lock"] {
+            std::fs::copy(path.join(name), copy.join(name)).unwrap();
+        }
+        let dir = NodeDir::open(&copy).unwrap();
+        let why = dir.begin_run(false, 0).unwrap_err().to_string();
+        assert!(why.contains("is a copy") && why.contains("--moved"), "{why}");
+        assert_eq!(dir.begin_run(true, 7).unwrap().starts, 8);
+        assert_eq!(dir.begin_run(false, 0).unwrap().starts, 9);
+    }
+
+    #[test]
+    fn fenced_directory_stays_fenced_and_a_detached_one_even_if_it_was_moved() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = prepare(&temp.path().join("data")).unwrap();
+        let dir = NodeDir::create(&path, identity()).unwrap();
+        dir.begin_run(false, 0).unwrap();
+        dir.set_fenced(Fence::Duplicate).unwrap();
+        drop(dir);
+        let dir = NodeDir::open(&path).unwrap();
+        assert!(dir.begin_run(false, 0).unwrap_err().to_string().contains("another process"));
+        dir.begin_run(true, 0).unwrap();
+        dir.set_fenced(Fence::Detached).unwrap();
+        assert!(dir.begin_run(true, 0).unwrap_err().to_string().contains("was detached"));
     }
 
     #[test]

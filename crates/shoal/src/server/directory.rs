@@ -14,7 +14,7 @@ use crate::limits::ASK_PATIENCE;
 use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::{Bricks, ClusterMap};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
-use shoal_net::{Lane, Link, NetError, Network, Service};
+use shoal_net::{Fence, Lane, Link, NetError, Network, Service};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{BlockService, Denial, MetaService};
 use std::collections::HashMap;
@@ -51,6 +51,7 @@ impl Directory {
         map: ClusterMap,
         on_map: OnMap,
     ) -> Arc<Directory> {
+        tell(&network, &map);
         Arc::new(Directory {
             network,
             here,
@@ -86,6 +87,11 @@ impl Directory {
         &self.network
     }
 
+    /// Why this process may not serve as its node, if peers or the map have said so.
+    pub fn fence(&self) -> Option<Fence> {
+        self.network.membership().fence()
+    }
+
     /// The newest map.
     pub fn map(&self) -> Arc<ClusterMap> {
         self.map.read().clone()
@@ -103,6 +109,7 @@ impl Directory {
             std::iter::once(&current.replicas).chain(current.volumes.values().map(|one| &one.replicas));
         self.former.lock().extend(kept.flatten().map(|place| (place.id, place.node)));
         (self.on_map)(&map);
+        tell(&self.network, &map);
         *self.map.write() = Arc::new(map);
         drop(learning);
         self.poke();
@@ -230,6 +237,12 @@ impl Bricks for Directory {
     fn here(&self) -> Option<NodeId> {
         self.here.or_else(|| self.near.get().copied())
     }
+}
+
+/// Tells the network which nodes there are, and which runs of them.
+fn tell(network: &Network, map: &ClusterMap) {
+    let nodes = map.nodes.keys().map(|node| (*node, map.runs.get(node).copied()));
+    network.membership().learn(nodes, map.next.node);
 }
 
 /// The replicas of a volume's metadata group, for a client.

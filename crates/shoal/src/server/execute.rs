@@ -8,6 +8,7 @@ use shoal_net::Lane;
 use shoal_types::{BrickId, GroupId, NodeId};
 use shoal_wire::MetaError;
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Those that are not in line yet get in line.
@@ -58,7 +59,7 @@ impl Core {
                     Err(why) => tracing::debug!(%node, why, "asking it to change the cluster map"),
                 }
             }
-            if Instant::now() > due {
+            if Instant::now() > due || self.stop.load(Ordering::Acquire) {
                 let all = map.replicas.len();
                 let there = map.replicas.iter().filter(|place| answered.contains(&place.node)).count();
                 return Err(format!(

@@ -1,7 +1,6 @@
 //! Requests of other machines: who may make them, and who answers.
 
 use super::access::not_started;
-use super::bricks;
 use super::calls::{Answer, Ask, pack, unpack};
 use super::core::Core;
 use super::peers::addressed;
@@ -14,6 +13,12 @@ use shoal_wire::*;
 
 impl Handler for Core {
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
+        if let Err(why) = self.serves() {
+            return match service {
+                Service::Meta(_) => serve_meta(&NotHere, "", &body, reply),
+                _ => reply.refuse(&why),
+            };
+        }
         let served = match service {
             Service::Meta(group) => return self.meta(peer, group, &body, reply),
             Service::Brick(brick) => return self.brick(peer, brick, &body, reply),
@@ -82,6 +87,9 @@ impl Core {
         if let Err(denial) = self.access.node(peer) {
             return reply.deny(&denial);
         }
+        if peer.run.is_none() {
+            return reply.refuse("only a node's server may speak for a replica");
+        }
         let Some((from, to, message)) = addressed(body) else {
             return reply.refuse("the message is cut off");
         };
@@ -124,8 +132,9 @@ impl Core {
             }
             Ask::Execute(command) => self.execute_here(command),
             Ask::Report { digest } => Answer::Report(self.report(*digest)),
-            Ask::CheckBrick { path } => match bricks::check_new_place(path) {
-                Ok(()) => Answer::Done(Outcome::Done),
+            Ask::CheckBrick { path, force } => match self.bricks.check_new_place(path, *force) {
+                Ok(None) => Answer::Done(Outcome::Done),
+                Ok(Some(note)) => Answer::Noted(note),
                 Err(why) => Answer::Failed(why),
             },
             Ask::Heal { volume } => self.heal(*volume, false),

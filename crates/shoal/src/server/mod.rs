@@ -13,7 +13,8 @@
 //! **Assumes** that the data directory is this process's own, and nothing about the others being there.
 //!
 //! **Promises.** What is decided takes effect on every node that runs within seconds. A node that comes back does what it did before;
-//! one that has lost what it kept says so and does not make it up. Told to stop, it hands over what it leads first.
+//! one that has lost what it kept says so and does not make it up. One that was detached, or whose identity
+//! another process uses, stops serving ([`fencing`]). Told to stop, it hands over what it leads first.
 //!
 //! **Refuses** whoever cannot show that the cluster's authority knows them.
 
@@ -24,7 +25,9 @@ mod calls;
 mod core;
 pub mod dir;
 mod directory;
+mod disks;
 mod execute;
+mod fencing;
 mod groups;
 mod handler;
 mod healing;
@@ -36,6 +39,7 @@ mod opening;
 mod peers;
 mod polling;
 mod reports;
+mod retired;
 mod sessions;
 mod setup;
 #[cfg(test)]
@@ -85,8 +89,10 @@ impl Server {
         let dir = Arc::new(dir);
         let identity = dir.identity();
         let credentials = Credentials::load(&dir.tls())?;
-        let network = Network::new(identity.cluster()?, credentials)?;
         let map = saved_map(&dir)?;
+        let known = map.runs.get(&identity.node).map_or(0, |run| run.starts);
+        let run = dir.begin_run(spec.moved, known)?;
+        let network = Network::server(identity.cluster()?, credentials, run)?;
         let seeds = map.nodes.values().map(|node| node.address.clone()).collect();
         let keeper = dir.clone();
         let on_map = Box::new(move |map: &ClusterMap| {
@@ -96,7 +102,7 @@ impl Server {
             }
         });
         let directory = Directory::new(network.clone(), Some(identity.node), map, on_map);
-        let core = Core::new(dir.clone(), directory.clone())?;
+        let core = Core::new(dir.clone(), directory.clone(), run)?;
         let listen: SocketAddr = identity.listen.parse().with_context(|| {
             format!("'{}' is no address to listen at; say another with --listen", identity.listen)
         })?;
@@ -105,11 +111,11 @@ impl Server {
         let running = Running {
             listener,
             poller: Poller::start(directory, seeds)?,
-            threads: vec![core.manage()?, core.tidy()?],
+            threads: vec![core.manage()?, core.tidy()?, core.announce()?, core.retire()?],
             control: Control::open(dir.path(), Arc::new(admin::Controlled(core.clone())))
                 .context("control socket")?,
         };
-        tracing::info!(node = %identity.node, name = identity.name, %listen, "serving");
+        tracing::info!(node = %identity.node, name = identity.name, start = run.starts, %listen, "serving");
         Ok(Arc::new(Server { core, running: Mutex::new(Some(running)) }))
     }
 

@@ -45,6 +45,9 @@ impl Drop for Poller {
 
 /// Asks the next one; if it does not answer, the one after it, until somebody has answered or all were asked.
 fn round(directory: &Directory, seeds: &[String], turn: &mut usize) {
+    if directory.fence().is_some() {
+        return;
+    }
     let links = links(directory, seeds);
     for _ in 0..links.len() {
         let Some(link) = links.get(*turn % links.len()) else { return };

@@ -16,6 +16,7 @@ impl Core {
             epoch: self.directory.map().epoch,
             replicas: self.groups.reports(digest),
             bricks: self.bricks.reports(),
+            retired: self.retiring.reports(),
         }
     }
 

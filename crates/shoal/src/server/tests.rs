@@ -24,7 +24,7 @@ fn free_address() -> String {
 
 /// Starts a server; one of the same directory that was stopped in this process may take a moment to let go of it.
 fn serve(data: &Path) -> Arc<Server> {
-    let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None };
+    let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
     let mut dir = None;
     wait_until("the directory is free", || {
         dir = NodeDir::open(data).ok();
@@ -116,7 +116,8 @@ impl Several {
 
     fn make_volume(&self) {
         let bricks = (1..=3).map(|n| self.brick(n)).collect();
-        let create = AdminRequest::CreateVolume { name: "web".into(), replica: 3, bricks, force: false };
+        let (name, arbiters) = ("web".into(), Vec::new());
+        let create = AdminRequest::CreateVolume { name, replica: 3, bricks, arbiters, force: false };
         assert_eq!(ask(&self.servers[1], create), Ok(AdminAnswer::Done));
         assert_eq!(
             ask(&self.servers[2], AdminRequest::StartVolume { name: "web".into() }),
@@ -254,7 +255,8 @@ fn a_volume_that_gets_more_metadata_replicas_before_its_first_ones_are_open_come
     let nodes = several(5);
     let bricks = (1..=3).map(|n| nodes.brick(n)).collect();
     let name = || "web".to_owned();
-    let create = AdminRequest::CreateVolume { name: name(), replica: 3, bricks, force: false };
+    let arbiters = Vec::new();
+    let create = AdminRequest::CreateVolume { name: name(), replica: 3, bricks, arbiters, force: false };
     assert_eq!(ask(&nodes.servers[0], create), Ok(AdminAnswer::Done));
     let (key, value) = ("cluster.metadata-replicas".to_owned(), "5".to_owned());
     let set = AdminRequest::SetOption { name: name(), key, value };
@@ -299,4 +301,157 @@ fn a_replica_whose_directory_is_gone_is_not_made_anew() {
     assert!(again.core.groups.of(group).is_none());
     three.servers.iter().for_each(|server| server.stop().unwrap());
     again.stop().unwrap();
+}
+
+#[test]
+fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force() {
+    let three = three();
+    three.make_volume();
+    let core = &three.servers[0].core;
+    let map = core.directory.map();
+    let id = *map.bricks.iter().find(|(_, brick)| brick.node == NodeId(1)).unwrap().0;
+    let brick = core.directory.local_brick(id).unwrap();
+    for seq in 0..3 {
+        let block = shoal_types::BlockId { session: shoal_types::SessionId(999), seq };
+        brick.put(block, &[bytes::Bytes::from_static(b"content")]).unwrap();
+    }
+    drop(brick);
+    let path = three.brick(1).path;
+    let identity = core.dir.brick(id).unwrap();
+    for request in
+        [AdminRequest::StopVolume { name: "web".into() }, AdminRequest::DeleteVolume { name: "web".into() }]
+    {
+        assert_eq!(ask(&three.servers[0], request), Ok(AdminAnswer::Done));
+    }
+    let is_empty = |n: usize| std::fs::read_dir(three.brick(n).path).unwrap().next().is_none();
+    wait_until("all bricks are emptied", || (1..=3).all(is_empty));
+    wait_until("it is not shown any more", || status(&three.servers[1]).deleting.is_empty());
+    three.make_volume();
+    assert_eq!(core.dir.brick(id), Some(identity), "the number stays used");
+
+    // A brick that was retired by an older release, which has left it as it was.
+    let old = three.temp.path().join("old");
+    shoal_brick::Brick::format(&old).unwrap();
+    let identity = shoal_brick::contents(&old).unwrap().0;
+    core.dir.made_brick_somewhere(id, identity);
+    let why = core.bricks.check_new_place(&old, false).unwrap_err();
+    assert!(why.contains("holds a retired brick of this cluster with 0 blocks"), "{why}");
+    let said = core.bricks.check_new_place(&old, true).unwrap().unwrap();
+    assert!(said.contains("deleted first"), "{said}");
+    wait_until("the retired brick is deleted", || std::fs::read_dir(&old).unwrap().next().is_none());
+    assert_eq!(core.bricks.check_new_place(&old, false), Ok(None));
+    assert!(core.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"), "one in use stays");
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+fn refusal(server: &Server) -> Option<String> {
+    ask(server, AdminRequest::ClusterStatus).err()
+}
+
+fn start_error(data: &Path) -> String {
+    let mut why = None;
+    // The process that was stopped may take a moment to let go of the directory.
+    wait_until("the directory is free", || {
+        let dir = NodeDir::open(data).ok();
+        let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
+        why = dir.map(|dir| Server::start(dir, &spec).err().map(|error| format!("{error:#}")));
+        why.is_some()
+    });
+    why.flatten().expect("the server does not start")
+}
+
+#[test]
+fn detached_node_stops_serving_and_says_so() {
+    let mut nodes = several(4);
+    assert_eq!(
+        ask(&nodes.servers[0], AdminRequest::Detach { host: "node4".into(), force: false }),
+        Ok(AdminAnswer::Done)
+    );
+    wait_until("the node has learned it", || refusal(&nodes.servers[3]).is_some());
+    let why = refusal(&nodes.servers[3]).unwrap();
+    assert!(why.contains("node4") && why.contains("was detached") && why.contains("peer join"), "{why}");
+    nodes.stop(3);
+    let why = start_error(&nodes.temp.path().join("data4"));
+    assert!(why.contains("does not start a server any more") && why.contains("was detached"), "{why}");
+    // One that was away when it was detached learns it from its peers.
+    let away = nodes.temp.path().join("data3");
+    nodes.stop(2);
+    assert_eq!(
+        ask(&nodes.servers[0], AdminRequest::Detach { host: "node3".into(), force: true }),
+        Ok(AdminAnswer::Done)
+    );
+    let back = serve(&away);
+    wait_until("the node has learned it, too", || refusal(&back).is_some());
+    back.stop().unwrap();
+    assert_eq!(status(&nodes.servers[1]).nodes.len(), 2);
+    nodes.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+fn copy_tree(from: &Path, to: &Path) {
+    let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    // A file may go while it is copied; what counts here is who the copy says it is.
+    assert!(to.join("node.json").exists(), "{copied}");
+}
+
+#[test]
+fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
+    let three = three();
+    three.make_volume();
+    let (data, copy) = (three.temp.path().join("data3"), three.temp.path().join("copy"));
+    let runs = || three.servers[0].core.directory.map().runs.clone();
+    wait_until("all starts are noted in the map", || runs().len() == 3);
+    let before = runs();
+    copy_tree(&data, &copy);
+    let why = start_error(&copy);
+    assert!(why.contains("is a copy"), "{why}");
+
+    // A copy that cannot be told from the original, as of a whole disk.
+    let spec = ServeSpec { data: copy.clone(), listen: Some(free_address()), cache_bytes: None, moved: true };
+    let twin = Server::start(NodeDir::open(&copy).unwrap(), &spec).unwrap();
+    wait_until("the copy is refused", || refusal(&twin).is_some());
+    let why = refusal(&twin).unwrap();
+    assert!(why.contains("another process with this node's identity"), "{why}");
+    twin.stop().unwrap();
+    drop(twin);
+    assert!(start_error(&copy).contains("another process"));
+    assert_eq!(refusal(&three.servers[2]), None);
+    assert_eq!(runs(), before, "the map names the original still");
+    assert!(status(&three.servers[0]).nodes[2].connected);
+    let set = AdminRequest::SetOption {
+        name: "web".into(),
+        key: "heal.bytes-per-second".into(),
+        value: "1000".into(),
+    };
+    assert_eq!(ask(&three.servers[2], set), Ok(AdminAnswer::Done));
+    three.servers.iter().for_each(|server| server.stop().unwrap());
+}
+
+#[test]
+fn old_copy_of_a_node_is_refused_after_all_peers_were_restarted() {
+    let mut three = three();
+    let (data, copy) = (three.temp.path().join("data3"), three.temp.path().join("copy"));
+    three.stop(2);
+    copy_tree(&data, &copy);
+    let again = serve(&data);
+    let run = again.core.run;
+    let noted = |server: &Server| server.core.directory.map().runs.get(&NodeId(3)) == Some(&run);
+    wait_until("the later start is noted in the map", || three.servers.iter().all(|server| noted(server)));
+    again.stop().unwrap();
+    drop(again);
+    three.stop(1);
+    three.stop(0);
+    for n in [1, 2] {
+        three.servers.push(serve(&three.temp.path().join(format!("data{n}"))));
+    }
+    // The copy starts once more, which gives it the same count as the original's last start.
+    let text = std::fs::read_to_string(copy.join("node.json")).unwrap();
+    let mut identity: serde_json::Value = serde_json::from_str(&text).unwrap();
+    identity["place"] = serde_json::Value::Null;
+    std::fs::write(copy.join("node.json"), identity.to_string()).unwrap();
+    let old = serve(&copy);
+    assert_eq!(old.core.run.starts, run.starts);
+    wait_until("the copy is refused", || refusal(&old).is_some());
+    assert!(refusal(&old).unwrap().contains("an old copy"));
+    old.stop().unwrap();
+    three.servers.iter().for_each(|server| server.stop().unwrap());
 }

@@ -6,9 +6,11 @@ mod harness;
 
 mod administration;
 mod admission;
+mod arbiter;
 mod checker;
 mod expand;
 mod failures;
+mod identity;
 mod locks;
 mod outage;
 mod programs;

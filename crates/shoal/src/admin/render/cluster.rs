@@ -28,6 +28,13 @@ pub fn cluster(report: &ClusterReport) -> String {
         ]);
     }
     let _ = write!(text, "\n{}", nodes.render(false));
+    if !report.deleting.is_empty() {
+        text.push_str("\nBeing deleted, in the background:\n");
+    }
+    for one in &report.deleting {
+        let trouble = one.trouble.as_ref().map_or_else(String::new, |why| format!(": {why}"));
+        let _ = writeln!(text, "  {} ({} blocks so far{trouble})", one.brick, one.deleted_blocks);
+    }
     if report.volumes.is_empty() {
         text.push_str("\nNo volumes: `shoal volume create` makes one.\n");
         return text + &attention(report);

@@ -64,6 +64,9 @@ fn volume() -> VolumeReport {
             place(4, "node1:/srv/old", true),
         ],
         metadata: vec!["node1".into(), "node2".into(), "node3".into()],
+        arbiters: Vec::new(),
+        data_nodes_may_be_down: 1,
+        metadata_nodes_may_be_down: 1,
         options: BTreeMap::from([("auth.allow".into(), "10.9.0.0/16".into())]),
     }
 }
@@ -121,6 +124,11 @@ fn a_cluster_shows_its_nodes_and_volumes_at_a_glance() {
         nodes: vec![peer(1, "node1", true), peer(2, "node2", false)],
         map: vec![replica(1, "node1", Some((1, ""))), replica(2, "node2", None)],
         volumes: vec![health],
+        deleting: vec![DeletingReport {
+            brick: "node2:/srv/old".parse().unwrap(),
+            deleted_blocks: 12,
+            trouble: None,
+        }],
         attention: Vec::new(),
     };
     let report = report.with_attention();
@@ -133,6 +141,9 @@ Cluster map: change 12, led by node1, kept by node1, node2
 Node          Address        State         Version  Pid  Up for  Map
 node1 (this)  10.9.0.1:7470  Connected     0.1.0    101  1h 01m   12
 node2         10.9.0.2:7470  Disconnected  -          -       -    -
+
+Being deleted, in the background:
+  node2:/srv/old (12 blocks so far)
 
 Volume  State    Bricks  Metadata  Leader  To heal
 web     Started  2 of 3  2 of 3    Y             -
@@ -162,6 +173,7 @@ Copies of each block: 3
 Number of Bricks: 4
 Transport-type: tcp, mutual TLS
 Metadata replicas: node1, node2, node3
+Nodes that may be down: 1 (of those with bricks 1, of those with metadata 1)
 Bricks:
 Brick1: node1:/srv/web
 Brick2: node2:/srv/web
@@ -307,6 +319,7 @@ fn every_answer_reads_back_as_it_was_said() {
             name: "web".into(),
             replica: 3,
             bricks: vec!["node1:/srv/web".parse().unwrap()],
+            arbiters: vec!["node3".into()],
             force: false,
         },
     };

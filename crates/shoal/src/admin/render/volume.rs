@@ -23,7 +23,7 @@ pub fn volumes(volumes: &[VolumeReport]) -> String {
         let _ = write!(
             text,
             "Volume Name: {}\nType: {kind}\nVolume ID: {}\nStatus: {}\nCreated: {}\nCopies of each block: {}\nNumber of \
-             Bricks: {}\nTransport-type: tcp, mutual TLS\nMetadata replicas: {}\nBricks:\n",
+             Bricks: {}\nTransport-type: tcp, mutual TLS\nMetadata replicas: {}\n",
             volume.name,
             volume.id,
             state(volume.state),
@@ -31,6 +31,15 @@ pub fn volumes(volumes: &[VolumeReport]) -> String {
             volume.replica,
             volume.bricks.len(),
             volume.metadata.join(", "),
+        );
+        if !volume.arbiters.is_empty() {
+            let _ = writeln!(text, "Arbiters: {} (metadata and no blocks)", volume.arbiters.join(", "));
+        }
+        let (data, metadata) = (volume.data_nodes_may_be_down, volume.metadata_nodes_may_be_down);
+        let _ = writeln!(
+            text,
+            "Nodes that may be down: {} (of those with bricks {data}, of those with metadata {metadata})\nBricks:",
+            data.min(metadata)
         );
         for (n, place) in volume.bricks.iter().enumerate() {
             let draining = if place.draining { " (being removed)" } else { "" };

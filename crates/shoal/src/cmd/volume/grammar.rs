@@ -8,13 +8,18 @@ use clap::error::ErrorKind;
 pub struct Creation {
     pub replica: u8,
     pub bricks: Vec<BrickName>,
+    /// Nodes that keep metadata and no blocks.
+    pub arbiters: Vec<String>,
     pub force: bool,
 }
 
-/// `[replica N] [transport tcp] HOST:/BRICK... [force]`.
+/// Bricks and arbiter of a set: two copies and a node that decides.
+const ARBITRATED_SET: usize = 3;
+
+/// `[replica N [arbiter 1]] [transport tcp] HOST:/BRICK... [force]`.
 pub fn creation(words: &[String]) -> Result<Creation, String> {
     let (words, force) = without_force(words);
-    let (mut replica, mut bricks) = (None, Vec::new());
+    let (mut replica, mut places, mut arbitrated) = (None, Vec::new(), false);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
@@ -29,22 +34,61 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
                 Some("tcp") => {}
                 other => return Err(format!("transport {}: there is tcp only", other.unwrap_or_default())),
             },
-            "disperse" | "redundancy" | "arbiter" | "thin-arbiter" | "stripe" => {
+            "arbiter" => match rest.next().map(String::as_str) {
+                Some("1") => arbitrated = true,
+                other => {
+                    return Err(format!("arbiter {}: there is one, `arbiter 1`", other.unwrap_or_default()));
+                }
+            },
+            "disperse" | "redundancy" | "thin-arbiter" | "stripe" => {
                 return Err(format!("there are no {word} volumes yet: use `replica N`"));
             }
-            brick => bricks.push(brick.parse().map_err(|error: crate::admin::BadName| error.to_string())?),
+            _ => places.push(word.clone()),
         }
     }
+    if arbitrated {
+        let (bricks, arbiters) = with_arbiters(replica, &places)?;
+        return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, force });
+    }
+    let (bricks, arbiters) =
+        if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
     match (replica, bricks.len()) {
         (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
-        (Some(replica), _) => Ok(Creation { replica, bricks, force }),
-        (None, 1) => Ok(Creation { replica: 1, bricks, force }),
+        (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, force }),
+        (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, force }),
         // There, the default is one copy on one of the bricks, which people learn when a disk dies.
         (None, count) => Err(format!(
             "say how many copies of each block there shall be: `replica {}`, or `replica 1` for no protection",
             count.min(3)
         )),
     }
+}
+
+/// Sets of two bricks and an arbiter, in this order. GlusterFS counts the arbiter as a replica, which is
+/// accepted. An arbiter stores nothing in a brick, so its path may be left out.
+fn with_arbiters(replica: Option<u8>, places: &[String]) -> Result<(Vec<BrickName>, Vec<String>), String> {
+    if !matches!(replica, Some(2 | 3)) {
+        return Err(
+            "say `replica 2 arbiter 1`: two copies, and a third node that keeps metadata and no blocks"
+                .into(),
+        );
+    }
+    if places.is_empty() || !places.len().is_multiple_of(ARBITRATED_SET) {
+        return Err(format!(
+            "name two bricks and an arbiter, or several such sets: HOST:/BRICK HOST:/BRICK HOST; here are {}",
+            places.len()
+        ));
+    }
+    let (mut bricks, mut arbiters) = (Vec::new(), Vec::new());
+    for set in places.chunks(ARBITRATED_SET) {
+        let Some((arbiter, data)) = set.split_last() else { continue };
+        bricks.extend(names(data)?);
+        let host = arbiter.parse().map_or_else(|_| arbiter.clone(), |brick: BrickName| brick.host);
+        if !arbiters.contains(&host) {
+            arbiters.push(host);
+        }
+    }
+    Ok((bricks, arbiters))
 }
 
 /// `HOST:/BRICK... [force]`.
@@ -218,6 +262,28 @@ mod tests {
             ("disperse 3 a:/b", "no disperse volumes"),
             ("replica 1 a:b", "'a:b' is no brick"),
             ("force a:/b", "'force' is no brick"),
+        ] {
+            let error = creation(&words(bad)).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn arbiter_is_the_last_of_each_three_in_both_spellings() {
+        for text in ["replica 2 arbiter 1 a:/b b:/b c", "replica 3 arbiter 1 a:/b b:/b c:/b"] {
+            let made = creation(&words(text)).unwrap();
+            assert_eq!((made.replica, made.bricks.len(), made.force), (2, 2, false), "{text}");
+            assert_eq!(made.arbiters, ["c"], "{text}");
+        }
+        let made = creation(&words("replica 2 arbiter 1 a:/b b:/b e c:/b d:/b e force")).unwrap();
+        assert_eq!((made.bricks.len(), made.arbiters, made.force), (4, vec!["e".to_owned()], true));
+        for (bad, why) in [
+            ("arbiter 1 a:/b b:/b c", "`replica 2 arbiter 1`"),
+            ("replica 4 arbiter 1 a:/b b:/b c", "`replica 2 arbiter 1`"),
+            ("replica 2 arbiter 2 a:/b b:/b c", "`arbiter 1`"),
+            ("replica 2 arbiter 1 a:/b b:/b", "here are 2"),
+            ("replica 2 arbiter 1", "here are 0"),
+            ("replica 2 arbiter 1 a b:/b c", "'a' is no brick"),
         ] {
             let error = creation(&words(bad)).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand, ValueEnum};
 const EXAMPLES: &str = "\
 Examples:
   shoal volume create web replica 3 node1:/srv/web node2:/srv/web node3:/srv/web
+  shoal volume create web replica 2 arbiter 1 node1:/srv/web node2:/srv/web node3
   shoal volume start web
   shoal volume info
   shoal volume status web
@@ -70,8 +71,11 @@ enum StatusOf {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Makes a volume; `force` allows two copies of a block on one node
-    #[command(override_usage = "shoal volume create NAME [replica N] [transport tcp] HOST:/BRICK... [force]")]
+    /// Makes a volume. `replica 2 arbiter 1`: the last node of each three keeps metadata and no blocks.
+    /// `force` allows two copies of a block on one node, and a volume that stands still when any node is down
+    #[command(
+        override_usage = "shoal volume create NAME [replica N [arbiter 1]] [transport tcp] HOST:/BRICK... [force]"
+    )]
     Create {
         /// The volume's name
         name: String,

@@ -26,8 +26,15 @@ impl Volume {
                 done(local, "stop", name, |name| AdminRequest::StopVolume { name })
             }
             Command::Delete { name, consent } => {
-                consent.obtain(mode, &format!("Deleting volume {name} deletes everything in it."))?;
-                done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })
+                consent.obtain(
+                    mode,
+                    &format!("Deleting volume {name} deletes everything in it, also on its bricks."),
+                )?;
+                let done = done(local, "delete", name, |name| AdminRequest::DeleteVolume { name })?;
+                println!(
+                    "Its bricks are emptied in the background; `shoal cluster status` shows those that are not yet."
+                );
+                Ok(done)
             }
             Command::Info { name, output } => {
                 output.print(&volumes(local, name)?, |volumes| render::volumes(volumes))?;
@@ -89,8 +96,8 @@ fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) ->
 }
 
 fn create(local: &Local, name: String, words: &[String]) -> Outcome {
-    let grammar::Creation { replica, bricks, force } = or_usage(grammar::creation(words));
-    local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, force })?;
+    let grammar::Creation { replica, bricks, arbiters, force } = or_usage(grammar::creation(words));
+    local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, arbiters, force })?;
     println!(
         "volume create: {name}: success: please start the volume to access data ({})",
         local.command(&format!("volume start {name}"))

@@ -6,7 +6,7 @@ use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
 use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE};
-use shoal_cluster::{Command, Outcome};
+use shoal_cluster::{Command, Outcome, Tolerance};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
@@ -20,10 +20,15 @@ impl Core {
         let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
         let command = match request {
             R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
-            R::CreateVolume { name, replica, bricks, force } => {
-                let places = self.checked_places(&bricks, note)?;
+            R::CreateVolume { name, replica, bricks, arbiters, force } => {
+                let arbiters: Result<Vec<_>, _> =
+                    arbiters.iter().map(|host| names::node(&map, host)).collect();
+                let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, force, note)?);
                 let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
-                Command::CreateVolume { name, id, replica, bricks: places, force, time }
+                match arbiters.is_empty() {
+                    true => Command::CreateVolume { name, id, replica, bricks, force, time },
+                    false => Command::CreateArbitrated { name, id, bricks, arbiters, force, time },
+                }
             }
             R::StartVolume { name } => Command::SetState { volume: id(&name)?, started: true },
             R::StopVolume { name } => Command::SetState { volume: id(&name)?, started: false },
@@ -35,13 +40,19 @@ impl Core {
             R::ResetOptions { name, key } => return self.reset(&name, key),
             R::AddBricks { name, bricks } => {
                 let volume = id(&name)?;
-                Command::AddBricks { volume, bricks: self.checked_places(&bricks, note)? }
+                Command::AddBricks { volume, bricks: self.checked_places(&bricks, false, note)? }
             }
             R::ReplaceBrick { name, old, new } => self.replacement(&name, &old, &new, note)?,
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };
-        self.decide(&command).map(drop)
+        let outcome = self.decide(&command)?;
+        if let Outcome::Volume(id) = outcome
+            && let Some(survives) = Tolerance::of(&self.directory.map(), id)
+        {
+            note(format!("without a standstill, {survives}"));
+        }
+        Ok(())
     }
 
     fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {
@@ -58,12 +69,13 @@ impl Core {
     fn checked_places(
         &self,
         bricks: &[BrickName],
+        force: bool,
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<(NodeId, PathBuf)>, String> {
         let map = self.directory.map();
         let places = names::places(&map, bricks)?;
         let check = |node: NodeId, path: &PathBuf| {
-            let ask = Ask::CheckBrick { path: path.clone() };
+            let ask = Ask::CheckBrick { path: path.clone(), force };
             if node == self.node {
                 return Ok(self.answer(&ask));
             }
@@ -85,6 +97,7 @@ impl Core {
         for (brick, answer) in bricks.iter().zip(answers) {
             match answer {
                 Ok(Answer::Done(_)) => {}
+                Ok(Answer::Noted(what)) => note(format!("{}: {what}", brick.host)),
                 Ok(Answer::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
                 Ok(other) => refusals.push(format!("{}: a strange answer: {other:?}", brick.host)),
                 Err(why) => {
@@ -111,7 +124,7 @@ impl Core {
         let online = reports.get(&brick.node).is_some_and(|report| {
             report.bricks.iter().any(|brick| brick.id == id && brick.offline.is_none())
         });
-        let places = self.checked_places(std::slice::from_ref(new), note)?;
+        let places = self.checked_places(std::slice::from_ref(new), false, note)?;
         let place = places.into_iter().next().ok_or("name the new brick, as HOST:/PATH")?;
         note(match online {
             true => format!(

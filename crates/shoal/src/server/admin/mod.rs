@@ -49,6 +49,7 @@ impl Admin for Core {
         say: &mut dyn FnMut(AdminAnswer) -> io::Result<()>,
     ) -> Result<(), String> {
         use AdminRequest as R;
+        self.serves()?;
         self.freshen();
         let answer = match request {
             R::ClusterStatus => AdminAnswer::Cluster(self.cluster_report()),

@@ -5,7 +5,7 @@ use super::super::core::Core;
 use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
-use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Volume};
+use shoal_cluster::{BrickState, ClusterMap, ReplicaPlace, Tolerance, Volume};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ impl Core {
             nodes: self.peers(&reports),
             map: replicas(&map, &reports, GroupId::CLUSTER),
             volumes: volumes.collect(),
+            deleting: deleting(&map, &reports),
             attention: Vec::new(),
         };
         report.with_attention()
@@ -80,6 +81,8 @@ impl Core {
                 draining: brick.state == BrickState::Draining,
             };
             let called = |place: &ReplicaPlace| Some(map.nodes.get(&place.node)?.name.clone());
+            let survives = Tolerance::of(&map, id).unwrap_or_default();
+            let arbiters = map.arbiters.get(&id).into_iter().flatten();
             VolumeReport {
                 name: volume.name.clone(),
                 id: id.to_string(),
@@ -88,6 +91,9 @@ impl Core {
                 created: seconds(volume.created),
                 bricks: map.bricks_of(id).map(place).collect(),
                 metadata: volume.replicas.iter().filter_map(called).collect(),
+                arbiters: arbiters.filter_map(|node| Some(map.nodes.get(node)?.name.clone())).collect(),
+                data_nodes_may_be_down: survives.data as u32,
+                metadata_nodes_may_be_down: survives.metadata as u32,
                 options: volume.options.clone(),
             }
         };
@@ -142,6 +148,20 @@ impl Core {
         clients.sort_by(|a, b| a.name.cmp(&b.name));
         clients
     }
+}
+
+/// Bricks whose files are being deleted, on all nodes that answer.
+fn deleting(map: &ClusterMap, reports: &Reports) -> Vec<DeletingReport> {
+    let mut all = Vec::new();
+    for (node, report) in reports {
+        let host = map.nodes.get(node).map_or_else(|| node.to_string(), |node| node.name.clone());
+        all.extend(report.retired.iter().map(|one| DeletingReport {
+            brick: BrickName { host: host.clone(), path: one.path.clone() },
+            deleted_blocks: one.deleted_blocks,
+            trouble: one.trouble.clone(),
+        }));
+    }
+    all
 }
 
 /// All volumes by name, or the one that is asked for.

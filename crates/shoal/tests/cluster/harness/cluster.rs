@@ -142,6 +142,11 @@ impl Cluster {
         self.dir.path().join(format!("brick{node}"))
     }
 
+    /// A node's data directory.
+    pub fn data(&self, node: usize) -> PathBuf {
+        self.nodes[node - 1].data.clone()
+    }
+
     /// How many metadata replicas of volumes a node keeps.
     pub fn replicas_on(&self, node: usize) -> usize {
         let kept = fs::read_dir(self.nodes[node - 1].data.join("volumes"));

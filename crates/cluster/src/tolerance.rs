@@ -1,0 +1,50 @@
+//! What may die without a standstill.
+
+use crate::map::{BrickState, ClusterMap};
+use crate::placement::Rules;
+use shoal_types::{GroupId, NodeId};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How many nodes may be down at a time while a volume is read and written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Tolerance {
+    /// Of those with bricks: a copy of each block is left, and bricks for new blocks.
+    pub data: usize,
+    /// Of those that keep the volume's metadata.
+    pub metadata: usize,
+}
+
+impl Tolerance {
+    /// That of a volume; `None` if there is no such volume.
+    pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Tolerance> {
+        let rules = Rules::of(map, volume)?;
+        let mut nodes = BTreeMap::<NodeId, usize>::new();
+        for (_, brick) in map.bricks_of(volume).filter(|(_, brick)| brick.state == BrickState::Active) {
+            *nodes.entry(brick.node).or_default() += 1;
+        }
+        // Copies that each node may take; the nodes that could take most are those that die.
+        let mut takes: Vec<usize> = nodes.values().map(|bricks| (*bricks).min(rules.per_node)).collect();
+        takes.sort_unstable();
+        let left = |dead: usize| takes.iter().rev().skip(dead).sum::<usize>();
+        let with_a_copy = rules.replica.min(nodes.len()).saturating_sub(1);
+        let data = (1..=with_a_copy).take_while(|dead| left(*dead) >= rules.quorum()).count();
+        Some(Tolerance { data, metadata: map.replicas(volume).len().saturating_sub(1) / 2 })
+    }
+
+    /// Any nodes, whatever they keep.
+    pub fn nodes(&self) -> usize {
+        self.data.min(self.metadata)
+    }
+}
+
+impl fmt::Display for Tolerance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = |count: usize| match count {
+            0 => "none of its nodes may be down".to_owned(),
+            1 => "one node may be down".to_owned(),
+            count => format!("{count} nodes may be down"),
+        };
+        write!(f, "data: {}; metadata: {}", nodes(self.data), nodes(self.metadata))
+    }
+}

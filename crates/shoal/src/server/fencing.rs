@@ -1,0 +1,61 @@
+//! One process for each node identity, and none for a node that was detached.
+//!
+//! **Models.** Each start of a server is an [`Incarnation`](shoal_types::Incarnation). It is part of every
+//! greeting, and peers talk to one incarnation of a node at a time ([`shoal_net::Membership`]). It is also
+//! committed to the cluster map ([`Command::NodeStarted`]), so that an older one is refused after its peers
+//! have been restarted, too. A peer's refusal, or a map that says so, fences this process.
+//!
+//! **Promises.** A fenced process closes its replicas and bricks, notes it in its data directory, so that it
+//! does not start again, and stays only to tell administrators why.
+//!
+//! **Assumes nothing** about a quorum at the start: replicas run before the incarnation is committed, since
+//! the map's own group has to elect a leader first. Until then the peers' memory is what counts.
+
+use super::core::Core;
+use super::dir::advice;
+use crate::limits::ANNOUNCE_EVERY;
+use shoal_cluster::{ClusterMap, Command};
+use shoal_net::Fence;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+impl Core {
+    /// Has this run committed to the cluster map, as soon as the map's group can decide.
+    pub(super) fn announce(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
+        let core = self.clone();
+        std::thread::Builder::new().name("shoal-announce".into()).spawn(move || {
+            let mut seen = 0;
+            while !core.stop.load(Ordering::Acquire) && core.directory.fence().is_none() {
+                let map = core.directory.map();
+                let is_due =
+                    map.nodes.contains_key(&core.node) && map.runs.get(&core.node) != Some(&core.run);
+                if is_due
+                    && let Err(why) = core.decide(&Command::NodeStarted { node: core.node, run: core.run })
+                {
+                    tracing::debug!(why, "noting this start in the cluster map");
+                }
+                seen = core.directory.wait(seen, ANNOUNCE_EVERY);
+            }
+        })
+    }
+
+    /// Stops serving for good.
+    pub(super) fn withdraw(self: &Arc<Core>, fence: Fence) {
+        tracing::error!(start = self.run.starts, "this server stops serving: {fence}. {}", advice(fence));
+        // Requests are refused first: closing replicas takes a moment.
+        let _ = self.fenced.set(fence);
+        if let Err(error) = self.dir.set_fenced(fence) {
+            tracing::error!("noting that this directory must not be served again: {error:#}");
+        }
+        self.bricks.reconcile(&ClusterMap::default());
+        self.groups.shutdown();
+    }
+
+    /// Whether this process serves; otherwise why not.
+    pub(super) fn serves(&self) -> Result<(), String> {
+        let Some(fence) = self.fenced.get() else { return Ok(()) };
+        let name = self.dir.identity().name;
+        Err(format!("this server ({name}) does not serve any more: {fence}. {}", advice(*fence)))
+    }
+}
