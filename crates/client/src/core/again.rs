@@ -1,5 +1,6 @@
-//! Calls that the kernel has decided on by names that others have changed since. Where that matters they fail with `ESTALE`: the kernel looks again,
-//! and comes back (see [`retries`](super::retries)).
+//! Calls that the kernel has decided on the basis of a dentry that another client has changed since.
+//! Where acting on the outdated dentry would do harm, the call fails with `ESTALE`. The kernel then looks the
+//! names up again (`retry_estale`) and retries the call; see [`retries`](super::retries).
 
 use super::cache::{Body, Node};
 use super::retries::{Retry, Then};
@@ -12,7 +13,8 @@ use shoal_types::{Errno, FileKind, InodeId, Name, Timestamp};
 use shoal_wire::MOVES;
 
 impl Core {
-    /// Makes a file, or sends the thread that would have made it back to look what the name stands for, if it is there.
+    /// Creates a file. If the name exists after all, the call fails with `ESTALE`, so that the kernel looks
+    /// the name up and opens what is there.
     pub(crate) fn create_or_find(
         &mut self,
         by: u32,
@@ -36,8 +38,9 @@ impl Core {
         made
     }
 
-    /// Makes sure that a thread which was refused, and looks at a name of that call again, may do at once what it comes back for. Answers what is not
-    /// given back until then; `None` if there is nothing that it could come back for.
+    /// Called by a lookup. If the thread `by` was refused with `ESTALE` for a call on this name, makes sure
+    /// that its retry can be carried out at once. Returns the inodes whose recall is delayed until the retry
+    /// has arrived, or `None` if no retry is expected.
     pub(super) fn may_come_back(
         &mut self,
         by: u32,
@@ -52,12 +55,13 @@ impl Core {
         match self.may_do_again(&retry, &subjects) {
             Ok(keeps) => Ok(Some(keeps)),
             Err(Fault::Tree(need)) => Err(Fault::Tree(need)),
-            // A directory is gone, which it will hear.
+            // A directory has been removed. The retry will get that error itself.
             Err(Fault::Errno(_)) => Ok(None),
         }
     }
 
-    /// What the names stand for, as far as that is known. What is not comes with the rights. It is not asked for: the other directory may be gone, which is no answer to this
+    /// The inodes that the names lead to, as far as they are cached. Missing ones arrive with the rights.
+    /// They are not looked up here: the other directory may be gone, and that error would not belong to this
     /// lookup.
     fn subjects(&mut self, Retry { names, .. }: &Retry) -> Vec<InodeId> {
         let mut known = |(dir, name): &(InodeId, Name)| Some(self.cached_name(*dir, name)??.ino);
@@ -72,7 +76,7 @@ impl Core {
         let named: Vec<(InodeId, &Name)> = names.iter().map(|(dir, name)| (*dir, name)).collect();
         let keeps = keeps(&named, subjects);
         match then {
-            // It is opened.
+            // The name exists: the kernel will open it, which needs no right.
             Then::Opens if !subjects.is_empty() => {}
             Then::Opens => self.may_name_all(&named, &[], false)?,
             Then::Removes | Then::Renames(_) => self.may_name_all(&named, subjects, true)?,
@@ -80,7 +84,8 @@ impl Core {
         Ok(keeps)
     }
 
-    /// What a name stands for, as far as that is known.
+    /// The cached dentry of a name: outer `None` if the cache does not know, inner `None` for a negative
+    /// dentry.
     fn cached_name(&mut self, dir: InodeId, name: &Name) -> Option<Option<Dentry>> {
         match self.cache.node(dir)? {
             Node { body: Body::Directory(names), .. } => names.get(name),
@@ -88,17 +93,17 @@ impl Core {
         }
     }
 
-    /// Somebody else is going to change a name.
+    /// Another client is about to change a name. From now on the kernel's dentry of it counts as outdated.
     pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
         if self.unseen.len() >= UNSEEN_NAMES_MAX {
             self.unseen.clear();
         }
         let known = self.cached_name(dir, name);
-        // What the kernel was told is what it stood for at first.
+        // An earlier entry stays, because it is what the kernel was told.
         self.unseen.entry((dir, name.clone())).or_insert(known);
     }
 
-    /// The kernel knows what a name stands for.
+    /// The kernel has just been told what the name leads to: its dentry is current.
     pub(super) fn is_known(&mut self, dir: InodeId, name: &Name) {
         self.refs.name_in(dir);
         if !self.unseen.is_empty() {
@@ -106,8 +111,8 @@ impl Core {
         }
     }
 
-    /// The kernel is told that a call has succeeded, and so knows what has become of the names; but which of two files it has moved it may be
-    /// mistaken about.
+    /// The kernel is told that a call has succeeded, so its dentries of these names are current. Not so after
+    /// a rename without directories: the kernel may be wrong about which file it moved.
     pub(super) fn has_named(&mut self, op: &Op, subjects: &[InodeId]) {
         match op {
             Op::Create { parent, name, .. }
@@ -118,7 +123,7 @@ impl Core {
             {
                 self.is_known(*from, from_name);
                 self.is_known(*to, to_name);
-                // The kernel has moved them, too.
+                // The kernel has moved these directories in its dcache.
                 for (ino, dir) in subjects.iter().zip([to, from]) {
                     self.refs.has_placed(*ino, *dir);
                 }
@@ -127,7 +132,7 @@ impl Core {
         }
     }
 
-    /// Whether an operation fails in any case: then it does not matter what the kernel means.
+    /// Whether an operation fails in any case. Then an outdated dentry does no harm.
     fn would_fail(&self, op: &Op, subjects: &[InodeId]) -> bool {
         let is_full = |ino: &InodeId| self.cache.peek(*ino).is_some_and(|node| node.inode.entries > 0);
         match op {
@@ -139,8 +144,9 @@ impl Core {
         }
     }
 
-    /// Fails with `ESTALE` if a directory would be removed or moved that is perhaps not the one that the kernel means, or if the kernel means directories
-    /// where there are none any more: it looks again, and comes back. A name that stands for the same again, or still, is no reason.
+    /// Fails with `ESTALE` if the kernel may mean another directory than the one that would be removed, moved
+    /// or replaced. Likewise if the kernel means directories and there are none any more. The kernel then
+    /// looks the names up and retries. A name that leads to the inode that the kernel knows is not outdated.
     pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let before = |dir: &InodeId, name: &Name| self.unseen.get(&(*dir, name.clone())).copied();
         let unseen = |dir, name, now: Option<&InodeId>| {
@@ -154,7 +160,7 @@ impl Core {
         let stale = match op {
             _ if self.unseen.is_empty() || self.would_fail(op, subjects) => false,
             Op::Rmdir { parent, name, .. } => unseen(parent, name, subjects.first()),
-            // A directory has one name: to move it there is to leave it.
+            // A directory has one name, so moving it to its own name changes nothing.
             Op::Rename { from, from_name, to, to_name, flags, .. } => {
                 let replaces_directory =
                     || !flags.exchange && was_directory(from, from_name) && was_directory(to, to_name);
@@ -184,7 +190,7 @@ impl Core {
     }
 }
 
-/// What a call about these names, which stand for these inodes, keeps.
+/// The inodes whose recall is delayed for a call on `names`, which lead to `subjects`.
 fn keeps(names: &[(InodeId, &Name)], subjects: &[InodeId]) -> Vec<InodeId> {
     names.iter().map(|(dir, _)| *dir).chain(subjects.iter().copied()).chain([MOVES]).collect()
 }
@@ -237,7 +243,7 @@ mod tests {
             assert_eq!(rename(&mut core, false), refused);
         }
         assert_eq!(rename(&mut core, true), Err(Errno::ENOENT.into()), "nothing dies of it");
-        // It moves something over nothing, or what is no directory, which may have been another: no harm is done.
+        // These renames replace nothing, or a file instead of another one: an outdated dentry does no harm.
         for (before, target) in [(Some(Some(was)), Some(None)), (file(was), file(replaced))] {
             believes(&mut core, before, target);
             rename(&mut core, false).expect("nothing is looked up again");
@@ -259,7 +265,7 @@ mod tests {
         let names = vec![(root, name.clone()), (dir, inner)];
         core.retries.by = 1;
         core.retries.expect(Retry { names, then, keeps: vec![root, dir] });
-        // Others remove it; the names that were in it are left.
+        // Another client removes it. The names that were cached in it stay.
         let known = core.cache.peek(root).expect("known").inode.clone();
         core.rights.go_down(dir);
         core.rights.release(dir);

@@ -1,9 +1,13 @@
-//! Calls that were refused with `ESTALE`. The kernel looks their names up again and comes back, but only once: what it will be told then has to be
-//! right still when it is back. So whoever looks again is not told anything before he has all rights that he will need, and these are not given back
-//! before he is back, if that does not take too long. When he looks he holds the kernel's locks of these directories, so nobody here comes in between.
+//! Calls that were refused with `ESTALE` and whose retry is expected.
+//! The kernel looks the names up again and retries the call once (`retry_estale`). What the second lookup
+//! answers must therefore still be right when the retry arrives. So the second lookup is answered only when
+//! the client has all rights that the retry needs. Recalls of these rights are delayed until the retry has
+//! arrived, for a bounded time. From the second lookup on the thread holds the kernel's locks of these
+//! directories, so no other program of this mount comes in between.
 //!
-//! Mostly it need not come to that: the rights for which the call had waited before it was refused are kept until he looks. But another program here
-//! may get the kernel's lock before him, and wait for others; then they are given back, because those may wait for us.
+//! Usually the rights are still there from the refused call: their recall is delayed from the refusal on. But
+//! another program of this mount may get the kernel's lock first, and wait for rights of its own. Then
+//! recalls are not delayed, because the clients that hold those rights may be waiting for this one.
 
 use super::recall::subject;
 use crate::limits::{
@@ -15,40 +19,40 @@ use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
 use shoal_wire::{MOVES, Recall};
 
-/// What the kernel does with what it is told.
+/// What the kernel does after the second lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
-    /// Opens it, or makes it if it is free.
+    /// Opens the file, or creates it if the name is free.
     Opens,
-    /// Removes it, if it is a directory's.
+    /// Removes the directory. If the name does not lead to a directory, there is no retry.
     Removes,
-    /// Moves what the first stands for to the second.
+    /// Renames the first name to the second.
     Renames(RenameFlags),
 }
 
-/// A call that was refused.
+/// A call that was refused with `ESTALE`.
 #[derive(Clone, Debug)]
 pub(super) struct Retry {
     pub(super) names: Vec<(InodeId, Name)>,
     pub(super) then: Then,
-    /// What is not given back before it is over.
+    /// Inodes whose recall is delayed until the retry has arrived.
     pub(super) keeps: Vec<InodeId>,
 }
 
 #[derive(Debug)]
 struct Expected {
     retry: Retry,
-    /// Which thread's.
+    /// The thread that made the call.
     by: u32,
-    /// When it was refused, as far as that was noticed: the call may have waited for long before.
+    /// When the refusal was first observed. The call itself may have begun long before.
     refused: Option<Timestamp>,
-    /// What the thread was told since of each name.
+    /// For each name, what the thread has been told since the refusal.
     told: Vec<Option<Option<FileKind>>>,
-    /// It was told something, and has the rights that it needs.
+    /// The second lookup has been answered, and the client has the rights for the retry.
     has_looked: bool,
-    /// When that was noticed.
+    /// When that was first observed.
     looked: Option<Timestamp>,
-    /// How often its answer has waited for others.
+    /// How often its lookup has waited for other threads.
     gave_way: usize,
 }
 
@@ -57,14 +61,15 @@ impl Expected {
         self.retry.names.iter().any(|(of, what)| *of == dir && what == name)
     }
 
-    /// What the kernel locks before it comes back. The directories of its names are among what it keeps; moves from one to another exclude each other.
+    /// The directories that the kernel locks before the retry. They are among `keeps`. `MOVES` counts only
+    /// for a rename between two directories: the kernel serializes these (`s_vfs_rename_mutex`).
     fn needs(&self) -> impl Iterator<Item = InodeId> {
         let Retry { names, keeps, .. } = &self.retry;
         let moves = names.iter().any(|(dir, _)| names.first().is_some_and(|(first, _)| first != dir));
         keeps.iter().copied().filter(move |ino| moves || *ino != MOVES)
     }
 
-    /// Whether the kernel does not come back with what it knows now.
+    /// Whether the kernel will not retry, given what it has been told.
     fn is_over(&self) -> bool {
         let is_directory =
             |at: usize| self.told[at].map(|found| found.map(|kind| kind == FileKind::Directory));
@@ -80,12 +85,12 @@ impl Expected {
         }
     }
 
-    /// Whether the kernel may still come back.
+    /// Whether a retry may still arrive.
     fn is_known(&self, now: Timestamp) -> bool {
         self.refused.is_none_or(|refused| left_of(RETRY_KNOWN_MAX, refused, now).is_some())
     }
 
-    /// For how long others may still be kept waiting.
+    /// For how long recalls may still be delayed. `do_others_wait`: threads of this mount wait for rights.
     fn left(&self, now: Timestamp, do_others_wait: bool) -> Option<Duration> {
         let wait = |max| if do_others_wait { RETRY_BESIDE_OTHERS_MAX } else { max };
         match self.looked {
@@ -95,10 +100,10 @@ impl Expected {
     }
 }
 
-/// What is left of some time that began once.
+/// What is left at `now` of a wait that began at `from`.
 pub(super) fn left_of(wait: Duration, from: Timestamp, now: Timestamp) -> Option<Duration> {
     let gone = nanos(now).saturating_sub(nanos(from));
-    // A clock that was set back says nothing.
+    // If the clock was set back, the wait counts as just begun.
     let gone = Duration::from_nanos(u64::try_from(gone).unwrap_or(u64::MAX));
     wait.checked_sub(gone).filter(|left| !left.is_zero())
 }
@@ -107,26 +112,26 @@ fn nanos(time: Timestamp) -> i128 {
     i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos)
 }
 
-/// The number of all threads that the kernel cannot tell us, because they are in another PID namespace.
+/// The id of all threads in another PID namespace: the kernel reports them as 0.
 const UNKNOWN_THREAD: u32 = 0;
 
-/// See the module.
+/// The expected retries of this mount.
 #[derive(Debug, Default)]
 pub(crate) struct Retries {
-    /// The thread whose call is carried out, where that matters.
+    /// The thread whose call is being carried out. Set only by calls that can be refused or retried.
     pub(crate) by: u32,
     expected: Vec<Expected>,
-    /// Directories in which others here wait for the right to change names, each as often.
+    /// Directories in which threads of this mount wait for the right to change names, once for each wait.
     waited_for: Vec<InodeId>,
-    /// Something of it has changed.
+    /// The list has changed, and waiting recalls have to look at it again.
     news: bool,
 }
 
 impl Retries {
-    /// A call is refused.
+    /// A call is refused: its retry is expected from now on.
     pub(super) fn expect(&mut self, retry: Retry) {
         let by = self.by;
-        // A thread makes one call at a time.
+        // A thread makes one call at a time, so an earlier refusal of it is over.
         self.expected.retain(|known| known.by != by || by == UNKNOWN_THREAD);
         if self.expected.len() >= RETRIES_MAX {
             self.expected.remove(0);
@@ -144,24 +149,26 @@ impl Retries {
         self.news = true;
     }
 
-    /// What a thread was refused that looks at a name of it now.
+    /// The refused call of thread `by` that has this name, if this lookup is its second one.
     pub(super) fn looks_again(&self, by: u32, dir: InodeId, name: &Name) -> Option<&Retry> {
         let is_it = |expected: &&Expected| expected.by == by && expected.is_about(dir, name);
         self.expected.iter().rev().find(is_it).map(|expected| &expected.retry)
     }
 
-    /// Whether a thread was refused, and has not come back: whatever it looks at, it does so for the second time.
+    /// Whether the thread was refused and has not retried yet. Then each of its lookups belongs to a second
+    /// walk.
     pub(super) fn is_sent_back(&self, by: u32) -> bool {
         by != UNKNOWN_THREAD && self.expected.iter().any(|expected| expected.by == by)
     }
 
-    /// The directories of that.
+    /// The directories of the refused call to which this second lookup belongs.
     pub(crate) fn looks_again_in(&self, by: u32, dir: InodeId, name: &Name) -> Option<Vec<InodeId>> {
         let retry = self.looks_again(by, dir, name)?;
         Some(retry.names.iter().map(|(dir, _)| *dir).collect())
     }
 
-    /// The same thread has all rights that it needs, and is told what the name stands for. It keeps these.
+    /// The second lookup is answered with `found`, and the client has all rights for the retry. From now on
+    /// recalls of `keeps` are delayed.
     pub(super) fn looked(
         &mut self,
         by: u32,
@@ -190,7 +197,8 @@ impl Retries {
         }
     }
 
-    /// A call about these names is carried out, or fails for another reason. A thread makes one call at a time: what it was refused before is over.
+    /// A call on these names is carried out, or fails with another error. A thread makes one call at a time,
+    /// so its refused call is over.
     pub(super) fn came_back(&mut self, names: &[(InodeId, &Name)]) {
         let is_it = |Expected { retry, by, .. }: &Expected| {
             let known = retry.names.iter().map(|(dir, name)| (*dir, name));
@@ -202,8 +210,9 @@ impl Retries {
         }
     }
 
-    /// A thread that looks again is about to be told what it then changes, and these are among that. Whether it has to wait, because others here wait for the right to change
-    /// names in them: they hold the kernel's locks, which it will need before it can come back. They go before it, but not for ever.
+    /// Whether a second lookup must wait because threads of this mount wait for the right to change names in
+    /// `subjects`. Those threads hold kernel locks that the retry needs, so they go first. After
+    /// `RETRY_GIVES_WAY_MAX` times the lookup goes on.
     pub(super) fn gives_way(&mut self, by: u32, dir: InodeId, name: &Name, subjects: &[InodeId]) -> bool {
         if !self.are_waited_for(subjects) {
             return false;
@@ -214,19 +223,21 @@ impl Retries {
         expected.gave_way <= RETRY_GIVES_WAY_MAX
     }
 
-    /// Whether others here wait for the right to change names in one of these.
+    /// Whether threads of this mount wait for the right to change names in one of these directories.
     pub(crate) fn are_waited_for(&self, dirs: &[InodeId]) -> bool {
         dirs.iter().any(|dir| self.waited_for.contains(dir))
     }
 
-    /// Others here begin to wait for the right to change names in these directories. They hold the kernel's locks of them, so nobody comes back
-    /// before who needs these as well: to change names there, or to move or remove the directory.
+    /// A thread of this mount begins to wait for the right to change names in these directories. It holds the
+    /// kernel's locks of them. A retry that needs these locks cannot arrive before. Returns whether retries
+    /// are expected, so that waiting recalls have to look again.
     pub(crate) fn wait_for(&mut self, dirs: &[InodeId]) -> bool {
         self.waited_for.extend(dirs);
         !self.expected.is_empty()
     }
 
-    /// They wait no longer. Whether somebody may have waited for that.
+    /// That thread waits no longer. Returns whether retries are expected, so that waiting recalls have to
+    /// look again.
     pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) -> bool {
         for dir in dirs {
             if let Some(at) = self.waited_for.iter().position(|waited| waited == dir) {
@@ -236,7 +247,7 @@ impl Retries {
         !self.expected.is_empty()
     }
 
-    /// Whether those who wait have to look again.
+    /// Whether waiting recalls have to look again. Sets the times of what has happened since the last call.
     pub(crate) fn take_news(&mut self, now: impl FnOnce() -> Timestamp) -> bool {
         if !std::mem::take(&mut self.news) {
             return false;
@@ -251,7 +262,7 @@ impl Retries {
         true
     }
 
-    /// For how long this is not to be given back yet.
+    /// For how long the recall has to be delayed; `None` if it can go on.
     pub(crate) fn keep(&mut self, recall: &Recall, now: Timestamp) -> Option<Duration> {
         self.expected.retain(|expected| expected.is_known(now));
         let wanted = |ino: &InodeId| recall.items.iter().any(|item| subject(item) == *ino);
@@ -315,7 +326,7 @@ mod tests {
         refuse(&mut retries, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
         assert_eq!(retries.keep(&recall(DIR), at(500)), None);
-        // It has waited for others, and looks now.
+        // The thread has waited for other threads, and makes its second lookup now.
         assert!(
             retries.looks_again(2, DIR, &name).is_none() && retries.looks_again(1, OTHER, &name).is_none()
         );
@@ -389,7 +400,7 @@ mod tests {
     #[test]
     fn who_will_need_a_lock_that_others_hold_while_they_wait_is_told_after_them() {
         let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
-        // A directory that is to be removed.
+        // A directory that is about to be removed.
         let removed = OTHER;
         refuse(&mut retries, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
         assert!(!retries.gives_way(1, DIR, &name, &[removed]), "nobody waits");

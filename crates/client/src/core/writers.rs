@@ -1,11 +1,16 @@
-//! Files that the kernel may write to without asking.
+//! Files that the kernel may write to without a request for permission.
 //!
-//! What a program writes the kernel puts into its own cache before it sends it, and shows it there to whoever reads. That is right only if nobody else can
-//! come in between: if the right to change the file is here already, and stays until the write has come. The kernel asks before it writes to a file, once, and
-//! then writes as often as it likes until it is made to ask again. So it is answered when the right is here, and before the right is given back it is made to ask
-//! ([`KernelCache::hold_writes`](crate::KernelCache::hold_writes)). From then on until the right is gone nobody is answered: the file is *closed*.
+//! The kernel puts written bytes into its page cache before it sends WRITE, and readers of this mount see
+//! them there. That is right only if the client already has the exclusive right to the file, and keeps it
+//! until the WRITE has arrived. Before the first write the kernel asks for `security.capability`. The answer
+//! is the permit: it is given when the right is here. Later writes are not preceded by a request.
 //!
-//! The kernel forgets by itself that it has asked when it looks at the attributes anew. So a file that is noted here may be asked about all the same.
+//! Before the right is given back the permit is revoked, so that the kernel asks again
+//! ([`KernelCache::hold_writes`](crate::KernelCache::hold_writes)). From then on until the right is gone no
+//! permit is given: the file is *closed*.
+//!
+//! The kernel drops the permit by itself when it refreshes the attributes. So it may also ask about a file
+//! that has a permit here.
 
 use super::recall::subject;
 use super::retries::left_of;
@@ -14,22 +19,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::{InodeId, Timestamp};
 use shoal_wire::{Item, Recall};
 
-/// See the module.
+/// The files with a permit, and those that are closed to new ones.
 #[derive(Default, Debug)]
 pub(crate) struct Writers {
-    /// When each was written to last, or asked about.
+    /// Files with a permit, each with the time of its last write or request.
     unasked: FxHashMap<InodeId, Timestamp>,
-    /// Files, or what they are counted under, each as often as it is closed.
+    /// Recalled files and covers, each once for every recall that has closed it.
     closed: Vec<InodeId>,
-    /// Files of these that somebody is about to write to, and waits.
+    /// Closed files for which a writer waits for a permit.
     held_up: FxHashSet<InodeId>,
 }
 
-/// What a recall is about.
+/// The inodes that a recall names.
 struct Subjects {
-    /// All of it, in order.
+    /// All of them, sorted.
     all: Vec<InodeId>,
-    /// Those of which all that is counted under them is given back, in order.
+    /// The covers that are given back as a whole, sorted.
     covers: Vec<InodeId>,
 }
 
@@ -53,7 +58,7 @@ impl Subjects {
 }
 
 impl Writers {
-    /// The kernel is about to be answered: from now on it writes without asking.
+    /// The kernel is given the permit: from now on it writes without a request.
     pub(super) fn may_write(&mut self, ino: InodeId, now: Timestamp) {
         if self.unasked.len() >= WRITERS_MAX && !self.unasked.contains_key(&ino) {
             self.forget_older_half();
@@ -61,7 +66,7 @@ impl Writers {
         self.unasked.insert(ino, now);
     }
 
-    /// Those that are forgotten are written to as if nobody had asked.
+    /// A write to a file that is dropped here is treated as one without a permit.
     fn forget_older_half(&mut self) {
         let mut times: Vec<Timestamp> = self.unasked.values().copied().collect();
         let middle = times.len() / 2;
@@ -70,25 +75,26 @@ impl Writers {
         self.unasked.retain(|_, at| *at > median);
     }
 
-    /// It has written.
+    /// A write to the file has arrived.
     pub(super) fn has_written(&mut self, ino: InodeId, now: Timestamp) {
         if let Some(at) = self.unasked.get_mut(&ino) {
             *at = now;
         }
     }
 
-    /// Whether what the kernel writes to a file was asked for, with a right that has been here since.
+    /// Whether the file has a permit. Then the exclusive right has been here ever since.
     pub(crate) fn may_write_unasked(&self, ino: InodeId) -> bool {
         self.unasked.contains_key(&ino)
     }
 
-    /// The kernel does not know the file any more, or what it knew of it was dropped.
+    /// The kernel does not know the file any more, or its attributes were invalidated.
     pub(crate) fn forget(&mut self, ino: InodeId) {
         self.unasked.remove(&ino);
     }
 
-    /// From now on nobody is answered who is about to write to what is recalled. Answers which files the kernel has to be made to ask about. Of many that are
-    /// counted under the same, these are the ones that somebody may be writing to at this moment.
+    /// Gives no more permits for what is recalled. Returns the files whose permit has to be revoked in the
+    /// kernel. Of the files under a recalled cover these are only those that may be being written to at this
+    /// moment.
     pub(super) fn close(
         &mut self,
         recall: &Recall,
@@ -97,7 +103,7 @@ impl Writers {
     ) -> Vec<InodeId> {
         let subjects = Subjects::of(recall);
         self.closed.extend(&subjects.all);
-        // A clock may have been set back.
+        // A time in the future counts: the clock may have been set back.
         let is_late = |at: Timestamp| at >= now || left_of(WRITTEN_LATELY_MAX, at, now).is_some();
         let known = |ino: &InodeId| Some((*self.unasked.get(ino)?, *ino));
         let mut found: Vec<(Timestamp, InodeId)> = subjects.all.iter().filter_map(known).collect();
@@ -110,7 +116,7 @@ impl Writers {
         found.into_iter().map(|(_, ino)| ino).take(HELD_AT_ONCE_MAX).collect()
     }
 
-    /// The right is gone: whoever waits may ask for it.
+    /// The right has been given back: a waiting writer may acquire it again.
     pub(super) fn open(&mut self, recall: &Recall, cover: impl Fn(InodeId) -> Option<InodeId>) {
         let subjects = Subjects::of(recall);
         for subject in &subjects.all {
@@ -120,7 +126,7 @@ impl Writers {
             self.unasked.remove(subject);
         }
         if !subjects.covers.is_empty() {
-            // Of what is not here it is not known what it is counted under.
+            // The cover of a file that is not cached is unknown, so its permit goes too.
             let stays = |ino| cover(ino).is_some_and(|cover| !subjects.covers(cover));
             self.unasked.retain(|ino, _| stays(*ino));
         }
@@ -129,17 +135,18 @@ impl Writers {
         }
     }
 
-    /// Whether a file is closed that is counted under this.
+    /// Whether this file, or the cover it belongs to, is closed.
     pub(super) fn is_closed(&self, ino: InodeId, cover: Option<InodeId>) -> bool {
         !self.closed.is_empty() && self.closed.iter().any(|closed| *closed == ino || Some(*closed) == cover)
     }
 
-    /// Somebody is about to write to a file that is closed, and waits.
+    /// A writer waits for a permit of a closed file.
     pub(super) fn hold_up(&mut self, ino: InodeId) {
         self.held_up.insert(ino);
     }
 
-    /// Whether somebody waits to write to a file that is closed. He has asked, and nobody else writes meanwhile: the kernel has him wait under the file's lock.
+    /// Whether a writer waits for a permit of this closed file. Then no other thread writes to it: the kernel
+    /// sent the request under the inode lock.
     pub(crate) fn is_held_up(&self, ino: InodeId) -> bool {
         self.held_up.contains(&ino)
     }
@@ -183,7 +190,7 @@ mod tests {
         assert!(!writers.is_closed(ONE, Some(DIR)));
         assert!(!writers.may_write_unasked(ONE) && !writers.may_write_unasked(OTHER));
         assert!(writers.may_write_unasked(ELSEWHERE));
-        // One that is recalled alone is asked about however long ago that was.
+        // A file that is recalled by itself is included, however long ago it was written to.
         let one = recall(Item::Release(ELSEWHERE));
         assert_eq!(writers.close(&one, cover, at(1000)), [ELSEWHERE]);
         writers.open(&one, cover);
