@@ -1,10 +1,12 @@
-//! The lease: renewed by a question for recalls that is always open, and what is done when it runs out.
+//! The lease: renewed by the recall long-poll; and what happens when it runs out.
 //!
-//! **Recalls** are carried out by threads of their own, several at a time, since each may have to wait for servers or for the kernel: nothing
-//! more is changed, what was changed is committed, then it is forgotten here and in the kernel, and acknowledged.
+//! **Recalls** are carried out by several threads, because each may wait for servers or for the kernel. A
+//! recall stops changes of what is recalled, commits what was changed, drops it here and in the kernel, and
+//! is acknowledged.
 //!
-//! **The end of the lease.** A client that was not answered for long answers nothing from its caches any more, and has the kernel drop all of its own,
-//! before the servers let others change what it caches. Calls wait until the servers answer again, or have ended the session.
+//! **Expiry.** Without a renewal the client stops answering from its caches and invalidates the whole kernel
+//! cache. This happens before the servers let other clients change what it caches. Calls wait until the
+//! servers answer again, or have ended the session.
 
 use crate::kernel::Stale;
 use crate::limits::{
@@ -21,22 +23,22 @@ use shoal_wire::{Ack, Item, MetaError, Poll, Recall, wait_for};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Recalls to be carried out, each with its term: both ends.
+/// Queue of recalls to be carried out, each with its term: both ends.
 pub(crate) type RecallQueue =
     (shoal_runtime::channel::Sender<(u64, Recall)>, shoal_runtime::channel::Receiver<(u64, Recall)>);
 
-/// Threads that carry recalls out.
+/// The pool of threads that carry out recalls.
 #[derive(Default)]
 pub(crate) struct Recallers {
     threads: usize,
     idle: usize,
-    /// Recalls that none has taken yet.
+    /// Recalls that no thread has taken yet.
     queued: usize,
 }
 
 impl Recallers {
-    /// A recall is handed over. Answers whether another thread is to be started for it, which counts from now on: each recall may have to wait for
-    /// something that another one is about.
+    /// A recall is queued. Returns whether a thread has to be started, which counts from now on: each recall
+    /// may wait for another one, so none may wait for a thread.
     fn hands_over(&mut self) -> bool {
         self.queued += 1;
         let starts = self.queued > self.idle && self.threads < RECALL_THREADS_MAX;
@@ -44,12 +46,12 @@ impl Recallers {
         starts
     }
 
-    /// A thread has taken one.
+    /// A thread has taken a recall.
     fn takes(&mut self) {
         (self.queued, self.idle) = (self.queued - 1, self.idle - 1);
     }
 
-    /// A thread ends that does nothing. Not if it is needed after all.
+    /// An idle thread wants to end. Returns false if it is needed after all.
     fn ends(&mut self) -> bool {
         let ends = self.queued < self.idle;
         (self.threads, self.idle) = (self.threads - usize::from(ends), self.idle - usize::from(ends));
@@ -57,13 +59,13 @@ impl Recallers {
     }
 }
 
-/// Until when what is cached may be used, by a clock that goes on while the machine sleeps: the servers' does.
+/// Until when caches may be used. The clock includes suspend, as the servers' clocks continue meanwhile.
 pub(crate) struct Lease {
     length: Duration,
     until_ms: AtomicU64,
 }
 
-/// A moment of that clock.
+/// A moment of the lease's clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment(Duration);
 
@@ -74,21 +76,22 @@ impl Moment {
 }
 
 impl Lease {
-    /// Of a session that was asked for at this moment.
+    /// The lease of a session whose opening was requested at this moment.
     pub(crate) fn new(asked: Moment, length: Duration) -> Lease {
         let lease = Lease { length, until_ms: AtomicU64::new(0) };
         lease.renew(asked);
         lease
     }
 
-    /// The servers have answered a question that was asked at this moment. Answers until when it lasts.
+    /// The servers have replied to a request that was sent at this moment. Returns until when the lease
+    /// lasts.
     fn renew(&self, asked: Moment) -> Duration {
         let until = asked.0 + self.length;
         self.until_ms.fetch_max(until.as_millis() as u64, Ordering::AcqRel);
         until
     }
 
-    /// Whether what is cached may be used.
+    /// Whether caches may be used.
     pub(crate) fn holds(&self) -> bool {
         self.left() > Duration::ZERO || mistake("answer from caches without a lease")
     }
@@ -99,7 +102,7 @@ impl Lease {
     }
 }
 
-/// Starts the thread that asks for recalls, and the one that looks at the clock.
+/// Starts the thread that polls for recalls, and the one that watches the lease.
 pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         Builder::new().name(name.into()).spawn(run).expect("the system has room for a thread")
@@ -119,7 +122,8 @@ impl Shell {
             (state.stopping, state.ended)
         };
         if !stopping && !ended {
-            // Lost for whatever reason: nobody should wait for what it held. They find out by themselves later.
+            // The session is lost for a reason of our own: what it held should be free at once. If this
+            // fails, the servers find out by themselves.
             let _ = self.meta.close_session(self.session);
         }
     }
@@ -174,7 +178,7 @@ impl Shell {
         }
     }
 
-    /// Has a recall carried out by a thread that has nothing else to do.
+    /// Queues a recall for the pool.
     fn dispatch(self: &Arc<Shell>, term: u64, recall: Recall) {
         let (give, take) = &self.recalls;
         let mut pool = self.recallers.lock();
@@ -207,7 +211,7 @@ impl Shell {
         }
     }
 
-    /// A new leader learns what this client holds.
+    /// Tells a new leader what this session holds.
     fn declare(&self, term: u64) {
         let mut said = self.locks.declare(self.session, term, DECLARE_PART);
         said.extend(self.state.lock().core.declare(term, DECLARE_PART));
@@ -219,7 +223,7 @@ impl Shell {
             if let Err(error) = self.meta.declare(declaration) {
                 match error {
                     MetaError::Fenced(_) => drop(self.refused(error)),
-                    // The next question tells whether it has to be said again, and to whom.
+                    // The next long-poll tells whether, and to which leader, it has to be repeated.
                     error => tracing::debug!(%error, "declaring rights"),
                 }
                 return;
@@ -233,7 +237,7 @@ impl Shell {
         );
     }
 
-    /// Carries a recall of a term out and acknowledges it, unless the session comes to an end.
+    /// Carries out a recall of a term and acknowledges it, unless the session ends.
     fn carry_out(&self, term: u64, recall: &Recall) {
         let overtakes = mistake("let a recall overtake the answer that it takes back");
         if !overtakes && !self.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
@@ -269,7 +273,8 @@ impl Shell {
         self.acknowledge(term, ack);
     }
 
-    /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
+    /// From now on nothing that is recalled is changed here. Returns the batch up to which the journal must
+    /// be committed.
     fn begin_recall(&self, recall: &Recall) -> BatchSeq {
         let mut state = self.let_come_back(recall);
         if let Some(kernel) = self.lasting.kernel.get() {
@@ -286,7 +291,8 @@ impl Shell {
         needed
     }
 
-    /// Waits until whoever was refused and looks again has come back, or is waited for no longer.
+    /// Waits until each thread that was refused with `ESTALE` and needs what is recalled has retried, or its
+    /// time is over.
     fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         while let Some(left) = state.core.retries.keep(recall, self.lasting.clock.now()) {
@@ -306,7 +312,7 @@ impl Shell {
         loop {
             let poll = Poll { session, term, seen: 0, acks: vec![ack.clone()], below, wait_ms: 0 };
             match wait_for(|done| self.meta.recalls(poll, done)) {
-                // If it is of another term, nobody waits for it any more; but what it refers to has been noted.
+                // Even if the leader of that term is gone: the references in it have been recorded.
                 Ok(_) => return self.state.lock().core.acknowledged(&ack),
                 Err(MetaError::Fenced(_)) => return,
                 Err(error) => {
@@ -327,7 +333,7 @@ impl Shell {
             }
             let left = self.lease.left();
             if left > Duration::ZERO {
-                // The machine may sleep meanwhile, which this wait does not count.
+                // The machine may be suspended meanwhile, which this wait does not count.
                 self.ending.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
                 continue;
             }
@@ -346,7 +352,8 @@ impl Shell {
                 tracing::info!(session = self.session.0, "the servers answer again");
             }
         }
-        // The kernel must not go on answering what nobody keeps right any more. Where another session follows, that is seen to first.
+        // Recalls do not reach this session any more, so the kernel must not answer from its cache. If the
+        // servers have ended the session, `Mount` does this before it opens the next one.
         let lost = !state.stopping && !state.ended;
         drop(state);
         if lost {
@@ -354,7 +361,7 @@ impl Shell {
         }
     }
 
-    /// Waits until what is cached may be used again.
+    /// Waits until caches may be used again.
     pub(crate) fn wait_for_lease(&self) -> Result<(), Errno> {
         let until = self.until();
         let mut state = self.state.lock();
@@ -376,7 +383,7 @@ mod tests {
         pool.takes();
         pool.idle += 1;
         assert!(!pool.hands_over(), "there is one with nothing to do");
-        // It has received that one, perhaps, and not said so yet.
+        // That thread may have received the recall without having counted it yet.
         assert!(pool.hands_over());
         assert!(!pool.ends(), "both are needed");
         pool.takes();

@@ -1,8 +1,8 @@
 //! What the client knows of the tree, and the [`Tree`] that operations run over.
 //!
-//! An inode, a name or an extent that is here is right: either it came from the server under a lease, or it was made here
-//! under an exclusive one. Whatever was changed here carries the number of the batch that did so; until that batch is
-//! committed it is pinned, and outweighs what the server says.
+//! A cached inode, name or extent is right: it came from the server under a lease, or was made here under an
+//! exclusive one. What was changed here carries the number of its batch. Until that batch is committed it is
+//! pinned, and takes precedence over what the server answers.
 
 use super::Need;
 use super::directory::Directory;
@@ -20,7 +20,8 @@ pub(crate) struct Node {
     pub(crate) inode: Inode,
     /// The batch that changed it last.
     pub(crate) modified: BatchSeq,
-    /// Of a directory: somebody else has changed it, and only names that are here still count.
+    /// For a directory: another client has changed it. Its attributes are outdated, and only the names that
+    /// are cached still count.
     pub(crate) stale: bool,
     /// Used since the clock hand last came by.
     recent: bool,
@@ -41,7 +42,7 @@ pub(crate) enum Body {
 pub(crate) struct Content {
     pub(crate) extents: BTreeMap<u64, Extent>,
     pub(crate) known: Ranges,
-    /// The open block that a sequential writer is filling, and the offset in the file at which it goes on.
+    /// The open block that a sequential writer is filling, and the offset in the file at which it continues.
     pub(crate) stream: Option<(BlockId, u64)>,
 }
 
@@ -50,7 +51,7 @@ const NODE_BYTES: usize = 400;
 /// Rough size of an extent in memory besides its bytes.
 const EXTENT_BYTES: usize = 64;
 
-/// See the module.
+/// The client's cache of inodes, names and extents.
 pub(crate) struct Cache {
     nodes: FxHashMap<InodeId, Node>,
     /// The open batch: changes made now carry this number.
@@ -61,7 +62,7 @@ pub(crate) struct Cache {
     bytes_max: usize,
     /// The clock: nodes in the order in which eviction looks at them.
     clock: VecDeque<InodeId>,
-    /// Inodes that died here in batches that are not committed: a server that is asked still shows them.
+    /// Inodes deleted here in batches that are not committed: the servers still answer with them.
     dead: FxHashSet<InodeId>,
     dying: VecDeque<(BatchSeq, InodeId)>,
     /// How often something was evicted, and the newest change among it: see [`super::install`].
@@ -116,7 +117,7 @@ impl Cache {
         self.bytes
     }
 
-    /// Whether there is more than there should be.
+    /// Whether the cache is above its limit.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > self.bytes_max
     }
@@ -133,7 +134,7 @@ impl Cache {
         Some(node)
     }
 
-    /// What is known of an inode itself: not of a directory of which only names count.
+    /// The cached record of an inode, if it is up to date.
     pub(crate) fn inode(&mut self, ino: InodeId) -> Option<&Inode> {
         self.node(ino).filter(|node| !node.stale).map(|node| &node.inode)
     }
@@ -148,32 +149,33 @@ impl Cache {
         self.stamp
     }
 
-    /// What an inode is counted under, if that is known.
+    /// The cover of an inode, if it is cached.
     pub(super) fn cover(&self, ino: InodeId) -> Option<InodeId> {
         self.nodes.get(&ino).map(|node| node.inode.cover(ino))
     }
 
-    /// Whether the inode is here as it is, and not only names that were in it.
+    /// Whether the inode's record is cached and up to date.
     pub(super) fn is_fresh(&self, ino: InodeId) -> bool {
         self.nodes.get(&ino).is_some_and(|node| !node.stale)
     }
 
-    /// Whether it is a directory that others have changed, and of which only names are known.
+    /// Whether the inode is a directory that another client has changed, and of which only names are known.
     pub(super) fn is_stale(&self, ino: InodeId) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.stale)
     }
 
-    /// Whether it is known to be a directory.
+    /// Whether the inode is known to be a directory.
     pub(super) fn is_directory(&self, ino: InodeId) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.inode.is_dir())
     }
 
-    /// The batch that changed an inode last; 0 if none has or it is not here.
+    /// The batch that changed an inode last; 0 if none has or it is not cached.
     pub(super) fn modified(&self, ino: InodeId) -> BatchSeq {
         self.nodes.get(&ino).map_or(BatchSeq(0), |node| node.modified)
     }
 
-    /// Somebody else is going to change this: it is forgotten. Of a directory other names than these stay.
+    /// Another client is going to change this inode: its record is dropped. Of a directory, names other than
+    /// `names` stay.
     pub(super) fn drop_node(&mut self, ino: InodeId, names: &[Name]) {
         let version = self.next_version();
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -201,7 +203,7 @@ impl Cache {
         }
     }
 
-    /// Inodes of which a change is not committed.
+    /// Inodes with a change that is not committed.
     pub(super) fn uncommitted(&self) -> impl Iterator<Item = InodeId> {
         self.nodes.iter().filter(|(_, node)| node.modified > self.acked).map(|(ino, _)| *ino)
     }
@@ -212,14 +214,14 @@ impl Cache {
         modified.map(|(ino, node)| node.inode.cover(*ino)).filter(|cover| covers.contains(cover)).collect()
     }
 
-    /// Forgets everything under some covers.
+    /// Drops everything under some covers.
     pub(super) fn drop_covers(&mut self, covers: &FxHashSet<InodeId>) {
         let under = |(ino, node): (&InodeId, &Node)| covers.contains(&node.inode.cover(*ino)).then_some(*ino);
         let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
         inodes.iter().for_each(|ino| self.remove(*ino));
     }
 
-    /// A directory of which only names counted is as it should be again. Answers whether it was such a one.
+    /// Takes in the current record of a directory that was stale. Returns whether it was.
     pub(super) fn refresh(&mut self, ino: InodeId, inode: &Inode, xattrs: &[(Name, Bytes)]) -> bool {
         let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.stale) else { return false };
         let before = node.bytes();
@@ -230,7 +232,7 @@ impl Cache {
         true
     }
 
-    /// Forgets the names of a directory in which nothing is uncommitted, and the files that they stand for.
+    /// Drops the names of a directory in which nothing is uncommitted, and the files that they lead to.
     pub(super) fn give_up(&mut self, dir: InodeId) {
         let version = self.next_version();
         let acked = self.acked;
@@ -254,7 +256,7 @@ impl Cache {
         }
     }
 
-    /// A number for what is known of a directory, different from all others.
+    /// A new version number of a directory, different from all earlier ones.
     fn next_version(&mut self) -> u64 {
         self.versions += 1;
         self.versions
@@ -269,12 +271,12 @@ impl Cache {
         self.node(ino).ok_or(Fault::Tree(Need::Inode(ino)))
     }
 
-    /// Whether the inode is here, without marking it as used.
+    /// Whether the inode is cached. Does not mark it as used.
     pub(crate) fn contains(&self, ino: InodeId) -> bool {
         self.nodes.contains_key(&ino)
     }
 
-    /// Whether the inode has died here and the server may not know it yet.
+    /// Whether the inode was deleted here and the server may not know that yet.
     pub(super) fn is_dead(&self, ino: InodeId) -> bool {
         self.dead.contains(&ino)
     }
@@ -317,7 +319,7 @@ impl Cache {
         (at + extent.len() >= end).then(|| extent.slice(start - at, end - start))
     }
 
-    /// Swaps an extent for another one with the same bytes.
+    /// Replaces an extent by another one with the same bytes.
     pub(super) fn replace_same(&mut self, ino: InodeId, offset: u64, old: &Extent, new: Extent) -> bool {
         let Some(Node { body: Body::File(content), .. }) = self.nodes.get_mut(&ino) else { return false };
         match content.extents.get_mut(&offset) {
@@ -331,8 +333,8 @@ impl Cache {
         }
     }
 
-    /// Forgets where a file's content is, so that it is asked for again. The caller has made sure that nothing of it is
-    /// uncommitted.
+    /// Drops the extents of a file, so that they are fetched again. The caller has made sure that none of
+    /// them is uncommitted.
     pub(crate) fn forget_extents(&mut self, ino: InodeId) {
         if let Some(Node { body: Body::File(content), modified, .. }) = self.nodes.get_mut(&ino)
             && *modified <= self.acked
@@ -345,8 +347,8 @@ impl Cache {
         }
     }
 
-    /// Looks at a few nodes, and drops what is neither changed nor used, while there is more than there should be. Never
-    /// called in the middle of an operation: what an operation has read stays here until it is done.
+    /// Looks at a few nodes, and evicts those that are neither changed nor used, while the cache is above its
+    /// limit. Never called in the middle of an operation: what an operation has read stays until it is done.
     pub(super) fn evict(&mut self) {
         // A listing can bring thousands of nodes at once; each may need a second look before it goes.
         let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
@@ -398,7 +400,7 @@ impl Node {
 }
 
 impl Body {
-    /// The body of a file that was just made: all is known, and nothing is there.
+    /// The body of a file that was just made: it is known to be empty.
     fn born(kind: FileKind) -> Body {
         match kind {
             FileKind::Directory => Body::Directory(Directory::born()),
@@ -437,7 +439,7 @@ impl Tree for Cache {
                 node.modified = stamp;
                 debug_assert!(!node.stale);
             }
-            // Operations read an inode before they change it, so one that is not here has just been made.
+            // Operations read an inode before they change it, so one that is not cached has just been made.
             None => {
                 let body = Body::born(inode.kind);
                 self.insert(ino, inode, BTreeMap::new(), body, stamp);
@@ -521,12 +523,12 @@ impl Tree for Cache {
         }
     }
 
-    // Which blocks are still needed is the server's to count.
+    // The server counts the references to blocks.
     fn declare_block(&mut self, _id: BlockId, _info: BlockInfo) {}
     fn add_block_ref(&mut self, _id: BlockId) {}
     fn drop_block_ref(&mut self, _id: BlockId) {}
 
-    // Which sessions hold an inode is the server's to know.
+    // The server knows which sessions hold an inode.
     fn is_held_elsewhere(&mut self, _ino: InodeId) -> Result<bool, Fault<Need>> {
         Ok(false)
     }

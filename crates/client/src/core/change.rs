@@ -1,21 +1,22 @@
-//! Which rights an operation needs, and what follows from having done it.
+//! Which rights an operation needs, and how rights change when it has been carried out.
 
 use super::{Core, Need, Outcome};
 use shoal_namespace::{Fault, Op};
 use shoal_types::{Errno, FileKind, InodeId, Name};
 use shoal_wire::{MOVES, Right, Want, WantName};
 
-/// The right to an inode.
+/// A request for the right to an inode.
 fn node(ino: InodeId, hold: bool) -> Want {
     Want { ino, names: Vec::new(), hold }
 }
 
-/// The right to a name.
+/// A request for the right to a name. `takes`: the operation removes the name from where it is.
 fn named(dir: InodeId, name: &Name, takes: bool) -> Want {
     Want { ino: dir, names: vec![WantName { name: name.clone(), takes }], hold: false }
 }
 
-/// The rights to names, perhaps in one directory, and whether what moves among them is a directory.
+/// A request for the rights to several names, some perhaps in one directory. A rename that moves a directory
+/// to another parent also needs `MOVES`.
 fn all_named(names: &[(InodeId, &Name)], takes: bool, moves_directory: bool) -> Vec<Want> {
     let mut wants: Vec<Want> = Vec::new();
     for (dir, name) in names {
@@ -31,7 +32,8 @@ fn all_named(names: &[(InodeId, &Name)], takes: bool, moves_directory: bool) -> 
     wants
 }
 
-/// What an operation needs. Inodes that names stand for are not among it: they come with the names.
+/// The rights that an operation needs. The inodes that its names lead to are not listed: their rights come
+/// with the names.
 fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
     match op {
         Op::Create { parent, name, .. } => vec![named(*parent, name, false)],
@@ -44,19 +46,19 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
         | Op::Write { ino, .. }
         | Op::SetXattr { ino, .. }
         | Op::RemoveXattr { ino, .. } => vec![node(*ino, false)],
-        // The source must not change before the servers read it.
+        // The source must not change before the servers have read it.
         Op::CloneRange { src, dst, .. } if src == dst => vec![node(*dst, false)],
         Op::CloneRange { src, dst, .. } => vec![node(*dst, false), node(*src, false)],
         Op::Forget { .. } | Op::Compact { .. } => Vec::new(),
     }
 }
 
-/// See [`Core::counted`].
+/// Covers before an operation; see [`Core::counted`].
 pub(super) struct Counted {
-    /// What is counted under itself already, and stays so.
+    /// Inodes that are their own cover already, and stay so.
     apart: Vec<InodeId>,
-    /// Under what a file is counted that gets another name. There it is found until that is committed: whoever gives back the right to that gives
-    /// back this as well.
+    /// The cover of a file that gets another name. Other clients find the file under it until the link is
+    /// committed, so giving back that cover also waits for the link.
     linked: Option<InodeId>,
 }
 
@@ -66,12 +68,13 @@ impl Core {
         self.may(&[node(ino, false)], &[], false)
     }
 
-    /// Makes sure that a name may be made in a directory.
+    /// Makes sure that a name may be created in a directory.
     pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
         self.may(&[named(dir, name, false)], &[], false)
     }
 
-    /// Makes sure that something may be done with these names and what they stand for, or that they may be made.
+    /// Makes sure that these names and the inodes `subjects` that they lead to may be changed, or that the
+    /// names may be created.
     pub(super) fn may_name_all(
         &mut self,
         names: &[(InodeId, &Name)],
@@ -82,14 +85,15 @@ impl Core {
         self.may(&all_named(names, takes, moves_directory), subjects, takes)
     }
 
-    /// Makes sure that an operation may be done.
+    /// Makes sure that an operation may be carried out.
     pub(super) fn may_do(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let moves_directory = match op {
             Op::Rename { .. } => subjects.iter().any(|ino| self.cache.is_directory(*ino)),
             _ => false,
         };
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
-        // Others may refer to what loses a name. Whoever may change the inode need not know of them.
+        // Other clients may hold an inode that loses a name. A client that only changes the inode need not
+        // know of them.
         let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
         self.may(&wants(op, moves_directory), subjects, hold)
     }
@@ -100,7 +104,8 @@ impl Core {
         for want in wants {
             let cover = if want.ino == MOVES { Some(MOVES) } else { self.cache.cover(want.ino) };
             if !self.rights.allow(want, cover) {
-                // Somebody else has removed it, and it was dropped here before that. Of a directory names may be left.
+                // Another client has removed the inode, and its cache entry was dropped before. Names may be
+                // left of a directory.
                 if missing.contains(&want.ino) && !self.cache.is_fresh(want.ino) {
                     return Err(Errno::ENOENT.into());
                 }
@@ -112,7 +117,7 @@ impl Core {
         if wants.is_empty() || also { Ok(()) } else { Err(Fault::Tree(Need::Rights(wants.to_vec()))) }
     }
 
-    /// What an operation may have counted elsewhere, as it is before that.
+    /// The covers that an operation may change. To be called before it is carried out.
     pub(super) fn counted(&mut self, op: &Op, subjects: &[InodeId]) -> Counted {
         let linked = match op {
             Op::Link { ino, .. } => self.cache.cover(*ino),
@@ -127,7 +132,7 @@ impl Core {
         Counted { apart, linked }
     }
 
-    /// An operation was carried out. `before`: see [`counted`](Self::counted).
+    /// Updates the rights after an operation. `before` comes from [`counted`](Self::counted).
     pub(super) fn done(&mut self, op: &Op, subjects: &[InodeId], parents: &[InodeId], before: &Counted) {
         let (batch, Counted { apart, linked }) = (self.cache.stamp(), before);
         for dir in parents {
@@ -140,7 +145,7 @@ impl Core {
                     self.rights.used(*ino, *from, batch);
                     self.rights.used(*ino, *to, batch);
                 }
-                // Counted elsewhere from now on. What was replaced is not.
+                // Moved inodes have another cover from now on. A replaced one has not.
                 let moved = subjects.iter().take(if flags.exchange { 2 } else { 1 });
                 moved.for_each(|ino| self.recount(*ino, apart));
             }
@@ -163,31 +168,31 @@ impl Core {
         }
     }
 
-    /// An inode is no more, as soon as that is committed.
+    /// An inode is deleted, as soon as that is committed.
     pub(super) fn died(&mut self, ino: InodeId) {
         if !self.rights.is_held(ino) {
             return;
         }
-        // Files of it that have lost their names and are open still are counted under it, so it is not let go before them.
+        // The cover is still needed by unlinked files in it that are open, so it is given up after them.
         if self.refs.under(ino).next().is_some() {
             self.rights.dead_covers.insert(ino);
             return;
         }
         match self.journal.gone(ino) {
             true => self.rights.gone(ino, self.cache.stamp()),
-            // Nobody else has ever heard of it.
+            // The servers have never heard of it.
             false => self.rights.forget(ino),
         }
     }
 
-    /// Something under a cover is not referred to any more.
+    /// The kernel has dropped its last reference to an inode under this cover.
     pub(super) fn left(&mut self, cover: InodeId) {
         if self.rights.dead_covers.remove(&cover) {
             self.died(cover);
         }
     }
 
-    /// A new inode is this client's alone.
+    /// A new inode is known to this client alone.
     fn born(&mut self, ino: InodeId, parent: InodeId, directory: bool) {
         let cover = if directory { ino } else { parent };
         if directory {
@@ -200,21 +205,23 @@ impl Core {
         self.journal.born(ino, cover);
     }
 
-    /// An inode is counted elsewhere from now on: the right to change it goes along.
+    /// An inode has another cover from now on. The right to change it moves along.
     fn recount(&mut self, ino: InodeId, apart: &[InodeId]) {
         let Some(cover) = self.cache.cover(ino) else { return };
         self.refs.count_under(ino, cover);
         if self.cache.is_directory(ino) {
             return;
         }
-        // It is cached here, and a new leader has to hear of that also when the right to change it has been given back.
+        // The inode is cached here. A new leader has to learn that even if the right to change it has been
+        // given back.
         self.rights.watch(cover);
         if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
             self.rights.give(right, cover, [], true);
         }
-        // Also where nothing has changed here: the servers may believe that it is held as what it was before. But were it said of what is counted
-        // under itself wherever it is, a leader that has not heard yet who watches it would take it for ours alone.
+        // Reported even if nothing has changed here, because the servers may know the right under the former
+        // cover. Not reported for an inode that was its own cover before: a leader that does not know its
+        // watchers yet would take the right for exclusive.
         if !apart.contains(&ino) {
             self.journal.moved(ino, cover);
         }
@@ -294,7 +301,7 @@ mod tests {
             core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![item] });
             commit(core);
         };
-        // Others look at the root, too.
+        // Another client watches the root, too.
         take_back(&mut core, Item::Downgrade(root));
         core.rights.give(Right::Node(root), root, [name.clone(), other.clone()], true);
         let ino = make_file(&mut core, root, &name);
@@ -331,7 +338,7 @@ mod tests {
             sealed.born
         };
         assert_eq!(link(&second), [(ino, ino)]);
-        // Others may watch it as such by now.
+        // Another client may watch the file as its own cover by now.
         assert_eq!(link(&third), []);
     }
 
@@ -342,7 +349,7 @@ mod tests {
         let [from, to] = [&one, &other].map(|name| make_directory(&mut core, name));
         let (moved, replaced) = (make_file(&mut core, from, &one), make_file(&mut core, to, &one));
         commit(&mut core);
-        // Others look at both directories, too.
+        // Another client watches both directories, too.
         for (dir, ino) in [(from, moved), (to, replaced)] {
             core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(dir)] });
             core.rights.give(Right::Node(dir), dir, [one.clone()], true);
@@ -416,7 +423,7 @@ mod tests {
         commit(&mut core);
         core.link(ino, into, &other, now).expect("nothing is needed");
         let linked = core.cache.stamp();
-        // Others look at the file, which they find in the directory of its first name.
+        // Another client looks at the file, which it finds in the directory of its first name.
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.begin_recall(&recall), linked);
     }
@@ -447,7 +454,8 @@ mod tests {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let name = Name::try_from("a").expect("a name");
         let ino = make_file(&mut core, root, &name);
-        // A call that failed for another reason before it looked at the answer; the file was committed, and dropped for somebody else.
+        // A call failed for another reason before it used this reply. Meanwhile the file was committed, and
+        // recalled for another client.
         let ticket = core.ticket();
         let unknown = |core: &mut Core| {
             core.install_rights(ticket, &[node(ino, false)], AcquireReply::default());
@@ -461,7 +469,7 @@ mod tests {
         core.begin();
         let write = |core: &mut Core| core.write(ino, 0, &Bytes::from_static(b"x"), false, now);
         assert!(matches!(write(&mut core), Err(Fault::Tree(_))), "it may be there by now");
-        // An answer from before that comes only now.
+        // A reply to a request from before that arrives only now.
         unknown(&mut core);
         assert!(matches!(write(&mut core), Err(Fault::Tree(_))), "what it says is old");
     }

@@ -23,17 +23,17 @@ pub(crate) struct Directory {
     slots: BTreeMap<(Cookie, Name), Slot>,
     /// All names are in `slots`: what is not there does not exist.
     complete: bool,
-    /// Some inodes of these names were evicted: a listing with attributes had better be fetched again.
+    /// Some inodes of these names were evicted, so a listing with attributes is fetched again.
     pub(crate) thin: bool,
-    /// Contents of files did not come along.
+    /// The listing came without the contents of files.
     pub(crate) bare: bool,
-    /// Files of which the content was asked for one by one since.
+    /// Files whose content has been fetched one by one since.
     pub(super) singly: u32,
-    /// Others have changed something since all names were known.
+    /// Another client has changed names since all were known.
     torn: bool,
-    /// Names that were asked for one by one since others have changed something.
+    /// Names that have been looked up one by one since another client changed names.
     asked: u32,
-    /// Changes when something is forgotten: a listing in several pages is whole only if it did not.
+    /// Changes when names are dropped: a listing in several pages is complete only if it did not.
     pub(crate) version: u64,
 }
 
@@ -51,21 +51,22 @@ impl Directory {
         self.slots.is_empty()
     }
 
-    /// Forgets names, and that all are known. Answers by how many bytes this grew.
+    /// Drops names, and the knowledge that all are cached. Returns by how many bytes this grew.
     pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
         (self.complete, self.torn, self.version, self.asked) = (false, true, version, 0);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }
 
-    /// Forgets all names. Answers by how many bytes this grew.
+    /// Drops all names. Returns by how many bytes this grew.
     pub(crate) fn forget_all(&mut self, version: u64) -> isize {
         let bytes = self.bytes() as isize;
         *self = Directory { version, ..Directory::default() };
         -bytes
     }
 
-    /// Whether a name that is not known had better be asked for alone: others work here, and change names again before long.
+    /// Whether an unknown name should be looked up by itself, because another client works here and will soon
+    /// change names again.
     pub(super) fn asks_alone(&mut self) -> bool {
         let alone = self.torn && self.asked < CONTENDED_LOOKUPS_MAX;
         self.asked += u32::from(alone);
@@ -86,7 +87,7 @@ impl Directory {
         }
     }
 
-    /// Changes a name. Answers by how many bytes this grew.
+    /// Changes a name. Returns by how many bytes this grew.
     pub(crate) fn set(&mut self, name: &Name, dentry: Option<Dentry>, modified: BatchSeq) -> isize {
         let key = (name.cookie(), name.clone());
         if dentry.is_none() && self.complete {

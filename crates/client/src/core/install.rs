@@ -1,12 +1,13 @@
 //! Taking in what a server answered.
 //!
-//! An answer describes the past: the server's state at some moment after the request. Meanwhile this client has gone on. Three
-//! rules keep what is newer:
+//! A reply describes the server's state at some moment after the request. Meanwhile this client has
+//! continued. Three rules keep what is newer:
 //!
 //! 1. What is cached stays. The cache is right, by lease, and may be ahead of the server.
-//! 2. A name changed here in a batch that was not yet committed *when the request was made* outweighs the answer.
-//! 3. If something changed that recently was evicted while the request was under way, the answer may show it as it was before,
-//!    and nothing here knows better. The answer is dropped and asked for again.
+//! 2. A name changed here in a batch that was not committed *when the request was made* takes precedence over
+//!    the reply.
+//! 3. If such a recent change was evicted while the request was in flight, the reply may show the state
+//!    before it, and the cache cannot tell. The reply is discarded, and requested again.
 
 use super::Core;
 use super::cache::{Body, Content, extent_bytes};
@@ -15,7 +16,7 @@ use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
 use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, LookupReply, MOVES, Right, Want};
 
-/// Taken when a request is made, shown when its answer arrives.
+/// Taken when a request is made, presented when its reply arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     acked: BatchSeq,
@@ -28,12 +29,13 @@ impl Core {
         Ticket { acked: self.cache.acked(), evictions: self.cache.evictions }
     }
 
-    /// Rule 3.
+    /// Rule 3: whether the reply has to be discarded.
     fn outdated(&self, ticket: Ticket) -> bool {
         self.cache.evictions != ticket.evictions && self.cache.evicted_modified > ticket.acked
     }
 
-    /// Whether an inode may have died here since a request was made: then the servers have let go of the rights to it, or will do so, without a word.
+    /// Whether an inode may have been deleted here since a request was made. The servers then end the rights
+    /// to it by themselves.
     fn has_died(&self, ticket: Ticket, ino: InodeId) -> bool {
         let unknown = ino != MOVES && !self.cache.contains(ino);
         unknown && (self.cache.is_dead(ino) || self.outdated(ticket))
@@ -57,7 +59,7 @@ impl Core {
         }
         let known = if inode.allocated == 0 { Some(Vec::new()) } else { extents };
         if let Some(node) = self.cache.node(ino) {
-            // Rule 1; but content that is not here may be added.
+            // Rule 1; but content that is not cached may be added.
             if let (Body::File(content), Some(extents)) = (&mut node.body, known)
                 && node.modified == BatchSeq(0)
                 && content.extents.is_empty()
@@ -76,7 +78,7 @@ impl Core {
         self.cache.insert(ino, inode, xattrs.into_iter().collect(), body, BatchSeq(0));
     }
 
-    /// Takes in what one name stands for.
+    /// Takes in what one name leads to.
     pub(crate) fn install_name(
         &mut self,
         ticket: Ticket,
@@ -95,13 +97,13 @@ impl Core {
         }
     }
 
-    /// Rule 2. Answers whether the server's word counts.
+    /// Rule 2. Returns whether the server's reply counts.
     fn take_name(&mut self, ticket: Ticket, dir: InodeId, name: &Name, dentry: Option<Dentry>) -> bool {
         let Some(node) = self.cache.node(dir) else { return false };
         let Body::Directory(names) = &mut node.body else { return false };
         self.rights.watch(dir);
         if names.is_complete() {
-            // Everything about this directory is known here, and newer; a file may still be missing.
+            // Everything about this directory is cached, and newer; a file may still be missing.
             return names.get(name).flatten() == dentry;
         }
         let grown = names.install(name, dentry, ticket.acked);
@@ -110,7 +112,7 @@ impl Core {
         counts
     }
 
-    /// What is known of a directory now: see [`install_end`](Self::install_end).
+    /// The version of what is known of a directory: see [`install_end`](Self::install_end).
     pub(crate) fn version(&self, dir: InodeId) -> Option<u64> {
         match &self.cache.peek(dir)?.body {
             Body::Directory(names) => Some(names.version),
@@ -120,11 +122,12 @@ impl Core {
 
     /// Takes in rights.
     pub(crate) fn install_rights(&mut self, ticket: Ticket, wants: &[Want], reply: AcquireReply) {
-        // The servers do not know what was made here and is under way; anything else that they do not know is no more.
+        // The servers do not know what was made here and is not committed. Anything else that they do not
+        // know does not exist any more.
         let told = |want: &&Want| reply.records.iter().all(|record| record.ino != want.ino);
         let unknown = wants.iter().filter(|want| want.ino != MOVES).filter(told);
         self.rights.missing.clear();
-        // What was under way then may have been committed since, and dropped.
+        // Otherwise it may have been uncommitted when the request was made, and committed and dropped since.
         if !self.outdated(ticket) {
             self.rights.missing.extend(unknown.map(|want| want.ino));
         }
@@ -140,7 +143,8 @@ impl Core {
                     let taken = reply.names.iter().filter_map(|(_, _, found)| found.found.as_ref());
                     let record =
                         records.chain(taken.map(|(_, record)| record)).find(|record| record.ino == *ino);
-                    // MOVES has no record, and is counted under itself. What was moved here is not yet where the servers see it.
+                    // `MOVES` has no record, and is its own cover. What was moved here has another cover than
+                    // the servers know yet.
                     let theirs = record.map_or(*ino, |record| record.inode.cover(*ino));
                     let cover = self.cache.cover(*ino).unwrap_or(theirs);
                     let wanted = wants.iter().filter(|want| want.ino == *ino).flat_map(|want| &want.names);
@@ -166,7 +170,7 @@ impl Core {
         }
     }
 
-    /// Covers that nobody else watches were given along with an answer.
+    /// Exclusive rights to covers that no other client watches, granted along with a reply.
     pub(crate) fn install_exclusive(&mut self, ticket: Ticket, covers: &[InodeId]) {
         for cover in covers {
             if !self.has_died(ticket, *cover) {
@@ -189,8 +193,8 @@ impl Core {
         }
     }
 
-    /// An entry of a directory that is too large to be kept: what it stands for, as far as is known here, with its inode. `None`
-    /// if the name was removed meanwhile.
+    /// An entry of a directory that is too large to be cached whole: what the name leads to according to the
+    /// cache, with its inode. `None` if the name was removed meanwhile.
     pub(crate) fn pass_through(
         &mut self,
         ticket: Ticket,
@@ -208,8 +212,8 @@ impl Core {
         Some((dentry, self.cache.inode(dentry.ino).cloned()))
     }
 
-    /// All pages of a listing were installed under this ticket: what was not among them does not exist, unless something was forgotten since
-    /// the directory was of this version.
+    /// All pages of a listing were installed under this ticket: a name that was not among them does not
+    /// exist, unless names were dropped since the directory had this version.
     pub(crate) fn install_end(&mut self, ticket: Ticket, dir: InodeId, version: Option<u64>, contents: bool) {
         if self.outdated(ticket) || version.is_none() || self.version(dir) != version {
             return;
@@ -251,7 +255,7 @@ impl Core {
     }
 }
 
-/// A content map that is known whole.
+/// A content map that is completely known.
 fn whole(extents: Vec<(u64, Extent)>) -> Content {
     Content { extents: extents.into_iter().collect(), known: Ranges::all(), stream: None }
 }

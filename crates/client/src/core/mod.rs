@@ -1,8 +1,8 @@
-//! The client's state, pure: what it knows of the tree (cache), what it has promised (journal), and content on its way
-//! to bricks (blocks). No clock, no I/O, no threads, no locks.
+//! The client's state without I/O: what it knows of the tree (cache), what it has promised (journal), and
+//! content on its way to bricks (blocks). No clock, no I/O, no threads, no locks.
 //!
-//! Every call answers from what is here or says what it [`Need`]s; the shell around fetches that, installs it,
-//! and calls again. A call that needs something has changed nothing.
+//! Every call answers from this state or returns what it [`Need`]s. The session fetches that, installs it,
+//! and runs the call again. A call that needs something has changed nothing.
 
 mod again;
 mod attrs;
@@ -51,11 +51,11 @@ use writers::Writers;
 pub(crate) enum Need {
     /// The record of an inode.
     Inode(InodeId),
-    /// What a name in a directory stands for.
+    /// What a name in a directory leads to.
     Name(InodeId, Name),
-    /// All of a directory, with attributes, and contents if it is being walked.
+    /// All names of a directory, with attributes, and contents if it is being walked.
     Directory {
-        /// Which.
+        /// The directory.
         dir: InodeId,
         /// Whether small contents should come along.
         contents: bool,
@@ -70,16 +70,16 @@ pub(crate) enum Need {
     Window,
     /// The right to change all of these.
     Rights(Vec<Want>),
-    /// That nobody here waits any more for the right to change names in these.
+    /// That no thread of this mount waits any more for the right to change names in these directories.
     Turn(Vec<InodeId>),
-    /// That the right to change a file, which is about to be given back, is gone.
+    /// That the right to change a file, which is being recalled, has been given back.
     Gone(InodeId),
 }
 
 /// Outcome of a call into the core.
 pub(crate) type Outcome<T> = Result<T, Fault<Need>>;
 
-/// See the module.
+/// The client's state.
 pub(crate) struct Core {
     pub(crate) cache: Cache,
     pub(crate) journal: Journal,
@@ -91,17 +91,19 @@ pub(crate) struct Core {
     /// Content up to this size is kept inline.
     pub(crate) inline_bytes: u64,
     pub(crate) rights: Rights,
-    /// Of programs through trees.
+    /// Programs that walk through trees.
     pub(crate) walks: Walks,
     refs: References,
-    /// Of the root.
+    /// Losses that are to be reported for the root.
     root_unreported: Unreported,
-    /// Names that others have changed and that the kernel has not been told of since. A directory that is removed or replaced under such a name may
-    /// be another than the kernel believes, which takes that one for dead from then on, for good. With what they stood for before, if that is known.
+    /// Names that another client has changed and that the kernel has not been told of since, each with what
+    /// it led to before, if that is known. The kernel may have another directory under such a name. If it
+    /// removes or replaces that one, it marks the wrong directory dead (`S_DEAD`), for good.
     unseen: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
     pub(crate) writers: Writers,
-    /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later call fails with it.
+    /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later
+    /// call fails with it.
     dead: Option<Errno>,
 }
 
@@ -125,7 +127,7 @@ impl Core {
         }
     }
 
-    /// What every call begins with.
+    /// To be called at the beginning of every call.
     pub(crate) fn begin(&mut self) {
         self.rights.missing.clear();
         if self.cache.is_full() {
@@ -139,12 +141,12 @@ impl Core {
         self.dead.map_or(Ok(()), Err)
     }
 
-    /// Ends everything: later calls fail with this error.
+    /// Ends the session: later calls fail with this error.
     pub(crate) fn kill(&mut self, errno: Errno) {
         self.dead.get_or_insert(errno);
     }
 
-    /// Whose it is.
+    /// The session whose state this is.
     pub(crate) fn session(&self) -> SessionId {
         self.blocks.session()
     }
@@ -166,8 +168,8 @@ impl Core {
         Ok(())
     }
 
-    /// Carries an operation out on the cache and records it. `subjects` are the inodes it is about, `parents` the directories whose
-    /// names it changes; `room` must have been admitted.
+    /// Carries out an operation on the cache and records it. `subjects` are the inodes it is about, `parents`
+    /// the directories whose names it changes; `room` must have been admitted.
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
         self.may_do(&op, subjects)?;
         self.was_seen(&op, subjects)?;
@@ -189,8 +191,8 @@ impl Core {
         Ok(())
     }
 
-    /// Closes the open batch: from now on it can only be sent. Answers the sequence number up to which everything recorded so
-    /// far is contained.
+    /// Closes the open batch for further operations. Returns the batch up to which everything recorded so far
+    /// is contained.
     pub(crate) fn seal(&mut self) -> BatchSeq {
         self.journal.seal(&mut self.cache, &mut self.blocks, self.inline_bytes);
         self.journal.last_sealed()
@@ -203,7 +205,7 @@ impl Core {
         self.rights.committed(seq);
     }
 
-    /// A kernel reference more.
+    /// The kernel has gained a reference to the inode.
     pub(crate) fn refer(&mut self, ino: InodeId) {
         let cover = self.cache.cover(ino).unwrap_or(ino);
         self.refs.add(ino, cover);
@@ -219,12 +221,12 @@ impl Core {
         self.refs.referred()
     }
 
-    /// So many of the inodes that the kernel has referred to for longest, different ones with each call.
+    /// The `count` inodes that the kernel has referred to for longest; different ones with each call.
     pub(crate) fn oldest_referred(&mut self, count: usize) -> Vec<InodeId> {
         self.refs.oldest(count)
     }
 
-    /// Kernel references fewer. An unlinked file that nobody refers to any more dies.
+    /// The kernel has dropped `count` references. An unlinked file without references is deleted.
     pub(crate) fn forget(&mut self, ino: InodeId, count: u64) {
         let Some(cover) = self.refs.remove(ino, count) else { return };
         self.writers.forget(ino);
@@ -234,20 +236,21 @@ impl Core {
         self.left(cover);
     }
 
-    /// The servers hear that an inode is not held here any more. An orphan dies: without a trace if its whole life fits the open batch.
+    /// Records that this session does not hold the inode any more. An orphan is deleted, without a trace if
+    /// its whole life fits the open batch.
     fn bury(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
         let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
         self.journal.record_forget(op, ino, dies, &mut self.blocks);
         let batch = self.cache.stamp();
         self.rights.let_go.insert(ino, batch);
-        // One that has names is only not held any longer.
+        // One that still has names is only not held any longer.
         if dies {
             self.died(ino);
         }
     }
 
-    /// Number for a new inode.
+    /// The number for a new inode.
     fn next_inode(&mut self) -> Outcome<InodeId> {
         if self.inodes.is_empty() { Err(Fault::Tree(Need::Inodes)) } else { Ok(InodeId(self.inodes.start)) }
     }

@@ -1,4 +1,4 @@
-//! Names: finding, making, moving, removing, listing.
+//! Names: lookup, create, link, rename, remove, list.
 
 use super::cache::{Body, Node};
 use super::directory::Directory;
@@ -19,14 +19,16 @@ impl Core {
         }
     }
 
-    /// What a name stands for. A directory of moderate size is fetched whole: who asks for one name asks for more.
+    /// What a name leads to. A directory of moderate size is fetched whole, because a program that looks up
+    /// one name usually looks up more.
     pub(super) fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
-        // A name that is here counts, whatever else somebody has changed in the directory.
+        // A cached name counts, whatever another client has changed in the directory.
         if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir) {
             if let Some(known) = names.get(name) {
                 return Ok(known);
             }
-            // Others work here: they are not disturbed for a name that they have nothing to do with.
+            // Another client works in this directory. Asking for this name alone does not recall its rights
+            // to the rest.
             if names.asks_alone() {
                 return Err(Fault::Tree(Need::Name(dir, name.clone())));
             }
@@ -41,7 +43,8 @@ impl Core {
         }
     }
 
-    /// lookup by a thread, with a kernel reference for what is found. `fetched`: something was fetched for this very call.
+    /// lookup by a thread, with a kernel reference for what is found. `fetched`: something was fetched for
+    /// this very call.
     pub(crate) fn lookup(
         &mut self,
         by: u32,
@@ -100,7 +103,7 @@ impl Core {
         }
         let ino = self.next_inode()?;
         if self.cache.is_stale(parent) {
-            // How the directory looks comes with the right to change it.
+            // The directory's attributes come with the right to change it.
             self.may_name(parent, name)?;
         }
         let (dir, _) = self.directory(parent)?;
@@ -163,7 +166,7 @@ impl Core {
         self.entry(ino)
     }
 
-    /// unlink(2) and rmdir(2). They are charged no room: a full volume can be emptied.
+    /// unlink(2) and rmdir(2). They are charged no room, so that files can be removed from a full volume.
     pub(crate) fn remove(
         &mut self,
         parent: InodeId,
@@ -208,8 +211,9 @@ impl Core {
         self.execute(op, &subjects, parents, 0)
     }
 
-    /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes gains a
-    /// kernel reference. `fetched`: the directory was fetched for this very call, so what is missing now will not come.
+    /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes
+    /// gains a kernel reference. `fetched`: the directory was fetched for this very call, so inodes that are
+    /// still missing will not come.
     pub(crate) fn readdir(
         &mut self,
         dir: InodeId,
@@ -256,18 +260,18 @@ impl Core {
         }
     }
 
-    /// Whether a directory is too large to be kept whole.
+    /// Whether a directory is too large to be cached whole.
     pub(crate) fn is_huge(&mut self, dir: InodeId) -> Outcome<bool> {
         let (inode, names) = self.directory(dir)?;
         Ok(inode.entries > DIR_CACHE_ENTRIES_MAX && !names.is_complete())
     }
 
-    /// The directory that a directory is in.
+    /// The parent of a directory.
     pub(crate) fn parent(&mut self, dir: InodeId) -> Outcome<InodeId> {
         Ok(self.directory(dir)?.0.parent)
     }
 
-    /// Whether a name is known to exist here, for merging a server's page with what was done meanwhile.
+    /// What the cache knows of a name, for merging a server's page with local changes.
     pub(super) fn known_name(&mut self, dir: InodeId, name: &Name) -> Option<Option<Dentry>> {
         self.directory(dir).ok()?.1.get(name)
     }

@@ -1,7 +1,8 @@
-//! Giving rights back.
+//! Carrying out recalls: giving rights back.
 //!
-//! First nothing more is changed; then what was changed is committed, which the shell waits for; then it is forgotten, here and by the
-//! kernel. Between the two, reads are answered from here as before: nobody else has changed anything yet.
+//! Three steps: stop changing what is recalled, commit what was changed (the session waits for that), then
+//! drop it from this cache and from the kernel's. Between the first and the last step, reads are answered
+//! from the cache as before, because no other client has changed anything yet.
 
 use super::Core;
 use super::cache::Body;
@@ -13,7 +14,7 @@ use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
 use shoal_wire::{Ack, Declaration, Item, Recall};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What an item of a recall is about.
+/// The inode or cover that an item of a recall names.
 pub(super) fn subject(item: &Item) -> InodeId {
     match item {
         Item::Downgrade(ino) | Item::Release(ino) | Item::Drop { ino, .. } => *ino,
@@ -21,14 +22,16 @@ pub(super) fn subject(item: &Item) -> InodeId {
 }
 
 impl Core {
-    /// From now on nobody is let write to any of this, but for those who have been. Answers the files of which these are not known. To be followed by
+    /// Gives no more write permits for what is recalled, except to files that have one. Returns the files
+    /// whose permit the kernel has to be told to drop. To be followed by
     /// [`begin_recall`](Self::begin_recall).
     pub(crate) fn close_to_writers(&mut self, recall: &Recall, now: Timestamp) -> Vec<InodeId> {
         let cache = &self.cache;
         self.writers.close(recall, |ino| cache.cover(ino), now)
     }
 
-    /// From now on nothing of this is changed here. Answers up to where the journal must be committed.
+    /// From now on nothing that is recalled is changed here. Returns the batch up to which the journal must
+    /// be committed.
     pub(crate) fn begin_recall(&mut self, recall: &Recall) -> BatchSeq {
         let mut needed = BatchSeq(0);
         let cache = &self.cache;
@@ -36,7 +39,8 @@ impl Core {
         for item in &recall.items {
             match item {
                 Item::Downgrade(cover) => {
-                    // Single inodes that were granted besides the whole cover go with it: the servers take them for given back.
+                    // Rights to single inodes under a cover are given back with it: the servers count them as
+                    // given back.
                     needed = needed.max(self.end_of(*cover)).max(self.rights.release_under(*cover));
                     let modified = self.rights.covers.get(cover).map_or(BatchSeq(0), |right| right.modified);
                     needed = needed.max(modified).max(self.rights.go_down(*cover));
@@ -55,13 +59,15 @@ impl Core {
         needed.min(self.journal.last_sealed())
     }
 
-    /// An inode that has died here may be found by others until that is committed.
+    /// Other clients may find an inode that was deleted here until that is committed.
     fn end_of(&self, ino: InodeId) -> BatchSeq {
         if self.cache.is_dead(ino) { self.cache.stamp() } else { BatchSeq(0) }
     }
 
-    /// What was changed is committed: forgets what is to be forgotten. The kernel is to do the same with `stale` before this is acknowledged.
-    /// `None` if it was changed once more meanwhile, because whoever it was recalled for has gone, or let go and referred to anew: begin again.
+    /// The changes are committed: drops what is recalled from the cache. Before the acknowledgement is sent,
+    /// the kernel must drop `stale`.
+    /// Returns `None` if the inode has been changed again meanwhile, or released and referred to anew. Then
+    /// the recall starts over.
     pub(crate) fn finish_recall(&mut self, recall: &Recall, stale: &mut Vec<Stale>) -> Option<Ack> {
         let dirty = |item: &Item| match item {
             Item::Drop { ino, hold, .. } => {
@@ -92,7 +98,7 @@ impl Core {
         Some(ack)
     }
 
-    /// Whether a recall is about the names in a directory, as far as is known.
+    /// Whether a recall concerns the names in a directory, as far as is known.
     pub(crate) fn is_about(&self, recall: &Recall, dir: InodeId) -> bool {
         let cover = self.cache.cover(dir);
         recall.items.iter().any(|item| match item {
@@ -101,14 +107,14 @@ impl Core {
         })
     }
 
-    /// The servers have noted what an acknowledgement said.
+    /// The servers have recorded what an acknowledgement said.
     pub(crate) fn acknowledged(&mut self, ack: &Ack) {
         for ino in &ack.refers {
             self.rights.said_to_refer.remove(ino);
         }
     }
 
-    /// Whether nothing is cached of a directory but its own attributes: they came with the listing of its
+    /// Whether nothing is cached of a directory but its own attributes, which came with the listing of its
     /// parent.
     fn is_glimpsed(&self, cover: InodeId) -> bool {
         let knows_no_names = match self.cache.peek(cover).map(|node| &node.body) {
@@ -118,9 +124,9 @@ impl Core {
         knows_no_names && self.refs.under(cover).all(|ino| ino == cover)
     }
 
-    /// Something under this cover was taken back. The cover is not watched any longer if no program here has
-    /// looked at it since the last times, or ever: then other clients may work there without asking. The same
-    /// for all else that came ahead of a walk that does not go on.
+    /// Something under this cover was recalled. If no program here has used the cover during the last
+    /// recalls, or ever, the watch on it is given up: then other clients can work there without a recall. So
+    /// are other directories that were prefetched for a walk that does not continue.
     fn lose_interest(&mut self, cover: InodeId, is_glimpsed: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let mut unreached = self.walks.recalled(cover);
         let is_used = unreached.is_empty() && !is_glimpsed;
@@ -146,7 +152,7 @@ impl Core {
         right.unused = 0;
         let others = self.refs.under(cover).any(|ino| ino != cover && !self.rights.held.contains(&ino));
         if others {
-            // The kernel lets go of what it does not use; perhaps nothing is left next time.
+            // The kernel prunes dentries that are not in use; the next recall may find nothing left.
             stale.push(Stale::Names(cover));
             return;
         }
@@ -158,7 +164,7 @@ impl Core {
             self.rights.held.insert(cover);
             ack.refers.push(cover);
         }
-        // It costs the kernel all names of the mount.
+        // This invalidates all dentries of the mount, so it is done only if needed.
         if self.refs.has_names_in(cover) {
             stale.push(Stale::Names(cover));
         }
@@ -169,8 +175,8 @@ impl Core {
         ack.unwatched.push(cover);
     }
 
-    /// Gives up directories of which the kernel has heard no more than that they are there, and the right to
-    /// cache them, as far as nothing is held there.
+    /// Gives up directories of which the kernel knows only the entry in their parent. The right to cache them
+    /// goes too, unless something in them is held.
     fn give_up_unseen(&mut self, dirs: Vec<InodeId>, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let is_unseen = |dir: &InodeId| {
             let watched = self.rights.covers.get(dir).is_some_and(|right| !right.exclusive);
@@ -197,7 +203,8 @@ impl Core {
         }
     }
 
-    /// What is held, in parts, for a leader of another term. Answers of earlier terms count for nothing from now on.
+    /// What this session holds, for a leader of another term, in messages of at most `part` entries. Replies
+    /// of earlier terms count for nothing from now on.
     pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
         self.rights.term = term;
         let session = self.session();
@@ -230,7 +237,7 @@ impl Core {
         said
     }
 
-    /// Inodes that the kernel refers to; to the root it does without having asked for it.
+    /// Inodes that the kernel refers to. The root is one of them: the kernel knows it without a lookup.
     pub(crate) fn referred_inodes(&self) -> Vec<InodeId> {
         self.refs.inodes().chain([InodeId::ROOT]).collect()
     }

@@ -1,9 +1,10 @@
 //! What this client may cache and change, as far as it knows.
 //!
-//! **Caching** needs no look in here: what is in the cache is right, because it is dropped before anybody else changes it. **Changing** needs
-//! the right to the cover of an inode, or to the inode itself, and of a directory that others watch, to each name.
+//! **Caching** needs no check here: what is in the cache is right, because it is recalled before another
+//! client changes it. **Changing** an inode needs the right to its cover, or to the inode itself. In a
+//! directory that another client watches it also needs the right to each name.
 //!
-//! Each right knows the batch that used it last: before it is given back, that batch is committed.
+//! Each right knows the batch that used it last. Before the right is given back, that batch is committed.
 
 use super::references::ByCover;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -17,7 +18,7 @@ pub(super) struct CoverRight {
     /// All of it may be changed.
     pub(super) exclusive: bool,
     pub(super) modified: BatchSeq,
-    /// How often something of it was taken back since somebody here looked at it.
+    /// How many recalls there were since a program here used it.
     pub(super) unused: u32,
 }
 
@@ -27,46 +28,50 @@ pub(super) struct NodeRight {
     pub(super) cover: InodeId,
     pub(super) names: BTreeSet<Name>,
     pub(super) modified: BatchSeq,
-    /// Everybody else who refers to it has been asked to say so. Whoever looks at it anew has it taken back here before.
+    /// All other sessions that refer to the inode have been asked to report that they hold it. A session that
+    /// looks at it later causes a recall of this right first.
     pub(super) asked: bool,
 }
 
-/// See the module.
+/// The rights of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
-    /// The leader's term that they are of.
+    /// The leader's term in which they were granted.
     pub(crate) term: u64,
     pub(super) covers: FxHashMap<InodeId, CoverRight>,
     pub(super) nodes: FxHashMap<InodeId, NodeRight>,
-    /// The same by what they are counted under.
+    /// The keys of `nodes`, by cover.
     under: ByCover,
-    /// Rights to inodes that are given back, or whose inode is no more, until the batches that used them last are committed: several recalls of
-    /// one inode are carried out at the same time, and none of them may be acknowledged before that. A new leader is told of them, too, since
-    /// nobody may look at what is not committed.
+    /// Rights to single inodes that are given back, or whose inode is deleted, until the batches that used
+    /// them last are committed. Several recalls of one inode run at the same time, and none of them may be
+    /// acknowledged before that. A new leader is told of these rights too, so that no other client reads what
+    /// is not committed.
     given_back: FxHashMap<InodeId, NodeRight>,
-    /// The same of whole covers.
+    /// Rights to whole covers that are given back, with the batches that used them last.
     gone_down: FxHashMap<InodeId, BatchSeq>,
-    /// Directories that are no more, but for what is referred to and was in them last.
+    /// Deleted directories that are still the cover of referenced inodes.
     pub(super) dead_covers: FxHashSet<InodeId>,
-    /// Inodes that the servers know this client to refer to, whatever becomes of their names.
+    /// Inodes that the servers know this client to hold, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
     /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
     pub(super) said_to_refer: FxHashSet<InodeId>,
-    /// Inodes that the servers were told not to be held any more, and the batch that says so: it is committed before they may be held again.
+    /// Inodes that this client has released, and the batch that says so. It is committed before they may be
+    /// held again.
     pub(super) let_go: FxHashMap<InodeId, BatchSeq>,
-    /// Wanted inodes that the servers knew nothing of when they were asked for the call that goes on: later they may.
+    /// Wanted inodes that the servers did not know when they were asked for the current call. They may know
+    /// them later.
     pub(crate) missing: Vec<InodeId>,
     /// Recalls carried out.
     pub(crate) recalled: u64,
 }
 
 impl Rights {
-    /// Something that is counted here has been told.
+    /// Something under this cover has been taken into the cache.
     pub(super) fn watch(&mut self, cover: InodeId) {
         self.covers.entry(cover).or_default().unused = 0;
     }
 
-    /// The right to change was given.
+    /// The right to change has been granted.
     pub(super) fn give(
         &mut self,
         right: Right,
@@ -76,7 +81,8 @@ impl Rights {
     ) {
         match right {
             Right::Cover(cover) => {
-                // Held through the cover from now on. But what was moved here is found elsewhere, and asked for alone, until that is committed.
+                // These inodes are held through the cover from now on. But an inode that was moved here is
+                // still recalled by itself, until the move is committed.
                 let nodes: Vec<InodeId> = self.under.of(cover).collect();
                 let mut modified = BatchSeq(0);
                 for ino in nodes {
@@ -102,14 +108,14 @@ impl Rights {
         }
     }
 
-    /// A right to a single inode is no more.
+    /// Removes the right to a single inode.
     fn take(&mut self, ino: InodeId) -> Option<NodeRight> {
         let right = self.nodes.remove(&ino)?;
         self.under.remove(right.cover, ino);
         Some(right)
     }
 
-    /// An inode is counted under this cover from now on. Answers whether there is a right to it alone.
+    /// The inode has this cover from now on. Returns whether there is a right to the inode alone.
     pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) -> bool {
         let Some(right) = self.nodes.get_mut(&ino) else { return false };
         if right.cover != cover {
@@ -119,7 +125,7 @@ impl Rights {
         true
     }
 
-    /// Whether single inodes that are counted under a cover may be changed.
+    /// Whether there are rights to single inodes under a cover.
     pub(super) fn holds_under(&self, cover: InodeId) -> bool {
         self.under.of(cover).next().is_some()
     }
@@ -129,7 +135,7 @@ impl Rights {
         self.covers.get(&cover).is_some_and(|right| right.exclusive)
     }
 
-    /// Whether this may be done to an inode that is counted under a cover, if that is known.
+    /// Whether the wanted change of an inode is allowed. `cover`: its cover, if that is known.
     pub(super) fn allow(&self, want: &Want, cover: Option<InodeId>) -> bool {
         if cover.is_some_and(|cover| self.has_cover(cover)) {
             return true;
@@ -160,7 +166,7 @@ impl Rights {
         }
     }
 
-    /// Gives the right to an inode back. Answers which batch has to be committed before that counts.
+    /// Gives the right to an inode back. Returns which batch has to be committed before that counts.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
         let own = self.go_down(ino);
         if let Some(right) = self.take(ino) {
@@ -179,8 +185,9 @@ impl Rights {
         }
     }
 
-    /// Gives the right to change all of a cover back. Answers which batch has to be committed before that counts. Also where the servers know only
-    /// of a right to the inode itself: it may have got names elsewhere since, and be taken for a cover here.
+    /// Gives back the right to change a whole cover. Returns which batch has to be committed before that
+    /// counts. Also called where the servers know only of a right to the inode itself: it may have got
+    /// further names since, and be its own cover here.
     pub(super) fn go_down(&mut self, cover: InodeId) -> BatchSeq {
         if let Some(right) = self.covers.get_mut(&cover)
             && std::mem::take(&mut right.exclusive)
@@ -196,18 +203,19 @@ impl Rights {
         *known = modified.max(*known);
     }
 
-    /// The same for all inodes that are counted under a cover.
+    /// Gives back the rights to all single inodes under a cover. Returns which batch has to be committed
+    /// before that counts.
     pub(super) fn release_under(&mut self, cover: InodeId) -> BatchSeq {
         let inodes: Vec<InodeId> = self.under.of(cover).collect();
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
     }
 
-    /// Whether there is a right to an inode alone, or to what is counted under it.
+    /// Whether there is a right to an inode alone, or to what is under it as a cover.
     pub(super) fn is_held(&self, ino: InodeId) -> bool {
         self.nodes.contains_key(&ino) || self.covers.contains_key(&ino)
     }
 
-    /// An inode is no more, from this batch on.
+    /// An inode is deleted, in this batch.
     pub(super) fn gone(&mut self, ino: InodeId, batch: BatchSeq) {
         if let Some(right) = self.take(ino) {
             self.give_back(ino, NodeRight { modified: batch, ..right });
@@ -217,13 +225,14 @@ impl Rights {
         }
     }
 
-    /// An inode that nobody has heard of is no more.
+    /// An inode is deleted that the servers have never heard of.
     pub(super) fn forget(&mut self, ino: InodeId) {
         self.take(ino);
         self.covers.remove(&ino);
     }
 
-    /// What a new leader is told, besides what is held now: what was used in batches that are not committed. Covers, and nodes.
+    /// What a new leader is told besides the current rights: those that were used in batches that are not
+    /// committed. Covers, and single inodes.
     pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
         let covers = self.gone_down.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
         let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);
@@ -280,7 +289,8 @@ mod tests {
     #[test]
     fn whoever_gives_an_inode_back_does_not_hold_it_as_a_cover_either() {
         let mut rights = Rights::default();
-        // As of a file that got a second name here, while the servers know of a right to the file alone.
+        // For example a file that got a second name here, while the servers know of a right to the file
+        // alone.
         rights.give(Right::Cover(FILE), FILE, [], true);
         rights.used(FILE, FILE, BatchSeq(7));
         assert_eq!(rights.release(FILE), BatchSeq(7));
