@@ -1,26 +1,32 @@
 //! A mounted volume, as a plain Rust API: session, cache, journal, content. No FUSE in it.
 //!
-//! **The model.** What a client has cached is right: it is told before anybody else changes it. What it holds the right to change, it
-//! changes on its own copy at once, and appends the operation to a journal, which streams to the metadata server in batches. Nothing waits for
-//! a server but: the first look at something, the first change where others look, fsync(2), and a writer who is too far ahead.
+//! **The model.** What a client has cached is right: it is recalled before another client changes it. What
+//! the client has the right to change, it changes in its cache at once, and appends the operation to a
+//! journal. The journal streams to the metadata server in batches. A call waits for a server only in these
+//! cases: the first access to something, the first change of something that another client watches, fsync(2),
+//! and a full window of uncommitted bytes.
 //!
-//! **The parts.** [`core`] is pure: cache, journal and blocks under way, without clock, threads or I/O. It answers or says
-//! what it needs. The shell around it has one lock for the core and never holds it while it waits:
-//! - [`mount`]: has a session follow the one that the servers have ended;
+//! **The parts.** [`core`] is pure: cache, journal and blocks in progress, without clock, threads or I/O. It
+//! answers or says what it needs. The session around it has one lock for the core and never holds it while it
+//! waits:
+//! - [`mount`]: replaces a session that the servers have ended;
 //! - [`shell`]: runs calls against the core and fetches what they need;
 //! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
 //! - [`mapped`]: writes back what programs change through shared mappings;
-//! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them ([`groups`]);
-//! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them lost;
-//! - [`walk`]: asks ahead of programs that walk through trees;
-//! - [`locks`]: of programs, that exclude between mounts;
+//! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them
+//!   ([`groups`]);
+//! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them
+//!   lost;
+//! - [`walk`]: prefetches for programs that walk through trees;
+//! - [`locks`]: locks of programs, which exclude each other across mounts;
 //! - [`wait`]: every wait that servers or bricks can cause.
 //!
-//! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is durable. Memory is bounded by
-//! [`limits`]. Never silence: when the servers have ended the session, what was lost is reported by the next `fsync`, and the mount goes on in a new
-//! one; when something acknowledged has been lost otherwise, every later call fails. Servers and bricks that do not answer are waited for, and
-//! whoever waits can be interrupted.
+//! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is
+//! durable. Memory is bounded by [`limits`]. No loss is silent: when the servers have ended the session, the
+//! next `fsync` reports what was lost, and the mount continues in a new session. When something acknowledged
+//! has been lost otherwise, every later call fails. Calls wait for servers and bricks that do not answer, and
+//! can be interrupted.
 
 mod acl;
 mod api;
@@ -61,7 +67,7 @@ use shoal_wire::{Denial, MetaError, MetaService, VolumeBlocks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A session with a volume. Calls may be made from many threads at once.
+/// A mounted volume, across its sessions. Calls may be made from many threads at once.
 pub struct Client {
     mount: Arc<Mount>,
 }
@@ -69,11 +75,11 @@ pub struct Client {
 /// How a client behaves.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who mounts, for people to read.
+    /// Name of the client, for administrators.
     pub name: String,
-    /// Where it runs, so that sessions which it left behind when it died are not waited for.
+    /// Where the client runs, so that the servers do not wait for sessions that it left behind when it died.
     pub origin: Option<Origin>,
-    /// Whether a process of this machine, in this PID namespace, is gone for certain.
+    /// Whether a process of this machine, in this PID namespace, has certainly ended.
     pub has_ended: fn(&Process) -> bool,
     /// Room for cached metadata and small contents, in bytes.
     pub cache_bytes: usize,
@@ -81,7 +87,8 @@ pub struct Options {
     pub block_cache_bytes: usize,
     /// Opening the session gives up when no server of a cluster has led for this long.
     pub open_wait: Duration,
-    /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait as long as it takes.
+    /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait as long as
+    /// it takes.
     pub fail_after: Option<Duration>,
     /// [`Client::close`] gives up when nothing has become durable for this long.
     pub close_wait: Duration,
@@ -121,50 +128,51 @@ impl Client {
         Ok(Arc::new(Client { mount: Mount::begin(Servers::Several(replicas), blocks, options)? }))
     }
 
-    /// The session's number. It is another one when the servers have ended the first.
+    /// The session's number. It changes when the servers have ended a session.
     pub fn session(&self) -> SessionId {
         self.mount.with_current(|shell| shell.session)
     }
 
-    /// What the client has done so far, for people and for monitoring.
+    /// What the client has done so far, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         self.mount.stats()
     }
 
-    /// Calls that wait for servers or bricks, now and from now on, fail with `EIO`: nobody waits for them any more. What was
-    /// written is still on its way, and [`close`](Self::close) still waits for that.
+    /// Calls that wait for servers or bricks, now and from now on, fail with `EIO`. What was written is still
+    /// being sent, and [`close`](Self::close) still waits for that.
     pub fn interrupt(&self) {
         self.mount.interrupt();
     }
 
-    /// The mount was taken away by force. Calls that wait fail, and [`close`](Self::close) waits for hardly anything.
+    /// The mount was taken away by force. Calls that wait fail, and [`close`](Self::close) waits for hardly
+    /// anything.
     pub fn abandon(&self) {
         self.mount.abandon();
     }
 
-    /// Why the servers do not serve this client at present, if they have said so, and how many operations were lost with the session
-    /// that ended by it.
+    /// Why the servers do not serve this client at present, if they have said so, and how many operations
+    /// were lost with the session that they ended.
     pub fn denial(&self) -> Option<(Denial, u64)> {
         let shell = self.shell();
         let state = shell.state.lock();
         state.denied.clone().map(|denial| (denial, state.core.loss().operations))
     }
 
-    /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was lost, and gives up
-    /// when servers or bricks have not answered for long ([`Options::close_wait`]).
+    /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was
+    /// lost, and gives up when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
         let shell = self.mount.end();
         if let Some((_, lost)) = self.denial() {
-            // There is no session, and nobody to tell of its end.
+            // There is no session that could be closed.
             shell.retire();
             self.mount.join();
             return if lost == 0 { Ok(()) } else { Err(Errno::EIO) };
         }
-        // Unless an fsync of the root has told it.
+        // Unless an fsync of the root has reported it.
         let told = shell.state.lock().core.report_to_sync(InodeId::ROOT);
         let flushed = shell.last_flush();
         if flushed.is_err() {
-            // Nobody answers, or what is left is refused.
+            // No server answers, or what is left is refused.
             shell.give_up();
         }
         let closed = shell.close();

@@ -1,18 +1,20 @@
 //! A mount outlives its sessions: when the servers have ended one, the next begins.
 //!
-//! **Model.** A [`Shell`] is one session and all that it knows. When the servers have ended its session it is dead for good: whoever waits in it gets
-//! `EIO`, and nothing of it is sent or taken in any more. A new one takes its place, which begins with nothing but what one session leaves to
-//! the next (`core::inherit`). A call is made in whichever is there when it begins, and stays in it: so nothing of one session gets
-//! into another.
+//! **Model.** A [`Shell`] is one session and all that it knows. When the servers have ended the session it is
+//! dead for good: calls that wait in it get `EIO`, and it sends and takes in nothing more. The next session
+//! begins with nothing but what `core::inherit` hands over. A call runs in the session that is current when
+//! it begins, and stays in it, so no state of one session gets into another.
 //!
-//! **Denials.** A session whose volume the servers [deny](shoal_wire::Denial) the client ends in the same way, and calls fail with `ENOTCONN` or
-//! `EACCES`. The next session begins when they serve the client again; never, if the denial is final.
+//! **Denials.** If the servers [deny](shoal_wire::Denial) the client the volume, the session ends likewise,
+//! and calls fail with `ENOTCONN` or `EACCES`. The next session begins when they serve the client again;
+//! never, if the denial is final.
 //!
-//! **Order.** What was lost is said in the log; the kernel drops everything; only then the next session begins. Until then calls fail with
-//! `EIO` instead of waiting for it: the kernel cannot drop what calls hold that wait.
+//! **Order.** First the loss is logged, then the whole kernel cache is invalidated, then the next session
+//! begins. Until then calls fail with `EIO` instead of waiting for it: the kernel cannot invalidate pages and
+//! directories that waiting calls hold locked.
 //!
-//! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of whatever was open. A mount whose session was ended
-//! works again as soon as a server answers. The end of the mount waits for none of this.
+//! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of each open file. A
+//! mount whose session was ended works again as soon as a server answers. Unmounting waits for none of this.
 
 use crate::clock::Clock;
 use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
@@ -31,11 +33,11 @@ use shoal_types::{Errno, SessionId, Timestamp};
 use shoal_wire::{Denial, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::{Arc, OnceLock};
 
-/// Who keeps the volume's metadata.
+/// The servers of the volume's metadata.
 pub(crate) enum Servers {
     /// A service that is always there.
     One(Arc<dyn MetaService>),
-    /// Whichever of several replicas leads.
+    /// Several replicas, of which one leads.
     Several(Arc<dyn Replicas>),
 }
 
@@ -45,25 +47,25 @@ pub(crate) struct Lasting {
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) options: Options,
     pub(crate) clock: Clock,
-    /// What caches in front of the client.
+    /// The cache in front of the client.
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
-    /// Hears which session the servers have ended.
+    /// Is sent each session that the servers have ended.
     pub(crate) ended: Sender<SessionId>,
 }
 
-/// The way to the servers, of one session.
+/// The connection of one session to the metadata servers.
 pub(crate) struct Way {
     pub(crate) meta: Arc<dyn MetaService>,
-    /// The same, if it is several replicas.
+    /// `meta` as several replicas, if it is that.
     pub(crate) failover: Option<Arc<Failover>>,
 }
 
-/// See the module.
+/// The current session, and the thread that replaces it.
 pub(crate) struct Mount {
     lasting: Arc<Lasting>,
     current: RwLock<Arc<Shell>>,
     course: Mutex<Course>,
-    /// The mount is ending.
+    /// Signalled when the mount ends.
     ending: Condvar,
 }
 
@@ -72,13 +74,13 @@ struct Course {
     ending: bool,
     interrupted: bool,
     abandoned: bool,
-    /// The way on which a session is being opened.
+    /// The connection over which a session is being opened.
     opening: Option<Arc<Failover>>,
     /// Threads of the session.
     threads: Vec<JoinHandle<()>>,
-    /// The one that sees to the next session.
+    /// The thread that opens the next session.
     keeper: Option<JoinHandle<()>>,
-    /// What earlier sessions have counted.
+    /// Counters of earlier sessions.
     past: Vec<Stat>,
     sessions_ended: u64,
 }
@@ -111,7 +113,7 @@ impl Lasting {
                     process = process.number,
                     "its process is gone: its session ends"
                 );
-                // Otherwise the servers find out by themselves.
+                // If this fails, the servers find out by themselves.
                 let _ = way.meta.close_session(*session);
             }
         }
@@ -149,12 +151,12 @@ impl Mount {
         &self.lasting.clock
     }
 
-    /// The session that there is.
+    /// The current session.
     pub(crate) fn current(&self) -> Arc<Shell> {
         self.current.read().clone()
     }
 
-    /// Does something in the session that there is, which stays the one until that is done. It must not wait.
+    /// Runs `step` in the current session, which is not replaced meanwhile. `step` must not wait.
     pub(crate) fn with_current<T>(&self, step: impl FnOnce(&Shell) -> T) -> T {
         step(&self.current.read())
     }
@@ -165,7 +167,7 @@ impl Mount {
         }
     }
 
-    /// Calls that wait for others fail from now on.
+    /// Calls that wait for servers or bricks fail from now on.
     pub(crate) fn interrupt(&self) {
         let mut course = self.course.lock();
         course.interrupted = true;
@@ -183,7 +185,7 @@ impl Mount {
         self.interrupt();
     }
 
-    /// No session follows the one that there is, which is answered.
+    /// No session follows the current one, which is returned.
     pub(crate) fn end(&self) -> Arc<Shell> {
         let mut course = self.course.lock();
         course.ending = true;
@@ -194,19 +196,19 @@ impl Mount {
             failover.stop();
         }
         let shell = self.current();
-        // The keeper looks whether it is still needed.
+        // Wakes the keeper thread, which then ends.
         let _ = self.lasting.ended.send(shell.session);
         shell
     }
 
-    /// Waits for the threads of the session and the one that would see to the next.
+    /// Waits for the threads of the session and the keeper thread.
     pub(crate) fn join(&self) {
         let mut course = self.course.lock();
         let threads = std::mem::take(&mut course.threads);
         let keeper = course.keeper.take();
         drop(course);
         for thread in threads.into_iter().chain(keeper) {
-            // A thread that panicked has already said so.
+            // A thread that panicked has already reported it.
             let _ = thread.join();
         }
     }
@@ -231,7 +233,7 @@ impl Mount {
         while !course.ending && !self.ending.wait_until(&mut course, due).timed_out() {}
     }
 
-    /// Sees to it that a session follows each one that the servers end.
+    /// The keeper thread: replaces each session that the servers end.
     fn keep(&self, ends: &Receiver<SessionId>) {
         let mut pause = SESSION_PAUSE_MIN;
         while let Ok(ended) = ends.recv() {
@@ -242,7 +244,7 @@ impl Mount {
             if shell.session != ended {
                 continue;
             }
-            // Sessions that are ended as soon as they begin do not follow each other without a rest.
+            // Backoff for sessions that are ended as soon as they begin.
             let lived = shell.begun.elapsed();
             pause = if lived > SESSION_PAUSE_MAX {
                 SESSION_PAUSE_MIN
@@ -253,12 +255,12 @@ impl Mount {
         }
     }
 
-    /// Puts a new session in the place of one that has ended.
+    /// Replaces a session that has ended by a new one.
     fn succeed(&self, ended: &Arc<Shell>, pause: Duration) {
         let lost_at = Instant::now();
         ended.tell_loss();
         ended.empty_kernel();
-        // Where it was not the servers who ended it: what others wait for is free at once.
+        // If the session was lost for another reason, this frees at once what other clients wait for.
         let _ = ended.meta.close_session(ended.session);
         ended.retire();
         let denied = ended.state.lock().denied.clone();
@@ -279,7 +281,8 @@ impl Mount {
         course.past = add(past, &course.past);
         course.past.retain(|stat| grows(stat.name));
         course.sessions_ended += 1;
-        // Those of the last one end by themselves, some perhaps only when a server or brick has answered.
+        // Threads of the last session end by themselves, some perhaps only when a server or brick has
+        // answered.
         course.threads = threads;
         let (ending, interrupted) = (course.ending, course.interrupted);
         shell.state.lock().abandoned = course.abandoned;
@@ -288,7 +291,7 @@ impl Mount {
             shell.interrupt();
         }
         if ending {
-            // Nobody has seen it.
+            // No call has run in it.
             let _ = shell.close();
             return;
         }
@@ -315,7 +318,8 @@ impl Mount {
             }
             match self.lasting.open(&way, instance) {
                 Ok(opened) => {
-                    // It may live on where it was not the servers who ended it, and be in the way of this one.
+                    // If the servers have not ended it, it still exists, and its rights would be in the way
+                    // of the new one.
                     let _ = way.meta.close_session(ended);
                     return Some(Shell::start(&self.lasting, way, opened));
                 }
@@ -345,7 +349,7 @@ impl Mount {
 }
 
 impl Shell {
-    /// Says what a session has lost that the servers have ended.
+    /// Logs what a session that the servers have ended has lost.
     fn tell_loss(&self) {
         let (loss, denied) = {
             let state = self.state.lock();
@@ -373,7 +377,7 @@ impl Shell {
         );
     }
 
-    /// The kernel drops everything: nobody keeps it right any more.
+    /// Invalidates the whole kernel cache: no recalls keep it right any more.
     pub(crate) fn empty_kernel(&self) {
         let inodes = self.state.lock().core.referred_inodes();
         if let Some(kernel) = self.lasting.kernel.get() {
@@ -381,14 +385,15 @@ impl Shell {
         }
     }
 
-    /// Watches again what the kernel refers to, so that open files outlive their names also if they are not used before these go.
+    /// Watches again what the kernel refers to. Otherwise an open file that is not used for a while could not
+    /// outlive its last name.
     fn look_again(&self) {
         let covers = self.state.lock().core.referred_covers();
         for cover in covers {
             if self.state.lock().core.alive().is_err() {
                 return;
             }
-            // What is gone is gone; whoever needs what is not answered asks again.
+            // An inode may be deleted, and a call that needs a failed answer asks again.
             let _ = self.look_at(cover);
         }
     }
@@ -404,7 +409,7 @@ fn says_it_is_final(denial: &Denial) {
     tracing::error!(why = %denial, "this mount does not come back: every call fails; unmount it");
 }
 
-/// What has happened, for people to read.
+/// Why a session has ended, for the log.
 const ENDED: &str = "the servers ended this mount's session, because they did not hear of it for too long or it did not give back what \
                      others wait for";
 
@@ -412,7 +417,7 @@ fn grows(name: &str) -> bool {
     name.ends_with("_total") || name.ends_with("_max")
 }
 
-/// Adds what was counted before.
+/// Adds the counters of earlier sessions.
 fn add(mut now: Vec<Stat>, past: &[Stat]) -> Vec<Stat> {
     for stat in now.iter_mut().filter(|stat| grows(stat.name)) {
         if let Some(before) = past.iter().find(|before| before.name == stat.name) {

@@ -1,4 +1,5 @@
-//! One session: runs calls against its core, and fetches what they need. What comes after a session is seen to by `mount`.
+//! One session: runs calls against its core, and fetches what they need. `mount` replaces a session that has
+//! ended.
 
 use crate::api::{Failure, Reply, Wait};
 use crate::core::{Core, Errand, Outcome};
@@ -21,23 +22,23 @@ use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{Denial, MetaError, MetaService, OpenReply, VolumeBlocks};
 use std::sync::{Arc, Weak};
 
-/// What the one lock protects.
+/// What the session's one lock protects.
 pub(crate) struct State {
     pub(crate) core: Core,
-    /// The shipping thread waits for something to do.
+    /// The shipping thread waits for work.
     pub(crate) shipper_idle: bool,
     pub(crate) stopping: bool,
-    /// Nobody waits for the calls that wait.
+    /// Calls that wait are to fail: the mount has been interrupted.
     pub(crate) interrupted: bool,
     /// The servers have ended the session: another one follows.
     pub(crate) ended: bool,
-    /// ... because the volume is not for this client.
+    /// The denial because of which they ended it.
     pub(crate) denied: Option<Denial>,
     /// The mount was taken away by force: nothing is worth a long wait any more.
     pub(crate) abandoned: bool,
 }
 
-/// See the module.
+/// One session of a mount.
 pub(crate) struct Shell {
     /// For callbacks.
     pub(crate) me: Weak<Shell>,
@@ -46,7 +47,7 @@ pub(crate) struct Shell {
     pub(crate) begun: Instant,
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
-    /// The same, if it is several replicas.
+    /// `meta` as several replicas, if it is that.
     pub(crate) failover: Option<Arc<Failover>>,
     pub(crate) fail_after: Option<Duration>,
     pub(crate) close_wait: Duration,
@@ -54,21 +55,21 @@ pub(crate) struct Shell {
     pub(crate) state: Mutex<State>,
     /// Something was committed, stored, granted, or lost.
     pub(crate) changed: Condvar,
-    /// The session comes to an end. Those who wait for nothing else are not woken by everything that changes.
+    /// The session comes to an end. Threads that wait for nothing else are not woken by `changed`.
     pub(crate) ending: Condvar,
     /// There is something to ship.
     pub(crate) work: Condvar,
-    /// There may be something to ask for ahead.
+    /// There may be something to prefetch.
     pub(crate) walking: Condvar,
-    /// Something that was asked for ahead has come, or will not.
+    /// A prefetch has been answered, or has failed.
     pub(crate) walked: Condvar,
-    /// Held by whoever sends batches, so that they leave in order.
+    /// Held while batches are sent, so that they leave in order.
     pub(crate) shipping: Mutex<()>,
-    /// Held by whoever asks for grants, so that a burst of needs asks once.
+    /// Held while grants are requested, so that a burst of needs makes one request.
     pub(crate) granting: Mutex<()>,
     pub(crate) lease: Lease,
     pub(crate) tokens: Tokens,
-    /// Of programs.
+    /// Locks of programs.
     pub(crate) locks: Locks,
     /// Recalls to be carried out, each with its term.
     pub(crate) recalls: RecallQueue,
@@ -80,7 +81,7 @@ pub(crate) struct Shell {
 }
 
 impl Shell {
-    /// Starts the client's threads.
+    /// Starts the threads of a session.
     pub(crate) fn start(
         lasting: &Arc<Lasting>,
         Way { meta, failover }: Way,
@@ -123,7 +124,7 @@ impl Shell {
             lease: Lease::new(asked, Duration::from_millis(opened.lease_ms)),
             tokens: Tokens::default(),
             locks: Locks::new(opened.term),
-            // Bounded by what the servers ask for at once.
+            // Bounded by the number of recalls that the servers send at once.
             recalls: shoal_runtime::channel::unbounded(),
             recallers: Mutex::default(),
             reader,
@@ -161,7 +162,7 @@ impl Shell {
             let mut state = self.state.lock();
             state.core.alive()?;
             match fetched.take() {
-                // What does not count any more is fetched once more.
+                // If it does not count any more, it is fetched once more.
                 Some(fetched) => _ = fetched.install(&mut state.core),
                 None => state.core.begin(),
             }
@@ -177,7 +178,8 @@ impl Shell {
                 self.changed.notify_all();
             }
             match outcome {
-                // The process may have been stopped for a while: looked at again, now that the answer is there.
+                // The process may have been stopped since the lease was checked. So it is checked again, now
+                // that the answer is there.
                 Ok(_) if !changed && !self.lease.holds() => {}
                 Ok(answer) => {
                     if !again {
@@ -203,7 +205,7 @@ impl Shell {
         self.see_to(state);
     }
 
-    /// Has others do what a call has left to be done.
+    /// Hands over the work that a call has left, to the threads for it.
     fn see_to(&self, mut state: MutexGuard<'_, State>) {
         let errands = match state.core.blocks.has_errands() {
             true => state.core.blocks.take_errands(),
@@ -224,7 +226,8 @@ impl Shell {
         self.run_errands(errands);
     }
 
-    /// Turns a server's refusal into what the caller gets. Only [`MetaError::Errno`] is about the call itself.
+    /// Turns an error of a server into the caller's. Only [`MetaError::Errno`] is about the call itself;
+    /// every other one ends the session.
     pub(crate) fn refused(&self, error: MetaError) -> Errno {
         match error {
             MetaError::Errno(errno) => errno,

@@ -1,15 +1,15 @@
 //! Content on its way to bricks: blocks that are being filled or not yet durable.
 //!
-//! A block is *open* while a sequential writer appends to it, which it may do only as long as the batch that names the
-//! block is open too. Then it is closed and handed to whoever stores it (the shell), and stays readable here until it is
-//! durable. A block that turns out small when its batch is sealed never becomes one: its bytes travel inline.
+//! A block is *open* while a sequential writer appends to it, at most until the batch that names it is
+//! sealed. Then it is closed and handed to the session, which stores it. It stays readable here until it is
+//! durable. A block that is still small when its batch is sealed is never stored: its bytes travel inline.
 
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_types::{BlockId, SessionId};
 use std::collections::BTreeMap;
 
-/// What the shell is to do with a block.
+/// What the session is to do with a block.
 #[derive(Debug)]
 pub(crate) enum Errand {
     /// Store it; these are the parts of its content.
@@ -24,28 +24,28 @@ struct Pending {
     parts: Vec<Bytes>,
     len: u32,
     open: bool,
-    /// Given to the shell to be stored.
+    /// Given to the session to be stored.
     taken: bool,
     /// Operations of the open batch that name it.
     named: u32,
     /// Named in a way that rules out replacing it by inline bytes.
     shared: bool,
-    /// Nobody needs it any more.
+    /// No operation needs it any more.
     abandoned: bool,
 }
 
-/// See the module.
+/// Blocks of a session that are not durable.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     session: SessionId,
     next: u64,
     pending: FxHashMap<BlockId, Pending>,
-    /// Closed blocks that the shell has not taken yet.
+    /// Closed blocks that the session has not taken yet.
     ready: Vec<BlockId>,
     /// Durable blocks that are not needed after all.
     unwanted: Vec<BlockId>,
-    /// Blocks begun in the open batch, with their lengths so far: a full one may be durable, and gone from `pending`, before
-    /// its batch is sealed.
+    /// Blocks begun in the open batch, with their lengths so far. A full one may become durable, and leave
+    /// `pending`, before its batch is sealed.
     batch: BTreeMap<BlockId, u32>,
     bytes: u64,
     batch_bytes: u64,
@@ -65,7 +65,7 @@ impl Blocks {
         }
     }
 
-    /// Whose blocks they are.
+    /// The session that the blocks belong to.
     pub(crate) fn session(&self) -> SessionId {
         self.session
     }
@@ -85,8 +85,8 @@ impl Blocks {
         BlockId { session: self.session, seq: self.next }
     }
 
-    /// Begins a block. Numbers ascend, and only the open batch names it: so no batch names a block that was begun before those
-    /// of an earlier one, and the servers take what is left out for garbage.
+    /// Begins a block. Numbers ascend, and only the open batch names it. So all blocks of a batch have higher
+    /// numbers than those of earlier batches, and the servers take numbers that are left out for garbage.
     pub(super) fn begin(&mut self) -> BlockId {
         let id = self.next_id();
         self.next += 1;
@@ -122,7 +122,7 @@ impl Blocks {
         block.parts.push(part);
     }
 
-    /// Nothing more will be appended: the shell may store it.
+    /// Nothing more will be appended: the session may store it.
     pub(super) fn close(&mut self, id: BlockId) {
         if let Some(block) = self.pending.get_mut(&id)
             && std::mem::take(&mut block.open)
@@ -138,14 +138,14 @@ impl Blocks {
         }
     }
 
-    /// The block is referred to from elsewhere: it must become one.
+    /// Another inode refers to the block too, so its bytes cannot travel inline.
     pub(super) fn share(&mut self, id: BlockId) {
         if let Some(block) = self.pending.get_mut(&id) {
             block.shared = true;
         }
     }
 
-    /// Nothing names the block any more. If it was stored or is being stored, the shell deletes it.
+    /// Nothing names the block any more. If it was stored or is being stored, the session deletes it.
     pub(super) fn abandon(&mut self, id: BlockId) {
         let Some(block) = self.pending.get_mut(&id) else {
             self.unwanted.push(id);
@@ -188,12 +188,12 @@ impl Blocks {
         })
     }
 
-    /// Length of a pending block that somebody needs.
+    /// Length of a pending block that is needed.
     pub(super) fn pending_len(&self, id: BlockId) -> Option<u32> {
         self.pending.get(&id).filter(|block| !block.abandoned).map(|block| block.len)
     }
 
-    /// Part of a block that is not durable yet; `None` if it is (or never was) elsewhere.
+    /// Reads part of a block that is not durable yet. Returns false if the block is not pending.
     pub(super) fn read(&self, id: BlockId, offset: u32, len: u32, out: &mut Vec<Bytes>) -> bool {
         let Some(block) = self.pending.get(&id) else { return false };
         let (mut at, end) = (0u64, u64::from(offset) + u64::from(len));
@@ -208,12 +208,12 @@ impl Blocks {
         true
     }
 
-    /// Whether there is something to do for the shell.
+    /// Whether there is something to do for the session.
     pub(crate) fn has_errands(&self) -> bool {
         !self.ready.is_empty() || !self.unwanted.is_empty()
     }
 
-    /// Closed blocks, with their bytes, to be stored now, and stored ones that are to go.
+    /// Closed blocks, with their bytes, to be stored now, and stored ones that are to be deleted.
     pub(crate) fn take_errands(&mut self) -> Vec<Errand> {
         let Blocks { ready, pending, unwanted, .. } = self;
         let stores = ready.drain(..).filter_map(|id| {
@@ -224,7 +224,7 @@ impl Blocks {
         stores.chain(unwanted.drain(..).map(Errand::Discard)).collect()
     }
 
-    /// The block is durable. Answers whether it is wanted; otherwise it is to be deleted.
+    /// The block is durable. Returns whether it is needed; otherwise it is to be deleted.
     pub(crate) fn stored(&mut self, id: BlockId) -> bool {
         match self.pending.get(&id) {
             Some(block) => {

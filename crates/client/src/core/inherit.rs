@@ -1,11 +1,13 @@
-//! What one session leaves to the next: how often the kernel refers to inodes, and what programs have to be told.
+//! What one session hands over to the next: the kernel's references to inodes, and losses that are to be
+//! reported.
 //!
-//! Everything else ends with its session, and the next one begins with nothing: what was cached, rights, grants, and the journal, of which
-//! the part that was not committed is lost.
+//! Everything else ends with its session: cache, rights, grants, and the journal, whose uncommitted part is
+//! lost.
 //!
-//! **Errors.** Who did what was lost cannot be known: the kernel opens files without asking. So, as fsync(2) is a barrier for all that was done
-//! before, whatever file it is made of, the next one of *every* inode that the kernel refers to fails once: among them are all that are open. And
-//! the next change of the content of every file of which a change was lost fails once, so that nobody goes on where a part is missing.
+//! **Errors.** The kernel opens files without a request, so it is not known which open file made a lost
+//! change. Since fsync(2) of any file is a barrier for all earlier changes, the next fsync of *every* inode
+//! that the kernel refers to fails once. All open files are among them. In addition, the next change of the
+//! content of each file that lost a change fails once, so that no writer continues after a missing part.
 
 use super::{Core, Outcome};
 use shoal_types::{Errno, InodeId, Timestamp};
@@ -15,9 +17,9 @@ use shoal_types::{Errno, InodeId, Timestamp};
 pub(crate) struct Loss {
     /// Operations as calls made them.
     pub(crate) operations: u64,
-    /// Inodes that they were about and that were still there after them.
+    /// Inodes that they were about and that still existed after them.
     pub(crate) inodes: usize,
-    /// The first of them.
+    /// Time of the first of them.
     pub(crate) since: Option<Timestamp>,
 }
 
@@ -38,7 +40,7 @@ impl Core {
         Loss { operations, inodes, since }
     }
 
-    /// Takes over from a session that has ended. Whoever changed something in it that was lost is going to be told.
+    /// Takes over from a session that has ended, and marks the losses that are to be reported.
     pub(crate) fn inherit(&mut self, ended: &mut Core) -> Loss {
         let loss = ended.loss();
         self.refs = std::mem::take(&mut ended.refs);
@@ -66,7 +68,7 @@ impl Core {
     }
 
     fn report(&mut self, ino: InodeId, of: impl FnOnce(&mut Unreported) -> &mut bool) -> Result<(), Errno> {
-        // The kernel refers to the root without having asked for it.
+        // The root has no entry in `refs`: the kernel knows it without a lookup.
         let unreported = match ino {
             InodeId::ROOT => Some(&mut self.root_unreported),
             _ => self.refs.unreported(ino),
@@ -75,7 +77,7 @@ impl Core {
         if due { Err(Errno::EIO) } else { Ok(()) }
     }
 
-    /// What the kernel's inodes were counted under when they were last looked at.
+    /// The covers of the inodes that the kernel refers to, as last known.
     pub(crate) fn referred_covers(&self) -> Vec<InodeId> {
         let mut covers: Vec<InodeId> = self.refs.covers().collect();
         covers.sort_unstable();

@@ -1,11 +1,11 @@
 //! The journal: operations in the order in which they were done, cut into batches.
 //!
-//! The *open* batch still grows. A batch is applied as a whole or not at all, so inside it operations may be merged and those
-//! that cancel out dropped: what the server sees is the same in the end, and nobody can look in between. A *sealed* batch
-//! never changes again. Commit order is journal order.
+//! The *open* batch still grows. A batch is applied as a whole or not at all. So inside it operations may be
+//! merged, and those that cancel out dropped: the final state is the same, and no client sees a state in
+//! between. A *sealed* batch never changes again. Commit order is journal order.
 //!
-//! Merging keeps to what is exact: the server must end with the very state that this client shows, times included.
-//! So an operation is merged only into the latest one on its inode, with nothing in between that touched it.
+//! Merging is exact: the server must end with the very state that this client shows, times included. So an
+//! operation is merged only into the latest one on its inode, with nothing in between that touched it.
 
 use super::blocks::Blocks;
 use super::cache::Cache;
@@ -24,7 +24,7 @@ pub(crate) struct Sealed {
     pub(crate) blocks: Vec<BlockId>,
     /// See [`shoal_wire::Commit`].
     pub(crate) born: Vec<(InodeId, InodeId)>,
-    /// See there.
+    /// See [`shoal_wire::Commit`].
     pub(crate) gone: Vec<InodeId>,
 }
 
@@ -49,11 +49,12 @@ struct Track {
 struct Open {
     ops: Vec<Option<Op>>,
     tracks: FxHashMap<InodeId, Track>,
-    /// Directories of files that came and went: their times have moved.
+    /// Directories of files that were made and deleted in this batch: their times have changed.
     touched: BTreeSet<InodeId>,
-    /// Inodes that were made here, or are counted elsewhere from now on: what they are counted under, and whether they were made here.
+    /// Inodes that were made here, or have another cover from now on: the cover, and whether they were made
+    /// here.
     born: BTreeMap<InodeId, (InodeId, bool)>,
-    /// Inodes that there was a right to, and that are no more.
+    /// Deleted inodes to which there was a right.
     gone: Vec<InodeId>,
     bytes: usize,
     room: u64,
@@ -72,11 +73,11 @@ struct Uncommitted {
     since: Option<Timestamp>,
 }
 
-/// See the module.
+/// The journal of a session.
 pub(crate) struct Journal {
     open: Open,
     open_seq: BatchSeq,
-    /// Sealed and not yet taken by the shell.
+    /// Sealed and not yet taken by the session.
     sealed: VecDeque<Sealed>,
     /// Sealed and not yet committed, taken or not.
     uncommitted: VecDeque<Uncommitted>,
@@ -165,17 +166,17 @@ impl Journal {
         }
     }
 
-    /// An inode begins as this client's alone.
+    /// A new inode is known to this client alone.
     pub(super) fn born(&mut self, ino: InodeId, cover: InodeId) {
         self.open.born.insert(ino, (cover, true));
     }
 
-    /// An inode is counted elsewhere from now on.
+    /// An inode has another cover from now on.
     pub(super) fn moved(&mut self, ino: InodeId, cover: InodeId) {
         self.open.born.entry(ino).or_insert((cover, false)).0 = cover;
     }
 
-    /// An inode is no more. Answers whether the servers may have heard of it.
+    /// An inode is deleted. Returns whether the servers may have heard of it.
     pub(super) fn gone(&mut self, ino: InodeId) -> bool {
         let known = !self.open.born.remove(&ino).is_some_and(|(_, made)| made);
         if known {
@@ -204,7 +205,7 @@ impl Journal {
             self.merged += 1;
             return;
         }
-        // What dies with this operation takes its own history along, if all of that is in this batch.
+        // If this deletes an inode whose whole history is in this batch, the history is dropped.
         let (parent, removes) = match &op {
             Op::Unlink { parent, keep: false, .. } | Op::Rmdir { parent, keep: false, .. } => (*parent, true),
             _ => (InodeId::ROOT, false),
@@ -217,7 +218,7 @@ impl Journal {
         }
     }
 
-    /// Records that an inode is not held any more; whether it was an orphan, and died.
+    /// Records that an inode is not held any more. `died`: it was an orphan, and is deleted.
     pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, died: bool, blocks: &mut Blocks) {
         self.recorded += 1;
         self.open.count(&op);
@@ -227,7 +228,7 @@ impl Journal {
             .tracks
             .get(&ino)
             .and_then(|track| track.unlinked.filter(|index| track.ops.last() == Some(index)));
-        // One that lives on may be what was moved by that operation, not what was replaced.
+        // One that lives on may have been moved by that operation, not replaced.
         let Some(index) = unlinked.filter(|_| died) else {
             self.open.push(op, &[ino], &[], blocks);
             return;
@@ -249,8 +250,8 @@ impl Journal {
         }
     }
 
-    /// Drops all operations on an inode that was made and has died in the open batch. Only the times of its directory
-    /// remain of it.
+    /// Drops all operations on an inode that was made and deleted in the open batch. Only the new times of
+    /// its directory remain.
     fn cancel(&mut self, ino: InodeId, removal: u32, parent: InodeId, blocks: &mut Blocks) {
         let open = &mut self.open;
         let cancels = open
@@ -260,7 +261,7 @@ impl Journal {
         if !cancels {
             return;
         }
-        // A name that was taken by a rename over it is not this file's to take along.
+        // The name was taken by a rename over it, which must stay.
         if !matches!(open.ops.get(removal as usize), Some(Some(Op::Unlink { .. } | Op::Rmdir { .. }))) {
             return;
         }
@@ -295,7 +296,7 @@ impl Journal {
         let begun = open.finish_blocks(cache, blocks, inline_bytes);
         let ops: Vec<Op> = open.ops.into_iter().flatten().collect();
         if ops.is_empty() {
-            // Everything cancelled out; whatever was stamped with this number is as the server has it.
+            // Everything cancelled out. What was stamped with this number equals the server's state.
             (self.open.room, self.open.born, self.open.gone) = (open.room, open.born, open.gone);
             return;
         }
@@ -374,7 +375,7 @@ impl Open {
         merged
     }
 
-    /// What is left of files that came and went: their directories look as they do by now.
+    /// Sets the times of directories whose files were made and deleted in this batch.
     fn finish_touched(&mut self, cache: &mut Cache, blocks: &mut Blocks) {
         for dir in std::mem::take(&mut self.touched) {
             if let Some(node) = cache.node(dir) {
@@ -385,8 +386,8 @@ impl Open {
         }
     }
 
-    /// Closes the batch's blocks: small ones become inline bytes, the others get their final length. Answers those that
-    /// must be durable before the batch may be sent.
+    /// Closes the batch's blocks: small ones become inline bytes, the others get their final length. Returns
+    /// those that must be durable before the batch may be sent.
     fn finish_blocks(&mut self, cache: &mut Cache, blocks: &mut Blocks, inline_bytes: u64) -> Vec<BlockId> {
         let begun = blocks.take_batch();
         if begun.is_empty() {
@@ -435,8 +436,9 @@ fn merge_attrs(earlier: &mut SetAttr, later: &SetAttr) -> bool {
     true
 }
 
-/// A later write becomes part of an earlier one if together they are one run of inline bytes or of one block, or if the later
-/// one covers all of an earlier inline one. The cache has carried both out and holds the outcome, so nothing is copied.
+/// A later write becomes part of an earlier one if together they are one run of inline bytes or of one block.
+/// So does one that covers all of an earlier inline write. The cache has carried both out and holds the
+/// outcome, so nothing is copied.
 fn merge_writes(ino: InodeId, earlier: &mut Op, later: &Op, cache: &Cache, blocks: &mut Blocks) -> bool {
     let (
         Op::Write { offset, len, content, size_min, time, clear_setid, declare, .. },

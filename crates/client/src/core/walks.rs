@@ -1,21 +1,22 @@
 //! Programs that walk through a tree (tar, find, grep -r, cp -r, rm -r), and what they will look at next.
 //!
-//! **The model.** Whoever looks into a directory is expected in its sub-directories, in the order in which they are listed, and in theirs
-//! before the next. When several sub-directories of one directory have been looked into, it is a *walk*
-//! through all that is below that directory, its *scope*, and the next ones are asked for ahead, many at a
-//! time.
+//! **The model.** A program that lists a directory is expected in its sub-directories, in the order of the
+//! listing, and in their sub-directories before the next one. When several sub-directories of one directory
+//! have been listed, this is a *walk* through everything below that directory, the *scope*. Then the next
+//! directories are prefetched, many at a time.
 //!
 //! **Scope.** What is beside a tree may be used by another client, which would have to recall it from here
-//! before each change. So nothing outside of the scope is asked for: it grows to the parent when the program
-//! goes on to the next sub-directory there.
+//! before each change. So nothing outside of the scope is prefetched. The scope grows to the parent when the
+//! program continues with the next sub-directory there.
 //!
-//! **Recalls** of directories that were expected and not reached show that another client works there: a walk
-//! that does not go on meanwhile is given up with all that it expected ([`Walks::recalled`]).
+//! **Recalls** of directories that were expected and not reached show that another client works there. A walk
+//! that does not continue meanwhile is given up with all that it expected ([`Walks::recalled`]).
 //!
-//! **Bounds.** So many directories, and so many bytes, are here that nobody has looked at yet; more are asked for only when some have been
-//! looked at. So a walk that stops stops this, too. What was asked for and not looked at is the first to go when room is needed.
+//! **Bounds.** The number and the bytes of prefetched directories that the program has not reached are
+//! limited; more are prefetched only when some have been reached. So prefetching stops with the walk. What
+//! was prefetched and not reached is evicted first.
 //!
-//! **Contents** come along as long as files are read on the way; so they do not for find(1).
+//! **Contents** are prefetched as long as the program reads files; find(1), for example, does not.
 
 mod ahead;
 
@@ -25,70 +26,71 @@ use rustc_hash::FxHashMap;
 use shoal_types::{BlockId, BlockRef, InodeId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Where a directory is in the order of a walk: its number among those of its parent, behind the parent's place.
+/// Where a directory is in the order of a walk: its parent's place, followed by its number among the parent's
+/// sub-directories.
 type Place = Vec<u32>;
 
 /// How far an expected directory has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// Not asked for.
+    /// Not requested.
     Expected,
-    /// Asked for ahead.
+    /// Requested, not arrived.
     Asked,
     /// In the cache, of which it takes so many bytes.
     Here(usize),
 }
 
-/// A program on its way through a tree, or what may become one.
+/// A program that walks through a tree, or may begin to.
 #[derive(Debug)]
 struct Walk {
     order: BTreeMap<Place, (InodeId, Stage)>,
     places: FxHashMap<InodeId, Place>,
-    /// Of the directory that was looked into last.
+    /// Place of the directory that was listed last.
     at: Place,
-    /// Of each directory on the way there, from the first one of the walk on: how many of its sub-directories
-    /// were looked into.
+    /// For each directory on the way there, from the first one of the walk on: how many of its
+    /// sub-directories were listed.
     visited: Vec<u32>,
-    /// Directories with files that were looked into since one of their files was read.
+    /// Directories with files that were listed since one of their files was read.
     unread: u32,
-    /// Recalls of directories that were not reached, since the last one was looked into.
+    /// Recalls of directories that were not reached, since the last one was listed.
     recalls: u32,
-    /// The latest of them.
+    /// The directories that were listed last.
     entered: VecDeque<InodeId>,
     asked: usize,
     here: usize,
-    /// About how many fit an answer.
+    /// About how many directories fit into a reply.
     fit: usize,
     /// Content in blocks of the files of these directories, in the order in which it will be read.
     runs: VecDeque<BlockRef>,
 }
 
-/// Directories to be asked for ahead.
+/// Directories to be prefetched.
 #[derive(Debug)]
 pub(crate) struct Ahead {
     pub(crate) dirs: Vec<InodeId>,
-    /// What is known of each now.
+    /// The version of what is known of each now.
     versions: Vec<Option<u64>>,
     pub(crate) contents: bool,
     ticket: Ticket,
 }
 
-/// See the module.
+/// The walks of a mount.
 #[derive(Debug, Default)]
 pub(crate) struct Walks {
-    /// The one that went on last is the last.
+    /// In the order in which they last continued.
     walks: Vec<Walk>,
-    /// Bytes that are here and were not looked at.
+    /// Bytes that were prefetched and not used.
     bytes: usize,
-    /// Requests under way.
+    /// Requests in flight.
     requests: usize,
-    /// Something may have to be asked for.
+    /// Something may have to be prefetched.
     news: bool,
     /// Content that is to be read ahead.
     runs: Vec<BlockRef>,
-    /// What a program is waiting for, to be asked for next.
+    /// Directories that a program is waiting for, to be requested next.
     urgent: VecDeque<Ahead>,
-    /// Directories that came ahead, and those of them that were looked at.
+    /// Directories that were prefetched, and those of them that were used.
     pub(crate) came: u64,
     pub(crate) used: u64,
 }
@@ -110,19 +112,19 @@ impl Walk {
         }
     }
 
-    /// Whether contents are worth bringing along.
+    /// Whether contents should be prefetched.
     fn reads(&self) -> bool {
         self.unread < WALK_UNREAD_MAX
     }
 
-    /// How many more may be on their way.
+    /// How many more may be requested.
     fn free(&self) -> usize {
         let is_in_doubt = self.reads() && self.unread >= WALK_UNREAD_DOUBTFUL;
         let most = if is_in_doubt { WALK_AHEAD_DIRS_DOUBTFUL } else { WALK_AHEAD_DIRS_MAX };
         most.saturating_sub(self.asked + self.here)
     }
 
-    /// The fewest that are worth a request as long as more are on their way.
+    /// The fewest that are worth a request while more are in flight.
     fn fewest(&self) -> usize {
         WALK_ASK_DIRS_MIN.min(self.fit)
     }
@@ -144,7 +146,7 @@ impl Walk {
         }
     }
 
-    /// The directory at a place is looked into, or about to be.
+    /// The directory at a place is listed, or about to be.
     fn arrive(&mut self, place: &Place) {
         if self.at == *place {
             return;
@@ -160,14 +162,14 @@ impl Walk {
         self.recalls = 0;
     }
 
-    /// Where the directory is of which all that is below will be looked into, as far as is known: the topmost
-    /// one on the way of which several sub-directories were. `None`: this is no walk (yet).
+    /// The place of the scope: the topmost directory on the way of which several sub-directories were listed.
+    /// `None`: this is not a walk (yet).
     fn scope(&self) -> Option<&[u32]> {
         let depth = self.visited.iter().position(|visited| *visited >= WALK_SIBLINGS_MIN)?;
         self.at.get(..depth)
     }
 
-    /// It is not expected any more.
+    /// The directory is not expected any more.
     fn take(&mut self, dir: InodeId) -> Option<(Place, Stage)> {
         let place = self.places.remove(&dir)?;
         let (_, stage) = self.order.remove(&place)?;
@@ -175,7 +177,7 @@ impl Walk {
         Some((place, stage))
     }
 
-    /// Those in a directory are expected next.
+    /// The sub-directories of a directory are expected next.
     fn expect(&mut self, place: &Place, children: &[InodeId]) {
         for (number, child) in children.iter().enumerate() {
             if self.order.len() >= WALK_EXPECTED_MAX {
@@ -194,8 +196,8 @@ impl Walk {
         Some(self.order.get(self.places.get(&dir)?)?.1)
     }
 
-    /// The next one in the scope that is only expected: those behind the place that was looked into last come
-    /// first.
+    /// The next directory in the scope that has not been requested. Those after the place that was listed
+    /// last come first.
     fn next_expected(&self) -> Option<(Place, InodeId)> {
         let scope = self.scope()?;
         let behind = self.order.range(self.at.clone()..).take_while(|(place, _)| place.starts_with(scope));
@@ -204,7 +206,8 @@ impl Walk {
         behind.chain(before).find(expected).map(|(place, (dir, _))| (place.clone(), *dir))
     }
 
-    /// One that is here although the walk has passed it; else, if whatever is, the last one.
+    /// A cached directory that the walk has passed. If there is none and `whatever` is set, the last one that
+    /// is cached.
     fn least_needed(&self, whatever: bool) -> Option<InodeId> {
         let here =
             |(_, (dir, stage)): (&Place, &(InodeId, Stage))| matches!(stage, Stage::Here(_)).then_some(*dir);
@@ -212,7 +215,7 @@ impl Walk {
         passed.or_else(|| if whatever { self.order.iter().rev().find_map(here) } else { None })
     }
 
-    /// Directories that are here, and the next to be looked into.
+    /// Directories that are cached and will be listed next.
     fn next_here(&self) -> impl Iterator<Item = InodeId> {
         let behind = self.order.range(self.at.clone()..).take(WALK_RUNS_DIRS_AHEAD);
         behind.filter_map(|(_, (dir, stage))| matches!(stage, Stage::Here(_)).then_some(*dir))
@@ -239,21 +242,22 @@ impl Walks {
         self.walks.get_mut(position)
     }
 
-    /// Whether a directory has been asked for ahead and is on its way.
+    /// Whether a directory has been requested ahead and has not arrived.
     pub(crate) fn is_asked(&self, dir: InodeId) -> bool {
         self.walks.iter().any(|walk| walk.stage(dir) == Some(Stage::Asked))
     }
 
-    /// It is not expected any more, if it was.
+    /// The directory is not expected any more, if it was.
     pub(crate) fn unexpect(&mut self, dir: InodeId) {
         while let Some((_, stage)) = self.of(dir).and_then(|walk| walk.take(dir)) {
             self.left(stage);
         }
     }
 
-    /// Something of a directory was recalled, because another client changes it. If it was expected and not
-    /// reached, answers directories that are not worth watching any longer: this one, or, if no program here
-    /// goes on and it happens again and again, all that its walk expected.
+    /// Something in a directory was recalled, because another client changes it. If the directory was
+    /// expected and not reached, returns the directories whose watch should be given up. This is the one
+    /// directory at first. It is everything that the walk expected, if the walk does not continue and recalls
+    /// keep coming.
     pub(super) fn recalled(&mut self, dir: InodeId) -> Vec<InodeId> {
         let Some(number) = self.position_of(dir) else { return Vec::new() };
         let Some(walk) = self.walks.get_mut(number) else { return Vec::new() };
@@ -273,7 +277,7 @@ impl Walks {
         }
     }
 
-    /// Whether files' contents are worth bringing along with a directory.
+    /// Whether a directory should be fetched with the contents of its files.
     pub(crate) fn wants_contents(&self, dir: InodeId) -> bool {
         let walk = self.position_of(dir).and_then(|position| self.walks.get(position));
         walk.is_none_or(Walk::reads)
@@ -305,22 +309,23 @@ impl Walks {
         std::mem::take(&mut self.runs)
     }
 
-    /// Bytes that came ahead and were not looked at.
+    /// Bytes that were prefetched and not used.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Whether something may have to be asked for, once.
+    /// Whether something may have to be prefetched; true once.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether no more may come for now.
+    /// Whether no more may be requested for now.
     fn is_full(&self) -> bool {
         self.bytes + self.requests * WALK_REPLY_BYTES_TARGET >= WALK_AHEAD_BYTES_MAX
     }
 
-    /// A program looks into a directory with these sub-directories. Answers what is not going to be used any more.
+    /// A program lists a directory with these sub-directories. Returns directories that are not needed any
+    /// more.
     fn enter(&mut self, dir: InodeId, children: &[InodeId], has_files: bool) -> Vec<InodeId> {
         let mut unneeded = Vec::new();
         let mut walk = match self.position_of(dir) {
@@ -361,12 +366,12 @@ mod tests {
 
     const TOP: InodeId = InodeId(1);
 
-    /// Directories `count` numbers from the first one on.
+    /// Directories with `count` consecutive numbers from the first one on.
     fn dirs(first: u64, count: u64) -> Vec<InodeId> {
         (first..first + count).map(InodeId).collect()
     }
 
-    /// All that would be asked for ahead now, in order.
+    /// All that would be prefetched now, in order.
     fn ahead(walks: &mut Walks) -> Vec<u64> {
         let Some(walk) = walks.walks.last_mut() else { return Vec::new() };
         let mut found = Vec::new();
