@@ -1,8 +1,9 @@
-//! POSIX access control lists as far as a file system has to understand them: what a new file inherits, and how a list
-//! and the mode bits stay one.
+//! POSIX access control lists as far as a file system has to understand them: what a new file inherits, and
+//! how a list and the mode bits stay consistent.
 //!
 //! The kernel checks access and validates lists. The format is that of the `system.posix_acl_*` attributes
-//! (`include/uapi/linux/posix_acl_xattr.h`); the rules are those of `fs/posix_acl.c` and of POSIX 1003.1e draft 17.
+//! (`include/uapi/linux/posix_acl_xattr.h`); the rules are those of `fs/posix_acl.c` and of POSIX 1003.1e
+//! draft 17.
 
 use bytes::Bytes;
 use shoal_types::{Errno, FileKind, Name};

@@ -1,4 +1,4 @@
-//! The calls of a mounted volume. Every name below is that of the system call it serves.
+//! The calls of a mounted volume. Each call has the name of the system call it serves.
 
 use crate::acl;
 use crate::core::{self, Core, Outcome, Piece, Referred};
@@ -36,7 +36,7 @@ pub enum Failure {
 /// Outcome of a call.
 pub type Reply<T> = Result<T, Failure>;
 
-/// On whose behalf a file is made.
+/// The user on whose behalf a file is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Caller {
     /// File-system user.
@@ -50,13 +50,13 @@ pub struct Caller {
 /// A file found or made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Its number.
+    /// Its inode number.
     pub ino: InodeId,
     /// Its record.
     pub inode: Inode,
 }
 
-/// Where lseek(2) should go.
+/// What lseek(2) looks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
     /// `SEEK_DATA`.
@@ -65,10 +65,10 @@ pub enum Seek {
     Hole,
 }
 
-/// What a write has come to.
+/// The outcome of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Written {
-    /// Where it was.
+    /// Offset at which it was written.
     pub at: u64,
     /// The file is longer than before.
     pub grew: bool,
@@ -91,36 +91,39 @@ pub enum Fallocate {
     },
 }
 
-/// What a name stands for.
+/// The outcome of a lookup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Looked {
-    /// It.
+    /// The file found.
     pub entry: Entry,
-    /// It is a directory that the kernel was told of last, or has moved, as being in this other one.
+    /// For a directory: where the kernel was last told that it is, or has moved it, if that is elsewhere.
     pub moved_from: Option<InodeId>,
-    /// It is a directory that the kernel was told of as being in this other one before, and may have there still.
+    /// For a directory: where the kernel was told before that it is, and may still have it.
     pub may_be_in: Option<InodeId>,
-    /// One of the two, and to the kernel that is above the one in which it was found: which the kernel takes for a ring.
+    /// `moved_from` or `may_be_in` is set, and the kernel has the directory above the one in which it was
+    /// found. `d_splice_alias` refuses that as a loop.
     pub is_above: bool,
-    /// Whoever looks was refused with `ESTALE`, and looks for the second time.
+    /// This is the second lookup of a thread that was refused with `ESTALE`.
     pub again: bool,
 }
 
-/// What a listing hands out per name: the name, what it stands for, and its inode if inodes were asked for.
-/// `.` and `..` are not among them. Breaking off means "this one did not fit": it is listed again next time.
+/// What a listing hands out per name: the name, what it leads to, and its inode if inodes were asked for. `.`
+/// and `..` are not among them. `Break` means that the name did not fit: it is listed again next time.
 pub type Visit<'a> = &'a mut dyn FnMut(&Name, Dentry, Option<&Inode>) -> ControlFlow<()>;
 
-/// What holes are made of.
+/// The content of holes.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 impl crate::Client {
-    /// Finds a name; `None` if there is none. A file found gains a kernel reference (see [`forget`](Self::forget)).
-    /// `.` and `..` are what a file server asks for that knows nothing but a number: `.` of a file of any kind.
+    /// Finds a name; `None` if there is none. A file found gains a kernel reference (see
+    /// [`forget`](Self::forget)). `.` and `..` are looked up by a file server that knows only an inode
+    /// number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
         Ok(self.find(wait, 0, parent, name)?.map(|found| found.entry))
     }
 
-    /// The same by a thread (0 if it is not known). One that was refused with `ESTALE` is answered when it may do what it comes back for.
+    /// Finds a name for a thread (0 if unknown). A thread that was refused with `ESTALE` is answered when its
+    /// retry can be carried out.
     pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<Looked>> {
         let by_number =
             |entry| Some(Looked { entry, moved_from: None, may_be_in: None, is_above: false, again: false });
@@ -132,7 +135,8 @@ impl crate::Client {
                 .map(by_number),
             name => {
                 let name = core::name(name)?;
-                // What it stood for may be gone when it is asked for: then the name has been taken back meanwhile, and may stand for another.
+                // The inode may be gone when it is asked for. Then the name has been recalled meanwhile, and
+                // may lead to another one.
                 let (shell, mut tries) = (self.shell(), LOOKUP_TRIES);
                 loop {
                     match shell.call_again(wait, |core, fetched| core.lookup(by, parent, &name, fetched)) {
@@ -144,8 +148,8 @@ impl crate::Client {
         }
     }
 
-    /// Whether a thread that looks at a name does so because it was refused with `ESTALE`. Then these are the directories in which it is about to change
-    /// names.
+    /// If this is the second lookup of a thread that was refused with `ESTALE`: the directories in which its
+    /// retry changes names.
     pub fn looks_again(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
         let name = core::name(name).ok()?;
         self.shell().state.lock().core.retries.looks_again_in(by, parent, &name)
@@ -156,9 +160,9 @@ impl crate::Client {
         self.shell().call(wait, |core| core.parent(dir))
     }
 
-    /// The kernel drops `count` of its references to an inode. An unlinked file dies with the last one.
+    /// The kernel drops `count` of its references to an inode. An unlinked file is deleted with the last one.
     pub fn forget(&self, ino: InodeId, count: u64) {
-        // What one session knows of references goes over to the next at once, and none is lost in between.
+        // The references move to the next session as a whole, and none is lost in between.
         self.mount.with_current(|shell| shell.forget(ino, count));
     }
 
@@ -167,13 +171,13 @@ impl crate::Client {
         self.mount.with_current(|shell| shell.state.lock().core.referred_count())
     }
 
-    /// So many of the inodes that the kernel has referred to for longest. Each is named again only after all
-    /// the rest.
+    /// The `count` inodes that the kernel has referred to for longest. Each is named again only after all the
+    /// rest.
     pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
         self.mount.with_current(|shell| shell.state.lock().core.oldest_referred(count))
     }
 
-    /// The time that is given to what is changed now: the servers'.
+    /// The time that changes get now: that of the servers' clock.
     pub fn now(&self) -> Timestamp {
         self.mount.clock().now()
     }
@@ -184,13 +188,14 @@ impl crate::Client {
     }
 
     /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
-    /// resolves UTIME_NOW), except that a change of size moves mtime. With `set.clear_setid` set-id bits are cleared.
+    /// resolves UTIME_NOW), except that a change of size moves mtime. With `set.clear_setid` set-id bits are
+    /// cleared.
     pub fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
         self.setattr_noted(wait, ino, set, |_| ())
     }
 
-    /// The same. `note` is told each time that it is about to be done, and (`false`) if it was not after all: under the lock of everything that this client
-    /// knows.
+    /// Like [`setattr`](Self::setattr). `note(true)` is called before each attempt, under the session's lock,
+    /// and `note(false)` after one that failed.
     pub fn setattr_noted(&self, wait: Wait, ino: InodeId, set: SetAttr, note: impl Fn(bool)) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
@@ -204,8 +209,8 @@ impl crate::Client {
         self.shell().call(wait, |core| core.readlink(ino))
     }
 
-    /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits. Applies umask,
-    /// default ACLs and set-group-id inheritance. The file gains a kernel reference.
+    /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits.
+    /// Applies umask, default ACLs and set-group-id inheritance. The file gains a kernel reference.
     pub fn create(
         &self,
         wait: Wait,
@@ -218,8 +223,8 @@ impl crate::Client {
         self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
     }
 
-    /// open(2) with `O_CREAT` of a name that the kernel takes for absent, by a thread. If somebody else has made it, that fails with `ESTALE`: the
-    /// kernel looks again, and finds it.
+    /// open(2) with `O_CREAT` of a name for which the kernel has a negative dentry, by a thread. If another
+    /// client has made it, this fails with `ESTALE`: the kernel looks it up again, and finds it.
     pub fn create_or_find(
         &self,
         wait: Wait,
@@ -280,7 +285,8 @@ impl crate::Client {
         self.shell().call(wait, |core| core.remove(parent, &name, false, now))
     }
 
-    /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks again, and comes back.
+    /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks the name
+    /// up again, and retries.
     pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
@@ -291,7 +297,7 @@ impl crate::Client {
     }
 
     /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
-    #[allow(clippy::too_many_arguments)] // Those of the system call, and who makes it.
+    #[allow(clippy::too_many_arguments)] // Those of the system call, and the thread.
     pub fn rename(
         &self,
         wait: Wait,
@@ -315,7 +321,7 @@ impl crate::Client {
         self.read_pieces(wait, ino, offset, len).map(|(_, parts)| parts)
     }
 
-    /// The same, with where the parts were.
+    /// Like [`read`](Self::read), with where the parts were.
     pub(crate) fn read_pieces(
         &self,
         wait: Wait,
@@ -329,7 +335,7 @@ impl crate::Client {
             let runs = if in_memory(&pieces) { Vec::new() } else { runs(&shell, ino, offset, len) };
             match gather(&shell, wait, &pieces, &runs) {
                 Ok(parts) => return parts.map(|parts| (pieces, parts)).ok_or(Failure::WouldBlock),
-                // The server rewrote the extent and collected the block: what is known of the file is old.
+                // The server rewrote the extent and collected the block: the cached extents are outdated.
                 Err(BlockError::Missing(id)) => {
                     if wait == Wait::Never {
                         return Err(Failure::WouldBlock);
@@ -349,19 +355,20 @@ impl crate::Client {
         Err(Errno::EIO.into())
     }
 
-    /// The kernel is about to write to a file, and will not say so again before [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) has it do so: waits until nobody else
-    /// can come in between.
+    /// The kernel asks for a permit to write to a file. It does not ask again before
+    /// [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) revokes the permit. Waits until the
+    /// client has the exclusive right to the file.
     pub fn expect_write(&self, wait: Wait, ino: InodeId) -> Reply<()> {
         let now = self.now();
         self.shell().call(wait, |core| core.expect_write(ino, wait == Wait::Allowed, now))
     }
 
-    /// Whether nobody else could come in between since the kernel was let write to a file.
+    /// Whether the file has a write permit. Then no other client can have changed it since.
     pub fn may_write_unasked(&self, ino: InodeId) -> bool {
         self.mount.with_current(|shell| shell.state.lock().core.writers.may_write_unasked(ino))
     }
 
-    /// What the kernel knew of these is dropped: who reads now may come in between.
+    /// The kernel's pages and attributes of these files are invalidated: their permits are void.
     pub fn forget_writers(&self, files: &[InodeId]) {
         self.mount.with_current(|shell| {
             let writers = &mut shell.state.lock().core.writers;
@@ -369,22 +376,25 @@ impl crate::Client {
         });
     }
 
-    /// Whether somebody is about to write to a file, and waits until the right to change it, which is about to be given back, is gone.
+    /// Whether a writer waits for a permit of a file, until the right to it, which is being recalled, has
+    /// been given back.
     pub fn waits_to_write(&self, ino: InodeId) -> bool {
         self.mount.with_current(|shell| shell.state.lock().core.writers.is_held_up(ino))
     }
 
-    /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID` (`FUSE_WRITE_KILL_SUIDGID`).
+    /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID`
+    /// (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
         self.write_noted(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
     }
 
-    /// write(2) to a file that was opened with `O_APPEND`: at its end, wherever that is by now. Answers where it was.
+    /// write(2) to a file that was opened with `O_APPEND`: at its current end. Returns the offset.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
         self.write_noted(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
     }
 
-    /// One of the two (with `offset`, the first). For `note` see [`setattr_noted`](Client::setattr_noted).
+    /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `note` see
+    /// [`setattr_noted`](Client::setattr_noted).
     pub fn write_noted(
         &self,
         wait: Wait,
@@ -411,7 +421,7 @@ impl crate::Client {
         self.fallocate_noted(wait, ino, offset, len, what, |_| ())
     }
 
-    /// The same. For `note` see [`setattr_noted`](Client::setattr_noted).
+    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_noted`](Client::setattr_noted).
     pub fn fallocate_noted(
         &self,
         wait: Wait,
@@ -438,7 +448,8 @@ impl crate::Client {
         self.shell().call(wait, call).inspect_err(|_| note(false))
     }
 
-    /// copy_file_range(2): shares content instead of copying it. Answers how much was done (less at the source's end).
+    /// copy_file_range(2): shares content instead of copying it. Returns how much was done (less at the
+    /// source's end).
     pub fn copy_file_range(
         &self,
         wait: Wait,
@@ -451,7 +462,8 @@ impl crate::Client {
         self.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, |_| ())
     }
 
-    /// The same. For `note` see [`setattr_noted`](Client::setattr_noted).
+    /// Like [`copy_file_range`](Self::copy_file_range). For `note` see
+    /// [`setattr_noted`](Client::setattr_noted).
     #[expect(clippy::too_many_arguments, reason = "those of the system call")]
     pub fn copy_file_range_noted(
         &self,
@@ -472,17 +484,19 @@ impl crate::Client {
         self.shell().call(wait, |core| core.seek(ino, offset, what))
     }
 
-    /// fsync(2), of any file or directory: everything done on the volume before is durable when this returns, since the journal
-    /// commits in order. `EIO` if something acknowledged has been lost: if the mount goes on, once for each inode that the kernel referred to.
+    /// fsync(2), of any file or directory: everything done on the volume before is durable when this returns,
+    /// since the journal commits in order. `EIO` if something acknowledged has been lost. If the mount
+    /// continues in a new session, it is reported once for each inode that the kernel referred to.
     pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
         let shell = self.shell();
         shell.state.lock().core.report_to_sync(ino)?;
         shell.flush()
     }
 
-    /// Shows names after a cookie in the order of cookies: until the end (then it answers true), or until the visitor breaks off, or
-    /// to the end of a page of a directory that is too large to be cached: then ask for what follows the last name.
-    /// With `inodes`, every name *accepted* by the visitor gains a kernel reference (readdirplus), unless it came without inode.
+    /// Shows names after a cookie, in the order of cookies. Returns true at the end of the directory. Returns
+    /// false if the visitor breaks off, or at the end of a page of a directory that is too large to be cached
+    /// whole: then call again with the last name's cookie. With `inodes`, every name *accepted* by the
+    /// visitor gains a kernel reference (readdirplus), unless it came without inode.
     pub fn readdir(
         &self,
         wait: Wait,
@@ -495,7 +509,7 @@ impl crate::Client {
         if shell.call(wait, |core| core.is_huge(dir))? {
             return readdir_huge(&shell, wait, dir, after, inodes, visit);
         }
-        // Looked at again, it goes on behind what was shown.
+        // If the call runs again, it continues after what was shown.
         let at = Cell::new(after);
         let mut show = |name: &Name, dentry: Dentry, inode: Option<&Inode>| {
             let flow = visit(name, dentry, inode);
@@ -543,7 +557,8 @@ impl crate::Client {
     }
 }
 
-/// The whole extents around and behind a read, if the file is short, or read in sequence, or they are here anyway.
+/// The whole extents around and behind a read, if the file is short, or read in sequence, or they are cached
+/// anyway.
 fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
     let ahead = shell.reader.record(ino, offset, u64::from(len));
     let (runs, is_short) = {
@@ -559,7 +574,7 @@ fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
     runs
 }
 
-/// Fetches what is not here; `None` if that would mean to wait.
+/// Fetches what is not cached; `None` if that would mean to wait.
 fn gather(
     shell: &Shell,
     wait: Wait,
@@ -593,7 +608,7 @@ fn gather(
     Ok(Some(parts))
 }
 
-/// A directory that is not kept whole: the server's pages, once it knows all that was done here.
+/// Lists a directory that is not cached whole: the server's pages, after a flush of what was done here.
 fn readdir_huge(
     shell: &Shell,
     wait: Wait,
@@ -611,11 +626,11 @@ fn readdir_huge(
     let bytes_max = HUGE_PAGE_BYTES as u64;
     let (reply, request) = shell.ask(Question::List { dir, after, prefetch, bytes_max })?;
     let Found::List(page) = reply.found else { return Err(shell.confused().into()) };
-    // Taken in under one lock, before anything of it can be taken back.
+    // Taken in under one lock, before anything of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {
         let core = &mut shell.state.lock().core;
-        // Of another term: it may be shown, and not kept.
+        // A reply of another term may be shown, and not cached.
         let counts = core.rights.term == reply.term && request.counts();
         if counts {
             core.install_exclusive(ticket, &reply.exclusive);
@@ -643,7 +658,7 @@ fn readdir_huge(
     Ok(page.end)
 }
 
-/// Bytes asked for in one page of a huge directory: about what one getdents(2) of a program takes.
+/// Bytes requested in one page of a huge directory: about what one getdents(2) of a program takes.
 const HUGE_PAGE_BYTES: usize = LIST_PAGE_BYTES / 64;
 
 /// An attribute's name, or the error of setxattr(2) for such a name.
@@ -651,7 +666,7 @@ fn xattr_name(name: &[u8]) -> Result<Name, Errno> {
     if name.len() > limits::XATTR_NAME_BYTES_MAX {
         return Err(Errno::ERANGE);
     }
-    // Others mean nothing to the kernel, and ext4 refuses them too.
+    // Any other prefix means nothing to the kernel, and ext4 refuses it too.
     let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
     let known = prefixes.iter().any(|prefix| name.starts_with(prefix) && name.len() > prefix.len());
     if !known && name != acl::ACCESS.as_bytes() && name != acl::DEFAULT.as_bytes() {

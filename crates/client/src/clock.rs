@@ -1,21 +1,24 @@
-//! Times that a mount gives to what it changes: this machine's clock, set right by that of the servers.
+//! Times that a mount gives to what it changes: this machine's clock, corrected by that of the servers.
 //!
-//! **Model.** A server says what its clock shows when it answers. That was between question and answer, so its clock is ahead of this machine's by
-//! something between `said - answered` and `said - asked`. The correction moves only if it lies outside of that, and only to the nearer end: how long
-//! a message takes is never taken for a difference of clocks, and clocks that are kept together (NTP) are left alone, to the nanosecond.
+//! **Model.** A server says what its clock shows when it answers. That was between request and reply, so its
+//! clock is ahead of this machine's by something between `said - answered` and `said - asked`. The correction
+//! moves only if it lies outside of that interval, and only to the nearer end. So the time that a message
+//! takes is never taken for a difference of clocks. Clocks that are kept together (NTP) are left alone, to
+//! the nanosecond.
 //!
-//! **Assumes.** Nothing of either clock: both may be set at any time, and what is heard next puts that right. Times may go back then.
+//! **Assumes.** Nothing of either clock: both may be set at any time, and the next reply corrects that. Times
+//! may go back then.
 
 use crate::limits::CLOCK_DIFFERENCE_SAID;
 use shoal_types::Timestamp;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-/// See the module.
+/// This machine's clock with a correction.
 #[derive(Default)]
 pub(crate) struct Clock {
-    /// How far that of the servers is ahead, as far as is known, in nanoseconds.
+    /// How far the servers' clock is ahead, as far as is known, in nanoseconds.
     ahead_ns: AtomicI64,
-    /// People have been told that the two are far apart.
+    /// It has been logged that the two are far apart.
     said: AtomicBool,
 }
 
@@ -36,7 +39,7 @@ impl Clock {
             // This machine's clock was set back meanwhile.
             return;
         }
-        // Two answers at once may each move it: both were right.
+        // Two replies at once may each move it: both were right.
         let known = self.ahead_ns.load(Ordering::Relaxed);
         let ahead = known.clamp(least, most);
         if ahead != known {
@@ -58,13 +61,13 @@ impl Clock {
     }
 }
 
-/// From one time to another, in nanoseconds, as far as that can be said.
+/// From one time to another, in nanoseconds, clamped to what an `i64` holds.
 fn between(from: Timestamp, to: Timestamp) -> i64 {
     let ns = |time: Timestamp| i128::from(time.secs) * 1_000_000_000 + i128::from(time.nanos);
     (ns(to) - ns(from)).clamp(i64::MIN.into(), i64::MAX.into()) as i64
 }
 
-/// A time so many nanoseconds later.
+/// A time `ns` nanoseconds later.
 fn later(time: Timestamp, ns: i64) -> Timestamp {
     let nanos = i64::from(time.nanos) + ns.rem_euclid(1_000_000_000);
     let secs = ns.div_euclid(1_000_000_000) + nanos / 1_000_000_000;
@@ -96,12 +99,12 @@ mod tests {
         let clock = Clock::default();
         clock.learn(at(0), at(5_000), at(10));
         assert_eq!(ahead_ms(&clock), 4_990);
-        // A slower answer proves less, a faster one more.
+        // A slower reply proves less, a faster one more.
         clock.learn(at(100), at(5_105), at(150));
         assert_eq!(ahead_ms(&clock), 4_990);
         clock.learn(at(200), at(5_200), at(202));
         assert_eq!(ahead_ms(&clock), 4_998);
-        // Another leads, whose clock is behind.
+        // Another server leads, whose clock is behind.
         clock.learn(at(300), at(-700), at(302));
         assert_eq!(ahead_ms(&clock), -1_000);
     }

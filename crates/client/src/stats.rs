@@ -24,20 +24,20 @@ impl Counter {
     }
 }
 
-/// What the shell counts.
+/// What the session counts.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Calls answered from memory.
     pub(crate) hits: Counter,
     /// Times that a call had to fetch something, or wait.
     pub(crate) misses: Counter,
-    /// Listings asked of the server, in pages.
+    /// Listings requested from the server, in pages.
     pub(crate) listings: Counter,
-    /// Single names, inodes and extent pages asked of the server.
+    /// Single names, inodes and extent pages requested from the server.
     pub(crate) lookups: Counter,
-    /// Times that rights were asked for.
+    /// Requests for rights.
     pub(crate) acquires: Counter,
-    /// Requests for what walks will look at next.
+    /// Prefetch requests for walks.
     pub(crate) walks: Counter,
     /// Batches sent, and their bytes.
     pub(crate) batches: Counter,

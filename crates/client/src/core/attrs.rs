@@ -1,4 +1,4 @@
-//! Attributes, extended attributes and links' targets.
+//! Attributes, extended attributes and targets of symbolic links.
 
 use super::{Core, Outcome};
 use crate::acl;

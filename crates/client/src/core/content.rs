@@ -14,7 +14,7 @@ use shoal_types::{
 /// A run of bytes to read, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
-    /// Here.
+    /// In memory.
     Bytes(Bytes),
     /// Zeros.
     Zeros(u64),
@@ -31,7 +31,7 @@ impl Core {
         }
     }
 
-    /// Makes sure that a range's extents are known, with those that touch it.
+    /// Makes sure that the extents of a range are known, and those that touch it.
     fn know(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
         match self.content(ino)?.known.first_gap(start.saturating_sub(1), end.saturating_add(1)) {
             Some(gap) => Err(Fault::Tree(Need::Extents(ino, gap))),
@@ -85,12 +85,13 @@ impl Core {
         Ok(pieces)
     }
 
-    /// Whether a file is read as a whole, whatever of it is wanted.
+    /// Whether a file is fetched as a whole, whatever part of it is read.
     pub(crate) fn is_short(&self, ino: InodeId) -> bool {
         self.cache.peek(ino).is_some_and(|node| node.inode.size <= READ_WHOLE_BYTES_MAX)
     }
 
-    /// What is asked for when content is not here: when files of a directory are read one after the other, those of all.
+    /// What to fetch for content that is not cached. When the files of a directory are read one after the
+    /// other, the contents of all.
     fn lacks_content(&mut self, ino: InodeId, gap: u64) -> Need {
         if let Some(node) = self.cache.peek(ino)
             && node.inode.size <= self.inline_bytes
@@ -108,7 +109,8 @@ impl Core {
         Need::Extents(ino, gap)
     }
 
-    /// The blocks that hold what follows an offset, as far as that is known: what a sequential reader will want.
+    /// The blocks that hold what follows an offset, as far as they are known: what a sequential reader will
+    /// want.
     pub(crate) fn blocks_after(&mut self, ino: InodeId, offset: u64, count: usize) -> Vec<BlockRef> {
         let Ok(content) = self.content(ino) else { return Vec::new() };
         let ahead: Vec<BlockRef> = content
@@ -119,7 +121,8 @@ impl Core {
         ahead.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
     }
 
-    /// The kernel asks before it writes to a file, and will not ask again. It is answered when the right to change the file is here. `waits`: whoever asks does until then.
+    /// The kernel asks for a permit to write to a file. It is given when the exclusive right to the file is
+    /// here. `waits`: the caller waits until then.
     pub(crate) fn expect_write(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
         self.alive()?;
         if self.is_closed_to_writers(ino) {
@@ -138,8 +141,8 @@ impl Core {
         self.writers.is_closed(ino, self.cache.cover(ino))
     }
 
-    /// Writes. Small files stay inline; a sequential writer fills blocks; a small write into a large file is inline too, and
-    /// merged with its neighbours later, by the server.
+    /// Writes. Small files stay inline, and a sequential writer fills blocks. A small write into a large file
+    /// is inline too; the server merges it with its neighbours later.
     pub(crate) fn write(
         &mut self,
         ino: InodeId,
@@ -158,7 +161,8 @@ impl Core {
         self.may_change(ino)?;
         self.content(ino)?;
         let size = self.cache.need(ino)?.inode.size;
-        // A small file may move into a block as a whole. What is known now holds for every step below: none can fail.
+        // A small file may move into a block as a whole. All extents that the steps below need are fetched
+        // first, so that none of these steps can fail.
         let from = if size <= self.inline_bytes { 0 } else { offset };
         self.know(ino, from, end)?;
         let put = |content, declare, offset, len| Op::Write {
@@ -175,7 +179,7 @@ impl Core {
             && next == offset
             && let Some(filled) = self.blocks.open_len(id)
         {
-            // The writer goes on where it stopped: as much as fits continues its block.
+            // The writer continues where it stopped: as much as fits is appended to its block.
             let fits = len.min(block_room(offset - u64::from(filled), filled));
             if fits > 0 {
                 let part = data.slice(..fits as usize);
@@ -201,7 +205,7 @@ impl Core {
             );
         }
         if size <= self.inline_bytes && offset <= size && size > 0 {
-            // The file outgrows its inline bytes: what is there moves into the block.
+            // The file outgrows its inline bytes: they move into the block.
             let head = self.inline_head(ino, offset)?;
             if let Some(mut head) = head {
                 head.push(data.clone());
@@ -214,7 +218,7 @@ impl Core {
         self.execute(put(Extent::Inline(data.clone()), None, offset, len), &[ino], &[], len + OP_ROOM_BYTES)
     }
 
-    /// Writes at the end of the file. Answers where that was.
+    /// Writes at the end of the file. Returns that offset.
     pub(crate) fn append(
         &mut self,
         ino: InodeId,
@@ -230,8 +234,9 @@ impl Core {
         Ok(end)
     }
 
-    /// Writes pages back that a program has changed through a mapping, as far as the file still reaches: mappings do not extend it. With `over` only
-    /// if that is what is there now; answers whether it was.
+    /// Writes back pages that a program has changed through a mapping. Bytes beyond the end of the file are
+    /// left out, because mappings do not extend it. With `over` it writes only if the file still consists of
+    /// these pieces; returns whether it did.
     pub(crate) fn write_back(
         &mut self,
         ino: InodeId,
@@ -253,7 +258,7 @@ impl Core {
         Ok(true)
     }
 
-    /// The bytes before `offset` of a small file, if all of them are here.
+    /// The bytes before `offset` of a small file, if all of them are in memory.
     fn inline_head(&mut self, ino: InodeId, offset: u64) -> Outcome<Option<Vec<Bytes>>> {
         let pieces = self.read(ino, 0, offset)?;
         Ok(pieces
@@ -266,7 +271,7 @@ impl Core {
             .collect())
     }
 
-    /// Begins a block at `offset` with these parts; a part that does not fit goes on in further blocks.
+    /// Begins a block at `offset` with these parts; what does not fit goes into further blocks.
     fn write_block(
         &mut self,
         ino: InodeId,
@@ -316,7 +321,8 @@ impl Core {
         Ok(())
     }
 
-    /// The part of a write behind a block's end. It was admitted with the first part and needs nothing that is not here.
+    /// The part of a write behind a block's end. It was admitted with the first part, and all it needs is
+    /// cached.
     fn write_rest(
         &mut self,
         ino: InodeId,
@@ -328,7 +334,7 @@ impl Core {
         self.write_block(ino, offset, vec![data.clone()], clear_setid, now)
     }
 
-    /// Remembers where a sequential writer will go on, and closes a block that is full.
+    /// Remembers where a sequential writer will continue, and closes a block that is full.
     fn go_on(&mut self, ino: InodeId, id: shoal_types::BlockId, next: u64, filled: u32) {
         if block_room(next - u64::from(filled), filled) == 0 {
             self.blocks.close(id);
@@ -387,7 +393,7 @@ impl Core {
         Ok(())
     }
 
-    /// Blocks named in a range must become blocks, whatever their size.
+    /// Blocks named in a range must be stored as blocks, whatever their size.
     fn share_blocks(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
         for (_, extent) in self.cache.extents(ino, start, end)? {
             if let Extent::Block(block) = extent {
@@ -397,7 +403,7 @@ impl Core {
         Ok(())
     }
 
-    /// copy_file_range(2) by sharing. Answers how many bytes were done.
+    /// copy_file_range(2) by sharing. Returns how many bytes were done.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn clone_range(
         &mut self,
@@ -463,8 +469,8 @@ impl Core {
     }
 }
 
-/// How many more bytes belong into a block that begins at `start` in its file and holds `filled`. Blocks end where the next
-/// multiple of the block size begins, so that they tile a file however it was begun.
+/// How many more bytes belong into a block that begins at `start` in its file and holds `filled`. Blocks end
+/// at the next multiple of the block size, so that they tile a file wherever it was begun.
 fn block_room(start: u64, filled: u32) -> u64 {
     let block = u64::from(BLOCK_BYTES_MAX);
     block - start % block - u64::from(filled)

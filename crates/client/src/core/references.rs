@@ -1,4 +1,5 @@
-//! References of the kernel to inodes, and which inodes are counted under a cover. Kept apart from the cache, which may forget.
+//! The kernel's references to inodes, and the covers of these inodes. Kept apart from the cache, which may
+//! evict them.
 
 use super::inherit::Unreported;
 use crate::limits::STALE_REFERENCES_MIN;
@@ -6,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::InodeId;
 use std::collections::VecDeque;
 
-/// Inodes by what they are counted under.
+/// Inodes by cover.
 #[derive(Debug, Default)]
 pub(super) struct ByCover(FxHashMap<InodeId, FxHashSet<InodeId>>);
 
@@ -32,20 +33,20 @@ impl ByCover {
 #[derive(Debug)]
 struct Refs {
     count: u64,
-    /// What the inode was counted under when it was last looked at.
+    /// The inode's cover when it was last looked at.
     cover: InodeId,
-    /// Of a directory: where the kernel was told last that it is.
+    /// For a directory: where the kernel was last told that it is.
     place: Option<InodeId>,
-    /// And before that, if that was elsewhere: the kernel may have failed to move it since.
+    /// The place before that: the kernel may have failed to move the directory since.
     before: Option<InodeId>,
-    /// Of a directory: the kernel was told of names in it, present or absent, and may have cached them.
+    /// For a directory: the kernel was told of names in it, present or absent, and may have cached them.
     named: bool,
     unreported: Unreported,
     /// The number of its place in the order.
     since: u64,
 }
 
-/// See the module.
+/// All references of the kernel.
 #[derive(Debug, Default)]
 pub(super) struct References {
     known: FxHashMap<InodeId, Refs>,
@@ -67,7 +68,7 @@ pub struct Referred {
 }
 
 impl References {
-    /// One more.
+    /// The kernel has gained a reference.
     pub(super) fn add(&mut self, ino: InodeId, cover: InodeId) {
         match self.known.get_mut(&ino) {
             Some(refs) => refs.count += 1,
@@ -89,7 +90,7 @@ impl References {
         self.under.insert(cover, ino);
     }
 
-    /// So many fewer. If those were the last, answers what the inode is counted under.
+    /// The kernel has dropped `count` references. If those were the last, returns the inode's cover.
     pub(super) fn remove(&mut self, ino: InodeId, count: u64) -> Option<InodeId> {
         let refs = self.known.get_mut(&ino)?;
         if refs.count > count {
@@ -107,20 +108,20 @@ impl References {
         Some(cover)
     }
 
-    /// Appends an inode to the order; answers its place.
+    /// Appends an inode to the order; returns its place.
     fn append(&mut self, ino: InodeId) -> u64 {
         self.last_place += 1;
         self.order.push_back((ino, self.last_place));
         self.last_place
     }
 
-    /// How many there are and were.
+    /// How many inodes are and were referred to.
     pub(super) fn referred(&self) -> Referred {
         Referred { inodes: self.known.len(), forgotten: self.forgotten }
     }
 
-    /// So many of the inodes that have been referred to for longest; they count as the youngest from then on,
-    /// so that the next call names different ones.
+    /// The `count` inodes that have been referred to for longest. They count as the youngest from then on, so
+    /// the next call names different ones.
     pub(super) fn oldest(&mut self, count: usize) -> Vec<InodeId> {
         let mut oldest = Vec::new();
         for _ in 0..self.order.len() {
@@ -139,7 +140,7 @@ impl References {
         oldest
     }
 
-    /// An inode is counted under this cover from now on.
+    /// An inode has this cover from now on.
     pub(super) fn count_under(&mut self, ino: InodeId, cover: InodeId) {
         if let Some(refs) = self.known.get_mut(&ino)
             && refs.cover != cover
@@ -149,7 +150,8 @@ impl References {
         }
     }
 
-    /// The kernel is told that a directory is in this one. Answers where it was told that it is, if that is another, and else where it may have it still.
+    /// The kernel is told that a directory is in `dir`. Returns where it was told before that the directory
+    /// is, if elsewhere. Otherwise returns, as the second value, where the kernel may still have it.
     pub(super) fn place(&mut self, ino: InodeId, dir: InodeId) -> (Option<InodeId>, Option<InodeId>) {
         let Some(refs) = self.known.get_mut(&ino) else { return (None, None) };
         match refs.place.replace(dir).filter(|last| *last != dir) {
@@ -180,10 +182,10 @@ impl References {
         }
     }
 
-    /// Whether the kernel has a directory somewhere below another, or takes it for the same.
+    /// Whether the kernel has a directory at or below another one.
     pub(super) fn is_below(&self, dir: InodeId, above: InodeId) -> bool {
         let mut here = Some(dir);
-        // What others have moved may make a ring of it.
+        // Moves by other clients may have made a loop of the places.
         for _ in 0..self.known.len() + 1 {
             match here {
                 Some(ino) if ino == above => return true,
@@ -198,7 +200,7 @@ impl References {
         self.known.contains_key(&ino)
     }
 
-    /// Inodes that are referred to and counted under a cover.
+    /// Referenced inodes with this cover.
     pub(super) fn under(&self, cover: InodeId) -> impl Iterator<Item = InodeId> {
         self.under.of(cover)
     }
@@ -208,12 +210,12 @@ impl References {
         self.known.get_mut(&ino).map(|refs| &mut refs.unreported)
     }
 
-    /// What is to be reported of any of them.
+    /// What is to be reported of each of the inodes.
     pub(super) fn all_unreported(&mut self) -> impl Iterator<Item = &mut Unreported> {
         self.known.values_mut().map(|refs| &mut refs.unreported)
     }
 
-    /// What they are counted under.
+    /// The covers of all referenced inodes.
     pub(super) fn covers(&self) -> impl Iterator<Item = InodeId> {
         self.under.0.keys().copied()
     }

@@ -1,4 +1,4 @@
-//! Following walks in the cache: where programs are, what is asked for ahead, what has come.
+//! Following walks in the cache: where programs are, what is prefetched, what has arrived.
 
 use super::{Ahead, Stage};
 use crate::core::Core;
@@ -8,7 +8,7 @@ use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId};
 use shoal_wire::{DirEntry, WalkReply};
 
 impl Core {
-    /// A program looks into a directory. `begins`: it may be the first of many.
+    /// A program lists a directory. `begins`: it may be the first of many.
     pub(in crate::core) fn walks_into(&mut self, dir: InodeId, begins: bool) {
         let walks = &self.walks;
         let known = walks.position_of(dir).is_some();
@@ -47,7 +47,8 @@ impl Core {
         blocks.take(WALK_RUNS_MAX).collect()
     }
 
-    /// Sub-directories in the order in which they are listed, and whether there are files, too; `None` if not all names are known.
+    /// Sub-directories in the order in which they are listed, and whether there are files, too. `None` if not
+    /// all names are known.
     fn subdirectories(&self, dir: InodeId) -> Option<(Vec<InodeId>, bool)> {
         let Some(Node { body: Body::Directory(names), .. }) = self.cache.peek(dir) else { return None };
         if !names.is_complete() {
@@ -63,7 +64,7 @@ impl Core {
         Some((children, has_files))
     }
 
-    /// What is to be asked for ahead, if anything.
+    /// What is to be prefetched, if anything.
     pub(crate) fn walk_ahead(&mut self) -> Option<Ahead> {
         if let Some(ahead) = self.walks.urgent.pop_front() {
             return Some(ahead);
@@ -77,7 +78,8 @@ impl Core {
         None
     }
 
-    /// A program needs a directory. Answers whether it is on its way, with those behind it, if that is a walk.
+    /// A program needs a directory. Returns whether it is being fetched, together with the next ones if this
+    /// is a walk.
     pub(crate) fn walk_needs(&mut self, dir: InodeId) -> bool {
         let Some(number) = self.walks.position_of(dir) else { return false };
         let Some(walk) = self.walks.walks.get_mut(number) else { return false };
@@ -90,7 +92,7 @@ impl Core {
         if let Some(place) = walk.places.get(&dir).cloned() {
             walk.arrive(&place);
         }
-        // Whether it becomes one shows when the directory is looked into.
+        // Whether this becomes a walk shows when the directory is listed.
         if !goes_on {
             return false;
         }
@@ -122,7 +124,7 @@ impl Core {
             let askable = matches!(self.cache.peek(dir), Some(node) if is_askable(node));
             let walk = self.walks.walks.get_mut(number)?;
             match here {
-                // It is here for another reason.
+                // It was cached for another reason.
                 Some((children, _)) => {
                     walk.set(&place, Stage::Here(0));
                     walk.expect(&place, &children);
@@ -135,7 +137,7 @@ impl Core {
             }
         }
         let walk = self.walks.walks.get_mut(number)?;
-        // A few are not worth a request as long as more are on their way.
+        // A few are not worth a request while more are in flight.
         if dirs.is_empty() || (dirs.len() < walk.fewest() && walk.asked > dirs.len()) {
             for dir in dirs {
                 if let Some(place) = walk.places.get(&dir).cloned() {
@@ -149,7 +151,7 @@ impl Core {
         Some(Ahead { dirs, versions, contents, ticket: self.ticket() })
     }
 
-    /// A request was answered, or not: what has not come is not on its way any more.
+    /// A request was answered, or failed: what has not arrived is not in flight any more.
     pub(crate) fn walk_answered(&mut self, ahead: &Ahead, reply: Option<&WalkReply>) {
         self.walks.requests = self.walks.requests.saturating_sub(1);
         self.walks.news = true;
@@ -168,19 +170,19 @@ impl Core {
                 continue;
             }
             match walk.places.get(dir).cloned() {
-                // There was no room for it in the answer.
+                // There was no room for it in the reply.
                 Some(place) if begun.is_some_and(|begun| number > begun) => walk.set(&place, Stage::Expected),
                 _ => self.walks.unexpect(*dir),
             }
         }
     }
 
-    /// Nobody else watches a directory that has come.
+    /// No other client watches a directory that has arrived.
     pub(crate) fn walk_gives(&mut self, ahead: &Ahead, dir: InodeId) {
         self.install_exclusive(ahead.ticket, &[dir]);
     }
 
-    /// Takes in a directory that has come.
+    /// Takes in a directory that has arrived.
     pub(crate) fn walk_came(&mut self, ahead: &Ahead, dir: InodeId, entries: Vec<DirEntry>) {
         let before = self.cache.bytes();
         let version = ahead.dirs.iter().position(|one| *one == dir).and_then(|at| *ahead.versions.get(at)?);
@@ -198,7 +200,7 @@ impl Core {
         }
     }
 
-    /// Room is needed: what came ahead and was not looked at goes first.
+    /// Room is needed: what was prefetched and not used is evicted first.
     pub(in crate::core) fn make_room_of_walks(&mut self) {
         for _ in 0..EVICT_STEPS {
             let mut walks = self.walks.walks.iter();
@@ -216,7 +218,7 @@ impl Core {
     }
 }
 
-/// Whether a directory can come as a whole.
+/// Whether a directory can be fetched whole.
 fn is_askable(node: &Node) -> bool {
     matches!(node.body, Body::Directory(_)) && !node.stale && node.inode.entries <= DIR_FETCH_ENTRIES_MAX
 }
