@@ -1,4 +1,4 @@
-//! What becomes of denials: waits end when denials have kept coming for long enough and no replica leads.
+//! Denials: waits end when denials have continued for long enough and no replica leads.
 
 use super::{Inner, State, Unled};
 use crate::limits::DENIAL_GRACE;
@@ -6,12 +6,12 @@ use shoal_runtime::time::Instant;
 use shoal_wire::{Denial, MetaError};
 use std::sync::Arc;
 
-/// Denials that count, since a replica led last.
+/// Denials since the last leader was found.
 #[derive(Default)]
 pub(super) struct Denials {
-    /// The first of an unbroken row, and the last.
+    /// Times of the first one of an unbroken series, and of the last.
     row: Option<(Instant, Instant)>,
-    /// They have kept coming for long enough: nothing is asked any more.
+    /// The denial that decided: no replica is asked any more.
     verdict: Option<Denial>,
 }
 
@@ -25,7 +25,7 @@ impl Denials {
         self.row = None;
     }
 
-    /// Notes one. Answers whether it decides. `at_once`: the first one does.
+    /// Records a denial. Returns whether it decides. `at_once`: the first one does.
     fn note(&mut self, denial: &Denial, now: Instant, at_once: bool) -> bool {
         let unbroken = self.row.filter(|(_, last)| now.saturating_duration_since(*last) < DENIAL_GRACE);
         let first = unbroken.map_or(now, |(first, _)| first);
@@ -52,10 +52,10 @@ impl State {
 }
 
 impl Inner {
-    /// Takes what a leader answered. One that denies is one that does not lead: another may.
+    /// Takes what a leader answered. A denial means that it does not lead: another replica may.
     pub(super) fn understand<T>(self: &Arc<Self>, outcome: Result<T, MetaError>) -> Result<T, MetaError> {
         match outcome {
-            // The verdict was found while this waited.
+            // The denials were decided while this call waited.
             Err(MetaError::Denied(denial)) if self.state.lock().denials.verdict().is_some() => {
                 Err(MetaError::Denied(denial))
             }
@@ -73,7 +73,7 @@ impl Inner {
         if state.seat.is_some() || state.stopping {
             return;
         }
-        // Nothing is lost by giving up what has not begun.
+        // A session that has not begun has nothing to lose.
         let at_once = state.session.is_none();
         if !state.denials.note(denial, Instant::now(), at_once) {
             return;

@@ -1,21 +1,24 @@
 //! A volume's metadata service over several replicas, of which one leads at a time and any may die.
 //!
-//! **Model.** One session's calls go to whoever leads. Who that is, is found by asking all replicas at once (`search`): the one that
-//! answers a read leads, since a replica serves reads only while it holds the leader's lease. Calls wait until somebody leads.
-//! Batches are kept until their outcome is final, and sent again in order to a new leader ([`outbox`]).
+//! **Model.** All calls of a session go to the leader. The leader is found by asking all replicas at once
+//! (`search`): the one that answers a read leads, since a replica serves reads only while it holds the leader
+//! lease. Calls wait until a replica leads. Batches are kept until their outcome is final, and sent again in
+//! order to a new leader ([`outbox`]).
 //!
-//! **Assumes.** A replica that does not lead says so before it says anything else. A stub to a node that does not answer fails
-//! with [`MetaError::Unavailable`] within bounded time, and its `submit` does not wait for the node. Repeating a request is
-//! harmless: sessions are opened by instance, batches are numbered, a lost grant is taken back with the next one's report.
+//! **Assumes.** A replica that does not lead says so before it says anything else. A stub to a node that does
+//! not answer fails with [`MetaError::Unavailable`] within bounded time, and its `submit` does not wait for
+//! the node. Requests are idempotent: sessions are opened by instance, batches are numbered, a lost grant is
+//! taken back with the next one's report.
 //!
-//! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order, and under no lock.
-//! When the mount ends, or is interrupted, whoever waits returns at once.
+//! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order,
+//! and under no lock. When the mount ends, or is interrupted, every wait ends at once.
 //!
-//! **Denials.** A replica or the cluster map may [deny](Denial) the client the volume. If no replica leads and denials keep coming for
-//! [`DENIAL_GRACE`], or at once before there is a session, every wait ends with [`MetaError::Denied`], and so does every later call.
-//! A denial by an older map than this client knows counts for nothing: without a majority, only a node that knows ends waits.
+//! **Denials.** A replica or the cluster map may [deny](Denial) the client the volume. If no replica leads
+//! and denials continue for [`DENIAL_GRACE`], every wait and every later call ends with
+//! [`MetaError::Denied`]. Before there is a session, one denial is enough. A denial by an older map than this
+//! client knows counts for nothing: without a majority, only a node with the newest map ends waits.
 //!
-//! **Refuses.** More than one session: what follows one that the servers have ended begins with a `Failover` of its own.
+//! **Refuses.** More than one session: the session that follows an ended one has a `Failover` of its own.
 
 mod denial;
 mod outbox;
@@ -44,19 +47,19 @@ use std::sync::Arc;
 pub trait Replicas: Send + Sync + 'static {
     /// All of them, as far as is known. Returns at once.
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)>;
-    /// None of them leads, so perhaps these are not the replicas any more: has a newer list fetched, without waiting for it.
+    /// No replica leads, so the list may be outdated: has a newer one fetched, without waiting for it.
     fn refresh(&self);
     /// Epoch of the newest cluster map that is known. Denials by older ones do not count.
     fn epoch(&self) -> u64 {
         0
     }
-    /// Why the volume is not for this client, as far as that is known without asking its replicas.
+    /// Why the client may not use the volume, as far as that is known without asking its replicas.
     fn denial(&self) -> Option<Denial> {
         None
     }
 }
 
-/// How long calls wait for somebody to lead.
+/// How long calls wait for a leader.
 #[derive(Clone, Copy, Debug)]
 pub struct FailoverOptions {
     /// Opening a session gives up after this.
@@ -71,7 +74,7 @@ impl Default for FailoverOptions {
     }
 }
 
-/// See the module.
+/// A metadata service over several replicas.
 pub struct Failover {
     inner: Arc<Inner>,
 }
@@ -81,7 +84,7 @@ struct Inner {
     replicas: Arc<dyn Replicas>,
     options: FailoverOptions,
     state: Mutex<State>,
-    /// Somebody leads, or waiting has become pointless.
+    /// A replica leads, or waiting has become pointless.
     found: Condvar,
     /// There may be something to send.
     work: Condvar,
@@ -90,7 +93,7 @@ struct Inner {
 /// The replica that led when it was last heard of.
 #[derive(Clone)]
 struct Seat {
-    /// Counts the leaders found, so that old news can be told from new.
+    /// Counts the leaders found, by which outdated answers are recognised.
     term: u64,
     node: NodeId,
     service: Arc<dyn MetaService>,
@@ -105,17 +108,17 @@ struct State {
     /// When all are asked again, and how long to wait after that.
     next_round: Instant,
     pause: Duration,
-    /// Since nobody has been leading.
+    /// The backoff since the last leader was lost.
     waiting: Option<Patience>,
     denials: Denials,
     outbox: Outbox,
-    /// Calls that the leader has been asked and has not answered.
+    /// Calls in flight to the leader.
     in_flight: InFlight,
     /// The term in which the outbox sends.
     sending: u64,
     /// Nothing is sent before.
     hold: Instant,
-    /// Outcomes to be told, in order.
+    /// Outcomes to be reported, in order.
     told: VecDeque<Told>,
     telling: bool,
     interrupted: bool,
@@ -138,7 +141,7 @@ impl From<Unled> for MetaError {
         match why {
             Unled::Denied(denial) => MetaError::Denied(denial),
             Unled::Stopping => MetaError::Unavailable("the mount is ending".into()),
-            // The call fails and nothing else: the session goes on.
+            // Only the call fails: the session goes on.
             Unled::Interrupted | Unled::TimedOut => MetaError::Errno(Errno::EIO),
         }
     }
@@ -180,7 +183,8 @@ impl Failover {
         Failover { inner }
     }
 
-    /// Calls that wait for a leader or for its answer, now and from now on, fail with `EIO`. Batches are still being sent.
+    /// Calls that wait for a leader or for its answer, now and from now on, fail with `EIO`. Batches are
+    /// still being sent.
     pub fn interrupt(&self) {
         let mut state = self.inner.state.lock();
         state.interrupted = true;
@@ -200,7 +204,7 @@ impl Failover {
         self.inner.tell(state, told);
     }
 
-    /// Counters, for people and for monitoring.
+    /// Counters, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         let state = self.inner.state.lock();
         [
@@ -221,7 +225,7 @@ impl Drop for Failover {
 }
 
 impl Inner {
-    /// Makes a call of whoever leads, until it is answered.
+    /// Calls the leader, and the next one if that fails, until there is an answer.
     fn call<T>(
         self: &Arc<Self>,
         wait: Option<Duration>,
@@ -245,7 +249,7 @@ impl Inner {
         self.call(self.options.fail_after, true, call)
     }
 
-    /// Makes a call of whoever leads, and of nobody else if that one has ceased to.
+    /// Calls the leader once. If it has ceased to lead, the call fails.
     fn once<T>(
         self: &Arc<Self>,
         wait: Option<Duration>,
@@ -275,7 +279,7 @@ impl MetaService for Failover {
                 self.inner.state.lock().session = Some(reply.session);
                 Ok(reply)
             }
-            // A leader said why.
+            // A leader has given the reason.
             (Err(MetaError::Errno(Errno::EIO)), Some(error)) => Err(error),
             (Err(MetaError::Errno(Errno::EIO)), None) => Err(MetaError::Unavailable(format!(
                 "no metadata server of this volume has led for {} seconds: are most of its nodes up?",
@@ -309,9 +313,10 @@ impl MetaService for Failover {
         }
     }
 
-    // These wait on the thread that calls, since another leader may have to be asked; nobody calls them who must not be held up.
+    // The following calls block the calling thread, since another leader may have to be asked. They are not
+    // made on threads that must not block.
 
-    /// One attempt, if the answer gives a right: the next one is another request, see `Shell::attempts`.
+    /// One attempt, if the answer gives a right: a retry is another request, see `Shell::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let asked = |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.ask(ask.clone(), done));
         done(match ask.token.0 {
@@ -320,7 +325,7 @@ impl MetaService for Failover {
         });
     }
 
-    /// One attempt, as above.
+    /// One attempt: a retry is another request, see `Shell::attempts`.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         let wait = self.inner.options.fail_after;
         done(
@@ -338,7 +343,7 @@ impl MetaService for Failover {
         );
     }
 
-    /// One attempt: whoever waited may have given up meanwhile, and then asks the next leader for something else.
+    /// One attempt: the waiter may have given up meanwhile, and then asks the next leader for something else.
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         let wait = self.inner.options.fail_after;
         done(

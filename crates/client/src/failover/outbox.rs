@@ -1,12 +1,13 @@
-//! Batches on their way to whoever leads, pure: outcomes in, what to send and whom to tell out.
+//! Batches in flight to the leader, pure: outcomes in; what to send, and which outcomes to report, out.
 //!
-//! **Model.** A queue in the order of the journal. A batch stays in it until its outcome is final. The first `sent` of them are
-//! under way in the present *attempt*; a failure that says nothing about the batch itself (the leader is not one any more,
-//! or does not answer) starts the next attempt from the front of the queue. The servers apply each batch once, however often it
-//! arrives, so sending too much is harmless and only costs time.
+//! **Model.** A queue in the order of the journal. A batch stays in it until its outcome is final. The first
+//! `sent` of them are in flight in the present *attempt*. A failure that says nothing about the batch itself
+//! (the leader has lost leadership, or does not answer) starts the next attempt from the front of the queue.
+//! The servers apply each batch once, however often it arrives, so sending it again is harmless and only
+//! costs time.
 //!
-//! **Promises.** Every batch pushed is told its outcome once, in order. What an earlier attempt is answered late counts if it
-//! is good news, or final; its complaints about leaders do not.
+//! **Promises.** The outcome of every batch is reported once, in order. A late answer to an earlier attempt
+//! counts if it is a success, or final. Its errors about leaders do not.
 
 use crate::limits::{RESEND_WINDOW_BATCHES, RESEND_WINDOW_BYTES};
 use shoal_runtime::planted::mistake;
@@ -14,7 +15,7 @@ use shoal_types::BatchSeq;
 use shoal_wire::{Commit, CommitDone, CommitReply, MetaError};
 use std::collections::VecDeque;
 
-/// An outcome, and who is to hear of it.
+/// An outcome, and the callback that receives it.
 pub(super) type Told = (CommitDone, Result<CommitReply, MetaError>);
 
 struct Batch {
@@ -23,7 +24,7 @@ struct Batch {
     tried: bool,
 }
 
-/// See the module.
+/// The batches without outcome.
 #[derive(Default)]
 pub(super) struct Outbox {
     batches: VecDeque<Batch>,
@@ -40,13 +41,13 @@ pub(super) struct Outbox {
 pub(super) enum Effect {
     /// Nothing: it was known, or is out of date.
     Nothing,
-    /// These hear of it.
+    /// These outcomes are to be reported.
     Told(Vec<Told>),
-    /// The batches were taken back and are to be sent again.
+    /// The batches are to be sent again.
     Again {
-        /// To whoever leads now, which is to be found out.
+        /// Another leader has to be found first.
         elsewhere: bool,
-        /// This attempt got nowhere: hold on before the next.
+        /// This attempt committed nothing: pause before the next.
         pause: bool,
     },
 }
@@ -57,7 +58,7 @@ pub(crate) fn is_transient(error: &MetaError) -> bool {
 }
 
 impl Outbox {
-    /// Takes a batch. Answers it at once if everything has ended.
+    /// Takes a batch. Returns its outcome at once if everything has ended.
     pub(super) fn push(&mut self, commit: Commit, done: CommitDone) -> Option<Told> {
         match &self.ended {
             Some(error) => Some((done, Err(error.clone()))),
@@ -68,7 +69,7 @@ impl Outbox {
         }
     }
 
-    /// The next batch to send, and the attempt it belongs to; `None` while enough is under way.
+    /// The next batch to send, and the attempt it belongs to; `None` while enough is in flight.
     pub(super) fn next(&mut self) -> Option<(u64, Commit)> {
         let batch = self.batches.get_mut(self.sent)?;
         let bytes = batch.commit.ops.len();
@@ -102,7 +103,7 @@ impl Outbox {
         self.resent
     }
 
-    /// Takes everything back that is under way: it will be sent again.
+    /// Marks all batches in flight to be sent again.
     pub(super) fn restart(&mut self) {
         self.attempt += 1;
         (self.sent, self.sent_bytes, self.progress) = (0, 0, false);
@@ -152,7 +153,7 @@ impl Outbox {
         if told.is_empty() { Effect::Nothing } else { Effect::Told(told) }
     }
 
-    /// Nothing will be sent any more: whoever waits, or comes later, hears this error.
+    /// Nothing will be sent any more: every waiting batch, and every later one, gets this error.
     pub(super) fn end(&mut self, error: MetaError) -> Vec<Told> {
         self.restart();
         let error = self.ended.get_or_insert(error).clone();

@@ -1,6 +1,6 @@
 //! Calls that wait for the leader's answer: they end early when the answer is pointless.
 //!
-//! A leader answers some calls only when other clients have given something back. It may be alive and never
+//! A leader answers some calls only when another client has given something back. It may be alive and never
 //! answer: a program holds the lock, or the volume was stopped. So the end of the session, or of the mount,
 //! does not wait for answers.
 
@@ -9,14 +9,14 @@ use shoal_runtime::channel;
 use shoal_wire::{Done, MetaError};
 use std::collections::BTreeMap;
 
-/// How a call is told that it waits in vain.
+/// How a waiting call is made to fail.
 type Fail = Box<dyn FnOnce(MetaError) + Send>;
 
-/// See the module.
+/// Calls that wait for the leader's answer.
 #[derive(Default)]
 pub(super) struct InFlight {
     last: u64,
-    /// By number, with whether an interrupt ends it.
+    /// By number, with whether an interrupt ends the call.
     calls: BTreeMap<u64, (bool, Fail)>,
 }
 
@@ -31,7 +31,7 @@ impl InFlight {
         self.calls.remove(&call);
     }
 
-    /// Ends all of them, or only those that an interrupt ends.
+    /// Makes all of them fail, or only those that an interrupt ends.
     pub(super) fn fail(&mut self, interruptible_only: bool, error: &MetaError) {
         for (call, (interruptible, fail)) in std::mem::take(&mut self.calls) {
             match interruptible_only && !interruptible {

@@ -1,7 +1,8 @@
-//! Finding out who leads.
+//! Finding the leader.
 //!
-//! All replicas are asked at the same time, so that one that hangs holds nobody up, each by a thread of its own and each
-//! at most once at a time. A replica's word on who leads instead is not needed: that one is being asked, too.
+//! All replicas are asked at the same time, so that one that hangs delays nothing. Each is asked by a thread
+//! of its own, at most once at a time. The hint of a replica about the leader is not needed: that replica is
+//! being asked, too.
 
 use super::{Inner, Seat, State, Unled};
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
@@ -12,11 +13,11 @@ use shoal_types::{NodeId, SessionId};
 use shoal_wire::{MetaError, MetaService};
 use std::sync::Arc;
 
-/// Whom a replica is asked for before there is a session. Every leader knows that there is none such.
+/// The session that a replica is asked about before there is one. Every leader knows that it does not exist.
 const NOBODY: SessionId = SessionId(u64::MAX);
 
 impl Inner {
-    /// Whoever leads; waits until somebody does. `calls`: somebody's call waits for it, which may be interrupted.
+    /// The leader; waits until there is one. `calls`: a call waits for it, which may be interrupted.
     pub(super) fn leader(self: &Arc<Self>, until: Option<Instant>, calls: bool) -> Result<Seat, Unled> {
         let mut state = self.state.lock();
         loop {
@@ -90,7 +91,7 @@ impl Inner {
             drop(state);
             return self.denied(&denial);
         }
-        // Whoever was found meanwhile is newer than this answer.
+        // A leader that was found meanwhile is newer than this answer.
         if leads && state.terms == term && state.seat.as_ref().is_none_or(|seat| seat.node != node) {
             state.install(node, service);
             drop(state);
@@ -99,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// A leader did not answer as one.
+    /// The leader did not answer as one.
     pub(super) fn lost(&self, seat: &Seat, error: &MetaError) {
         let mut state = self.state.lock();
         if state.seat.as_ref().is_none_or(|now| now.term != seat.term) {
@@ -107,7 +108,7 @@ impl Inner {
         }
         tracing::debug!(node = %seat.node, %error, "this metadata server does not lead any more");
         state.seat = None;
-        // One that is found and lost over and over is not asked without a pause.
+        // If a leader is found and lost over and over, the backoff continues.
         if state.next_round + LEADER_PAUSE_MAX * 4 < Instant::now() {
             state.pause = Duration::ZERO;
         }

@@ -1,5 +1,5 @@
-//! Sends batches to whoever leads, from a thread of its own: so that `submit` never waits, and so that nothing is submitted from
-//! within a server's callback.
+//! Sends batches to the leader, from a thread of its own, so that `submit` never waits, and nothing is
+//! submitted from within a server's callback.
 
 use super::outbox::{Effect, Told};
 use super::{Inner, Seat, State};
@@ -54,19 +54,19 @@ impl Inner {
             seat.service.submit(commit, Box::new(done));
             return Some(());
         }
-        // All that may be under way is.
+        // The window is full, or all batches have been sent.
         let first = state.outbox.first();
         let silent = self.work.wait_for(&mut state, LEADER_SILENCE_MAX).timed_out();
         let stuck = silent && state.outbox.first() == first && state.seat.is_some();
         drop(state);
         if stuck {
-            // A disk may be slow. But if somebody else leads by now, this one will never answer.
+            // A disk may be slow. But if another replica leads by now, this one will never answer.
             self.ask_all();
         }
         Some(())
     }
 
-    /// A batch has an outcome. On a thread of the service's.
+    /// A batch has an outcome. Called on a thread of the service.
     fn outcome(
         inner: &Weak<Inner>,
         from: &Seat,
@@ -97,7 +97,8 @@ impl Inner {
         }
     }
 
-    /// Tells outcomes, in order and under no lock. Only one thread at a time tells; the others leave it to that one.
+    /// Reports outcomes, in order and under no lock. Only one thread at a time does this; any other leaves it
+    /// to that one.
     pub(super) fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>, told: impl IntoIterator<Item = Told>) {
         state.told.extend(told);
         if std::mem::replace(&mut state.telling, true) {
