@@ -1,7 +1,8 @@
 //! Fetching what a call needs: from the metadata servers, with the right to keep it.
 //!
-//! An answer is taken in and the call repeated under one hold of the lock: so whoever fetches gets on, even if others take what was fetched
-//! back at once. A recall waits for the answers that were given before it ([`Tokens`]).
+//! A reply is taken in and the call is repeated under one hold of the lock. So each fetch makes progress,
+//! even if what it brought is recalled at once. A recall waits for the replies that were sent before it
+//! ([`Tokens`]).
 
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
@@ -17,7 +18,7 @@ use shoal_wire::{
 };
 use std::collections::BTreeSet;
 
-/// Requests under way.
+/// Requests in flight.
 #[derive(Default)]
 pub(crate) struct Tokens {
     state: Mutex<UnderWay>,
@@ -28,7 +29,7 @@ pub(crate) struct Tokens {
 struct UnderWay {
     last: u64,
     out: BTreeSet<u64>,
-    /// Waited for too long: what they bring is not taken in.
+    /// Waited for too long: their replies are not taken in.
     void: BTreeSet<u64>,
 }
 
@@ -38,7 +39,7 @@ impl UnderWay {
     }
 }
 
-/// A request under way: until its answer has been taken in.
+/// A request in flight, until its reply has been taken in.
 pub(crate) struct Request<'a> {
     tokens: &'a Tokens,
     pub(crate) token: Token,
@@ -56,7 +57,7 @@ impl Drop for Request<'_> {
 }
 
 impl Request<'_> {
-    /// Whether its answer may be taken in.
+    /// Whether its reply may be taken in.
     pub(crate) fn counts(&self) -> bool {
         !self.tokens.state.lock().void.contains(&self.token.0)
     }
@@ -71,13 +72,13 @@ impl Tokens {
         Request { tokens: self, token: Token(token), below: state.below() }
     }
 
-    /// All requests before this one have been answered.
+    /// The oldest request in flight: all before it have been answered.
     pub(crate) fn below(&self) -> Token {
         self.state.lock().below()
     }
 
-    /// Waits until the answers to these have been taken in, or have got lost. Those that have not come in time will not be taken in; then
-    /// the answer is no.
+    /// Waits until the replies to these requests have been taken in, or are lost. Returns false at `due`:
+    /// replies that are still missing will not be taken in.
     pub(crate) fn wait(&self, tokens: &[Token], due: Instant) -> bool {
         let mut state = self.state.lock();
         while tokens.iter().any(|token| state.out.contains(&token.0)) {
@@ -92,10 +93,10 @@ impl Tokens {
     }
 }
 
-/// What was fetched: to be taken in.
+/// A reply that is to be taken in.
 pub(crate) struct Fetched<'a> {
     install: Box<dyn FnOnce(&mut Core) -> bool + 'a>,
-    /// Under way until then.
+    /// In flight until then.
     request: Option<Request<'a>>,
 }
 
@@ -104,7 +105,7 @@ impl Fetched<'_> {
         Fetched { install: Box::new(|_| true), request: None }
     }
 
-    /// Takes it in. Answers whether it still counts.
+    /// Takes the reply in. Returns whether it counts.
     pub(crate) fn install(self, core: &mut Core) -> bool {
         core.rights.missing.clear();
         self.request.as_ref().is_none_or(Request::counts) && (self.install)(core)
@@ -144,14 +145,14 @@ impl Shell {
         self.state.lock().core.ticket()
     }
 
-    /// Asks something that no call waits for, and takes the answer in.
+    /// Fetches an inode that no call waits for, and takes it in.
     pub(crate) fn look_at(&self, ino: InodeId) -> Result<(), Errno> {
         let fetched = self.fetch_inode(ino)?;
         fetched.install(&mut self.state.lock().core);
         Ok(())
     }
 
-    /// Asks, and waits for the answer.
+    /// Asks the leader, and waits for the reply.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
         self.attempts(|token, below| {
             let ask = Ask { session: self.session, token, below, question: question.clone() };
@@ -159,8 +160,9 @@ impl Shell {
         })
     }
 
-    /// Makes a request until a leader has answered it. Each time it is another one: an answer that got lost with its connection will never be
-    /// taken in, and no recall is to wait for it, least of all one that the next attempt has to wait for.
+    /// Makes a request until a leader has answered it. Each attempt has a new token, because the reply to an
+    /// earlier one may be lost with its connection. No recall must wait for such a reply, least of all a
+    /// recall for which the next attempt waits.
     fn attempts<T>(
         &self,
         attempt: impl Fn(Token, Token) -> Result<T, MetaError>,
@@ -229,7 +231,7 @@ impl Shell {
                 return Ok(page);
             }
             if !page.install(&mut self.state.lock().core) {
-                // Without this one the others are not the whole directory.
+                // Without this page the listing is not complete.
                 return Ok(Fetched::nothing());
             }
             after = last.ok_or(Errno::EIO)?;
@@ -261,19 +263,20 @@ impl Shell {
         Ok(taken((request, ticket), term, Vec::new(), install))
     }
 
-    /// Takes in where the blocks of files are.
+    /// Learns where the blocks of files are.
     pub(crate) fn learn<'r>(&self, records: impl IntoIterator<Item = &'r FileRecord>) {
         let blocks = records.into_iter().flat_map(|record| &record.blocks);
         self.groups.learn(blocks.map(|(id, info)| (*id, info.group)));
     }
 
-    /// A server that answers another question than was asked.
+    /// A server gave the reply to another question.
     pub(crate) fn confused(&self) -> Errno {
         self.refused(MetaError::other_answer())
     }
 }
 
-/// What the kernel has locked for a call that wants this: the directories in which it names something, and all moves if these are several.
+/// The directories that the kernel has locked for a call with these wants: those in which it changes names.
+/// `MOVES` is added if there are several (`s_vfs_rename_mutex`).
 fn locked_for(wants: &[Want]) -> Vec<InodeId> {
     let mut dirs: Vec<InodeId> =
         wants.iter().filter(|want| !want.names.is_empty()).map(|want| want.ino).collect();
@@ -284,7 +287,7 @@ fn locked_for(wants: &[Want]) -> Vec<InodeId> {
     dirs
 }
 
-/// What was answered in a term: of another one, it counts for nothing.
+/// A reply of a term. It counts for nothing in another one.
 fn taken<'a>(
     (request, ticket): (Request<'a>, Ticket),
     term: u64,

@@ -7,7 +7,7 @@ use shoal_types::{Errno, Timestamp};
 use shoal_wire::{Grant, GrantReply, Space};
 
 impl Shell {
-    /// Asks for more inode numbers or room, unless somebody else just did.
+    /// Requests more inode numbers or room, unless another thread just did.
     pub(crate) fn fetch_grant(&self, bytes: u64, inodes: bool) -> Result<(), Errno> {
         let _one = self.granting.lock();
         let (room, none_left) = {
@@ -25,14 +25,14 @@ impl Shell {
         if self.state.lock().core.room >= bytes {
             return Ok(());
         }
-        // Perhaps what is under way frees room, or was counted twice while it was.
+        // What is in flight may free room, or may have been counted twice meanwhile.
         self.flush()?;
         let lacking = bytes.saturating_sub(self.state.lock().core.room);
         ask(lacking)?;
         if self.state.lock().core.room >= bytes { Ok(()) } else { Err(Errno::ENOSPC) }
     }
 
-    /// Asks for a grant and takes it; also renews the session, and looks at the servers' clock.
+    /// Requests a grant and takes it. This also renews the session, and checks the servers' clock.
     fn grant(&self, inodes: u64, want_bytes: u64) -> Result<(), Errno> {
         let outstanding_bytes = {
             let core = &self.state.lock().core;
@@ -46,14 +46,14 @@ impl Shell {
         Ok(())
     }
 
-    /// Renews the session, and tops grants up before anybody has to wait for them.
+    /// Renews the session, and tops up grants before a call has to wait for them.
     pub(crate) fn renew(&self) {
         let _one = self.granting.lock();
         self.renew_now();
     }
 
-    /// The same, unless somebody is asking already: that one may be waiting for the very thread that calls this to send
-    /// what is under way.
+    /// Tops up grants, unless another thread is requesting a grant. That thread may be waiting for the caller
+    /// of this function, to send what is not committed.
     pub(crate) fn top_up(&self) {
         if let Some(_one) = self.granting.try_lock() {
             self.renew_now();
@@ -67,7 +67,7 @@ impl Shell {
         };
         let inodes = if inodes < INODE_LOW { INODE_GRANT } else { 0 };
         let want = if room < ROOM_LOW_BYTES { ROOM_GRANT_BYTES } else { 0 };
-        // A refusal here concerns nobody yet: whoever needs the room will ask again and hear of it.
+        // No call needs the grant yet: one that does will request it again and get the error.
         if let Err(errno) = self.grant(inodes, want) {
             tracing::debug!(%errno, "renewing the session");
         }
@@ -83,7 +83,7 @@ impl Shell {
 pub(crate) fn take_grant(core: &mut Core, grant: GrantReply) {
     core.room += grant.bytes;
     if grant.inodes > 0 {
-        // What was left of the old range is given up: numbers are plenty, and ranges stay simple.
+        // The rest of the old range is given up: numbers are plenty, and ranges stay simple.
         core.inodes = grant.first_inode..grant.first_inode + grant.inodes;
     }
 }

@@ -1,11 +1,12 @@
 //! Where blocks are: which group holds which block, as far as this client knows.
 //!
-//! **Model.** A hint and no more. A block that was moved (healed, rebalanced) is missing where the hint says, and the metadata
-//! server is asked again. What is known is bounded: the groups used longest ago are forgotten first. Groups of blocks
-//! that this client stored and whose batch is not committed yet are known to nobody else, and stay.
+//! **Model.** A hint and no more. A block that was moved (healed, rebalanced) is missing where the hint says,
+//! and the metadata server is asked again. What is known is bounded: the groups used longest ago are
+//! forgotten first. Groups of blocks that this client stored and whose batch is not committed yet are known
+//! to this client alone, and stay.
 //!
-//! **A volume without a cluster** keeps every block in the empty group. Seeing one such block tells so for good, and then
-//! nothing is remembered and nobody is ever asked.
+//! **A volume without a cluster** keeps every block in the empty group. The first such block shows this for
+//! good. From then on nothing is remembered and no server is asked.
 
 use crate::limits::GROUPS_KNOWN_MAX;
 use rustc_hash::FxHashMap;
@@ -14,7 +15,7 @@ use shoal_types::{BatchSeq, BlockGroup, BlockId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// See the module.
+/// The places of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// Every block of the volume is in the empty group.
@@ -85,7 +86,7 @@ impl Groups {
         }
     }
 
-    /// A block of this client's that nothing names. Answers where it is.
+    /// A block of this client is not needed. Returns where it is.
     pub(crate) fn dropped(&self, id: BlockId) -> BlockGroup {
         match self.is_local() {
             true => BlockGroup::default(),
@@ -93,7 +94,7 @@ impl Groups {
         }
     }
 
-    /// Where a block is that this client has stored and not yet sent word of.
+    /// Where a block is that this client has stored and whose batch is not committed.
     pub(crate) fn own(&self, id: BlockId) -> Option<BlockGroup> {
         match self.is_local() {
             true => Some(BlockGroup::default()),
@@ -108,7 +109,7 @@ impl Groups {
         }
     }
 
-    /// All batches up to this one are committed: others know the blocks they name.
+    /// All batches up to this one are committed: the servers know the blocks they name.
     pub(crate) fn committed(&self, seq: BatchSeq) {
         if self.is_local() {
             return;

@@ -1,5 +1,5 @@
-//! Reads a block from where it is: asks for its place if that is not known, looks again if it was moved, and waits for bricks
-//! that do not answer.
+//! Reads a block from where it is. Asks for its place if that is not known, looks again if it was moved, and
+//! waits for bricks that do not answer.
 
 use crate::limits::LOCATE_TRIES;
 use crate::patience::Patience;
@@ -11,15 +11,15 @@ use shoal_wire::{BlockError, MetaError};
 /// What to do while bricks do not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Persistence {
-    /// Try again for as long as the session lives: somebody needs the bytes.
+    /// Retry for as long as the session lives: a call needs the bytes.
     Wait,
-    /// Leave it: whoever needs the bytes will try again.
+    /// Give up: a call that needs the bytes will retry.
     GiveUp,
 }
 
 impl Shell {
-    /// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that will be wanted
-    /// next: if the place of this one has to be asked for, so are theirs.
+    /// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that
+    /// will be wanted next: if the place of this one has to be asked for, so are theirs.
     pub(crate) fn get(
         &self,
         piece: BlockRef,
@@ -53,7 +53,7 @@ impl Shell {
                     }
                     self.counters.get_waits.add(1);
                     self.pause_call(patience.pause(), until).map_err(|_| error)?;
-                    // It may have been copied to others meanwhile.
+                    // It may have been copied to other bricks meanwhile.
                     group = self.locate(id, &[])?;
                 }
                 outcome => {
@@ -66,9 +66,9 @@ impl Shell {
         }
     }
 
-    /// Asks where a block is. [`BlockError::Missing`] if it is not known any more.
+    /// Asks where a block is. [`BlockError::Missing`] if the server does not know it any more.
     fn locate(&self, id: BlockId, near: &[BlockRef]) -> Result<BlockGroup, BlockError> {
-        // What only this client knows, the server would deny.
+        // The server does not know yet what this client has not committed.
         if let Some(group) = self.groups.own(id) {
             return Ok(group);
         }

@@ -1,14 +1,18 @@
-//! Locks of programs that exclude between mounts: asked of the servers, and remembered, to be declared to a new leader.
+//! Locks of programs, which exclude each other across mounts: requested from the servers, and remembered, to
+//! be declared to a new leader.
 //!
-//! **Waiting.** A request that waits is answered when its turn comes. [`LockWait`] is the handle to end that earlier: the servers then say which of the
-//! two came first.
+//! **Waiting.** A request that waits is answered when its turn comes. [`LockWait`] is the handle to end it
+//! earlier: the servers then say which of the two came first.
 //!
-//! **What is held** is what the servers last said, in the order in which they did it: their answers may overtake each other. An answer of a leader
-//! to whose successor the locks have been declared counts for nothing, and the request is made again. Nothing is declared that a request without
-//! an answer gives up: another may have been granted it already, and declares it too.
+//! **What is held** is what the servers last said, in the order in which they did it: their replies may
+//! overtake each other. A reply of a leader to whose successor the locks have been declared counts for
+//! nothing, and the request is made again. Locks that an unanswered request gives up are not declared:
+//! another client may have been granted them already, and declares them too.
 //!
-//! **What was lost** with a session that the servers have ended is remembered: whoever had a lock does not know that others may have it by now. He
-//! gets no further one in that file, and may neither read nor write through what he took it with, until he has given up what he believes to have.
+//! **What was lost** with a session that the servers have ended is remembered. The owner of a lost lock does
+//! not know that another client may have it by now. Until the owner has given up what it believes to have, it
+//! gets no further lock in that file. It may neither read nor write through the descriptor with which it took
+//! the lock.
 
 use crate::limits::LOCK_RETRY_PAUSE;
 use crate::shell::Shell;
@@ -30,7 +34,7 @@ pub struct Lock {
     pub space: LockSpace,
     /// The kernel's number for the process or the open file.
     pub owner: u64,
-    /// The process, for people to read.
+    /// The process, for administrators.
     pub pid: u32,
     /// The bytes.
     pub range: LockRange,
@@ -38,34 +42,35 @@ pub struct Lock {
     pub kind: LockKind,
 }
 
-/// The waiting of one request, so that it can be ended.
+/// The wait of one request, so that it can be ended.
 #[derive(Default)]
 pub struct LockWait {
     cancelled: AtomicBool,
-    /// The request under way, and whose it is.
+    /// The request in flight, and its session.
     request: Mutex<Option<(SessionId, u64)>>,
 }
 
 impl LockWait {
-    /// From now on the request does not wait. [`cancel_lock`](crate::Client::cancel_lock) ends a wait that has begun.
+    /// From now on the request does not wait. [`cancel_lock`](crate::Client::cancel_lock) ends a wait that
+    /// has begun.
     pub fn give_up(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it does not wait any more.
+    /// Whether the request does not wait any more.
     pub fn is_given_up(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
 }
 
-/// What is held and asked for.
+/// Locks that are held, and requests in flight.
 pub(crate) struct Locks(Mutex<State>);
 
 struct State {
     /// The term in which all of this was last declared.
     term: u64,
     last: u64,
-    /// The requests under way.
+    /// The requests in flight.
     out: BTreeMap<u64, LockOp>,
     held: BTreeMap<Key, Held>,
     /// What the servers took away, by owner.
@@ -74,34 +79,36 @@ struct State {
 
 type Key = (InodeId, LockSpace, u64);
 
-/// Whose locks the answer to a request tells.
+/// Whose locks the reply to a request tells.
 enum Tells {
     Nothing,
     /// What an owner has.
     Held(Key),
-    /// That these have nothing any more.
+    /// That these owners have no locks any more.
     Released(Vec<Key>),
 }
 
-/// What an owner has, or may have: it has asked for locks and not closed the file since, or what it asked for before is still under way.
+/// What an owner has, or may have: it has requested locks and not closed the file since, or an earlier
+/// request is still in flight.
 #[derive(Default)]
 struct Held {
     /// When the servers said so, in their count.
     at: u64,
     locks: Vec<LockRecord>,
-    /// How many of its requests are under way.
+    /// How many of its requests are in flight.
     asking: usize,
-    /// It has closed the file and is not known to have got anything since. This is here for answers from before, which may still come.
+    /// The owner has closed the file and is not known to have got anything since. The entry stays for replies
+    /// to earlier requests, which may still arrive.
     closed: bool,
 }
 
-/// A request under way.
+/// A request in flight.
 struct Request<'a> {
     locks: &'a Locks,
     id: u64,
     below: u64,
     tells: Tells,
-    /// Otherwise nobody knows what the servers have made of it.
+    /// If false, it is unknown what the servers have done with the request.
     answered: bool,
 }
 
@@ -113,7 +120,7 @@ impl Drop for Request<'_> {
         {
             state.give_up(&op);
         }
-        // It is not there if the session has ended.
+        // The entry is gone if the session has ended.
         if let Tells::Held(key) = self.tells
             && let Some(held) = state.held.get_mut(&key)
         {
@@ -125,14 +132,14 @@ impl Drop for Request<'_> {
 }
 
 impl State {
-    /// Forgets an owner that has closed the file, once no answer can say anything else.
+    /// Forgets an owner that has closed the file, once no reply can say anything else.
     fn forget_closed(&mut self, key: &Key) {
         if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
             self.held.remove(key);
         }
     }
 
-    /// Leaves out what a request gives up for certain, if it has been carried out.
+    /// Leaves out the locks that a request has given up for certain, if it was carried out.
     fn give_up(&mut self, op: &LockOp) {
         match op {
             LockOp::Unset { ino, space, owner, range } => {
@@ -157,9 +164,11 @@ impl State {
                     range && has.kind == LockKind::Write && lock.kind == LockKind::Read
                 };
                 match lock.space {
-                    // Who converts a lock gives it up first, whether he gets the other or not.
+                    // Converting an flock(2) lock gives the old one up first, whether the new one is granted
+                    // or not.
                     LockSpace::Flock => held.locks.retain(|has| has.kind == lock.kind),
-                    // Nobody is in the way of who has it all. Otherwise it may not be carried out, and nothing be given up.
+                    // A request for a read lock that weakens a write lock of all its bytes cannot meet a
+                    // conflict. Any other request may not be carried out, and then gives up nothing.
                     LockSpace::Posix if held.locks.iter().any(weakens) => {
                         held.locks = without(&held.locks, lock.range);
                         held.locks.push(*lock);
@@ -203,7 +212,7 @@ impl Locks {
         Request { locks: self, id, below, tells, answered: false }
     }
 
-    /// Takes the answer to a request in. `false`: it does not count.
+    /// Takes in the reply to a request. Returns false if it does not count.
     fn take(&self, request: &mut Request<'_>, reply: &LockReply) -> bool {
         let mut state = self.0.lock();
         if state.term != reply.term {
@@ -235,14 +244,14 @@ impl Locks {
         true
     }
 
-    /// All that is held, to be said to a new leader, in parts.
+    /// All that is held, as declarations to a new leader, in parts.
     pub(crate) fn declare(&self, session: SessionId, term: u64, part: usize) -> Vec<Declaration> {
         let mut state = self.0.lock();
         state.term = term;
         for op in state.out.values().cloned().collect::<Vec<_>>() {
             state.give_up(&op);
         }
-        // A leader counts for itself.
+        // Each leader has a count of its own.
         state.held.values_mut().for_each(|held| held.at = 0);
         let all: Vec<LockRecord> = state.held.values().flat_map(|held| held.locks.iter().copied()).collect();
         let part_of =
@@ -266,7 +275,7 @@ impl Locks {
         self.0.lock().lost.contains_key(key)
     }
 
-    /// An owner knows that it does not have what it gives up.
+    /// An owner gives up a range, and so knows that it does not have it.
     fn give_up_lost(&self, key: &Key, range: LockRange) {
         let mut state = self.0.lock();
         if let Some(lost) = state.lost.get_mut(key) {
@@ -330,7 +339,8 @@ impl Shell {
 }
 
 impl crate::Client {
-    /// Takes a lock. If another is in the way it fails with `EAGAIN`; with `wait` it waits, until that is given up, which is `EINTR`.
+    /// Takes a lock. On a conflict it fails with `EAGAIN`; with `wait` it waits, and fails with `EINTR` when
+    /// the wait is given up.
     pub fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
         let shell = self.shell();
         let record = shell.record(lock);
@@ -348,13 +358,13 @@ impl crate::Client {
         }
     }
 
-    /// Ends the waiting of [`lock`](Self::lock), unless it has just been granted.
+    /// Ends the wait of [`lock`](Self::lock), unless the lock has just been granted.
     pub fn cancel_lock(&self, wait: &LockWait) {
         wait.give_up();
         let shell = self.shell();
         loop {
             let Some((of, id)) = *wait.request.lock() else { return };
-            // It has ended with its session.
+            // The wait has ended with its session.
             if of != shell.session {
                 return;
             }
@@ -364,7 +374,8 @@ impl crate::Client {
             if wait_for(|done| shell.meta.lock(asked, done)).is_ok() {
                 return;
             }
-            // Not answered: then neither is the request, which does not wait any more when it is made again.
+            // If this is not answered, neither is the request, which does not wait any more when it is made
+            // again.
             if shell.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
                 return;
             }
@@ -380,12 +391,12 @@ impl crate::Client {
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
         match shell.ask_for_lock(Tells::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
-            // One that takes out the middle of a lock leaves two.
+            // Unlocking the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
         }
     }
 
-    /// The lock of another owner that is in the way of this one, if there is one.
+    /// A lock of another owner that conflicts with this one, if there is one.
     pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
         let shell = self.shell();
         let record = shell.record(lock);
@@ -395,7 +406,7 @@ impl crate::Client {
         })
     }
 
-    /// Whether an owner may have locks in a file: it has asked for some and not released them since.
+    /// Whether an owner may have locks in a file: it has requested some and not released them since.
     pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
         let shell = self.shell();
         let state = shell.locks.0.lock();
@@ -403,7 +414,7 @@ impl crate::Client {
         keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
     }
 
-    /// Whether any of some owners believes to have a lock in a file that was lost with a session.
+    /// Whether any of these owners believes to have a lock in a file that was lost with a session.
     pub fn have_lost_locks(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
         self.mount.with_current(|shell| {
             let state = shell.locks.0.lock();
@@ -413,7 +424,7 @@ impl crate::Client {
         })
     }
 
-    /// Gives up all that some owners have in a file.
+    /// Gives up all that these owners have in a file.
     pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
         let shell = self.shell();
         let its: Vec<LockOwner> = owners.iter().map(|owner| shell.owner(*owner)).collect();
@@ -462,7 +473,7 @@ mod tests {
     }
 
     impl Locks {
-        /// The owner asks for a lock.
+        /// The owner requests a lock.
         fn asks(&self) -> Request<'_> {
             self.begin(Tells::Held(KEY), LockOp::Set { lock: lock(), wait: true })
         }

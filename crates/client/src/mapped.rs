@@ -1,8 +1,9 @@
 //! Content that programs change through shared mappings (mmap(2)).
 //!
-//! The kernel tells nobody that a program has stored something into a page, and writes whole pages back, some time. Another client may have changed
-//! other bytes of such a page by then: these must stay. So what a page was read from is looked at before anybody else may change it, and if
-//! it is not what is there any more when the page can be written, only those bytes are written that the program has changed.
+//! The kernel does not report a store into a mapped page; it writes whole pages back at some later time.
+//! Another client may have changed other bytes of such a page by then, and these must stay. So the baseline,
+//! what the page was read from, is fetched before any other client may change it. If the file differs from
+//! the baseline when the page can be written, only the bytes that the program has changed are written.
 
 use crate::Client;
 use crate::api::{Reply, Wait};
@@ -11,9 +12,9 @@ use bytes::Bytes;
 use shoal_types::InodeId;
 use std::ops::Range;
 
-/// What pages were read from: see [`Client::before_write_back`].
+/// The baseline of pages, what they were read from: see [`Client::before_write_back`].
 pub struct Before {
-    /// Where it was, if the pages are as they were read from there.
+    /// Where the content was, if the pages are as they were read from there.
     pieces: Option<Vec<Piece>>,
     bytes: Vec<u8>,
 }
@@ -31,16 +32,17 @@ impl Before {
 }
 
 impl Client {
-    /// What a range of a file holds that is about to be written back. To be asked for before the recall is acknowledged that makes room for a change of
-    /// others: so that it is what the pages were read from. Waits for servers and bricks.
+    /// Reads the baseline of a range that is about to be written back. To be called before the recall that
+    /// lets another client change the range is acknowledged. Waits for servers and bricks.
     pub fn before_write_back(&self, ino: InodeId, offset: u64, len: u32) -> Reply<Before> {
         let (pieces, parts) = self.read_pieces(Wait::Allowed, ino, offset, len)?;
         Ok(Before { pieces: Some(pieces), bytes: parts.concat() })
     }
 
-    /// Writes pages back, as far as the file still reaches: unlike pwrite(2) that does not extend it. With `before`, only what differs from that is written if
-    /// something else is there by now. Without it nobody else may have changed the pages, which is so if they are written without waiting.
-    /// A failure may leave some of the changed bytes written.
+    /// Writes pages back. Bytes beyond the end of the file are left out: unlike pwrite(2) this does not
+    /// extend it. With `before`, if the file has changed since, only the bytes that differ from it are
+    /// written. Without `before`, no other client may have changed the pages; so it is if they are written
+    /// without waiting. A failure may leave some of the changed bytes written.
     pub fn write_back(
         &self,
         wait: Wait,

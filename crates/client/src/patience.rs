@@ -1,9 +1,9 @@
-//! Trying again: pauses that grow, and a word to the administrator now and then, not at every try.
+//! Backoff: pauses that grow between retries, and a log line now and then, not for every retry.
 
 use crate::limits::{COMPLAIN_AFTER, COMPLAIN_EVERY, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use shoal_runtime::time::{Duration, Instant};
 
-/// See the module.
+/// The backoff of one wait.
 #[derive(Debug)]
 pub(crate) struct Patience {
     began: Instant,
@@ -18,14 +18,14 @@ impl Patience {
         Patience { began, pause: RETRY_PAUSE_MIN, complain: began + COMPLAIN_AFTER, complained: false }
     }
 
-    /// How long to wait before the next try.
+    /// How long to wait before the next retry.
     pub(crate) fn pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(RETRY_PAUSE_MAX);
         pause
     }
 
-    /// Whether it is time to say that this is taking long.
+    /// Whether it is time to log that this is taking long.
     pub(crate) fn complains(&mut self) -> bool {
         let due = Instant::now() >= self.complain;
         if due {
@@ -35,12 +35,12 @@ impl Patience {
         due
     }
 
-    /// Whether somebody was told, and should hear of the end.
+    /// Whether that has been logged. Then the end of the wait is logged, too.
     pub(crate) fn complained(&self) -> bool {
         self.complained
     }
 
-    /// Since when.
+    /// How long the wait has lasted.
     pub(crate) fn waited(&self) -> Duration {
         self.began.elapsed()
     }

@@ -43,10 +43,10 @@ struct Cached {
 
 /// Files whose sequences are remembered; beyond it, all are forgotten, which costs a few small reads.
 const SEQUENCE_FILES_MAX: usize = 4096;
-/// Runs that may wait to be read ahead; more are not asked for.
+/// Runs that may wait to be read ahead; more are not requested.
 const AHEAD_QUEUE_MAX: usize = 64;
 
-/// See the module.
+/// The block cache, and the sequences in which files are read.
 pub(crate) struct Reader {
     bytes_max: usize,
     cached: Mutex<Cached>,
@@ -82,12 +82,12 @@ impl Reader {
         files.entry(ino).or_default().record(offset, len)
     }
 
-    /// Whether a run is here, or on its way.
+    /// Whether a run is cached, or being loaded.
     pub(crate) fn has(&self, run: BlockRef) -> bool {
         self.cached.lock().slots.contains_key(&(run.id, run.offset))
     }
 
-    /// Part of a run, if it is here.
+    /// Part of a run, if it is cached.
     pub(crate) fn peek(&self, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
         match self.cached.lock().slots.get(&(run.id, run.offset)) {
             Some(Slot::Ready(bytes)) => cut(bytes, run, piece),
@@ -137,7 +137,7 @@ pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<Ahead>) -> Vec<JoinHa
                 .name(format!("shoal-ahead-{n}"))
                 .spawn(move || {
                     for Ahead { run, near } in requests {
-                        // Whoever needs the bytes will meet the same error and report it.
+                        // The call that needs the bytes will meet the same error and report it.
                         let _ = shell.load(run, &near, Persistence::GiveUp);
                     }
                 })
@@ -147,8 +147,8 @@ pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<Ahead>) -> Vec<JoinHa
 }
 
 impl Shell {
-    /// The bytes of a piece, from memory or from a brick. `runs` are the whole extents around and behind it, if the file is
-    /// being read in sequence.
+    /// The bytes of a piece, from memory or from a brick. `runs` are the whole extents around and behind it,
+    /// if the file is being read in sequence.
     pub(crate) fn read_piece(&self, piece: BlockRef, runs: &[BlockRef]) -> Result<Bytes, BlockError> {
         let around = runs.iter().find(|run| {
             run.id == piece.id
@@ -165,7 +165,7 @@ impl Shell {
         }
     }
 
-    /// Has the runs fetched that will be read next, up to so many bytes.
+    /// Has the runs fetched that will be read next, up to `bytes_max` bytes.
     pub(crate) fn read_ahead(&self, runs: &[BlockRef], bytes_max: u64) {
         let ahead = self.reader.ahead.lock();
         let Some(ahead) = &*ahead else { return };
@@ -183,7 +183,7 @@ impl Shell {
         }
     }
 
-    /// A whole run: from memory, from whoever is loading it, or from the brick.
+    /// A whole run: from memory, from another thread that is loading it, or from the brick.
     fn load(&self, run: BlockRef, near: &[BlockRef], persistence: Persistence) -> Result<Bytes, BlockError> {
         let key = (run.id, run.offset);
         let mut cached = self.reader.cached.lock();

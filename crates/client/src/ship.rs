@@ -14,7 +14,7 @@ use shoal_types::{BlockGroup, BlockId, Errno};
 use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
 
-/// Starts the thread that ships, the thread that renews, and those that store blocks.
+/// Starts the threads that ship the journal, renew the session, and store blocks.
 pub(crate) fn start(shell: &Arc<Shell>, errands: Receiver<Errand>) -> Vec<JoinHandle<()>> {
     let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
         Builder::new().name(name).spawn(run).expect("the system has room for a thread")
@@ -84,8 +84,8 @@ impl Shell {
         }
     }
 
-    /// Sends those sealed batches that need not wait for blocks or for others who send, so that a caller in a hurry need not
-    /// wait for the thread that does. The rest is left to that one.
+    /// Sends those sealed batches that need not wait, neither for blocks nor for the lock, so that a caller
+    /// in a hurry need not wait for the shipping thread. The rest is left to that thread.
     pub(crate) fn ship_ready(&self) {
         if let Some(_order) = self.shipping.try_lock() {
             while let Ok(Some(sealed)) = self.next_sealed(false) {
@@ -95,8 +95,8 @@ impl Shell {
         self.work.notify_one();
     }
 
-    /// The next sealed batch, once its blocks are durable; `None` if there is none, or if it would have to be waited for. Fails
-    /// when the session has come to an end.
+    /// The next sealed batch, once its blocks are durable. `None` if there is none, or if it is not ready and
+    /// `wait` is false. Fails when the session has come to an end.
     fn next_sealed(&self, wait: bool) -> Result<Option<Sealed>, Errno> {
         let mut state = self.state.lock();
         loop {
@@ -145,7 +145,7 @@ impl Shell {
         let mut declared = Vec::new();
         for op in &mut sealed.ops {
             if let Op::Write { declare: Some((id, info)), .. } = op {
-                // A block without a place would be one that nobody ever finds again.
+                // A block without a place could never be found again.
                 let early = || mistake("name a block before it is stored").then(BlockGroup::default);
                 let place = self.groups.own(*id).or_else(early);
                 info.group = place.expect("a durable block of this session has a place");
@@ -170,7 +170,7 @@ impl Shell {
 
     fn run_errand(&self, errand: Errand) {
         if self.state.lock().core.alive().is_err() {
-            // Nobody will hear of it, and what is stored by now is collected with the session.
+            // The outcome does not matter any more, and what is stored by now is collected with the session.
             return;
         }
         match errand {
@@ -184,7 +184,8 @@ impl Shell {
             Ok(group) => {
                 self.groups.stored(id, group);
                 let core = &mut self.state.lock().core;
-                // In a session that has ended nothing will name it, and the servers may have swept what it left before this came.
+                // In an ended session no batch will name it. The servers may have swept that session's blocks
+                // before this one was stored.
                 core.blocks.stored(id) && core.alive().is_ok()
             }
             Err(error) => {
@@ -203,7 +204,7 @@ impl Shell {
         }
     }
 
-    /// Removes a block that nothing names. What cannot be removed now is collected when the session has ended.
+    /// Removes a block that nothing names. If that fails, it is collected when the session has ended.
     fn discard(&self, id: BlockId) {
         let group = self.groups.dropped(id);
         if let Err(error) = self.bricks.discard(&[(id, group)]) {
@@ -218,7 +219,7 @@ impl Shell {
         let group = loop {
             match self.bricks.store(id, parts) {
                 Ok(group) => break group,
-                // An earlier try got further than it could say.
+                // An earlier try has stored it, and its reply was lost.
                 Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),
                 Err(error @ BlockError::Unreachable(_)) => {
                     if patience.complains() {
@@ -244,7 +245,7 @@ impl Shell {
 }
 
 impl Shell {
-    /// The outcome of a commit.
+    /// Takes in the outcome of a commit.
     fn committed(&self, outcome: Result<CommitReply, MetaError>) {
         match outcome {
             Ok(reply) => {

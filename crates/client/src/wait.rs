@@ -1,7 +1,7 @@
-//! Waiting: for room in the window, for durability, for servers and bricks that do not answer, and for the end.
+//! Waiting: for the window, for durability, for servers and bricks that do not answer, and for the end.
 //!
-//! Three things end a wait besides what is waited for: the session dies, the mount's patience (`fail_after`) is over, or nobody
-//! is left who waits (`interrupt`). In the latter two the call fails and the session goes on.
+//! Besides success, three things end a wait: the session dies, the mount's time limit (`fail_after`) is over,
+//! or the mount is interrupted (`interrupt`). In the latter two cases the call fails and the session goes on.
 
 use crate::limits::{ABANDONED_CLOSE_WAIT, RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
 use crate::shell::{Shell, State};
@@ -23,7 +23,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits until nobody here waits any more for the right to change names in one of these, if that does not take too long.
+    /// Waits until no thread of this mount waits for the right to change names in these directories, for a
+    /// bounded time.
     pub(crate) fn wait_for_turn(&self, dirs: &[InodeId]) -> Result<(), Errno> {
         let until = Instant::now() + RETRY_WAIT_MAX;
         let mut state = self.state.lock();
@@ -36,7 +37,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits until the right to change a file, which is about to be given back, is gone.
+    /// Waits until the right to change a file, which is being recalled, has been given back.
     pub(crate) fn wait_for_recall(&self, ino: InodeId) -> Result<(), Errno> {
         let until = self.until();
         let mut state = self.state.lock();
@@ -68,7 +69,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits before something is tried again; fails at once when the session comes to an end.
+    /// Waits before a retry; fails at once when the session comes to an end.
     pub(crate) fn pause(&self, pause: Duration) -> Result<(), Errno> {
         let due = Instant::now() + pause;
         let mut state = self.state.lock();
@@ -80,7 +81,7 @@ impl Shell {
         }
     }
 
-    /// The same for a call that somebody waits for, perhaps no longer.
+    /// Waits before a retry of a call, which also fails when the mount is interrupted or its time is over.
     pub(crate) fn pause_call(&self, pause: Duration, until: Option<Instant>) -> Result<(), Errno> {
         if self.state.lock().interrupted || until.is_some_and(|until| until <= Instant::now()) {
             return Err(Errno::EIO);
@@ -110,7 +111,8 @@ impl Shell {
         self.wait_acked(seq, |state| self.wait_for_change(state, until))
     }
 
-    /// Waits until the journal is committed up to here, for a server that waits for it: fails only when the session has come to an end.
+    /// Waits until the journal is committed up to a batch, for a recall. Fails only when the session has come
+    /// to an end.
     pub(crate) fn wait_for_commit(&self, seq: BatchSeq) -> Result<(), Errno> {
         self.wait_acked(seq, |state| {
             state.core.alive()?;
@@ -137,7 +139,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Everything is durable when this returns `Ok`. Gives up when for long nothing has become so.
+    /// Makes everything durable, or gives up when nothing has become durable for long.
     pub(crate) fn last_flush(&self) -> Result<(), Errno> {
         let seq = {
             let mut state = self.state.lock();
@@ -170,7 +172,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Calls that wait for others fail from now on.
+    /// Calls that wait for servers or bricks fail from now on.
     pub(crate) fn interrupt(&self) {
         self.state.lock().interrupted = true;
         self.changed.notify_all();
@@ -191,14 +193,14 @@ impl Shell {
         closed.and(alive)
     }
 
-    /// Nothing is sent any more, and nobody waits for servers.
+    /// Nothing is sent any more, and no call waits for servers.
     pub(crate) fn give_up(&self) {
         if let Some(failover) = &self.failover {
             failover.stop();
         }
     }
 
-    /// Another session takes the place of this one, which has ended.
+    /// Ends this session, which another one replaces.
     pub(crate) fn retire(&self) {
         self.stop();
         self.give_up();

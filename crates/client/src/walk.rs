@@ -1,7 +1,7 @@
-//! Asks ahead for what programs that walk through trees will look at next.
+//! Prefetches for programs that walk through trees.
 //!
-//! What comes is watched, and taken back, like anything else. Whoever needs something that is on its way waits for it, but not for long: the servers may be
-//! waiting for somebody else's sake.
+//! What is prefetched is watched, and recalled, like anything else. A call that needs something that is being
+//! prefetched waits for it, for a bounded time: the servers may be waiting for another client.
 
 use crate::core::Ahead;
 use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
@@ -12,7 +12,7 @@ use shoal_types::InodeId;
 use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
 use std::sync::Arc;
 
-/// Starts the threads that ask.
+/// Starts the prefetching threads.
 pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
     (0..WALK_THREADS)
         .map(|n| {
@@ -33,7 +33,7 @@ impl Shell {
                 None => self.walking.wait(&mut state),
                 Some(ahead) => {
                     drop(state);
-                    // Several may find something to do at the beginning of a walk.
+                    // More than one thread may find work at the beginning of a walk.
                     self.walking.notify_one();
                     self.fetch_ahead(&ahead);
                     state = self.state.lock();
@@ -42,7 +42,7 @@ impl Shell {
         }
     }
 
-    /// Asks for some directories and takes in what comes. A failure is left to whoever needs them.
+    /// Requests some directories and takes in what arrives. A failure is left to the call that needs them.
     fn fetch_ahead(&self, ahead: &Ahead) {
         self.counters.walks.add(1);
         let request = self.tokens.begin();
@@ -87,7 +87,7 @@ impl Shell {
         self.walked.notify_all();
     }
 
-    /// If a directory is asked for ahead, waits until it has come. Answers whether it was.
+    /// If a directory is being prefetched, waits until it has arrived. Returns whether it was.
     pub(crate) fn await_walk(&self, dir: InodeId) -> bool {
         let mut state = self.state.lock();
         if !state.core.walk_needs(dir) {
