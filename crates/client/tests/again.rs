@@ -1,4 +1,4 @@
-//! Requests whose answers get lost on the way back, and that are made again.
+//! Requests whose replies are lost, and that are made again.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 
-/// The first answer to a question gets lost, together with its connection. The server has registered what it gave.
+/// The first reply is lost, together with its connection. The server has registered what it granted.
 struct Lossy {
     server: Arc<Server>,
-    /// Of the questions that were asked.
+    /// Tokens of the requests.
     tokens: Mutex<Vec<Token>>,
 }
 
@@ -40,7 +40,7 @@ fn lost_connection() -> MetaError {
     MetaError::Unavailable("the connection is lost".into())
 }
 
-/// It is the only one.
+/// The only replica.
 struct Only(Arc<Relay<Lossy>>);
 
 impl Replicas for Only {

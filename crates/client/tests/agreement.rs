@@ -1,8 +1,8 @@
 //! The server ends with exactly what the client showed: every attribute, name, attribute list and byte.
 //!
-//! Random operations run against one client with a cache too small for them; then a second one, which knows nothing, looks at
-//! the same volume. Whatever the journal merged, cancelled or reordered must not be visible. The content is
-//! compared with a plain model as well.
+//! Random operations run against one client with a cache too small for them. Then a second client, with empty
+//! caches, looks at the same volume. Whatever the journal merged, cancelled or reordered must not be visible.
+//! The content is compared with a plain model as well.
 
 #[path = "support/replicas.rs"]
 mod replicas;
@@ -218,7 +218,7 @@ impl Run {
     }
 }
 
-/// Everything about a file that anybody can see.
+/// Everything about a file that a program can see.
 #[derive(Debug, PartialEq)]
 struct Seen {
     ino: InodeId,
@@ -284,7 +284,7 @@ fn run(steps: &[Step], cache_bytes: usize) {
     agree(&world, client, steps);
 }
 
-/// The same while the leader of the metadata group changes all the time, answers are lost and batches forgotten.
+/// Runs the steps while the leader changes all the time, replies are lost and batches forgotten.
 fn run_in_unrest(steps: &[Step], seed: u64) {
     let cluster = Cluster::new(seed);
     let world = World { group: cluster.group.clone(), bricks: Default::default() };
@@ -321,7 +321,7 @@ fn agree(world: &World, client: Arc<Client>, steps: &[Step]) {
         assert!(seen.bytes == other.bytes, "content of {path}");
     }
     assert_eq!(shown.len(), stored.len());
-    // What the first client still refers to dies with its session; nothing else is left over.
+    // What the first client still refers to is deleted with its session; nothing else is left over.
     client.close().unwrap();
     assert_eq!(
         shoal_namespace::query::holds(&world.group.store, client.session(), 10).unwrap(),

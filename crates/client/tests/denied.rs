@@ -70,7 +70,7 @@ fn calls_of_a_denied_client_fail_and_it_works_again_when_it_is_served_again() {
         let session = world.client.session();
         world.way.deny(Some(reason), 1);
         assert_eq!(world.client.fsync(file), Ok(()), "there is nothing to commit");
-        // Waits until the denial stands.
+        // Waits until the denials have decided.
         assert_eq!(world.client.statfs(WAIT), Err(Failure::Errno(errno)));
         assert_eq!(world.client.getattr(WAIT, file), Err(Failure::Errno(errno)), "{reason:?}");
         assert_eq!(world.client.write(WAIT, file, 0, b"x", false), Err(Failure::Errno(errno)));

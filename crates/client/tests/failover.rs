@@ -1,4 +1,4 @@
-//! A metadata group whose leader changes, dies, forgets and repeats itself: nobody above notices but by waiting.
+//! A metadata group whose leader changes, dies, forgets and repeats itself: callers notice only waits.
 
 #[path = "support/replicas.rs"]
 mod replicas;
@@ -19,7 +19,7 @@ const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 const WAIT: Wait = Wait::Allowed;
 /// Far longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Far shorter than anybody would wait for a cluster.
+/// Far shorter than any call would wait for a cluster.
 const PROMPT: Duration = Duration::from_secs(3);
 
 fn open(failover: &Failover) -> SessionId {
@@ -41,7 +41,7 @@ fn batch(session: SessionId, seq: u64) -> Commit {
 
 type Outcomes = Receiver<(u64, Result<BatchSeq, MetaError>)>;
 
-/// Submits batches; their outcomes arrive in the order in which they are told.
+/// Submits batches; their outcomes arrive in the order in which they are reported.
 fn submit(failover: &Arc<Failover>, session: SessionId, count: u64) -> Outcomes {
     let (tell, outcomes) = channel();
     for seq in 1..=count {
@@ -98,7 +98,7 @@ fn a_leader_that_says_nothing_is_left_for_one_that_answers() {
     cluster.replica(0).mute.store(true, std::sync::atomic::Ordering::SeqCst);
     let outcomes = submit(&failover, session, 10);
     assert!(outcomes.recv_timeout(Duration::from_millis(100)).is_err());
-    // Its connection stays as silent as it was, and nobody reads meanwhile.
+    // The old leader's connection stays silent, and no call reads meanwhile.
     cluster.lead_quietly(2);
     for seq in 1..=10 {
         assert_eq!(outcomes.recv_timeout(LONG), Ok((seq, Ok(BatchSeq(seq)))));

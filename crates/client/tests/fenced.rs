@@ -1,5 +1,5 @@
-//! A client whose session the servers have ended: what it had not committed is lost, which is said and never silent, and then it works
-//! again, with what others have done meanwhile.
+//! A client whose session the servers have ended. What it had not committed is lost, and the loss is
+//! reported. Then the client works again, and sees what the other client has done meanwhile.
 
 #[path = "support/cut.rs"]
 mod cut;
@@ -26,12 +26,12 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const ROOT: InodeId = InodeId::ROOT;
 const WAIT: Wait = Wait::Allowed;
 const EIO: Failure = Failure::Errno(Errno::EIO);
-/// A silent session that is in the way is ended after this.
+/// A silent session whose rights are wanted is ended after this.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
 /// Nothing here takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Two clients of a server, the second by a way that can be cut.
+/// Two clients of a server; the connection of the second can be cut.
 struct World {
     one: Arc<Client>,
     cut_off: Arc<Client>,
@@ -116,7 +116,7 @@ fn a_mount_whose_session_was_ended_works_again_without_being_mounted_anew() {
     cut_off.write(WAIT, kept, 0, b"lost", false).expect("written");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| cut_off.fsync(kept));
-        // Waits until the session that is in the way has been ended.
+        // Waits until the silent session has been ended.
         assert_eq!(find(one, b"kept"), Some(kept));
         assert_eq!(read(one, kept), b"old");
         one.write(WAIT, kept, 0, b"new", false).expect("written");
@@ -126,12 +126,12 @@ fn a_mount_whose_session_was_ended_works_again_without_being_mounted_anew() {
         assert_eq!(waits.join().expect("no panic"), Err(Errno::EIO), "whoever waits hears of it");
     });
     world.wait_for_next(ended);
-    // What others have done is there, and what was not committed is not.
+    // What the other client has done is there, and what was not committed is not.
     assert_eq!(read(cut_off, kept), b"new");
     assert_eq!(find(cut_off, b"lost"), None);
     assert!(find(cut_off, b"other").is_some());
     assert_eq!(cut_off.getattr(WAIT, lost), Err(Failure::Errno(Errno::ENOENT)));
-    // It is said once to every file that was open.
+    // The loss is reported once for every file that was open.
     for ino in [kept, lost, ROOT] {
         assert_eq!(cut_off.fsync(ino), Err(Errno::EIO));
         assert_eq!(cut_off.fsync(ino), Ok(()));
@@ -160,7 +160,7 @@ fn whatever_was_open_hears_once_of_a_loss_and_what_was_opened_later_does_not() {
     let set = |size| SetAttr { size: Some(size), ..SetAttr::default() };
     cut_off.setattr(WAIT, written, set(10)).expect("longer");
     world.fence();
-    // Every way to change its content would go on where something is missing.
+    // Every kind of change to its content would continue after a missing part.
     let allocate = Fallocate::Allocate { keep_size: false };
     let changes: [&dyn Fn() -> Result<(), Failure>; 5] = [
         &|| cut_off.write(WAIT, written, 0, b"x", false),
@@ -216,7 +216,7 @@ fn it_happens_again_and_again_and_each_time_exactly_what_was_not_committed_is_lo
         cut_off.create(WAIT, &CALLER, dir, &name("kept"), 0o100644, 0).expect("made");
         kept.push(name("kept"));
         cut_off.fsync(dir).expect("durable");
-        // Now and then others look at it.
+        // Now and then the other client looks at it.
         if round % 3 == 1 {
             assert!(one.lookup(WAIT, dir, &name("kept")).expect("answered").is_some());
         }
@@ -244,7 +244,8 @@ fn calls_that_wait_while_the_session_ends_fail_and_none_hangs() {
     let files: Vec<InodeId> = (0..20u8).map(|n| create(cut_off, &[b'a' + n])).collect();
     cut_off.fsync(ROOT).expect("durable");
     for round in 0..5u8 {
-        // What the other one holds now, the one that is cut off would have to ask for.
+        // The client that is cut off has lost its rights to these files, and would have to acquire them
+        // again.
         for ino in &files {
             one.write(WAIT, *ino, 0, &[round; 10], false).expect("written");
         }
@@ -252,7 +253,8 @@ fn calls_that_wait_while_the_session_ends_fail_and_none_hangs() {
         let new = create(cut_off, &[b'A' + round]);
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            // Reads, writes and syncs over and over: each works or says that it does not. Answers how often it did not.
+            // Reads, writes and syncs over and over: each succeeds or fails with `EIO`. Returns how often it
+            // failed.
             let work = |what: u8| {
                 let (files, over) = (&files, &over);
                 move || {
@@ -291,7 +293,7 @@ fn calls_that_wait_while_the_session_ends_fail_and_none_hangs() {
     world.end();
 }
 
-/// Counts what it is made to forget.
+/// Counts invalidations of the whole cache.
 #[derive(Default)]
 struct Kernel {
     all: AtomicU64,
@@ -357,7 +359,7 @@ fn locks_end_with_the_session_and_new_ones_work() {
         std::thread::sleep(Duration::from_millis(50));
         world.fence();
         assert_eq!(waits.join().expect("no panic"), Err(Errno::EIO));
-        // It is over, and stays without consequence.
+        // The wait has ended already.
         cut_off.cancel_lock(&wait);
     });
     one.lock(&lock(file, 1), None).expect("free again");

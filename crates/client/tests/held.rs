@@ -1,4 +1,4 @@
-//! Files that programs have open while their names change hands.
+//! Files that programs have open while their names are moved from client to client.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -19,7 +19,7 @@ fn what_a_rename_replaces_lives_on_while_it_is_open_also_if_what_was_moved_is_cl
     let make = |name: &[u8]| ours.create(Wait::Allowed, &CALLER, ROOT, name, 0o100644, 0).expect("made").ino;
     let (moved, replaced) = (make(b"moved"), make(b"replaced"));
     ours.write(Wait::Allowed, replaced, 0, b"old", false).expect("written");
-    // The others learn that it is open here.
+    // The other client learns that the file is open here.
     theirs.lookup(Wait::Allowed, ROOT, b"moved").expect("looked up").expect("there");
     let flags = RenameFlags::default();
     theirs.rename(Wait::Allowed, 1, ROOT, b"moved", ROOT, b"again", flags).expect("renamed");

@@ -15,7 +15,7 @@ const WAIT: Wait = Wait::Allowed;
 fn warm(world: &World) -> std::sync::Arc<shoal_client::Client> {
     let client = world.mount();
     assert_eq!(client.lookup(WAIT, InodeId::ROOT, b"nothing"), Ok(None));
-    // The first operation asks for room.
+    // The first operation requests room.
     let first = client.create(WAIT, &ROOT, InodeId::ROOT, b"first", 0o644, 0).unwrap();
     client.unlink(WAIT, InodeId::ROOT, b"first").unwrap();
     client.forget(first.ino, 1);
@@ -229,12 +229,12 @@ fn what_is_changed_gets_the_time_of_the_servers_wherever_their_clock_goes() {
     let ahead = |secs| world.group.ahead_secs.store(secs, Ordering::SeqCst);
     ahead(3600);
     let client = world.mount();
-    // The clocks are asked one after the other, hence a second more or less.
+    // The clocks are read one after the other, hence a second more or less.
     let is_theirs = |time: Timestamp| world.group.now().secs.abs_diff(time.secs) <= 1;
     let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"file", 0o600, 0).unwrap();
     let made = client.getattr(WAIT, file.ino).unwrap();
     assert!(is_theirs(made.mtime) && is_theirs(made.ctime), "{made:?}");
-    // Another leads, and is asked for more inode numbers before anybody has to wait for them.
+    // Another server leads, and is asked for more inode numbers before a call has to wait for them.
     ahead(-3600);
     assert!(is_theirs(Timestamp { secs: client.now().secs - 7200, ..made.mtime }));
     for n in 0..1000 {

@@ -1,4 +1,5 @@
-//! A block that a brick takes only after the session that it belongs to has ended, and after the servers have swept what that one left.
+//! A block that a brick stores only after its session has ended, and after the servers have swept the blocks
+//! of that session.
 
 #[path = "support/cut.rs"]
 mod cut;
@@ -22,7 +23,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 /// Nothing here takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A brick that takes nothing while it is told so.
+/// A brick that stores nothing while the gate is closed.
 struct Gate {
     bricks: Arc<Bricks>,
     closed: Mutex<bool>,
@@ -99,7 +100,7 @@ fn a_block_that_is_stored_after_its_session_has_ended_is_not_left_behind() {
     *gate.closed.lock() = false;
     gate.opened.notify_all();
     eventually("the block is stored late", || *gate.waiting.lock() == 0);
-    // By somebody who knows that nothing will name it.
+    // The client itself deletes it, since no batch will name it.
     eventually("nothing is left", || bricks.blocks.lock().is_empty());
     way.swallow(false);
     assert_eq!(client.fsync(InodeId::ROOT), Err(Errno::EIO), "the loss is said");

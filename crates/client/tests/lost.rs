@@ -1,4 +1,5 @@
-//! What a mount's log says of a session that has ended. Alone in its program, since that has one log.
+//! What a mount's log says of a session that has ended. This test is a program of its own, since a program
+//! has one log.
 
 #[path = "support/cut.rs"]
 mod cut;

@@ -1,4 +1,5 @@
-//! Blocks on several bricks: batches say where they are, readers find them, whatever moves or does not answer.
+//! Blocks on several bricks: batches say where they are, and readers find them, whatever moves or does not
+//! answer.
 
 mod support;
 

@@ -11,7 +11,7 @@ const WAIT: Wait = Wait::Allowed;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const FILE_BYTES: u64 = 48 * MIB;
-/// What the kernel makes of larger reads.
+/// The size of the requests into which the kernel splits larger reads.
 const REQUEST_BYTES: u64 = 128 * KIB;
 
 /// A volume with a file in blocks, and a mount that has cached nothing of it.

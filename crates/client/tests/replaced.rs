@@ -1,4 +1,5 @@
-//! A name that another client replaces while its inode is being asked for: it is there at every moment, so it is always found.
+//! A name that another client replaces while its inode is being asked for. The name exists at every moment,
+//! so it is always found.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -18,7 +19,7 @@ const ROOT: InodeId = InodeId::ROOT;
 
 type Hook = Box<dyn FnOnce() + Send>;
 
-/// A server on the way to which something happens, once, to a question for an inode.
+/// A server in front of which something happens, once, when an inode is asked for.
 struct Delayed {
     server: Arc<Server>,
     hook: parking_lot::Mutex<Option<Hook>>,
@@ -53,7 +54,7 @@ fn list(client: &Client) -> usize {
     seen
 }
 
-/// Does something on one client while another one asks for what the name `x` stands for, and answers what that one finds.
+/// Does something on one client while another one looks up the name `x`, and returns what the lookup finds.
 fn meanwhile(work: impl FnOnce(&Client) + Send + 'static) -> Result<Option<InodeId>, shoal_client::Failure> {
     let (_dir, bricks, server) = relay::server();
     let delayed = Arc::new(Relay(Delayed { server: server.clone(), hook: parking_lot::Mutex::new(None) }));
@@ -61,7 +62,7 @@ fn meanwhile(work: impl FnOnce(&Client) + Send + 'static) -> Result<Option<Inode
     let works = Client::open(server.clone(), bricks, Options::default()).expect("a session");
     let made = works.create(Wait::Allowed, &CALLER, ROOT, b"x", 0o100644, 0).expect("new");
     works.create(Wait::Allowed, &CALLER, ROOT, b"y", 0o100644, 0).expect("new");
-    // The one that looks keeps the name, and the inode is taken back.
+    // The client that looks keeps the name, and the inode is recalled.
     assert_eq!(list(&looks), 2);
     works.write(Wait::Allowed, made.ino, 0, b"content", false).expect("written");
     works.forget(made.ino, 1);

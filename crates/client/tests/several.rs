@@ -1,8 +1,9 @@
-//! Several clients of one real metadata server, whose threads all work in the same few directories, while answers are late and come in any
-//! order.
+//! Several clients of one real metadata server. All their threads work in the same few directories, while
+//! replies are late and arrive in any order.
 //!
-//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the end all see the same. Where the servers
-//! end sessions now and then, calls may say so, and what was not synced may be lost; what was synced is there.
+//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the
+//! end all clients see one tree. In runs where the servers end sessions now and then, calls may fail with
+//! `EIO`, and what was not synced may be lost; what was synced is there.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -29,7 +30,7 @@ const BYTES_MAX: u32 = 200;
 /// No run takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does things later, in the order of their times.
+/// Runs jobs later, in the order of their times.
 #[derive(Default)]
 struct Later {
     jobs: Mutex<BinaryHeap<Job>>,
@@ -82,7 +83,7 @@ impl Later {
     }
 }
 
-/// A server behind a slow line: requests arrive in order, answers do not.
+/// A server behind a slow line: requests arrive in order, replies do not.
 struct Line {
     server: Arc<Server>,
     later: Arc<Later>,
@@ -114,7 +115,7 @@ impl Way for Line {
     }
 }
 
-/// A kernel that takes its time to forget.
+/// A kernel that is slow to invalidate.
 struct Kernel {
     chance: Mutex<StdRng>,
     slowest_us: u64,
@@ -144,14 +145,14 @@ struct Course {
     fences: bool,
 }
 
-/// A program: looks everything up by its path, as a kernel without a cache would.
+/// A program that looks up everything by its path, as a kernel without a cache would.
 struct Program {
     client: Arc<Client>,
     chance: StdRng,
     course: Course,
     refs: Vec<InodeId>,
     done: u64,
-    /// Which of all it is.
+    /// Its number among all programs.
     number: u64,
     /// Files of its own, with the sessions in which they were made.
     own: Vec<(SessionId, String)>,
@@ -184,8 +185,8 @@ impl Program {
         self.name()
     }
 
-    /// Works on something that it has found before, as a program does with an open file: it is there, whatever has become of its names, unless it
-    /// may have gone with a session.
+    /// Works on an inode that was found before, as a program does with an open file. The inode is there,
+    /// whatever has become of its names, unless it may be lost with a session.
     fn use_open(&mut self) -> Result<(), Failure> {
         let wait = Wait::Allowed;
         let ino = self.refs[self.chance.random_range(0..self.refs.len())];
@@ -300,7 +301,7 @@ impl Program {
         Ok(())
     }
 
-    /// Makes a call as a kernel does: if it is told that it may be mistaken it looks again, and comes back once.
+    /// Makes a call as a kernel does: after `ESTALE` it looks the names up again, and retries once.
     fn looking_twice(
         &mut self,
         me: u32,
@@ -318,14 +319,14 @@ impl Program {
             kinds.push(found.as_ref().map(|entry| entry.inode.kind));
             self.refs.extend(found.map(|entry| entry.ino));
         }
-        // It sees for itself that others cannot be removed or moved like this.
+        // The kernel itself refuses this call for anything but directories.
         if kinds.iter().any(|kind| *kind != Some(FileKind::Directory)) {
             return Ok(());
         }
         call(&self.client)
     }
 
-    /// Makes a file that nobody else ever touches.
+    /// Makes a file that no other program ever touches.
     fn make_its_own(&mut self) -> Result<(), Failure> {
         let name = format!("own{}.{}", self.number, self.done);
         let session = self.client.session();
@@ -337,7 +338,7 @@ impl Program {
         Ok(())
     }
 
-    /// Whatever was made in this session is durable then.
+    /// Makes durable whatever was made in this session.
     fn sync(&mut self) -> Result<(), Failure> {
         let session = self.client.session();
         self.client.fsync(InodeId::ROOT)?;
@@ -363,7 +364,7 @@ impl Program {
                     | Errno::ENOTDIR
                     | Errno::EPERM
                     | Errno::EINVAL
-                    // See below.
+                    // The retry may fail with `ESTALE`, too; see `looking_twice`.
                     | Errno::ESTALE,
                 )) => {}
                 Err(Failure::Errno(Errno::EIO)) if self.course.fences => {}
@@ -495,7 +496,8 @@ fn run(course: Course) {
     timer.join().expect("it ends");
 }
 
-/// Ends the session of one after the other, and waits until it has another one. Answers how often.
+/// Ends the session of one client after the other, and waits until the client has a new one. Returns how
+/// often.
 fn fence(server: &Server, clients: &[Arc<Client>], seed: u64, over: &AtomicBool) -> u64 {
     let mut chance = StdRng::seed_from_u64(seed);
     let mut fenced = 0;
@@ -524,9 +526,9 @@ impl Way for Fast {
     }
 }
 
-/// What a rename does to what is in its way.
+/// Flags of a rename that replaces its target.
 const REPLACE: RenameFlags = RenameFlags { no_replace: false, exchange: false };
-/// What a directory is made as.
+/// Mode with which directories are made.
 const DIRECTORY: u32 = 0o040755;
 
 /// What thread 1 of a client finds under a name in the root directory.
@@ -560,29 +562,29 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
             other.create(wait, &CALLER, root, name, mode, 0).expect("new");
             look(one, name).expect("there");
         }
-        // Another directory has come under the name that the kernel knows.
+        // The name that the kernel knows leads to another directory now.
         other.rename(wait, 1, root, b"p", root, b"r", replace).expect("moved");
         let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
         assert_eq!(one.rmdir(wait, 1, root, b"p"), stale);
         assert_eq!(one.rename(wait, 1, root, b"q", root, b"p", replace), stale);
         assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), stale);
-        // Until it has looked again.
+        // The kernel has looked it up again.
         assert_eq!(look(one, b"p"), Some(new));
         assert_eq!(one.rmdir(wait, 1, root, b"p"), Ok(()));
         assert_eq!(look(other, b"p"), None);
-        // A name that is free by now is no better.
+        // A name that is free by now is outdated, too.
         look(one, b"r").expect("there");
         other.rmdir(wait, 1, root, b"r").expect("removed");
         assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), stale);
         assert_eq!(look(one, b"r"), None);
         assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), Ok(()));
-        // One that is back under its name is the one that the kernel means.
+        // A directory that is back under its name is the one that the kernel means.
         other.create(wait, &CALLER, root, b"k", mode, 0).expect("new");
         look(one, b"k").expect("there");
         other.rename(wait, 1, root, b"k", root, b"l", replace).expect("moved");
         other.rename(wait, 1, root, b"l", root, b"k", replace).expect("moved back");
         assert_eq!(one.rmdir(wait, 1, root, b"k"), Ok(()));
-        // Files are what their names say.
+        // For files an outdated dentry does no harm.
         one.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         other.unlink(wait, root, b"f").expect("removed");
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
@@ -614,7 +616,7 @@ fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             look(b"p").expect("there");
         }
-        // The same where a name has come to be, which is opened then.
+        // Likewise for a name that was created meanwhile, and is opened then.
         let made = other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new").ino;
         assert_eq!(one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644).err(), Some(stale));
         std::thread::scope(|scope| {
@@ -644,7 +646,8 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
             move_away(b"p", &old).expect("moved");
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Err(stale));
-            // Another program here gets the kernel's lock, and waits for the other client, which waits for what is kept.
+            // Another program of this mount gets the kernel's lock, and waits for the other client. That one
+            // waits for the right that is reserved.
             let there = std::thread::scope(|scope| {
                 let mover = scope.spawn(|| {
                     move_away(b"p", &older).expect("moved");
@@ -665,7 +668,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             look(b"p").expect("there");
         }
-        // What becomes of one of two directories does not keep anybody from looking at the other.
+        // A rename of one directory does not prevent a lookup of the other one.
         let dir = other.create(wait, &CALLER, root, b"dir", mode, 0).expect("new").ino;
         assert_eq!((look(b"dir"), one.lookup(wait, dir, b"new")), (Some(dir), Ok(None)));
         move_away(b"p", b"away").expect("moved");
@@ -675,7 +678,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
         [one, other].into_iter().for_each(|client| client.forget(dir, 1));
         other.fsync(root).expect("gone");
         assert_eq!(look(b"p"), Some(there));
-        // A name that has come to be, and is free again.
+        // A name that was created meanwhile, and is free again.
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         let open = || one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644);
         assert_eq!(open().err(), Some(stale));
@@ -690,10 +693,10 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
     });
 }
 
-/// A server whose answer to one question is of a term that is over when it arrives.
+/// A server whose reply to one request is of a term that is over when it arrives.
 struct Late {
     server: Arc<Server>,
-    /// The question, counted from here.
+    /// The number of requests until that one.
     which: AtomicI64,
 }
 
@@ -744,7 +747,7 @@ fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
     server.shutdown();
 }
 
-/// Ends the whole program when a run hangs, and says which.
+/// Ends the whole program when a run hangs, and prints which one.
 fn watch(course: Course, ended: Arc<AtomicBool>) {
     std::thread::spawn(move || {
         let begun = Instant::now();
@@ -759,7 +762,8 @@ fn watch(course: Course, ended: Arc<AtomicBool>) {
     });
 }
 
-/// `SHOAL_TEST_SEED=n` runs that one alone, `SHOAL_TEST_LONG=1` many; `SHOAL_LOG=info,shoal_meta=trace` tells what becomes of rights.
+/// `SHOAL_TEST_SEED=n` runs that seed alone, `SHOAL_TEST_LONG=1` many. `SHOAL_LOG=info,shoal_meta=trace` logs
+/// what becomes of rights.
 #[test]
 fn several_clients_work_in_the_same_directories() {
     run_all(0..12, false);

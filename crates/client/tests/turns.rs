@@ -15,8 +15,8 @@ const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
 const TURNS: usize = 40;
 
-/// Questions that are asked while names are made in turn. `looks`: at the directory first, as a kernel does that was made to drop its
-/// attributes.
+/// Requests that are made while names are created in turn. `looks`: each turn begins with a GETATTR of the
+/// directory, as from a kernel whose attributes were invalidated.
 fn asked_in_turns(looks: bool) -> Vec<Question> {
     let (_dir, bricks, server) = relay::server();
     let way = Arc::new(Relay(Listener::new(server.clone())));

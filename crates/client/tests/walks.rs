@@ -1,4 +1,4 @@
-//! Programs that walk through trees: what comes ahead, how much of it, and whom that disturbs.
+//! Programs that walk through trees: what is prefetched, how much of it, and which clients that disturbs.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -62,7 +62,7 @@ fn file(client: &Client, parent: InodeId, name: &str, content: &[u8]) -> InodeId
     ino
 }
 
-/// A directory with so many others, each with a file of its own; they are left alone for a while.
+/// A directory with `dirs` sub-directories, each with a file of its own; they are left alone for a while.
 fn forest(client: &Client, dirs: usize, content: &[u8]) -> (InodeId, Vec<InodeId>) {
     forest_named(client, "top", dirs, content)
 }
@@ -96,7 +96,7 @@ fn read(client: &Client, ino: InodeId) -> Vec<u8> {
     client.read(WAIT, ino, 0, 1 << 20).expect("read").concat()
 }
 
-/// Looks into the first directories of a forest as tar(1) does. How many files were found.
+/// Lists the first directories of a forest as tar(1) does. Returns how many files were found.
 fn walk(client: &Client, top: InodeId, dirs: usize, reads: bool, content: &[u8]) -> usize {
     let mut files = 0;
     for (_, dir) in list(client, top).into_iter().take(dirs) {
@@ -151,7 +151,7 @@ fn whoever_reads_no_content_is_not_sent_any_in_the_end() {
     assert_eq!(walk(&two.walker, top, DIRS, false, &content), DIRS);
     let cached = stat(&two.walker, "cache_bytes");
     assert!(cached < (DIRS * content.len() / 2) as u64, "{cached} bytes are cached");
-    // And it is there when it is wanted after all.
+    // The content is there when it is wanted after all.
     assert_eq!(walk(&two.walker, top, DIRS, true, &content), DIRS);
     two.end();
 }
@@ -172,7 +172,7 @@ fn what_comes_ahead_is_bounded_and_a_walk_that_stops_stops_it() {
     two.maker.fsync(ROOT).expect("durable");
     std::thread::sleep(QUIET);
     walk(&two.walker, top, 5, true, &vec![7; BYTES / 4]);
-    // What is under way has come when nothing more is asked for.
+    // What is in flight has arrived when nothing more is requested.
     rest(&two);
     let (ahead, bound) = (stat(&two.walker, "walk_ahead_bytes"), (32 << 20) as u64);
     assert!(ahead > 0, "nothing came ahead");
@@ -245,7 +245,7 @@ fn a_walk_takes_no_rights_from_whoever_works_ahead_of_it() {
     let before = (stat(&two.maker, recalls), stat(&two.maker, acquires));
     file(&two.maker, busy, "newer", b"newer");
     assert_eq!((stat(&two.maker, recalls), stat(&two.maker, acquires)), before, "it was disturbed");
-    // Who looks gets to see it.
+    // A lookup sees the change.
     assert_eq!(list(&two.walker, busy).len(), 3);
     two.end();
 }
@@ -261,7 +261,7 @@ fn single_looks_are_no_walk() {
     two.end();
 }
 
-/// Waits until nothing more is asked for.
+/// Waits until nothing more is requested.
 fn rest(two: &Two) {
     let mut asked = two.way.0.count();
     loop {
@@ -325,7 +325,7 @@ fn directory_of_which_only_the_attributes_came_along_is_given_up_at_the_first_re
     two.end();
 }
 
-/// What was asked ahead is answered by a server that led before.
+/// Prefetch requests are answered by a server that led before.
 struct Late(Arc<Server>);
 
 impl Way for Late {

@@ -1,4 +1,4 @@
-//! A way to a server that can be cut.
+//! A connection to a server that can be cut.
 
 #![allow(dead_code)]
 
@@ -10,19 +10,19 @@ use shoal_wire::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-/// The way to a server, which can be cut: then neither requests nor answers get through.
+/// The connection to a server, which can be cut: then neither requests nor replies get through.
 pub struct Cut {
     server: Arc<Server>,
     cut: AtomicBool,
     /// Batches get lost, and everything else gets through.
     swallows: AtomicBool,
-    /// Everything is refused for this.
+    /// Everything is refused for this reason.
     denial: Mutex<Option<Denial>>,
     /// Epoch of the map that the client knows.
     epoch: AtomicU64,
 }
 
-/// It is the only one.
+/// The only replica.
 pub struct Only(pub Arc<Cut>);
 
 impl Replicas for Only {
@@ -75,14 +75,14 @@ impl Cut {
         self.way().and(answer)
     }
 
-    /// Carries an answer, unless the way has been cut in the meantime.
+    /// Carries a reply, unless the connection has been cut in the meantime.
     fn carry<T: 'static>(self: &Arc<Cut>, done: Done<T>) -> Done<T> {
         let way = self.clone();
         Box::new(move |answer| done(way.back(answer)))
     }
 }
 
-/// The way as a service.
+/// The connection as a service.
 struct Way(Arc<Cut>);
 
 impl MetaService for Way {

@@ -1,4 +1,5 @@
-//! A metadata group and a brick in memory, without Raft and disks: the real state machine behind the service's trait.
+//! A metadata group and a brick in memory, without Raft and disks: the real state machine behind the
+//! service's trait.
 
 #![allow(dead_code)]
 
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// See the module.
+/// A metadata group in memory.
 pub struct Group {
     pub store: MemStore,
     applying: Mutex<()>,
@@ -25,7 +26,7 @@ pub struct Group {
     pub fenced: AtomicU64,
     /// Bytes of the largest batch so far.
     pub largest: AtomicU64,
-    /// Times that somebody asked where blocks are.
+    /// Times that a client asked where blocks are.
     pub located: AtomicU64,
     /// Blocks that have been moved, and where to.
     pub moved: Mutex<HashMap<BlockId, BlockGroup>>,
@@ -188,7 +189,7 @@ impl MetaService for Group {
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         done(self.grant_all(&acquire.wants));
     }
-    /// Nobody ever takes anything back.
+    /// There are no recalls.
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         std::thread::sleep(Duration::from_millis(poll.wait_ms.min(20)));
         done(match self.is_fenced(poll.session) {
@@ -292,7 +293,7 @@ impl Spread {
         self.bricks.lock().get_mut(&brick).expect("a brick").down = down;
     }
 
-    /// All copies of all blocks go from some bricks to others, and nobody is told.
+    /// Moves all copies of all blocks from some bricks to other ones, and tells no client.
     pub fn shift(&self, by: u16) -> impl Fn(BlockGroup) -> BlockGroup {
         let mut bricks = self.bricks.lock();
         let count = bricks.len() as u16;

@@ -16,7 +16,7 @@ pub fn server() -> (TempDir, Arc<Bricks>, Arc<Server>) {
     server_with(shoal_meta::Options::default())
 }
 
-/// The same, with options.
+/// A server of a new volume with these options, its bricks, and the directory that it lives in.
 pub fn server_with(options: shoal_meta::Options) -> (TempDir, Arc<Bricks>, Arc<Server>) {
     let dir = tempfile::tempdir().expect("a directory");
     let bricks = Arc::new(Bricks::default());
@@ -25,11 +25,11 @@ pub fn server_with(options: shoal_meta::Options) -> (TempDir, Arc<Bricks>, Arc<S
     (dir, bricks, server)
 }
 
-/// What happens on the way: nothing, unless said otherwise.
+/// What happens between client and server: nothing, unless said otherwise.
 pub trait Way: Send + Sync + 'static {
-    /// Where it leads.
+    /// The server that requests go to.
     fn server(&self) -> &Arc<Server>;
-    /// On the way back, to any answer that is not waited for.
+    /// Called for any reply that is not waited for.
     fn back<T: Send + 'static>(&self, done: Done<T>) -> Done<T> {
         done
     }
@@ -37,13 +37,13 @@ pub trait Way: Send + Sync + 'static {
     fn ahead_secs(&self) -> i64 {
         0
     }
-    /// To a question.
+    /// Called for a request.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         self.server().ask(ask, self.back(done));
     }
 }
 
-/// The server at the end of a way.
+/// The server behind a [`Way`].
 pub struct Relay<W>(pub W);
 
 impl<W: Way> MetaService for Relay<W> {
@@ -108,7 +108,7 @@ impl Listener {
         Listener { server, asked: Mutex::default() }
     }
 
-    /// Directories that were asked for ahead.
+    /// Directories that were prefetched.
     pub fn ahead(&self) -> BTreeSet<InodeId> {
         let asked = self.asked.lock();
         let dirs = asked.iter().filter_map(|question| match question {

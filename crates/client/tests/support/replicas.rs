@@ -1,5 +1,6 @@
-//! Several replicas of a metadata group, which share their state and have one leader at a time. With a seed, they misbehave: they
-//! lose what they are sent, carry it out and lose the answer, keep answers back until somebody else leads, or say nothing.
+//! Several replicas of a metadata group, which share their state and have one leader at a time. With a seed,
+//! they misbehave: they lose requests, carry them out and lose the reply, keep replies back until another
+//! replica leads, or say nothing.
 
 #![allow(dead_code)]
 
@@ -23,7 +24,7 @@ thread_local! {
     static CALLS_BACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// See the module.
+/// The replicas of a metadata group in memory.
 pub struct Cluster {
     pub group: Arc<Group>,
     shared: Arc<Shared>,
@@ -89,7 +90,7 @@ impl Cluster {
         self.shared.moved.notify_all();
     }
 
-    /// The same, and those who wait for a change of leaders do not hear of it.
+    /// Changes the leader without a word to the threads that wait for a change.
     pub fn lead_quietly(&self, leader: usize) {
         self.shared.state.lock().leader = Some(leader);
     }
@@ -106,7 +107,7 @@ impl Cluster {
         self.shared.state.lock().applied.clone()
     }
 
-    /// Somebody else leads all the time, or nobody, with faults, until this is dropped.
+    /// Until this is dropped, another replica leads all the time, or none, with faults.
     pub fn unrest(self: &Arc<Self>) -> Unrest {
         self.set_faults(true);
         let (cluster, over) = (self.clone(), Arc::new(AtomicBool::new(false)));
@@ -152,9 +153,9 @@ impl Replicas for Cluster {
 enum Fault {
     /// The request is lost.
     Lost,
-    /// It is carried out, and the answer is lost.
+    /// It is carried out, and the reply is lost.
     AnswerLost,
-    /// It is carried out, and the answer comes after the next change of leaders.
+    /// It is carried out, and the reply comes after the next change of leaders.
     AnswerLate,
     /// Nothing is heard until the leader changes.
     Silence,
@@ -180,7 +181,7 @@ impl Shared {
         })
     }
 
-    /// Carries something out that waits for its answer.
+    /// Carries out a request that waits for its reply.
     fn run<T>(&self, index: usize, run: impl FnOnce() -> Result<T, MetaError>) -> Result<T, MetaError> {
         let lost = || Err(MetaError::Unavailable("lost by the test".into()));
         match self.leads(index)? {
