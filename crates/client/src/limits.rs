@@ -155,7 +155,8 @@ pub const ANSWER_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Shortest pause between the begin of a session and of the next one, if the servers end it at once. The
 /// pause doubles each time.
 pub const SESSION_PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest such pause. Something is wrong then, and repeated attempts must cost the servers little.
+/// Longest pause between the begin of a session and of the next one, if the servers end it at once. Something
+/// is wrong then, and repeated attempts must cost the servers little.
 pub const SESSION_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.
 pub const PUT_THREADS: usize = 6;
@@ -200,7 +201,8 @@ pub const GROUPS_KNOWN_MAX: usize = 65_536;
 pub const LOCATE_TRIES: u32 = 4;
 /// First pause before a request that a server or brick did not answer is repeated.
 pub const RETRY_PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest such pause: a server or brick that is back is noticed within this time.
+/// Longest pause before a request that a server or brick did not answer is repeated: one that is back is
+/// noticed within this time.
 pub const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 /// First pause while a metadata group has no leader: everything waits for that, and asking costs little.
 pub const LEADER_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -208,7 +210,7 @@ pub const LEADER_PAUSE_MIN: Duration = Duration::from_millis(20);
 pub const LEADER_PAUSE_MAX: Duration = Duration::from_millis(200);
 /// A wait of this length is logged.
 pub const COMPLAIN_AFTER: Duration = Duration::from_secs(2);
-/// A wait that continues is logged again after this time.
+/// A wait that continues is logged again every time this has passed.
 pub const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Batches in flight to a metadata leader; more wait here until it has answered. Enough to keep a group of

@@ -41,7 +41,7 @@ impl Client {
 
     /// Writes pages back. Bytes beyond the end of the file are left out: unlike pwrite(2) this does not
     /// extend it. With `before`, if the file has changed since, only the bytes that differ from it are
-    /// written. Without `before`, no other client may have changed the pages; so it is if they are written
+    /// written. Without `before`, no other client may have changed the pages, which holds if they are written
     /// without waiting. A failure may leave some of the changed bytes written.
     pub fn write_back(
         &self,

@@ -1,4 +1,4 @@
-//! Content on its way to bricks: blocks that are being filled or not yet durable.
+//! Content in flight to bricks: blocks that are being filled or not yet durable.
 //!
 //! A block is *open* while a sequential writer appends to it, at most until the batch that names it is
 //! sealed. Then it is closed and handed to the session, which stores it. It stays readable here until it is

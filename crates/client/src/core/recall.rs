@@ -22,8 +22,8 @@ pub(super) fn subject(item: &Item) -> InodeId {
 }
 
 impl Core {
-    /// Gives no more write permits for what is recalled, except to files that have one. Returns the files
-    /// whose permit the kernel has to be told to drop. To be followed by
+    /// Gives no more write permits for what is recalled; the kernel still writes to files that have one.
+    /// Returns the files whose permit has to be revoked in the kernel. To be followed by
     /// [`begin_recall`](Self::begin_recall).
     pub(crate) fn close_to_writers(&mut self, recall: &Recall, now: Timestamp) -> Vec<InodeId> {
         let cache = &self.cache;

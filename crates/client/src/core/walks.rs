@@ -37,7 +37,7 @@ enum Stage {
     Expected,
     /// Requested, not arrived.
     Asked,
-    /// In the cache, of which it takes so many bytes.
+    /// In the cache, with the number of bytes that it takes there.
     Here(usize),
 }
 

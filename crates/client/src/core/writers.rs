@@ -2,8 +2,9 @@
 //!
 //! The kernel puts written bytes into its page cache before it sends WRITE, and readers of this mount see
 //! them there. That is right only if the client already has the exclusive right to the file, and keeps it
-//! until the WRITE has arrived. Before the first write the kernel asks for `security.capability`. The answer
-//! is the permit: it is given when the right is here. Later writes are not preceded by a request.
+//! until the WRITE has arrived. Before the first write the kernel asks for `security.capability`
+//! (`file_remove_privs`). The answer is the permit: it is sent when the client has the exclusive right. The
+//! kernel remembers it (`S_NOSEC`), and sends no request before later writes.
 //!
 //! Before the right is given back the permit is revoked, so that the kernel asks again
 //! ([`KernelCache::hold_writes`](crate::KernelCache::hold_writes)). From then on until the right is gone no
