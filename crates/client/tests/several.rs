@@ -1,9 +1,8 @@
 //! Several clients of one real metadata server. All their threads work in the same few directories, while
 //! replies are late and arrive in any order.
 //!
-//! No batch may be refused, no call may fail for a reason that a local file system would not have, and in the
-//! end all clients see one tree. In runs where the servers end sessions now and then, calls may fail with
-//! `EIO`, and what was not synced may be lost; what was synced is there.
+//! No batch may be refused, no call may fail as it would not locally, and in the end all clients see one
+//! tree. Where the servers end sessions, calls may fail with `EIO`, and what was not synced may be lost.
 
 #[path = "support/relay.rs"]
 mod relay;
@@ -496,8 +495,7 @@ fn run(course: Course) {
     timer.join().expect("it ends");
 }
 
-/// Ends the session of one client after the other, and waits until the client has a new one. Returns how
-/// often.
+/// Ends the session of one client after the other, each time until it has a new one. Returns how often.
 fn fence(server: &Server, clients: &[Arc<Client>], seed: u64, over: &AtomicBool) -> u64 {
     let mut chance = StdRng::seed_from_u64(seed);
     let mut fenced = 0;
@@ -646,8 +644,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
             move_away(b"p", &old).expect("moved");
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Err(stale));
-            // Another program of this mount gets the kernel's lock, and waits for the other client. That one
-            // waits for the right that is reserved.
+            // A local program gets the kernel's lock, and waits for a client that waits for a reserved right.
             let there = std::thread::scope(|scope| {
                 let mover = scope.spawn(|| {
                     move_away(b"p", &older).expect("moved");
@@ -668,7 +665,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
             look(b"p").expect("there");
         }
-        // A rename of one directory does not prevent a lookup of the other one.
+        // If the target directory of a refused rename is removed, the other name is still found.
         let dir = other.create(wait, &CALLER, root, b"dir", mode, 0).expect("new").ino;
         assert_eq!((look(b"dir"), one.lookup(wait, dir, b"new")), (Some(dir), Ok(None)));
         move_away(b"p", b"away").expect("moved");
@@ -762,8 +759,7 @@ fn watch(course: Course, ended: Arc<AtomicBool>) {
     });
 }
 
-/// `SHOAL_TEST_SEED=n` runs that seed alone, `SHOAL_TEST_LONG=1` many. `SHOAL_LOG=info,shoal_meta=trace` logs
-/// what becomes of rights.
+/// `SHOAL_TEST_SEED=n` runs one seed, `SHOAL_TEST_LONG=1` many; `SHOAL_LOG=info,shoal_meta=trace` shows more.
 #[test]
 fn several_clients_work_in_the_same_directories() {
     run_all(0..12, false);
