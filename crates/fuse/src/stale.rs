@@ -96,8 +96,7 @@ pub struct Drops {
     pub nodes: u64,
     /// `INC_EPOCH` notifications, which outdate all names.
     pub epochs: u64,
-    /// Inodes that the kernel was told to forget if they are not in use, because it referred to more than the
-    /// mount's bound.
+    /// Inodes that the kernel was told to prune, because it referred to more than the mount's bound.
     pub pruned: u64,
 }
 

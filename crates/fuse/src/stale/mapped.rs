@@ -248,7 +248,7 @@ mod tests {
         mapped.keep(range(8192, data.len() as u64), &data);
         assert_eq!(kept(&mapped, 0, 8192), []);
         assert_eq!(kept(&mapped, 4096, 8192), [(4096, 4096, b'a')]);
-        // Behind the end of the file there are zeros.
+        // Beyond the end of the file there are zeros.
         assert_eq!(kept(&mapped, 0, 1 << 20), [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]);
         mapped.keep(range(8192, 4096), &[b'A'; 4096]);
         let begun = mapped.begin_drop();

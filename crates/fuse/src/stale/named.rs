@@ -157,7 +157,8 @@ impl Dropper {
         self.outdate();
     }
 
-    /// See [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
+    /// Waits until local changes of these names have reached the dcache, for
+    /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
         if !self.named.wait(concerns) {
             tracing::debug!("programs have called that get no processor to take the answers in");

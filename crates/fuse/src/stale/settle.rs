@@ -349,7 +349,7 @@ mod tests {
 
     const FILE: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);
-    /// No thread has this number.
+    /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
     const ALL: [Who; 3] = [Who::Asks(0), Who::LooksUp, Who::Reads];
@@ -403,7 +403,7 @@ mod tests {
         settling.begin(FILE, true);
         settling.begin(OTHER, true);
         assert!(!settling.wait(Who::Reads, FILE), "nobody has been answered");
-        // It runs, and nothing shows that it has since it was answered.
+        // The thread runs, and nothing shows that it has run since the reply.
         settling.is_taken_in(FILE, me);
         settling.end(FILE);
         assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::Reads]);
@@ -447,7 +447,7 @@ mod tests {
     fn what_another_thread_of_ours_has_begun_goes_on() {
         let settling = Settling::default();
         let me = nix::unistd::gettid().as_raw() as u32;
-        // It answers late: by then who wanted that has wanted more.
+        // The thread sends its replies late: the calling thread has made more changes by then.
         settling.begin(OTHER, false);
         settling.begin(FILE, false);
         std::thread::scope(|scope| {
