@@ -1,5 +1,4 @@
-//! The kernel's requests, one method each: decode, call the client, encode. Waiting and threads are in
-//! `serve`.
+//! The kernel's requests, one method each: decode, call the client, encode. Threads that wait are in `serve`.
 
 use crate::answer;
 use crate::encode::{fallocate_mode, node};
@@ -270,8 +269,8 @@ impl fuser::Filesystem for Front {
             exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
         };
         let (from, to) = (self.server.inode(parent), self.server.inode(newparent));
-        // The kernel skips a rename of a name to itself, unless it knows the two as different aliases. It
-        // would then mark one of them dead. After `ESTALE` it looks them up again, and they are one.
+        // The kernel skips a rename of a name to itself, unless it knows the two as different aliases; it
+        // would then mark one of them dead. After `ESTALE` it looks both up again.
         if from == to && name == newname && !flags.exchange {
             return self.server.refuse(Op::Rename, reply, Errno::ESTALE);
         }

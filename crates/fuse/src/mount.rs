@@ -127,7 +127,7 @@ pub enum MountError {
 /// A mounted volume. Dropping it ends the mount at once, even if it is in use.
 pub struct Mounted {
     mountpoint: PathBuf,
-    /// Device number of the mount, to know it from others at the same place.
+    /// Device number of the mount, which tells it from other mounts at the same place.
     device: String,
     shared: Arc<Shared>,
     end: Arc<End>,
