@@ -40,8 +40,8 @@ pub(crate) fn entry(reply: fuser::ReplyEntry, found: Result<Entry, Errno>) {
     }
 }
 
-/// A name with attributes that do not last. Also for a further name of a file, since the kernel takes attributes from that answer even if it was
-/// told to drop them meanwhile.
+/// A reply with a name, whose attributes the kernel must not cache. Also for link(2): the kernel accepts
+/// attributes from that reply even if they were invalidated meanwhile.
 pub(crate) fn entry_once(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
     match made {
         Ok(Entry { ino, inode }) => {
@@ -52,7 +52,8 @@ pub(crate) fn entry_once(reply: fuser::ReplyEntry, made: Result<Entry, Errno>) {
     }
 }
 
-/// A lookup; what is not there is cached by the kernel too. `may_keep` says whether attributes are, `node` by which number the kernel is to know it.
+/// A reply to LOOKUP; the kernel caches negative results too. `may_keep` says whether it may cache the
+/// attributes, `node` gives the node id.
 pub(crate) fn found(
     reply: fuser::ReplyEntry,
     found: Result<Option<Looked>, Errno>,
@@ -63,7 +64,7 @@ pub(crate) fn found(
         Ok(Some(found)) => {
             let lifetime = if may_keep(&found.entry) { KERNEL_CACHE } else { Duration::ZERO };
             let (node, Entry { ino, inode }) = (node(&found), found.entry);
-            // The kernel made its root without asking, and gave it this generation.
+            // The kernel creates its root without asking, with this generation.
             let generation = if node == INodeNo::ROOT { Generation(0) } else { generation(&inode) };
             let attr = file_attr(ino, &inode);
             reply.entry_by_node(node, &lifetime, &name_lifetime(), &attr, generation);
@@ -73,8 +74,8 @@ pub(crate) fn found(
     }
 }
 
-/// A file made by open(2). It is open from now on, and what was written to it stays in the kernel's cache when it is
-/// opened again.
+/// A file created by open(2). It is open from now on, and what was written to it stays in the page cache when
+/// it is opened again.
 pub(crate) fn created(reply: fuser::ReplyCreate, handle: FileHandle, made: Result<Entry, Errno>) {
     match made {
         Ok(Entry { ino, inode }) => reply.created(
@@ -88,7 +89,8 @@ pub(crate) fn created(reply: fuser::ReplyCreate, handle: FileHandle, made: Resul
     }
 }
 
-/// `may_keep` says whether the kernel is to keep them; otherwise it asks for them again when it needs them next.
+/// A reply with attributes. `may_keep` says whether the kernel may cache them; otherwise it asks again at the
+/// next use.
 pub(crate) fn attr(
     reply: fuser::ReplyAttr,
     ino: InodeId,
@@ -111,7 +113,7 @@ pub(crate) fn empty(reply: fuser::ReplyEmpty, done: Result<(), Errno>) {
     }
 }
 
-/// A write, of all or nothing.
+/// A reply to a write of all bytes or none.
 pub(crate) fn written(reply: fuser::ReplyWrite, len: u32, done: Result<(), Errno>) {
     match done {
         Ok(()) => reply.written(len),
@@ -119,7 +121,7 @@ pub(crate) fn written(reply: fuser::ReplyWrite, len: u32, done: Result<(), Errno
     }
 }
 
-/// A copy, of as much as this.
+/// A reply to a copy of this many bytes.
 pub(crate) fn copied(reply: fuser::ReplyWrite, copied: Result<u64, Errno>) {
     match copied {
         Ok(copied) => reply.written(copied as u32),
@@ -127,7 +129,7 @@ pub(crate) fn copied(reply: fuser::ReplyWrite, copied: Result<u64, Errno>) {
     }
 }
 
-/// Content in parts. One part, the common case, goes to the kernel from where it lies.
+/// Content in parts. One part, the common case, goes to the kernel without a copy.
 pub(crate) fn parts(reply: fuser::ReplyData, parts: Result<Vec<Bytes>, Errno>) {
     thread_local! {
         static JOINED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -144,7 +146,7 @@ pub(crate) fn parts(reply: fuser::ReplyData, parts: Result<Vec<Bytes>, Errno>) {
     }
 }
 
-/// Bytes that the caller has `room` for; 0 asks how much it takes.
+/// A value for which the caller has `room` bytes; with 0 the reply is its size.
 pub(crate) fn sized(reply: fuser::ReplyXattr, room: u32, value: Result<Bytes, Errno>) {
     match value {
         Ok(value) if room == 0 => reply.size(value.len() as u32),

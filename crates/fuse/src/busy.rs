@@ -1,18 +1,20 @@
-//! In which directories threads are at work with names: there they may hold the kernel's lock at this moment, or take it the next.
+//! Directories in which threads work with names: they may hold its inode lock at this moment, or take it the
+//! next (`docs/KERNEL_CACHE.md`, hazard 5).
 //!
-//! That is known for sure only of those that wait with us. Others had the lock before their request came, or have it still although they were answered. So whoever
-//! has asked about a name a moment ago counts as well.
+//! That is certain only of threads whose requests wait in this process. Another thread may have taken the
+//! lock before its request arrives, or hold it still after the reply. So each thread that has recently looked
+//! up or changed a name counts as well.
 
 use crate::limits::{BUSY_LATELY_MAX, BUSY_PLACES};
 use crate::places::{Places, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A thread, and above its number the millisecond in which it was there; 0: nobody was.
+/// A thread id, with the millisecond in which the thread was there in the higher bits; 0 if no thread was.
 #[derive(Default, Debug)]
 struct Place {
     last: AtomicU64,
-    /// The last of another thread than that.
+    /// The last entry of another thread than that.
     other: AtomicU64,
 }
 
@@ -29,7 +31,7 @@ impl Place {
         self.last.store(next, Relaxed);
     }
 
-    /// When another thread than this was here last.
+    /// The millisecond in which another thread than this was here last.
     fn others_ms(&self, tid: u32) -> Option<u64> {
         let last = self.last.load(Relaxed);
         let seen = if last as u32 == tid { self.other.load(Relaxed) } else { last };
@@ -37,11 +39,11 @@ impl Place {
     }
 }
 
-/// See the module.
+/// The threads that have recently worked with names, by directory.
 #[derive(Debug)]
 pub(crate) struct Busy {
     places: Places<Place>,
-    /// Of those that move something from one directory to another, for which the kernel has a lock of its own.
+    /// Threads that move something between directories: the kernel has a rename lock for that.
     moves: Place,
 }
 
@@ -50,12 +52,13 @@ impl Busy {
         Busy { places: Places::new(BUSY_PLACES), moves: Place::default() }
     }
 
-    /// A thread is about to change a name in a directory, or has, or looks at one, perhaps because it is about to.
+    /// A thread is about to change a name in a directory, has changed one, or looks one up, perhaps in order
+    /// to change it.
     pub(crate) fn note(&self, tid: u32, dir: InodeId) {
         self.places.of(dir).note(tid, self.places.now_ms());
     }
 
-    /// A thread changes names in both.
+    /// A thread changes names in two directories.
     pub(crate) fn note_both(&self, tid: u32, [one, other]: [InodeId; 2]) {
         let now = self.places.now_ms();
         self.places.of(one).note(tid, now);
@@ -65,7 +68,8 @@ impl Busy {
         }
     }
 
-    /// Whether other threads than this one are, or were a moment ago, at work in a directory, or move something between any.
+    /// Whether other threads have recently worked with names in a directory, or moved something between any
+    /// directories.
     pub(crate) fn are_others(&self, tid: u32, dir: InodeId) -> bool {
         let now = self.places.now_ms();
         let is_late = |then: u64| now.saturating_sub(then) < BUSY_LATELY_MAX.as_millis() as u64;

@@ -1,9 +1,9 @@
-//! Who makes a request, as far as the request does not say it itself.
+//! The caller of a request, as far as the request does not describe it.
 
 /// Whether a process is in a group. A process that is gone is in none.
 ///
-/// The kernel decides this itself for everything but one case: whether setting an ACL costs the set-group-id bit. It
-/// passes its verdict in a field that `fuser` 0.18 cannot read.
+/// The kernel decides this itself for everything but one case: whether setting an ACL costs the set-group-id
+/// bit. It passes its verdict in a field that `fuser` 0.18 cannot read.
 pub(crate) fn in_group(pid: u32, primary: u32, gid: u32) -> bool {
     primary == gid
         || std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| lists(&status, gid))

@@ -1,4 +1,4 @@
-//! Between the words of the kernel and those of Shoal: numbers, attributes, times, errors.
+//! Converts between the kernel's types and those of Shoal: numbers, attributes, times, errors.
 
 use crate::limits::STAT_BLOCK_BYTES;
 use fuser::{FileAttr, FileType, Generation, INodeNo, TimeOrNow};
@@ -76,8 +76,8 @@ pub(crate) fn timestamp(time: TimeOrNow, now: Timestamp) -> Timestamp {
     }
 }
 
-/// `fuser` reads a time before 1970 as seconds *and* nanoseconds before 1970, while the kernel counts nanoseconds
-/// forward from a negative second. This takes the two apart again.
+/// `fuser` reads a time before 1970 as seconds *and* nanoseconds before 1970, while the kernel counts
+/// nanoseconds forward from a negative second. This takes the two apart again.
 fn exact(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
         Ok(_) => time.into(),
@@ -93,7 +93,7 @@ pub(crate) fn errno(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.0)
 }
 
-/// The end of a call that was allowed to wait.
+/// The outcome of a call that was allowed to wait.
 pub(crate) fn settled<T>(outcome: Result<T, Failure>) -> Result<T, Errno> {
     outcome.map_err(|failure| match failure {
         Failure::Errno(errno) => errno,

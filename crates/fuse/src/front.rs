@@ -1,4 +1,4 @@
-//! The requests of the kernel, one method each: decode, call the client, encode. `Wait` and threads are in `serve`.
+//! The kernel's requests, one method each: decode, call the client, encode. Threads that wait are in `serve`.
 
 use crate::answer;
 use crate::encode::{fallocate_mode, node};
@@ -101,9 +101,9 @@ impl fuser::Filesystem for Front {
                 let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
                     match entry.inode.kind {
-                        // The kernel connects a directory that it opens by its handle to the root that it knows.
+                        // The kernel connects a directory that it opens by handle to its root.
                         _ if upwards && shared.nodes.is_root(entry.ino) => INodeNo::ROOT,
-                        // It is asked for by a number that the kernel has kept.
+                        // A lookup by number: the kernel has kept the node id.
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);
                             let found = Found { ino, node: place, moved_from, may_be_in, is_last };
@@ -118,7 +118,7 @@ impl fuser::Filesystem for Front {
         );
     }
 
-    /// Counted by inode: the kernel sends many in one message, which `fuser` takes apart.
+    /// Counted per inode: the kernel sends many FORGETs in one message, which `fuser` takes apart.
     fn forget(&self, _req: &Request, node: INodeNo, nlookup: u64) {
         let (timer, ino) = (Timer::start(Op::Forget), self.server.inode(node));
         // The root of the mount is referred to until the mount ends.
@@ -269,8 +269,8 @@ impl fuser::Filesystem for Front {
             exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
         };
         let (from, to) = (self.server.inode(parent), self.server.inode(newparent));
-        // The kernel itself sees to what is renamed to its own name, unless it has been told of it by another number in between. It would take one of the two for dead:
-        // looked at again they are one.
+        // The kernel skips a rename of a name to itself, unless it knows the two as different aliases; it
+        // would then mark one of them dead. After `ESTALE` it looks both up again.
         if from == to && name == newname && !flags.exchange {
             return self.server.refuse(Op::Rename, reply, Errno::ESTALE);
         }
@@ -324,7 +324,7 @@ impl fuser::Filesystem for Front {
         near::met(req.pid(), 0);
         let (ino, tid) = (self.about(ino), req.pid());
         let stale = self.server.stale();
-        // Only read(2) and lseek(2) name an open file: they want the size.
+        // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
         let is_look = stale.is_look(tid, ino, fh.is_some());
         if fh.is_some() && !is_look && stale.was_dropped(ino) {
             return self.server.show_size(reply, ino, tid);
@@ -505,7 +505,7 @@ impl fuser::Filesystem for Front {
         }
         let (src, dst, tid) = (self.about(ino_in), self.about(ino_out), req.pid());
         let (shared, stale) = (self.server.shared(), self.server.stale().clone());
-        // The reply counts in 32 bits.
+        // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
             Op::CopyFileRange,
@@ -658,20 +658,21 @@ impl fuser::Filesystem for Front {
         );
     }
 
-    // --- what the kernel does by itself once it is told that nobody else does ---
+    // --- calls that the kernel handles by itself after a refusal ---
 
-    /// From the first refusal on the kernel opens files without a message, keeps their cache, and sends no RELEASE. Not refused where locks
-    /// end with it.
+    /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
+    /// RELEASE. Not refused where the mount keeps the locks, which end with RELEASE.
     fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
         self.server.open(reply);
     }
 
-    /// The same for directories, whose listings it then keeps too.
+    /// After the first refusal the kernel opens directories without a message, and caches their listings.
     fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
         self.server.refuse(Op::Opendir, reply, Errno::ENOSYS);
     }
 
-    /// close(2) has nothing to wait for but the end of locks, unless they are the kernel's own: errors of earlier writes are reported by fsync.
+    /// close(2) waits only for locks to be released, and only where the mount keeps them: errors of earlier
+    /// writes are reported by fsync.
     fn flush(
         &self,
         _req: &Request,
@@ -683,7 +684,7 @@ impl fuser::Filesystem for Front {
         self.server.flush(ino, lock_owner, reply);
     }
 
-    /// If open(2) is refused, only of a file created before.
+    /// Where open(2) is refused, the kernel sends RELEASE only for a file created before that refusal.
     fn release(
         &self,
         _req: &Request,
@@ -697,7 +698,7 @@ impl fuser::Filesystem for Front {
         self.server.release(ino, fh, reply);
     }
 
-    // --- locks, where they are not the kernel's own ---
+    // --- locks, where the mount keeps them ---
 
     fn getlk(
         &self,
@@ -776,7 +777,7 @@ impl fuser::Filesystem for Front {
     }
 }
 
-/// A file is not told of while its length is not to be.
+/// Waits while the file that a LOOKUP has found settles, so that its size is not told.
 fn settled(client: &Client, stale: &Dropper, wait: Wait, found: Option<Looked>) -> Reply<Option<Looked>> {
     let Some(mut looked) = found else { return Ok(None) };
     let entry = &mut looked.entry;

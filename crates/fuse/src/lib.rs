@@ -1,27 +1,30 @@
 //! The kernel front end: a volume as a directory, through FUSE.
 //!
-//! **Model.** Requests are read by a few threads and answered on the spot, from the client's memory. What the client cannot
-//! answer without waiting is repeated by one of the threads kept for that, so that it holds up nobody else. There is no
-//! logic of a file system here: every method decodes a request, makes one call of [`shoal_client::Client`], and
-//! encodes the outcome.
+//! **Model.** A few threads read requests and answer them from the client's memory. A request that the client
+//! cannot answer without waiting is repeated by a thread kept for that, so that it holds up no other request.
+//! There is no file system logic here: every method decodes a request, makes one call of
+//! [`shoal_client::Client`], and encodes the outcome.
 //!
-//! **The kernel caches.** The session is told before anybody else changes what it has seen, so the kernel may keep names
-//! (absent ones too), attributes, listings, link targets and content for as long as it likes, and is made to drop what
-//! others change ([`stale`]). `open`, `opendir` and `flush` are refused once with `ENOSYS`; from then on the kernel opens and
-//! closes files without a message. Reading what was read before sends nothing at all. (With locks that exclude between mounts
-//! opening and closing take a message each: [`LockScope`].)
+//! **The kernel caches.** A session is recalled before another client changes what it has seen. So the kernel
+//! may cache names (also negative ones), attributes, listings, link targets and content without a time limit,
+//! and the mount invalidates them ([`stale`], `docs/KERNEL_CACHE.md`). `open`, `opendir` and `flush` are
+//! refused once with `ENOSYS`; from then on the kernel opens and closes files without a message. A repeated
+//! read sends nothing at all. (With locks that exclude between mounts, opening and closing take a message
+//! each: [`LockScope`].)
 //!
-//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name. Permissions and ACLs are checked by the kernel (`default_permissions`);
-//! its own fcntl and flock locks exclude within the mount.
+//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name.
+//! Permissions and ACLs are checked by the kernel (`default_permissions`); its own fcntl and flock locks
+//! exclude within the mount.
 //!
-//! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the mount has
-//! ended, by whatever hand, every request has been answered before [`Mounted::wait`] returns.
+//! **Promises.** A request gets exactly one reply. Queues and threads are bounded (see [`limits`]). When the
+//! mount has ended, for any reason, every request has been answered before [`Mounted::wait`] returns.
 //!
 //! **Refuses.** ioctl(2), `RENAME_WHITEOUT`, collapsing and inserting ranges, `O_TMPFILE`.
 //!
-//! **If it hangs.** A process stuck in a mount whose server does not answer is freed by
-//! `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`), or `umount -f -l`. Whoever serves a
-//! mount has another process call [`release`] should it be killed, and [`StoppedKernel::empty`] should it be stopped.
+//! **If it hangs.** A process that hangs in a mount whose server does not answer is freed by `umount -f -l`,
+//! or by `echo 1 > /sys/fs/fuse/connections/N/abort` (N: the minor device number, see `stat -c %d`). A mount
+//! process should have a guard process, which calls [`release`] if the mount process is killed, and
+//! [`StoppedKernel::empty`] if it is stopped.
 
 mod answer;
 mod busy;

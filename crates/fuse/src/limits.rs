@@ -2,170 +2,192 @@
 
 use std::time::Duration;
 
-/// Threads that read requests from the kernel, unless the machine has fewer cores. Requests are answered on these threads
-/// from memory in microseconds: more of them than cores would only take turns.
+/// Threads that read requests from the kernel, unless the machine has fewer cores. They answer requests from
+/// memory in microseconds: more threads than cores would only take turns.
 pub const READER_THREADS_MAX: usize = 8;
-/// Threads for requests that must wait for a disk or a server, as many for those that read as for those that change
-/// something. Waiting costs no core.
+/// Threads for requests that must wait for a disk or a server: this many for reads, and as many for changes.
+/// Waiting costs no core.
 pub const SLOW_THREADS: usize = 32;
-/// The same for fsync and what else is about the volume as a whole. As many as there are threads share one group commit.
+/// Threads for fsync and other requests about the volume as a whole. All calls that wait at once share one
+/// group commit.
 pub const SYNC_THREADS: usize = 32;
-/// Threads that ask the servers about locks of programs. They never wait for other programs, but for a new leader to have heard of all locks.
+/// Threads that ask the servers about locks of programs. They never wait for other programs, but for a new
+/// leader to collect all locks.
 pub const LOCK_THREADS: usize = 16;
-/// Programs that may wait for locks at the same time, each with a thread; more are refused with `ENOLCK`.
+/// Programs that may wait for locks at once, each with a thread; more are refused with `ENOLCK`.
 pub const LOCK_WAITERS_MAX: usize = 4096;
-/// Interrupts that are remembered because their request has not arrived, or is of another kind: more than there are threads that read.
+/// INTERRUPTs that are remembered because their request has not arrived, or is of another kind: more than
+/// there are reading threads.
 pub const INTERRUPTS_KEPT_MAX: usize = 256;
-/// Requests that may wait for a thread that reads; beyond it the threads that take requests from the kernel wait too.
+/// Requests that may wait in the queue of reads; beyond it the threads that take requests from the kernel
+/// wait too.
 pub const SLOW_QUEUE_LEN_MAX: usize = 128;
-/// Requests that may wait for a thread that changes something, and as many that may wait for one that syncs; what comes
-/// beyond it fails with `ENOMEM`. A full queue must not hold up the threads that take requests from the kernel: a
-/// change may wait for another client, and that one for a read of ours. Each of them is a system call in which a process
-/// waits, so the kernel's limit of processes comes first (32,768 unless raised).
+/// Requests that may wait in the queue of changes, and as many in that of syncs; more fail with `ENOMEM`. A
+/// full queue must not hold up the threads that take requests from the kernel: a change may wait for another
+/// client, and that one for a read of this one. Each waiting request is a system call of a process, so the
+/// kernel's limit of processes comes first (32,768 unless raised).
 pub const CHANGE_QUEUE_LEN_MAX: usize = 65_536;
-/// Bytes that writes may own while they wait; what comes beyond it fails with `ENOMEM`. Each write owns at most
+/// Bytes that writes may own while they wait; more fail with `ENOMEM`. Each write owns at most
 /// [`REQUEST_BYTES_MAX`], and a file has one at a time, so this is two thousand files being written at once.
 pub const WAITING_WRITE_BYTES_MAX: u64 = 2 << 30;
 /// Largest read or write request, in bytes: what the kernel allows without raising `fs.fuse.max_pages_limit`.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 20;
-/// Read-ahead and write-back requests that the kernel may have under way at once (its own default is 12): enough to keep
-/// several streams of [`REQUEST_BYTES_MAX`] each busy.
+/// Read-ahead and writeback requests that the kernel may have in flight at once (its own default is 12):
+/// enough to keep several streams of [`REQUEST_BYTES_MAX`] each busy.
 pub const BACKGROUND_REQUESTS_MAX: u16 = 64;
-/// How far the kernel reads ahead in a file, in KiB (its own default is 128): two full requests under way, so that one is
-/// fetched while the other is consumed. Measured with 1 GiB in the client's memory and 4 threads: 128 KiB 2.1 GB/s, 512 KiB
-/// 3.4, 1 MiB 3.5, 2 MiB 4.1, and no more beyond.
+/// How far the kernel reads ahead in a file, in KiB (its own default is 128): two full requests in flight, so
+/// that one is fetched while the other is consumed. Measured with 1 GiB in the client's memory and 4 threads:
+/// 128 KiB 2.1 GB/s, 512 KiB 3.4, 1 MiB 3.5, 2 MiB 4.1, and no more beyond.
 pub const READ_AHEAD_KIB: u32 = 2048;
-/// For how long the kernel may use names and attributes without asking. A session is told before anyone else changes what
-/// it caches, so they do not age; the kernel just wants a number.
+/// For how long the kernel may use names and attributes without asking. They do not age, because a session is
+/// recalled before another client changes what it caches; the kernel just wants a number.
 pub const KERNEL_CACHE: Duration = Duration::from_secs(365 * 24 * 3600);
-/// `st_blksize` and the unit of statfs(2), in bytes. Copying tools read and write 128 KiB and more whatever stands here;
-/// language runtimes allocate a buffer of this size for every file they open, so larger would cost more than it gains.
+/// `st_blksize` and the unit of statfs(2), in bytes. Copying tools read and write 128 KiB and more whatever
+/// the value; language runtimes allocate a buffer of this size for every file they open, so a larger one
+/// would cost more than it gains.
 pub const STAT_BLOCK_BYTES: u32 = 4096;
-/// Buckets of a latency histogram. Bucket `n` counts durations from 2^n nanoseconds up to twice that, so the last one
-/// begins at about 34 seconds.
+/// Buckets of a latency histogram. Bucket `n` counts durations from 2^n nanoseconds up to twice that, so the
+/// last one begins at about 34 seconds.
 pub const LATENCY_BUCKETS: usize = 36;
-/// Copies of the counters, so that threads do not fight over one cache line.
+/// Copies of the counters, so that threads do not contend for one cache line.
 pub const COUNTER_SHARDS: usize = 16;
-/// Listings remembered as broken off between two names with the same hash; see `listing`. It takes 2^32 names in one
+/// Listings remembered as cut between two names with the same hash; see `listing`. It takes 2^32 names in one
 /// directory to expect one such pair.
 pub const SPLIT_LISTINGS_MAX: usize = 1024;
-/// A thread that waits for a place among the requests that wait looks this often whether the mount was ended meanwhile.
+/// How often a thread that waits for a place in a queue checks whether the mount has ended.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// When the mount has ended nobody waits for answers any more; requests that are not finished within this time are interrupted.
+/// Requests that are not finished within this time after the end of the mount are interrupted: no program
+/// waits for their replies.
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
-/// Threads that make the kernel drop what it has cached, unless they are blocked in the kernel. Told one thing takes it
-/// microseconds.
+/// Threads that send notifications and are not blocked in the kernel. One notification takes microseconds.
 pub const NOTIFIERS: usize = 4;
-/// The same with all that are blocked. A thread blocks when a local change comes in between, and until that is answered.
+/// Threads that send notifications, including blocked ones. A thread is blocked when a local change comes in
+/// between, until that change is answered.
 pub const NOTIFIERS_MAX: usize = 256;
-/// Those of them that drop names, which takes the lock of a directory. With more all names are outdated instead, which takes none.
+/// Threads that send `INVAL_ENTRY`, which takes the inode lock of a directory. With more all names are
+/// outdated instead, which takes no lock.
 pub const NAME_NOTIFIERS_MAX: usize = 32;
-/// A thread that makes the kernel drop things ends when it had nothing to do for this long.
+/// A notification thread ends when it had nothing to do for this long.
 pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
-/// Things that are dropped in one go: bounds the queue.
+/// Notifications that are queued at once by one caller: bounds the queue.
 pub const DROPS_AT_ONCE_MAX: usize = 16_384;
-/// Only a notification that takes longer than this can be blocked. It is looked for as often.
+/// Only a notification that takes longer than this can be blocked. Also the interval at which that is
+/// checked.
 pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
-/// Pages that are not dropped for so long, while the file is being changed here, are taken for such as cannot be written back until that is over. What they were read
-/// from is looked at then, which costs messages; as a rule they are only being read or written.
+/// After this time pages that are not invalidated while their file is changed locally count as impossible to
+/// write back until that is over. Their baselines are read then, which costs messages; as a rule they are
+/// only being read or written.
 pub const STUCK_AFTER: Duration = Duration::from_millis(10);
-/// The same where nothing has been written back yet that a program has changed through a mapping.
+/// The time of [`STUCK_AFTER`] for a file of which the kernel has written back no page so far.
 pub const STUCK_UNKNOWN_AFTER: Duration = Duration::from_millis(200);
-/// Files of which it is known that something has.
+/// Files of which it is remembered that the kernel has written back pages.
 pub const MAPPED_FILES_MAX: usize = 4096;
-/// The same is tried again after this, if it has failed.
+/// Pause before baselines are read again after that has failed.
 pub const STUCK_PAUSE: Duration = Duration::from_millis(250);
-/// Pages for which it is kept what they were read from. The kernel has no more than some thousands that it has to write back.
+/// Pages whose baselines are kept. The kernel has no more than some thousands of dirty pages.
 pub const MAPPED_PAGES_MAX: u64 = 16_384;
-/// The kernel drops a name when nobody holds the directory's lock. If somebody does for longer than this, all names are
-/// outdated instead: which takes no lock, but costs a lookup for each name that is used again.
+/// `INVAL_ENTRY` waits while the directory is locked. After this time all names are outdated instead, which
+/// takes no lock but costs a lookup for each name that is used again.
 pub const NAME_PATIENCE: Duration = Duration::from_millis(50);
-/// A write to a file that was dropped no longer ago than this may have been sent by the kernel before. It stays in the kernel
-/// until a thread takes it, so this is long, unless the machine is overloaded.
+/// The kernel may have sent a write before an invalidation of its file that is no older than this. The
+/// request stays in the kernel until a thread takes it, so this is ample, unless the machine is overloaded.
 pub const RECENT: Duration = Duration::from_secs(10);
-/// An inode whose attributes the kernel has asked for is not dropped before it was answered, if that does not take longer than this.
+/// An inode is not invalidated while a GETATTR for it is in flight, for this long at most.
 pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(250);
-/// Nor before it has looked at the answer, if that does not take longer than this: the thread that asked is given a processor sooner, unless the machine is
-/// overloaded.
+/// An inode is not invalidated before the reply to GETATTR has been consumed, for this long at most. The
+/// thread that asked runs sooner, unless the machine is overloaded.
 pub const LOOK_WAIT_MAX: Duration = Duration::from_secs(1);
-/// How often it is looked whether it was given one.
+/// How often it is checked whether a thread has consumed its reply.
 pub const ATTRIBUTES_LOOK_EVERY: Duration = Duration::from_micros(200);
-/// A thread that has run for so long has looked at the answer, which takes it a few microseconds.
+/// A thread that has run for so long has consumed its reply, which takes a few microseconds.
 pub const ATTRIBUTES_LOOK_TIME: Duration = Duration::from_micros(100);
-/// How long a thread may have run without its being counted: a tick of the slowest clock that kernels are built with.
+/// How long a thread may have run before its run time is counted: a tick of the slowest clock that kernels
+/// are built with.
 pub const TICK_MAX: Duration = Duration::from_millis(10);
-/// For how long an answer is taken to be on its way if nothing is known of the thread that asked.
+/// For how long a reply counts as not consumed if nothing is known of the thread that asked.
 pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
-/// Answers with attributes that are remembered: more than are given while a thread waits for a processor.
+/// Replies with attributes that are remembered: more than are sent while a thread waits for a processor.
 pub const ANSWERS_KEPT_MAX: usize = 2048;
-/// A thread that was answered has looked at the answer after this, whatever else the machine has to do.
+/// A reply older than this counts as consumed, whatever the load of the machine.
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Places for directories that somebody has asked about. Those that share one cost messages.
+/// Places in the table of directories whose attributes were asked for. Directories that share one cost
+/// notifications.
 pub const ASKER_PLACES: usize = 4096;
-/// Threads that have the kernel take sizes in. They wait for threads that read, and for local changes of the same file.
+/// Threads that make the kernel accept sizes. They wait for threads that read, and for local changes of the
+/// file.
 pub const SIZE_THREADS: usize = 8;
-/// Threads that may wait at the same time for the lock of those who change a file locally. They wait no longer than these do.
+/// Threads that may wait at once for inode locks held by local changes. They wait no longer than these
+/// changes do.
 pub const SIZE_LOCKERS_MAX: usize = 64;
-/// A program that reads a file which others change waits for the kernel to take the size in, if that does not take longer than this: a local change of it may wait
-/// for other clients, and these for the next leader.
+/// A program that reads a file changed by other clients waits until the kernel has the right size, for this
+/// long at most. A local change may wait for other clients, and these for the next leader.
 pub const SIZE_WAIT_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked whether it has.
+/// How often it is checked whether the kernel has the right size.
 pub const SIZE_LOOK_EVERY: Duration = Duration::from_micros(200);
-/// A client that wants to use a file waits until what is being written to it here has come, if that does not take longer than this.
+/// A recall waits until local writes in flight to its files have arrived, for this long at most.
 pub const ASK_WAIT_MAX: Duration = Duration::from_millis(100);
-/// The same if there are local changes that wait for other clients: they may hold the file's lock, and then nobody is writing to it. Longer than a write takes to come.
+/// A recall waits this long for a file while local changes wait for other clients. They may hold the inode
+/// lock, and then no write is in flight. Longer than a write takes to arrive.
 pub const ASK_PATIENCE: Duration = Duration::from_millis(5);
-/// How often it is looked whether somebody waits to be let write to it.
+/// How often it is checked whether a writer waits at the gate of a file.
 pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Threads that have the kernel ask before it writes, for one client's wish: each may have to wait for what is being written.
+/// Threads that make the kernel ask before it writes, for one recall: each may have to wait for a write in
+/// flight.
 pub const ASK_THREADS: usize = 4;
-/// Nobody is told the length of a file while what the kernel has of it is dropped, if that does not take longer than this: it may wait for whoever reads.
+/// The size of a file is not told while the file settles, for this long at most: invalidating its pages may
+/// wait for readers.
 pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(250);
-/// The kernel is let append to a file that others use when those who have read it have looked at what they were told, if that does not take longer than this.
+/// An append to a file that other clients use waits until recent readers have consumed their replies, for
+/// this long at most.
 pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Threads that are known to have read such files.
+/// Threads that are remembered to have read such files.
 pub const READERS_KEPT_MAX: usize = 256;
-/// The right to change names is given back when the kernel has taken in what was changed here, if that does not take longer than this: whoever called gets a processor
-/// sooner, unless the machine is overloaded.
+/// The right to change names is given back when local changes have reached the dcache, or after this time.
+/// The calling thread runs sooner, unless the machine is overloaded.
 pub const NAMED_WAIT_MAX: Duration = Duration::from_millis(100);
-/// What was answered longer ago has been taken in.
+/// A reply about names that is older than this counts as handled.
 pub const LATE_NAMES_MAX: Duration = Duration::from_secs(1);
-/// Threads of which it is known that they have changed names.
+/// Threads that are remembered to have changed names.
 pub const NAMED_KEPT_MAX: usize = 64;
-/// Inodes that are remembered as dropped; with more than these every one is taken for such.
+/// Inodes that are remembered as recently invalidated; with more, every inode counts as such.
 pub const RECENT_DROPS_MAX: usize = 4096;
-/// An answer that names an inode may still be on its way when the inode is to be dropped. So long it is waited for: the
-/// kernel takes microseconds, unless the machine is overloaded.
+/// An invalidation of an inode unknown to the kernel is repeated for this long, because a reply that
+/// introduces it may be in flight. The kernel takes microseconds, unless the machine is overloaded.
 pub const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
-/// How often it is looked for.
+/// Interval of these repetitions.
 pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
-/// When the kernel has not dropped anything for this long, although it was told to, it is waited for no longer. It waits for
-/// reads that are under way, so this is longer than a read takes whose brick has died.
+/// Invalidations are no longer waited for when the kernel has completed none for this long. They wait for
+/// reads in flight, so this is longer than a read takes whose brick has died.
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
-/// It is written down for whoever watches over this process until when what the kernel caches may be used, unless it has grown by less than this.
+/// The deadline until which the kernel's cache may be used is written for the guard process only when it has
+/// grown by this much.
 pub const DEADLINE_STEP: Duration = Duration::from_millis(100);
-/// Threads that have the kernel drop the content of open files while the process that serves is stopped. Each may wait for a read that only that process can
-/// answer.
+/// Threads of the guard process that invalidate the content of open files while the mount process is stopped.
+/// Each may wait for a read that only the mount process can answer.
 pub const STOPPED_DROPPERS_MAX: usize = 32;
-/// For how long these are waited for at most: others go on soon.
+/// For how long the guard process waits for these threads at most: the other files are done soon.
 pub const STOPPED_DROP_MAX: Duration = Duration::from_secs(1);
-/// A thread that asks for a directory which has moved, and does so again within this time, has perhaps failed to take the first answer in.
+/// A second lookup of a moved directory by a thread within this time counts as a second walk: the kernel may
+/// have failed to move the dentry.
 pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);
-/// Where somebody has asked about a name or changed one no longer ago than this, he may hold the kernel's lock of the directory, or take it again the next moment.
+/// A thread that has looked up or changed a name in a directory within this time may hold its inode lock, or
+/// take it the next moment.
 pub const BUSY_LATELY_MAX: Duration = Duration::from_secs(1);
-/// Places for directories in which somebody has. Those that share one are taken for the same.
+/// Places in the table of directories in which threads work with names. Directories that share one count as
+/// the same.
 pub const BUSY_PLACES: usize = 4096;
-/// Such questions that are remembered.
+/// Lookups of moved directories that are remembered.
 pub const ARRIVALS_MAX: usize = 1024;
-/// Numbers besides its own by which the kernel may know a directory; then they are used again.
+/// Aliases of one directory; then the numbers are used again.
 pub const ALIASES_MAX: u64 = 0x7fff;
-/// After so many requests of one thread in a row, a thread that reads requests goes to that one's processor.
+/// After so many requests of one thread in a row, the thread that reads them moves to that thread's
+/// processor.
 pub const NEAR_AFTER: u32 = 32;
-/// Where that is now is looked at once in so many requests.
+/// The processor is looked up once in so many requests.
 pub const NEAR_LOOK_EVERY: u32 = 8;
-/// A request of more bytes is not small: the program may go on while it is carried out.
+/// A request of more bytes is not small: the program may continue while it is carried out.
 pub const SMALL_BYTES_MAX: usize = 64 << 10;
-/// So many requests in a row that are not small, to one thread that reads requests, are taken for a stream.
+/// So many requests in a row that are not small, read by one thread, count as a stream.
 pub const LARGE_CALLS_MIN: u32 = 4;
 /// Memory of the machine for each inode that the kernel may refer to by default, in bytes. An inode costs
 /// about 1.2 KiB in the kernel's slabs and 0.3 KiB in this process: so at most a twentieth of memory.
@@ -174,8 +196,8 @@ pub const MEMORY_PER_INODE_BYTES: usize = 32 << 10;
 pub const INODES_MIN_DEFAULT: usize = 1 << 17;
 /// The most that the default may be, in inodes.
 pub const INODES_MAX_DEFAULT: usize = 1 << 22;
-/// How often it is looked whether the kernel refers to more inodes than it may. What is created or found
-/// meanwhile exceeds the bound.
+/// How often it is checked whether the kernel refers to more inodes than it may. Inodes created or found
+/// meanwhile exceed the bound.
 pub const PRUNE_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest pause between attempts while all of them are in use.
 pub const PRUNE_PAUSE_MAX: Duration = Duration::from_secs(10);

@@ -1,12 +1,13 @@
-//! readdir: names in the order of their cookies, as many as fit the kernel's buffer.
+//! READDIR: names in the order of their cookies, as many as fit the kernel's buffer.
 //!
-//! The offset that goes with an entry is where a listing goes on *after* it: 1 and 2 behind `.` and `..`, the name's
-//! cookie behind a name. So an offset stays valid whatever happens to the directory.
+//! The offset of an entry is where a listing continues *after* it: 1 and 2 after `.` and `..`, the name's
+//! cookie after a name. So an offset stays valid whatever happens to the directory.
 //!
-//! A listing that must wait keeps what it has gathered and goes on where it may.
+//! A listing that must wait keeps the entries that it has gathered, and continues on a thread that may wait.
 //!
-//! Two names may share a cookie. If the buffer is full between them, the offset alone would skip the second; therefore the
-//! place is remembered in [`Splits`], and whoever goes on from that offset is shown the rest of the group.
+//! Two names may share a cookie. If the buffer is full between them, the offset alone would skip the second.
+//! Therefore the place is remembered in [`Splits`], and a listing that continues from that offset gets the
+//! rest of the group.
 
 use crate::answer::Fail;
 use crate::encode::{file_attr, file_type, generation, node};
@@ -24,27 +25,27 @@ use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
-/// Offset behind `.`.
+/// Offset after `.`.
 const AFTER_DOT: u64 = 1;
-/// Offset behind `..`, where the names begin.
+/// Offset after `..`, where the names begin.
 const AFTER_DOTDOT: u64 = Cookie::START.0;
 
-/// What goes with a name.
+/// The inode of an entry of READDIRPLUS.
 pub(crate) struct Of<'a> {
     pub inode: &'a Inode,
-    /// For how long the kernel may use name and attributes.
+    /// For how long the kernel may cache name and attributes.
     pub lifetime: Duration,
 }
 
-/// The kernel's buffer.
+/// The reply buffer of READDIR or READDIRPLUS.
 pub(crate) trait Sink: Fail + Send + 'static {
-    /// Whether it wants inodes with the names.
+    /// Whether inodes go with the names.
     const PLUS: bool;
     /// Adds an entry; `false` if it does not fit.
     fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, of: Option<Of<'_>>) -> bool;
-    /// What was added may be shown, but is not to be kept.
+    /// The entries added so far may be shown, but not cached.
     fn expire(&mut self);
-    /// Hands it over.
+    /// Sends the reply.
     fn send(self);
 }
 
@@ -84,7 +85,7 @@ impl Sink for ReplyDirectoryPlus {
     }
 }
 
-/// Listings that broke off between names of one cookie, and how many of them were shown.
+/// Listings that were cut between names with one cookie, and how many of these names were shown.
 #[derive(Default)]
 pub(crate) struct Splits(Mutex<HashMap<(InodeId, u64), usize>>);
 
@@ -102,32 +103,32 @@ impl Splits {
     }
 }
 
-/// Why the client shows no more names for now.
+/// Why a call of the client ended.
 enum Stop {
-    /// There are none.
+    /// The directory has no more names.
     End,
-    /// The buffer has no room.
+    /// The buffer is full.
     Full,
-    /// It shows the rest when asked again (a directory too large to be kept whole).
+    /// The client returns the rest in another call (a directory too large to be kept as a whole).
     Page,
-    /// This name came without the inode that belongs to it.
+    /// The inode of this name is not known.
     Bare(Name),
 }
 
-/// A reply being filled.
+/// A reply that is being filled.
 pub(crate) struct Listing<S> {
     sink: S,
     dir: InodeId,
-    /// It is the root of the mount.
+    /// Whether it is the root of the mount.
     is_root: bool,
-    /// Where it goes on.
+    /// The offset after the last entry.
     offset: u64,
-    /// How many names of the cookie `offset` were shown, here or in the replies before.
+    /// How many names with the cookie `offset` were shown, in this reply or earlier ones.
     shown: usize,
     asking: Asking,
-    /// The thread that asks.
+    /// The calling thread.
     tid: u32,
-    /// How often all names had been outdated when the first of these was added.
+    /// The number of `INC_EPOCH` notifications before the first entry was added.
     epochs: Option<u64>,
 }
 
@@ -138,7 +139,7 @@ impl<S: Sink> Listing<S> {
         Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
     }
 
-    /// Fills the buffer. What was added before a failure stays.
+    /// Fills the buffer. Entries added before a failure stay.
     pub(crate) fn fill(&mut self, shared: &Shared, wait: Wait) -> Reply<()> {
         if self.offset < AFTER_DOTDOT && !self.add_dots(&shared.client.getattr(wait, self.dir)?) {
             return Ok(());
@@ -156,10 +157,11 @@ impl<S: Sink> Listing<S> {
         }
     }
 
-    /// Adds what the client shows.
+    /// Adds the names that the client returns.
     fn add_names(&mut self, shared: &Shared, wait: Wait) -> Reply<Stop> {
         let Shared { client, splits, .. } = shared;
-        // Within a group of names with one cookie the group begins anew, less what was shown of it.
+        // Within a group of names with one cookie, the listing starts at the beginning of the group and skips
+        // the names that were shown.
         let mut skip = self.shown;
         let after = Cookie(if skip > 0 { self.offset - 1 } else { self.offset });
         let (mut passed, mut stop) = (Vec::new(), Stop::Page);
@@ -184,12 +186,13 @@ impl<S: Sink> Listing<S> {
             stop = Stop::Full;
             ControlFlow::Break(())
         });
-        // They were accepted only to get past them: the kernel does not hear of them.
+        // The skipped names are not in the reply, so the kernel gets no reference to them.
         passed.into_iter().for_each(|ino| client.forget(ino, 1));
         outcome.map(|end| if end { Stop::End } else { stop })
     }
 
-    /// Adds a name whose inode has to be looked up; `false` if it does not fit. A name that is gone meanwhile is passed over.
+    /// Adds a name whose inode has to be looked up. Returns false if it does not fit. A name that was removed
+    /// meanwhile is skipped.
     fn add_bare(&mut self, shared: &Shared, wait: Wait, name: &Name) -> Reply<bool> {
         let Shared { client, splits, .. } = shared;
         let cookie = name.cookie().0;
@@ -217,10 +220,10 @@ impl<S: Sink> Listing<S> {
         self.offset = cookie;
     }
 
-    /// `.` and `..`; `false` if they do not fit. With either goes the inode of the directory itself: the kernel uses no
-    /// more of it than the type.
+    /// Adds `.` and `..`. Returns false if they do not fit. Both carry the inode of the directory itself, of
+    /// which the kernel uses only the type.
     fn add_dots(&mut self, inode: &Inode) -> bool {
-        // Above the root of a mount there is nothing of it.
+        // The root of a mount is its own parent.
         let parent = if self.is_root { self.dir } else { inode.parent };
         for (name, offset, ino) in [(&b"."[..], AFTER_DOT, self.dir), (&b".."[..], AFTER_DOTDOT, parent)] {
             if self.offset < offset {
@@ -234,8 +237,9 @@ impl<S: Sink> Listing<S> {
         true
     }
 
-    /// The kernel takes what comes with a name for as good as the moment at which it takes it in. So if all names have been outdated since the first of them was
-    /// added, none is kept; and whoever does that from now on does so once more when the kernel has taken these in.
+    /// Sends the reply. `fuse_direntplus_link` stamps names with the epoch at which it handles the reply. So
+    /// if `INC_EPOCH` was sent since the first entry was added, no entry may be cached. An `INC_EPOCH` sent
+    /// from now on is repeated once the kernel has handled this reply.
     pub(crate) fn send(mut self, stale: &Dropper) {
         let (dir, tid) = (self.dir, self.tid);
         if !S::PLUS {
@@ -254,7 +258,7 @@ impl<S: Sink> Listing<S> {
     }
 }
 
-/// What goes with a name, as it is known to whoever asks for it.
+/// The inode of an entry, with the time for which the kernel may cache it.
 fn of<'a>(shared: &Shared, asking: Asking, ino: InodeId, inode: &'a Inode) -> Of<'a> {
     let lifetime = if shared.stale.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
     Of { inode, lifetime }

@@ -1,15 +1,19 @@
-//! Locks of programs that exclude between mounts: only with [`LockScope::Cluster`]; otherwise the kernel keeps them, and none of this is asked.
+//! Locks of programs that exclude between mounts, with [`LockScope::Cluster`]. Otherwise the kernel keeps the
+//! locks and sends none of these requests.
 //!
-//! **Who owns a lock.** Every open file has a handle of its own, which is never used again: that is the owner of its lock of flock(2). The owners of
-//! fcntl(2) are numbers of the kernel's. Those of a process end when it closes the file, which is a FLUSH with its number. Those of an open file
-//! description end with RELEASE, which does not name them: so the owners that were seen through a handle and have not closed the file end with it.
+//! **Owners.** Every open file has a handle that is never used again: it is the owner of the file's flock(2)
+//! lock. The owners of fcntl(2) locks are numbers chosen by the kernel. Locks of a process end when it closes
+//! the file, which is a FLUSH with its number. Locks of an open file description end with RELEASE, which does
+//! not name their owner. So RELEASE ends the locks of all owners that were seen through the handle and have
+//! not closed the file.
 //!
-//! **Numbers come again.** Nobody waits for RELEASE, and the next open file may have the same number as the one that is gone. So whoever
-//! asks for a lock waits until what his number had before has been given up; and a number belongs to the handle through which it was seen
-//! last: if it should be too long rather than too short, that a lock is held.
+//! **Owner numbers are reused.** close(2) does not wait for RELEASE, and the next open file may have the
+//! owner number of the last one. So a request for a lock waits until earlier locks of its owner number are
+//! released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
+//! never too short.
 //!
-//! **Waiting** takes a thread for each request, so that it holds up nobody; how many there may be is bounded. An INTERRUPT ends it. It
-//! may overtake the request that it is about, and is remembered then.
+//! **Waiting** takes a thread for each request, so that other requests are not held up; their number is
+//! bounded. An INTERRUPT ends the wait. It may overtake its request, and is remembered then.
 
 use crate::answer::{self, Fail};
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
@@ -25,42 +29,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::Builder;
 
-/// Between whom locks exclude.
+/// Which programs' locks exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LockScope {
-    /// Programs on this mount: the kernel keeps them, at no cost.
+    /// Programs on this mount: the kernel keeps the locks, at no cost.
     #[default]
     Local,
-    /// Programs on all mounts of the volume that were mounted so.
+    /// Programs on all mounts of the volume that have this scope.
     Cluster,
 }
 
-/// See the module.
+/// The lock requests and lock owners of a mount.
 pub(crate) struct Locks {
     scope: LockScope,
     handles: AtomicU64,
     state: Mutex<State>,
-    /// A request does not wait any more, or something has been given up.
+    /// Signals that a request no longer waits, or that locks were released.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Who has asked for locks through an open file.
+    /// The owners that have asked for locks through an open file, by handle.
     seen: HashMap<u64, (InodeId, BTreeSet<u64>)>,
-    /// Requests that wait or may come to.
+    /// Requests that wait, or may have to.
     waits: HashMap<RequestId, Arc<LockWait>>,
-    /// What is being given up because an open file is gone, by owner.
+    /// Releases in flight because an open file was closed, by owner.
     releasing: BTreeMap<(InodeId, u64), usize>,
-    /// Interrupts that nobody was found for, the last ones.
+    /// The last INTERRUPTs whose request was not found.
     early: VecDeque<RequestId>,
-    /// How many threads wait.
+    /// Number of threads that wait for locks.
     threads: usize,
-    /// The mount has ended: nobody waits any more.
+    /// The mount has ended: no request waits any more.
     over: bool,
 }
 
-/// What a program wants, as the kernel says it.
+/// The fields of a lock request.
 pub(crate) struct Wanted {
     pub ino: INodeNo,
     pub fh: FileHandle,
@@ -73,7 +77,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// The lock. To give one up it does not matter of which kind.
+    /// The requested lock. To unlock, the kind does not matter.
     fn lock(&self) -> Result<Lock, Errno> {
         let kind = if self.typ == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
         let space = if self.flock { LockSpace::Flock } else { LockSpace::Posix };
@@ -84,12 +88,12 @@ impl Wanted {
 }
 
 impl State {
-    /// An owner has nothing in a file, or has it through another handle.
+    /// An owner has no locks in a file, or has them through another handle.
     fn forget_owner(&mut self, ino: InodeId, owner: u64) {
         self.seen.retain(|_, (of, owners)| *of != ino || !owners.remove(&owner) || !owners.is_empty());
     }
 
-    /// An open file is no more. Who is left with locks through it: they are being given up.
+    /// An open file was closed for the last time. Returns the owners whose locks are to be released.
     fn closed_for_good(&mut self, ino: InodeId, fh: FileHandle) -> Vec<u64> {
         let owners = self.seen.remove(&fh.0).map_or_else(BTreeSet::new, |(_, owners)| owners);
         for owner in &owners {
@@ -109,7 +113,7 @@ impl Locks {
         self.scope == LockScope::Cluster
     }
 
-    /// A handle for an open file: where the kernel keeps the locks they are all the same.
+    /// A handle for an open file: 0 for all where the kernel keeps the locks.
     pub(crate) fn handle(&self) -> FileHandle {
         FileHandle(if self.are_ours() { self.handles.fetch_add(1, Relaxed) } else { 0 })
     }
@@ -123,7 +127,8 @@ impl Locks {
         state.seen.entry(fh.0).or_insert_with(|| (lock.ino, BTreeSet::new())).1.insert(lock.owner);
     }
 
-    /// Whether locks were asked for through an open file that were lost with a session, and that whoever did still believes to have.
+    /// Whether locks asked for through an open file were lost with a session, while the program believes that
+    /// it holds them.
     pub(crate) fn bars(&self, client: &Client, fh: FileHandle) -> bool {
         self.are_ours() && {
             let state = self.state.lock();
@@ -132,12 +137,12 @@ impl Locks {
         }
     }
 
-    /// An owner has closed a file, through whatever handle.
+    /// An owner has closed a file, through any handle.
     fn closed_by(&self, ino: InodeId, owner: u64) {
         self.state.lock().forget_owner(ino, owner);
     }
 
-    /// They have been given up.
+    /// The locks of these owners were released.
     fn released(&self, ino: InodeId, owners: &[u64]) {
         let mut state = self.state.lock();
         for owner in owners {
@@ -152,7 +157,8 @@ impl Locks {
         self.ended.notify_all();
     }
 
-    /// Waits until nothing is being given up that an owner of this number had. That has begun before, on another thread.
+    /// Waits until no earlier lock of this owner number is being released. That release is already running on
+    /// another thread.
     fn wait_for_release(&self, lock: &Lock) {
         let mut state = self.state.lock();
         while state.releasing.contains_key(&(lock.ino, lock.owner)) {
@@ -187,7 +193,7 @@ impl Locks {
         self.state.lock().threads -= 1;
     }
 
-    /// Nobody waits any more: those who do are interrupted by `cancel`.
+    /// Ends all waiting requests with `cancel`; no request waits from now on.
     pub(crate) fn end_all(&self, cancel: impl Fn(Arc<LockWait>)) {
         let mut state = self.state.lock();
         state.over = true;
@@ -196,7 +202,7 @@ impl Locks {
         waits.into_iter().for_each(cancel);
     }
 
-    /// Whether nobody waits any more, within a time.
+    /// Waits a bounded time for all waiting requests to end. Returns whether they have.
     pub(crate) fn are_over(&self) -> bool {
         let mut state = self.state.lock();
         while !state.waits.is_empty() {
@@ -209,7 +215,7 @@ impl Locks {
 }
 
 impl Server {
-    /// open(2): only because otherwise there would be no RELEASE.
+    /// open(2): answered only so that the kernel sends RELEASE.
     pub(crate) fn open(&self, reply: ReplyOpen) {
         let shared = self.shared();
         if !shared.locks.are_ours() {
@@ -219,7 +225,7 @@ impl Server {
         reply.opened(shared.locks.handle(), FopenFlags::FOPEN_KEEP_CACHE);
     }
 
-    /// close(2), by one of those who have the file open.
+    /// close(2), by one of the processes that have the file open.
     pub(crate) fn flush(&self, ino: INodeNo, owner: LockOwner, reply: ReplyEmpty) {
         let (shared, ino) = (self.shared(), inode_id(ino));
         if !shared.locks.are_ours() {
@@ -238,7 +244,7 @@ impl Server {
         );
     }
 
-    /// The last close(2) of an open file. Nobody waits for it.
+    /// The last close(2) of an open file. The program does not wait for it.
     pub(crate) fn release(&self, ino: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
         let (shared, ino) = (self.shared(), inode_id(ino));
         let its = shared.clone();
@@ -254,7 +260,8 @@ impl Server {
             released
         };
         self.about_locks(Op::Release, reply, release, answer::empty);
-        // Only now: whoever waits for it takes a thread, and it has got one or will be the next that does.
+        // Unlocked only now: a request that waits for this release takes a thread of the lane, and the
+        // release has a thread already or is queued before it.
         drop(state);
     }
 
@@ -299,7 +306,7 @@ impl Server {
         }));
     }
 
-    /// A program that waits has got a signal.
+    /// A waiting program has received a signal.
     pub(crate) fn interrupt(&self, unique: RequestId) {
         let shared = self.shared();
         if !shared.locks.are_ours() {
@@ -320,7 +327,7 @@ impl Server {
         }
     }
 
-    /// Ends a wait, without waiting for that.
+    /// Ends the wait of a request. Does not block.
     pub(crate) fn cancel(&self, wait: Arc<LockWait>) {
         wait.give_up();
         let client = self.shared().client.clone();
@@ -342,15 +349,15 @@ impl Server {
     }
 }
 
-/// Takes a lock. Whoever gets it is seen through the open file once more, before it knows: another of its threads may have closed the
-/// file meanwhile.
+/// Takes a lock. Its owner is recorded for the open file once more before the reply: another thread of the
+/// owner may have closed the file meanwhile.
 fn take_lock(shared: &Shared, fh: FileHandle, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
     shared.client.lock(lock, wait)?;
     shared.locks.see(fh, lock);
     Ok(())
 }
 
-/// Waits for a lock that somebody else has, on a thread of its own.
+/// Waits for a lock that another owner holds, on a thread of its own.
 fn wait_for_lock(
     shared: Arc<Shared>,
     timer: Timer,
@@ -380,7 +387,7 @@ fn wait_for_lock(
     }
 }
 
-/// The lock that is in the way, or that there is none.
+/// Answers with the conflicting lock, or with `F_UNLCK`.
 fn answer_found(reply: ReplyLock, found: Result<Option<LockRecord>, Errno>) {
     match found {
         Ok(Some(LockRecord { range, kind, pid, .. })) => {
@@ -413,7 +420,7 @@ mod tests {
         see(&locks, 1, 100);
         see(&locks, 1, 101);
         see(&locks, 2, 102);
-        // A number that comes again, before it is known that the first one's file is gone.
+        // An owner number is reused before RELEASE of the first file has arrived.
         see(&locks, 3, 100);
         locks.closed_by(INO, 102);
         assert_eq!(ended(&locks, 1), [101]);

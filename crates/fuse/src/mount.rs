@@ -29,13 +29,13 @@ pub struct MountOptions {
     pub source: String,
     /// Threads that read requests from the kernel.
     pub readers: usize,
-    /// Threads for requests that have to wait: so many for those that read, and as many for those that change something.
+    /// Threads for requests that have to wait: this many for reads, and as many for changes.
     pub slow_threads: usize,
     /// How far the kernel reads ahead in a file, in KiB.
     pub read_ahead_kib: u32,
     /// Inodes that the kernel may refer to, as far as they are not in use. Needs Linux 6.18.
     pub inodes_max: usize,
-    /// Whether users other than the one who mounts may use it.
+    /// Whether users other than the mounting one may use it.
     pub allow_other: bool,
     /// Nothing may be changed.
     pub read_only: bool,
@@ -45,7 +45,7 @@ pub struct MountOptions {
     pub nosuid: bool,
     /// Programs cannot be run.
     pub noexec: bool,
-    /// Between whom locks exclude.
+    /// Which programs' locks exclude each other.
     pub locks: LockScope,
     /// The directory of the volume that is the root of the mount. The client keeps a reference to it until
     /// the mount ends.
@@ -111,7 +111,7 @@ pub enum MountError {
         /// The mount point.
         path: PathBuf,
     },
-    /// The conversation with the kernel failed.
+    /// The connection to the kernel failed.
     #[error("FUSE: {0}")]
     Session(io::Error),
     /// umount(2) failed.
@@ -124,24 +124,25 @@ pub enum MountError {
     },
 }
 
-/// A mounted volume. Dropping it ends the mount at once, whoever uses it.
+/// A mounted volume. Dropping it ends the mount at once, even if it is in use.
 pub struct Mounted {
     mountpoint: PathBuf,
-    /// Device number of the mount, to know it from others at the same place.
+    /// Device number of the mount, which tells it from other mounts at the same place.
     device: String,
     shared: Arc<Shared>,
     end: Arc<End>,
     session: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How the conversation with the kernel ended, once it has.
+/// How the connection to the kernel ended, once it has.
 #[derive(Default)]
 struct End {
     outcome: Mutex<Option<Result<(), String>>>,
     known: Condvar,
 }
 
-/// Mounts a volume. From then on the kernel's requests are answered on threads of this process until somebody unmounts it.
+/// Mounts a volume. From then on the kernel's requests are answered on threads of this process, until the
+/// volume is unmounted.
 pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> Result<Mounted, MountError> {
     let mountpoint = directory(mountpoint)?;
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
@@ -207,7 +208,7 @@ fn attach(device: &File, mountpoint: &Path, options: &MountOptions) -> Result<()
 
 type Started = (String, Arc<End>, JoinHandle<()>);
 
-/// Agrees on terms with the kernel and lets the threads loose.
+/// Negotiates with the kernel (INIT) and starts the threads.
 fn start(
     server: Server,
     device: File,
@@ -217,7 +218,7 @@ fn start(
     let mut config = fuser::Config::default();
     config.n_threads = Some(options.readers.max(1));
     config.clone_fd = true;
-    // Who may come in is the kernel's decision (`allow_other`), not the library's.
+    // The kernel decides which users have access (`allow_other`), not the library.
     let everybody = fuser::SessionACL::All;
     let primer = Primer::default();
     let front = Front { server, primer: primer.clone() };
@@ -250,12 +251,12 @@ impl Mounted {
         &self.device
     }
 
-    /// What another process needs that is to empty the kernel's cache should this one be stopped.
+    /// What the guard process needs to invalidate the kernel's cache if this process is stopped.
     pub fn watch(&self) -> io::Result<Watch> {
         self.shared.stale.watch()
     }
 
-    /// The kernel's cache of this mount, to be told what others change. The client knows it already.
+    /// The kernel's cache of this mount, to invalidate what other clients change. The client has it already.
     pub fn kernel_cache(&self) -> Arc<dyn KernelCache> {
         self.shared.stale.clone()
     }
@@ -265,8 +266,9 @@ impl Mounted {
         self.shared.stats()
     }
 
-    /// Waits until the volume is unmounted, by [`unmount`](Self::unmount) or from outside (umount(8)), and every request has
-    /// been answered. What was written is then with the client, which makes it durable when it is closed.
+    /// Waits until the volume is unmounted, by [`unmount`](Self::unmount) or by another process (umount(8)),
+    /// and every request has been answered. Data written before that is with the client, which makes it
+    /// durable when it is closed.
     pub fn wait(&self) -> Result<(), MountError> {
         let mut outcome = self.end.outcome.lock();
         loop {
@@ -278,7 +280,7 @@ impl Mounted {
         }
     }
 
-    /// Whether it is unmounted, by whomever.
+    /// Whether it is unmounted, by this process or another.
     pub fn has_ended(&self) -> bool {
         self.end.outcome.lock().is_some()
     }
@@ -296,13 +298,14 @@ impl Mounted {
         self.wait()
     }
 
-    /// Ends the mount at once, in use or not: it vanishes from its place, and every use of what is still open fails
-    /// with `ECONNABORTED` or `ENOTCONN`. What an administrator does to a mount of a hung process is the same:
-    /// `umount -f -l`, or writing to `/sys/fs/fuse/connections/N/abort`. Calls that wait for servers that do not answer
-    /// are interrupted.
+    /// Ends the mount at once, in use or not: it vanishes from its mount point, and every use of open files
+    /// fails with `ECONNABORTED` or `ENOTCONN`. Calls that wait for servers that do not answer are
+    /// interrupted. An administrator does the same to a hanging mount by `umount -f -l`, or by writing to
+    /// `/sys/fs/fuse/connections/N/abort`.
     pub fn abort(&self) -> Result<(), MountError> {
         if self.is_ours()? {
-            // The first ends the conversation, even if the mount cannot go away; the second takes it out of sight.
+            // The first call aborts the connection, even if the mount is in use; the second detaches the
+            // mount.
             let busy = nix::mount::umount2(&self.mountpoint, MntFlags::MNT_FORCE);
             if busy.is_err() {
                 nix::mount::umount2(&self.mountpoint, MntFlags::MNT_DETACH).map_err(|errno| {

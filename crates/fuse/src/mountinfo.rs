@@ -1,5 +1,5 @@
-//! The system's list of mounts, `/proc/self/mountinfo`: says what a path is mounted from without touching the path, which
-//! may hang.
+//! The system's list of mounts, `/proc/self/mountinfo`: shows what is mounted at a path without touching the
+//! path, which may hang.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -47,7 +47,7 @@ fn text(field: &[u8]) -> Option<String> {
     String::from_utf8(field.to_vec()).ok()
 }
 
-/// Blanks, tabs, newlines and backslashes stand as `\` and three octal digits.
+/// Blanks, tabs, newlines and backslashes are written as `\` and three octal digits.
 fn unescape(field: &[u8]) -> OsString {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,9 +1,10 @@
-//! Threads that read requests go to the processor of the program that keeps them busy.
+//! Moves the threads that read requests to the processor of the program that keeps them busy.
 //!
-//! A program that makes one small call after the other waits for each answer, so one processor is enough for it and for the thread that answers.
-//! On two, each message costs an interrupt from one to the other, twice: on virtual machines that is most of what a small call takes. Where several
-//! programs make calls, or much is moved in one call after the other, the threads run wherever there is room, as usual. (One now and then is a file of
-//! a tree that is a little longer than the others.)
+//! A program that makes small calls one after the other waits for each reply, so one processor is enough for
+//! it and for the answering thread. On two processors each message costs an interrupt in either direction: on
+//! virtual machines that is most of the cost of a small call. Where several programs make calls, or a program
+//! moves much data call after call, the threads run on any processor. A single large call, such as for a
+//! longer file of a tree, does not count.
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
@@ -18,14 +19,14 @@ thread_local! {
     static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, large: 0, on: None }) };
 }
 
-/// Whose requests a thread has read last.
+/// The thread whose requests a reading thread has read last.
 struct Company {
     tid: u32,
-    /// How many of his in a row.
+    /// Its number of requests in a row.
     calls: u32,
-    /// How many of the last of them in a row were not small.
+    /// The number of the last ones in a row that were not small.
     large: u32,
-    /// The one processor that it runs on because of that.
+    /// The one processor to which the reading thread is bound because of that.
     on: Option<usize>,
 }
 
@@ -33,7 +34,7 @@ struct Company {
 struct Processors(libc::cpu_set_t);
 
 impl Processors {
-    /// Those that the thread may run on.
+    /// The processors that the current thread may run on.
     fn here() -> Option<Processors> {
         // SAFETY: a set is a row of bits, of which none need be set.
         let mut set: libc::cpu_set_t = unsafe { zeroed() };
@@ -42,9 +43,9 @@ impl Processors {
         (outcome == 0).then_some(Processors(set))
     }
 
-    /// This one alone.
+    /// The set of one processor.
     fn one(number: usize) -> Processors {
-        // SAFETY: as above.
+        // SAFETY: a set is a row of bits, of which none need be set.
         let mut set: libc::cpu_set_t = unsafe { zeroed() };
         // SAFETY: the call sets a bit within the set, or none.
         unsafe { libc::CPU_SET(number, &mut set) };
@@ -56,7 +57,7 @@ impl Processors {
         number < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(number, &self.0) }
     }
 
-    /// The thread runs on these from now on. Answers whether it does.
+    /// Binds the current thread to these processors. Returns whether that succeeded.
     fn take(&self) -> bool {
         // SAFETY: the call reads a set of this size.
         unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) == 0 }
@@ -76,7 +77,7 @@ impl Company {
         }
     }
 
-    /// Goes where he is.
+    /// Moves this thread to the processor of the calling thread.
     fn join(&mut self) {
         let Some(all) = all() else { return };
         let Some(number) = processor_of(self.tid) else { return self.part() };
@@ -96,17 +97,18 @@ fn all() -> Option<&'static Processors> {
     if let Some(all) = ALL.get() {
         return Some(all);
     }
-    // Nobody is confined before this is known.
+    // No thread is bound before all processors are known.
     let here = Processors::here()?;
     Some(ALL.get_or_init(|| here))
 }
 
-/// This thread has read a request of that thread, which waits for the answer: of so many bytes, or for so many.
+/// The current thread has read a request of thread `tid`, which waits for the reply; `bytes` is the size of
+/// the data to move.
 pub(crate) fn met(tid: u32, bytes: usize) {
     COMPANY.with_borrow_mut(|company| company.met(tid, bytes));
 }
 
-/// This thread runs wherever there is room: it may have been started by one that does not.
+/// Lets the current thread run on any processor: it may have been started by a bound thread.
 pub(crate) fn everywhere() {
     if let Some(all) = ALL.get() {
         all.take();

@@ -1,20 +1,26 @@
-//! The numbers by which the kernel knows inodes: their own, with few exceptions.
+//! Node ids: the numbers by which the kernel knows inodes. A node id is the inode number, with two
+//! exceptions.
 //!
-//! The root of a mount is `FUSE_ROOT_ID` to the kernel, whatever directory of the volume it is: node and
-//! inode differ when a subdirectory is mounted. A client that moved directories can bring that subdirectory
-//! below a process's working directory. A lookup by name then finds it a second time, and is told an alias:
-//! the kernel refuses an entry with the number of its root.
+//! **The root.** The root of a mount is `FUSE_ROOT_ID` to the kernel, whatever directory of the volume it is:
+//! node and inode differ when a subdirectory is mounted. A client that moved directories can bring that
+//! subdirectory below a process's working directory. A lookup by name then finds it a second time, and is
+//! told an alias: the kernel refuses an entry with the number of its root.
 //!
-//! The kernel has each directory in one place. When it is told that one which others have moved stands elsewhere now, and something below it is in use, it
-//! moves it there. For that it takes locks, without waiting for them: one is held by whoever changes names in the directory that it was in, another by each
-//! rename(2) across directories, also the very one that asks. If it does not get them it gives up, and fails with `ESTALE`: at once if it looks at the name that is
-//! to be made (mkdir(2), mknod(2), symlink(2), link(2)), and otherwise after it has looked once more. So where another thread may hold these locks, or the one that asks
-//! does so for the second time, it is told another number, an *alias*. To the kernel that is another directory, which it has not seen before. Whoever is in the old one
-//! stays there, and all that is done to either is done to the one that we know. (Where nobody is in the way it has the one number, and whoever is in it has its
-//! new path.)
+//! **Moved directories** (`docs/KERNEL_CACHE.md`, hazard 5). A directory has one place in the dcache. When a
+//! lookup finds it under a new parent, `d_splice_alias` moves its dentry, and only tries the locks for that:
+//! the inode lock of the old parent, and the file system's rename lock. Changes of names hold these locks,
+//! perhaps the very rename(2) that looks up. If the trylock fails, the call ends with `ESTALE`: at once for
+//! mkdir(2), mknod(2), symlink(2) and link(2), and after a second walk for other calls.
 //!
-//! Whoever asks for the second time is told an alias of whatever has moved, also elsewhere on his paths. The kernel does not say whether it has moved a directory; if it
-//! may have failed, that directory has moved for whoever asks next.
+//! So where another thread may hold these locks, or the calling thread is on its second walk, the reply
+//! carries an *alias*: another node id for the same directory, which the kernel has never seen and so need
+//! not move. Processes in the old directory stay there; operations on either node id are carried out on the
+//! one inode. Where no thread is in the way the directory keeps its node id, and processes in it get the new
+//! path.
+//!
+//! On the second walk a thread is told aliases of all moved directories on its paths. The kernel does not
+//! report whether it has moved a dentry. If it may have failed, the directory counts as moved for the next
+//! lookup as well.
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
 use fuser::INodeNo;
@@ -24,29 +30,30 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Instant;
 
-/// Above the numbers of inodes.
+/// The alias number is in the bits above the inode number.
 const ALIAS_SHIFT: u32 = 48;
 
-/// The inode that the kernel knows by a number, unless that is the root of the mount: see [`Nodes::inode`].
+/// The inode of a node id, unless that is the root of the mount: see [`Nodes::inode`].
 pub(crate) fn inode_id(node: INodeNo) -> InodeId {
     InodeId(node.0 & ((1 << ALIAS_SHIFT) - 1))
 }
 
-/// A directory that a thread has found.
+/// A directory that a lookup of a thread has found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
     pub ino: InodeId,
-    /// By which number the kernel knows the directory in which it was found.
+    /// The node id of the directory in which it was found.
     pub node: INodeNo,
-    /// The one in which it was when the kernel was told of it last, if that is another.
+    /// Its parent when the kernel was last told of it, if that is another one.
     pub moved_from: Option<InodeId>,
-    /// The one in which it was before that.
+    /// Its parent before that.
     pub may_be_in: Option<InodeId>,
-    /// The thread will not ask once more: it is known to do so for the second time, or the kernel would refuse to move the directory in any case.
+    /// The thread will not look up again: this is its second walk, or the kernel would refuse to move the
+    /// directory in any case.
     pub is_last: bool,
 }
 
-/// A thread was told that a directory has come to another place.
+/// A thread was told that a directory has moved.
 #[derive(Debug)]
 struct Arrival {
     ino: InodeId,
@@ -56,20 +63,20 @@ struct Arrival {
     at: Instant,
 }
 
-/// A thread asks again: whatever else it looks at, it does so for the second time.
+/// A thread on its second walk: whatever it looks up, it does so for the second time.
 #[derive(Debug)]
 struct Again {
     tid: u32,
     at: Instant,
 }
 
-/// Of one directory.
+/// The aliases of one directory.
 #[derive(Default, Debug)]
 struct Aliases {
     last: u64,
-    /// Those that the kernel refers to, and how often; the one that counts is the last.
+    /// The aliases that the kernel refers to, with its number of references. The last one is current.
     live: Vec<(INodeNo, u64)>,
-    /// Where the kernel has that one, if that is certain.
+    /// The node id of the parent under which the kernel has the current one, if that is certain.
     place: Option<INodeNo>,
 }
 
@@ -85,10 +92,10 @@ impl Aliases {
         alias
     }
 
-    /// The one that counts, told once more.
+    /// Adds a reference to the current alias.
     fn last(&mut self, ino: InodeId, node: INodeNo) -> INodeNo {
         let Some((alias, count)) = self.live.last_mut() else {
-            // By its own number the kernel knows it elsewhere.
+            // Under its own number the kernel knows the directory at another place.
             return self.another(ino, node);
         };
         *count += 1;
@@ -116,12 +123,13 @@ struct State {
 }
 
 impl State {
-    /// Whether the kernel may fail to move a directory to where a thread has found it, and that would count.
+    /// Whether the kernel may fail to move a directory to where a thread has found it, so that the call would
+    /// fail.
     fn is_to_be_another(&mut self, tid: u32, found: &Found, are_others: impl Fn(InodeId) -> bool) -> bool {
         let Found { ino, node, moved_from, may_be_in, is_last } = *found;
         let place = inode_id(node);
         let is_here = self.aliases.get(&ino).is_some_and(|aliases| aliases.place == Some(node));
-        // What is below one that has several numbers may be below another of them.
+        // A directory below one with several node ids may be under another of them in the dcache.
         let has_several = self.aliases.get(&place).is_some_and(|aliases| !aliases.live.is_empty());
         let moved_from = moved_from.or((has_several && !is_here).then_some(place));
         if moved_from.is_none() && may_be_in.is_none() && self.arrivals.is_empty() {
@@ -131,7 +139,7 @@ impl State {
         self.again.retain(|again| again.at.elapsed() < ARRIVAL_AGAIN_MAX);
         let mut arrivals =
             self.arrivals.iter().filter(|arrival| arrival.ino == ino && arrival.place == place);
-        // Whoever asks meanwhile may have to ask again as well.
+        // Other threads that look it up meanwhile may need a second walk as well.
         let moved_from = moved_from.or_else(|| arrivals.clone().next().map(|arrival| arrival.moved_from));
         let asks_again = arrivals.any(|arrival| arrival.tid == tid);
         if asks_again && self.again.len() < ARRIVALS_MAX {
@@ -151,18 +159,18 @@ impl State {
     }
 }
 
-/// See the module.
+/// The node ids of one mount.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     /// The directory of the volume that is mounted.
     root: InodeId,
     state: Mutex<State>,
-    /// There may be aliases.
+    /// There may be aliases; false saves the lock.
     any: AtomicBool,
 }
 
 impl Nodes {
-    /// Of a mount that shows this directory of the volume.
+    /// For a mount of this directory of the volume.
     pub(crate) fn new(root: InodeId) -> Nodes {
         Nodes { root, state: Mutex::default(), any: AtomicBool::new(false) }
     }
@@ -172,24 +180,24 @@ impl Nodes {
         self.root
     }
 
-    /// The inode that the kernel knows by a number.
+    /// The inode of a node id.
     pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
         if node == INodeNo::ROOT { self.root } else { inode_id(node) }
     }
 
-    /// Whether the mount begins there.
+    /// Whether the inode is the root of the mount.
     pub(crate) fn is_root(&self, ino: InodeId) -> bool {
         ino == self.root
     }
 
-    /// The number of what was asked for by number, as a file server does: the kernel does not place it
-    /// anywhere.
+    /// The node id for a lookup by number, as a file server does it: the kernel connects the inode to no
+    /// parent.
     pub(crate) fn by_number(&self, ino: InodeId) -> INodeNo {
         if ino == self.root { INodeNo::ROOT } else { INodeNo(ino.0) }
     }
 
-    /// By which number a thread is told of a directory that it has found. `are_others`: other threads may hold the lock of that directory at this moment, or that
-    /// of all moves.
+    /// The node id under which a thread is told of a directory that it has found. `are_others`: other threads
+    /// may hold the inode lock of that directory or the rename lock at this moment.
     pub(crate) fn found(&self, tid: u32, found: Found, are_others: impl Fn(InodeId) -> bool) -> INodeNo {
         let mut state = self.state.lock();
         let found = Found { node: self.own(found.node), ..found };
@@ -208,7 +216,8 @@ impl Nodes {
         }
     }
 
-    /// The kernel refers to a number so many times fewer; `is_known`: to others of the inode it still does.
+    /// The kernel has dropped so many references to a node id. `is_known`: it still has references to other
+    /// node ids of the inode.
     pub(crate) fn forgotten(&self, node: INodeNo, times: u64, is_known: impl FnOnce() -> bool) {
         if !self.any.load(SeqCst) {
             return;
@@ -222,7 +231,7 @@ impl Nodes {
         }
     }
 
-    /// All numbers of all inodes that have several.
+    /// All node ids of all inodes that have aliases.
     pub(crate) fn of_aliased(&self) -> Vec<InodeId> {
         if !self.any.load(SeqCst) {
             return Vec::new();
@@ -231,7 +240,7 @@ impl Nodes {
         aliased.into_iter().flat_map(|ino| self.of(ino)).collect()
     }
 
-    /// All numbers by which the kernel may know an inode, the one that counts last.
+    /// All node ids by which the kernel may know an inode, the current one last.
     pub(crate) fn of(&self, ino: InodeId) -> Vec<InodeId> {
         let mut all = vec![ino];
         if self.any.load(SeqCst)
@@ -245,7 +254,7 @@ impl Nodes {
         all
     }
 
-    /// The root by the number of its inode, so that places are told apart by inodes.
+    /// Replaces the node id of the root by its inode number, so that places are compared by inode.
     fn own(&self, node: INodeNo) -> INodeNo {
         if node == INodeNo::ROOT { INodeNo(self.root.0) } else { node }
     }
@@ -268,7 +277,7 @@ mod tests {
         Found { moved_from: Some(InodeId(HERE.0)), ..found(ino, node) }
     }
 
-    /// What a thread is told while nobody else is at work.
+    /// The node id that a thread is told while no other thread works with names.
     fn told(nodes: &Nodes, tid: u32, found: Found) -> INodeNo {
         nodes.found(tid, found, |_| false)
     }

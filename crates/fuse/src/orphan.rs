@@ -1,9 +1,9 @@
-//! What a killed process leaves behind.
+//! Ends the connection of a mount whose process was killed (`docs/KERNEL_CACHE.md`, hazard 19).
 //!
-//! The kernel ends a conversation when the last file that belongs to it is closed, and a process's files are closed when the last of
-//! its threads has ended. A thread that has a name dropped may be waiting for the directory's lock ([`stale`](crate::stale)), and the
-//! lock may be held by a program whose request was sent after the process had died, and which nobody will ever read: then neither
-//! goes on. Somebody else has to end the conversation.
+//! The kernel aborts a connection when its last file is closed, and the files of a process are closed when
+//! its last thread has ended. A thread in `INVAL_ENTRY` may be waiting for the directory's inode lock
+//! ([`stale`](crate::stale)). A program that holds the lock may have sent its request after the process died,
+//! and no process will read it. Then neither ends, so another process has to abort the connection.
 
 use crate::{FSTYPE, mountinfo};
 use nix::errno::Errno;
@@ -13,9 +13,11 @@ use nix::sys::stat::Mode;
 use std::io;
 use std::path::Path;
 
-/// Lets everybody go who waits for a mount whose process is gone: their calls fail with `ECONNABORTED`. The mount stays, and answers
-/// nothing but `ENOTCONN`, so that nobody writes to the directory below it by mistake. `device` is the
-/// [number of the mount](crate::Mounted::device); if something else is at the mount point by now, nothing is done. Answers whether it was there.
+/// Aborts the connection of a mount whose process is gone: waiting calls fail with `ECONNABORTED`.
+///
+/// The mount stays and answers only `ENOTCONN`, so that programs do not write to the directory below it by
+/// mistake. `device` is the [number of the mount](crate::Mounted::device); if another file system is at the
+/// mount point by now, nothing is done. Returns whether the mount was there.
 pub fn release(mountpoint: &Path, device: &str) -> io::Result<bool> {
     let is_there = || {
         let entry = mountinfo::at(mountpoint)?;
@@ -24,7 +26,8 @@ pub fn release(mountpoint: &Path, device: &str) -> io::Result<bool> {
     if !is_there()? {
         return Ok(false);
     }
-    // Whoever has it open keeps it mounted. Opened as a path, the process behind it is not asked.
+    // The open descriptor keeps the file system mounted. With `O_PATH` the open sends no request to the dead
+    // process.
     let _open = open(mountpoint, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     if !is_there()? {
         return Ok(false);

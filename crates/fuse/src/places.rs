@@ -1,18 +1,19 @@
-//! A table of fixed size about directories, and a clock for what it says of them.
+//! A hash table of fixed size about directories, with a clock for its entries.
 //!
-//! Directories that share a place in it are taken for one.
+//! Directories that share a place count as one.
 
 use shoal_types::InodeId;
 use std::time::Instant;
 
-/// See the module. Times in it are milliseconds that fit 32 bits, so that a place can be a number: `time << TID_BITS | tid`.
+/// A table of places. Times are milliseconds that fit 32 bits, so that a place can be a number: `time <<
+/// TID_BITS | tid`.
 #[derive(Debug)]
 pub(crate) struct Places<P> {
     places: Box<[P]>,
     pub(crate) begun: Instant,
 }
 
-/// Of the number of a thread.
+/// Bits of a thread id.
 pub(crate) const TID_BITS: u32 = 32;
 
 impl<P: Default> Places<P> {
@@ -27,7 +28,8 @@ impl<P> Places<P> {
         &self.places[dir.0 as usize % self.places.len()]
     }
 
-    /// Never 0, which means never. That the upper bits are lost after 49 days makes something that is long past look new, or new look past, once.
+    /// The current time. Never 0, which means never. The upper bits are lost after 49 days; then an old entry
+    /// may look new, or a new one old, once.
     pub(crate) fn now_ms(&self) -> u64 {
         (self.begun.elapsed().as_millis() as u64 & u64::from(u32::MAX)).max(1)
     }

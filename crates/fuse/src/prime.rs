@@ -1,11 +1,13 @@
-//! Teaches the kernel, before anybody else comes, that `open`, `opendir` and `flush` need no messages.
+//! Teaches the kernel, before the first program uses the mount, that `open`, `opendir` and `flush` need no
+//! messages.
 //!
-//! It learns that from the first refusal. Until some *existing* file is opened it would send a RELEASE for every file
-//! that is created: unpacking a tree into a fresh mount opens none. So the mount opens one itself, which is there only for
-//! that long and only under a name that nobody else asks for.
+//! It learns that from the first refusal. Until an *existing* file is opened it would send a RELEASE for
+//! every file that is created, and unpacking a tree into a fresh mount opens none. So the mount opens a file
+//! itself, which exists only for that moment and under a name that no program asks for.
 //!
-//! A process that waits for an answer of its own cannot be killed: the threads that would answer die first, and the connection
-//! stays open for as long as it waits. So the opening is done by a child that has none of this process's files.
+//! A process that waits for a reply of its own cannot be killed: the threads that would answer die first, and
+//! the connection stays open for as long as it waits. So the file is opened by a child that has none of this
+//! process's files.
 
 use crate::limits::KERNEL_CACHE;
 use fuser::{FileAttr, Generation, INodeNo, ReplyEntry};
@@ -21,7 +23,7 @@ use std::time::Duration;
 
 /// The file's name in the root directory.
 const NAME: &[u8] = b".shoal-teaches-the-kernel-to-open";
-/// Its number, one of those kept for the system.
+/// Its inode number, one of those reserved for the system.
 const INO: InodeId = InodeId(2);
 
 /// Whether the file is there.
@@ -29,7 +31,7 @@ const INO: InodeId = InodeId(2);
 pub(crate) struct Primer(Arc<AtomicBool>);
 
 impl Primer {
-    /// Opens the file and the root directory. If it fails, messages are sent that need not be, and nothing else.
+    /// Opens the file and the root directory. If that fails, unnecessary messages are sent, and nothing else.
     pub(crate) fn run(&self, mountpoint: &Path) {
         self.0.store(true, SeqCst);
         let opened = open_elsewhere(mountpoint);
@@ -44,7 +46,7 @@ impl Primer {
         parent == INodeNo::ROOT && name == NAME && self.0.load(SeqCst)
     }
 
-    /// Answers a lookup of it, with a name that the kernel forgets at once.
+    /// Answers a lookup of the file, with a name that the kernel does not cache.
     pub(crate) fn answer(&self, reply: ReplyEntry) {
         let attr =
             FileAttr { ino: crate::encode::node(INO), perm: 0o400, nlink: 1, ..crate::encode::absent() };
@@ -57,7 +59,7 @@ impl Primer {
     }
 }
 
-/// Has a child open the file and the root directory, and waits for it.
+/// Makes a child open the file and the root directory, and waits for it.
 fn open_elsewhere(mountpoint: &Path) -> nix::Result<WaitStatus> {
     let c = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(|_| nix::Error::EINVAL);
     let root = c(mountpoint)?;

@@ -1,4 +1,5 @@
-//! How a request is answered: from memory on the thread that read it, or else by a thread that may wait.
+//! Dispatch of requests: a request is answered from memory on the thread that read it, or else by a thread
+//! that may wait.
 
 use crate::answer::{self, Fail};
 use crate::encode::settled;
@@ -25,7 +26,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a request lends to a call. It is copied only if the call has to wait.
+/// An argument that a request lends to a call. It is copied only if the call has to wait.
 pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
 
 impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
@@ -34,9 +35,9 @@ impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
 pub(crate) struct Shared {
     pub client: Arc<Client>,
     pub counters: Counters,
-    /// Makes the kernel drop what others change.
+    /// Invalidates what the kernel caches.
     pub stale: Arc<Dropper>,
-    /// Of programs.
+    /// Locks of programs.
     pub locks: Locks,
     pub splits: Splits,
     pub nodes: Arc<Nodes>,
@@ -50,11 +51,11 @@ impl Shared {
     }
 }
 
-/// Answers requests.
+/// Dispatches requests to the client, and answers them.
 pub(crate) struct Server {
     shared: Arc<Shared>,
     slow: Lanes,
-    /// The conversation with the kernel, to see whether it is over.
+    /// The connection to the kernel, polled to see whether it has been closed.
     device: File,
 }
 
@@ -87,12 +88,13 @@ impl Server {
         &self.shared.client
     }
 
-    /// The inode that the kernel knows by a number.
+    /// The inode of a node id.
     pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
         self.shared.nodes.inode(node)
     }
 
-    /// Finishes what waits, or has it fail: the kernel has gone, and nobody waits for an answer.
+    /// Finishes waiting requests, or makes them fail: the kernel has closed the connection and takes no
+    /// replies.
     pub(crate) fn drain(&mut self) {
         let Shared { client, stale, locks, .. } = &*self.shared;
         stale.end();
@@ -104,8 +106,8 @@ impl Server {
         }
     }
 
-    /// Has a request answered by a thread that may wait. While there is none, requests are not read, and so the end of the
-    /// mount would not be noticed: if it has come, what waits is interrupted.
+    /// Queues a request for a thread that may wait. While the queue is full this thread reads no requests,
+    /// and would not notice the end of the mount. So if the mount has ended, waiting calls are interrupted.
     fn submit(&self, lane: Lane, job: Job) {
         self.slow.submit(lane, job, || {
             if self.is_over() {
@@ -114,12 +116,12 @@ impl Server {
         });
     }
 
-    /// The same with what is about locks of programs.
+    /// Queues a request about locks of programs.
     pub(crate) fn submit_about_locks(&self, job: Job) {
         self.submit(Lane::Lock, job);
     }
 
-    /// Whether the kernel has ended the conversation.
+    /// Whether the kernel has closed the connection.
     fn is_over(&self) -> bool {
         let mut device = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
         let polled = poll(&mut device, PollTimeout::ZERO);
@@ -139,7 +141,8 @@ impl Server {
         self.look(op, |_| Holds::Nothing, reply, arg, call, answer);
     }
 
-    /// The same, where it is found out only if the call has to wait what the kernel holds.
+    /// Makes a call that changes nothing, and answers with its outcome. `holds` finds the kernel locks that
+    /// the request holds; it runs only if the call has to wait.
     pub(crate) fn look<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         op: Op,
@@ -159,7 +162,8 @@ impl Server {
         }
     }
 
-    /// The same with a call that changes something, while the kernel holds locks.
+    /// Makes a call that changes something while the request holds kernel locks, and answers with its
+    /// outcome.
     pub(crate) fn change<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         op: Op,
@@ -186,9 +190,12 @@ impl Server {
         self.shared.stale.is_answered(holds);
     }
 
-    /// Has pages written back that programs have changed through mappings. If that cannot be done at once, it is found out first what they were read from, by a
-    /// thread that waits for nobody but servers and bricks. Until then the write does not count as waiting: so others who change the file
-    /// wait for these pages to be dropped, and what is found is what was there before them.
+    /// Writes back pages that programs have changed through mappings (`docs/KERNEL_CACHE.md`, hazard 15).
+    ///
+    /// If that cannot be done at once, the baseline of the pages is read first, by a thread that waits only
+    /// for servers and bricks. Until then the write does not count as waiting. So a client that changes the
+    /// file still waits for these pages to be invalidated, and the content read is that from before its
+    /// change.
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
         let Write { ino, offset, len } = write;
         let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
@@ -210,7 +217,7 @@ impl Server {
         let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
         let session = shared.client.session();
         let job = move || {
-            // What cannot be read is replaced as a whole.
+            // Without a baseline the pages are written as a whole.
             let mut before = shared.client.before_write_back(ino, offset, len as u32).ok();
             if let Some(before) = &mut before {
                 shared.stale.read_from(write, before);
@@ -218,7 +225,8 @@ impl Server {
             let stale = shared.stale.clone();
             let call = move |client: &Client| -> Reply<()> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
-                // Also if they are what the file holds: others who wait for them to be dropped may have been let go on.
+                // Also if the pages equal the file: a client that waited for their invalidation may have been
+                // let go on.
                 stale.differ(write, &data);
                 Ok(())
             };
@@ -227,8 +235,9 @@ impl Server {
         self.submit(Lane::Read, Box::new(job));
     }
 
-    /// Answers the kernel that asks, before it writes to a file for the first time, whether that has capabilities: when nobody else can come in between. A thread that may be about
-    /// to do something else is answered at once.
+    /// Answers GETXATTR of `security.capability`, which the kernel sends before its first write to a file:
+    /// the write gate. The reply waits until this client has the right to change the file. A thread that may
+    /// be in a call other than a write is answered at once.
     pub(crate) fn expect_write(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
         let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
         let answer = |reply, value| answer::sized(reply, 0, value);
@@ -236,7 +245,8 @@ impl Server {
         let writing = || Writing::of(tid);
         let known = stale.was_dropped(ino).then(writing);
         let waits = known != Some(None) && client.expect_write(Wait::Never, ino) == Err(Failure::WouldBlock);
-        // The kernel took the end of the file from its cache before it asked: nobody is to see what it puts there if others may have appended.
+        // The kernel took the end of the file from its cache before it asked. If other clients may have
+        // appended since, the bytes will be at a wrong offset of the page cache.
         let misplaces = known.flatten().is_some_and(|writing| writing.appends);
         let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();
         let Some(Writing { appends }) = writing else {
@@ -248,7 +258,7 @@ impl Server {
         }
         let stale = stale.clone();
         let wait = move |client: &Client| {
-            // What comes of it if that fails is seen by the write.
+            // If the right cannot be had, the write fails with the reason.
             if client.expect_write(Wait::Allowed, ino).is_ok() && appends {
                 stale.is_about_to_append(ino);
             }
@@ -258,7 +268,7 @@ impl Server {
         self.submit(Lane::Change, self.shared.job(timer, Holds::Nothing, session, reply, wait, answer));
     }
 
-    /// Answers a question for attributes. `is_look`: one of our own threads asks.
+    /// Answers GETATTR. `is_look`: a thread of the mount asks.
     pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
         let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
         let asked = shared.stale.attributes_asked(ino, tid, is_look);
@@ -267,7 +277,8 @@ impl Server {
         if !is_held && outcome != Err(Failure::WouldBlock) {
             return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
         }
-        // What is dropped waits for those who ask.
+        // Invalidations wait for GETATTRs in flight, so a GETATTR that waits for the file to settle is
+        // withdrawn.
         let (stale, mut asked) = (shared.stale.clone(), asked.unless(is_held));
         let unanswered = stale.unanswered(tid);
         let call = move |client: &Client| loop {
@@ -288,7 +299,8 @@ impl Server {
         });
     }
 
-    /// Answers a thread that reads an open file with its attributes, when the kernel has taken the size in. See [`Dropper::size_asked`].
+    /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
+    /// [`Dropper::size_asked`].
     pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
         let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
@@ -312,7 +324,7 @@ impl Server {
         self.submit(Lane::Size, Box::new(job));
     }
 
-    /// Has a call made by a thread that may wait, unless that would be too much.
+    /// Queues a call for a thread that may wait, unless too many requests wait already.
     fn wait<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
         timer: Timer,
@@ -330,12 +342,12 @@ impl Server {
         self.later(timer, holds, reply, call, answer);
     }
 
-    /// Whether too much waits already for a request to wait as well.
+    /// Whether too many requests or bytes wait already for one more to wait.
     fn refuses(&self, op: Op, holds: Holds) -> bool {
         self.slow.refuses(lane(op, holds)) || self.shared.stale.is_too_much(holds)
     }
 
-    /// Makes a call that always waits.
+    /// Makes a call that always waits, and answers with its outcome.
     pub(crate) fn serve_slow<T, R: Send + 'static>(
         &self,
         op: Op,
@@ -364,7 +376,7 @@ impl Server {
         self.submit(lane, self.shared.job(timer, holds, session, reply, call, answer));
     }
 
-    /// Lists a directory from an offset on, for a thread.
+    /// Lists a directory for a thread, from an offset on.
     pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
         let timer = Timer::start(op);
         let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
@@ -381,7 +393,7 @@ impl Server {
         }
     }
 
-    /// Whether what is done through an open file is to be refused.
+    /// Whether requests through an open file are to be refused.
     pub(crate) fn bars(&self, fh: FileHandle) -> bool {
         self.shared.locks.bars(&self.shared.client, fh)
     }
@@ -399,8 +411,9 @@ impl Server {
 }
 
 impl Shared {
-    /// Whether a change may have been sent by the kernel before pages of it were dropped. Then these are dropped once more before it is answered, and
-    /// that waits. Not so if nobody else could come in between since the kernel was let write to the file.
+    /// Whether the kernel may have sent a write before its pages were invalidated. Then they are invalidated
+    /// once more before it is answered, which waits. Not so if no other client could have changed the file
+    /// since the kernel was permitted to write to it.
     fn may_be_outdated(&self, holds: Holds) -> bool {
         match holds {
             Holds::Pages(Write { ino, .. }) => {
@@ -410,7 +423,8 @@ impl Shared {
         }
     }
 
-    /// Changes attributes. If the length is among them, the kernel is shown nothing of the file until who changes it has taken that in.
+    /// Changes attributes. If the size is among them, the file settles: requests that would show it wait
+    /// until the calling thread has consumed the reply.
     pub(crate) fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
         let note = |begins| {
             if set.size.is_some() {
@@ -447,7 +461,7 @@ impl Shared {
         self.client.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, note)
     }
 
-    /// Content for pages of the kernel's.
+    /// Content for the page cache.
     pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
         loop {
             let parts = self.client.read(wait, ino, offset, len)?;
@@ -460,8 +474,8 @@ impl Shared {
         }
     }
 
-    /// write(2), perhaps with `O_APPEND`. Then the bytes belong at the end of the file, and their offset is where the kernel takes it to be, and where
-    /// it has put the bytes into its cache.
+    /// write(2), perhaps with `O_APPEND`. Then the bytes belong at the end of the file. Their offset is where
+    /// the kernel takes the end to be, and where it has put the bytes in its page cache.
     pub(crate) fn write(
         &self,
         wait: Wait,
@@ -471,7 +485,7 @@ impl Shared {
         clear_setid: bool,
     ) -> Reply<()> {
         let (client, Write { ino, offset, .. }) = (&self.client, write);
-        // What comes then can wait.
+        // What follows in that case has to wait.
         if wait == Wait::Never && appends && client.getattr(wait, ino)?.size != offset {
             return Err(Failure::WouldBlock);
         }
@@ -487,7 +501,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A call that may wait, of a request that came in a session. It counts as waiting from now on.
+    /// A job for a call that may wait, of a request that arrived in a session. It counts as waiting from now
+    /// on.
     fn job<T, R: Send + 'static>(
         self: &Arc<Shared>,
         timer: Timer,
@@ -499,7 +514,8 @@ impl Shared {
     ) -> Job {
         let (shared, under_way) = (self.clone(), self.stale.under_way(holds));
         Box::new(move || {
-            // Whoever waits when the session ends hears of it; and what the kernel made of the request was told by that session.
+            // A request that waits when its session ends fails. It rests on what the kernel was told in that
+            // session.
             let outdated = shared.client.session() != session;
             let outcome =
                 if outdated { Err(Errno::EIO.into()) } else { naming(holds, || call(&shared.client)) };
@@ -536,7 +552,7 @@ impl Shared {
     }
 }
 
-/// Whoever holds the locks of names waits for others, also when he only looks.
+/// A request that holds the locks of names waits for other clients even if it only looks names up.
 fn lane(op: Op, holds: Holds) -> Lane {
     match holds {
         Holds::Names { .. } => Lane::Change,

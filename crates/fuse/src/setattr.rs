@@ -17,12 +17,13 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Resolves "now", and decides about set-id bits and capabilities, which with `FUSE_HANDLE_KILLPRIV_V2` are the server's
-    /// to clear. The kernel says so in a flag that `fuser` 0.18 does not pass on, but it follows from the rest:
+    /// Resolves "now", and decides about set-id bits and capabilities, which with `FUSE_HANDLE_KILLPRIV_V2`
+    /// are the server's to clear. The kernel says so in a flag that `fuser` 0.18 does not pass on, but it
+    /// follows from the other fields:
     /// - chown clears them always;
     /// - truncate clears them unless the caller has `CAP_FSETID`, which is taken to mean root;
-    /// - a request for nothing is what the kernel sends when they are all there is to clear: before the first write by
-    ///   someone who may not keep them, and on chown to nobody in particular.
+    /// - a request without fields is what the kernel sends when there is nothing else to change: before the
+    ///   first write by a caller that may not keep them, and on chown without an owner or group.
     pub(crate) fn resolve(self, caller_uid: u32, now: Timestamp) -> SetAttr {
         let timestamp = |time| timestamp(time, now);
         let Wanted { mode, uid, gid, size, atime, mtime } = self;

@@ -1,12 +1,14 @@
 //! Threads for requests that have to wait.
 //!
-//! The reading threads answer from memory. What they cannot answer is repeated here, where waiting holds up nobody else.
-//! Each lane has threads and a queue of its own: a change may wait for another client, which may wait for a read of ours,
-//! so changes must never take the threads or the places that reads need.
+//! The reading threads answer from memory. A request that they cannot answer is repeated here, where waiting
+//! holds up no other request. Each lane has threads and a queue of its own. A change may wait for another
+//! client, which may wait for a read of this one, so changes must never take the threads or queue places that
+//! reads need.
 //!
-//! Queues are bounded. When that of the reads is full the reading thread waits, and with it the kernel's callers: that is the
-//! back-pressure. Whoever waits here for long has a look now and then whether there is still a kernel to answer. The other
-//! queues must not hold up the reading threads, so their bounds are so large that whoever meets them is refused.
+//! Queues are bounded. When the queue of reads is full the reading thread waits, and with it the calling
+//! programs: that is the backpressure. A reading thread that waits for long checks now and then whether the
+//! mount has ended. The other queues must not hold up the reading threads, so their bounds are large, and
+//! requests beyond them are refused.
 
 use crate::limits::{
     CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS,
@@ -16,17 +18,17 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// A request with everything that is needed to answer it.
+/// A request with all that is needed to answer it.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// What a request may have to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
-    /// Servers and bricks, but never for other clients to drop something.
+    /// Servers and bricks, but never for other clients' invalidations.
     Read,
-    /// Other clients, too.
+    /// Servers, bricks and other clients.
     Change,
-    /// Everything done before.
+    /// All earlier changes.
     Sync,
     /// Servers, about locks of programs.
     Lock,
@@ -59,7 +61,7 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// With so many threads to read, and as many to change something; with so many for locks.
+    /// Starts `threads` threads for reads and as many for changes, and `lock_threads` for locks.
     pub(crate) fn start(threads: usize, lock_threads: usize) -> io::Result<Lanes> {
         Ok(Lanes {
             reads: SlowPool::start("read", threads, Some(SLOW_QUEUE_LEN_MAX))?,
@@ -80,22 +82,22 @@ impl Lanes {
         }
     }
 
-    /// Whether a request is to be refused.
+    /// Whether a request is to be refused because the queue is full.
     pub(crate) fn refuses(&self, lane: Lane) -> bool {
         lane != Lane::Read && self.of(lane).jobs.len() >= CHANGE_QUEUE_LEN_MAX
     }
 
-    /// See [`SlowPool::submit`].
+    /// Queues a job: see [`SlowPool::submit`].
     pub(crate) fn submit(&self, lane: Lane, job: Job, look: impl Fn()) {
         self.of(lane).submit(job, look);
     }
 
-    /// The way for a read to go on as a change.
+    /// Lets a read continue as a change.
     pub(crate) fn changes(&self) -> Changes {
         Changes(self.changes.queue.clone())
     }
 
-    /// Shows how many jobs wait.
+    /// Reports how many jobs wait.
     pub(crate) fn gauge(&self) -> Gauge {
         Gauge(
             [&self.reads, &self.changes, &self.syncs, &self.locks, &self.sizes].map(|pool| pool.jobs.clone()),
@@ -111,14 +113,15 @@ impl Lanes {
     }
 }
 
-/// See [`Lanes::changes`]. The queue is not drained before that of the reads is, which have these.
+/// The queue of changes, for reads that continue there: see [`Lanes::changes`]. Jobs of reads own these, so
+/// the queue of reads is drained first.
 pub(crate) struct Changes(Option<Sender<Job>>);
 
 impl Changes {
-    /// Never waits: that queue is bounded by who is refused.
+    /// Queues a job. Never waits: the queue is bounded by refusing requests before.
     pub(crate) fn submit(self, job: Job) {
         if let Some(queue) = self.0 {
-            // It cannot be disconnected: the threads that receive live until the queue is gone.
+            // The queue cannot be disconnected: the receiving threads live until it is gone.
             let _ = queue.send(job);
         }
     }
@@ -129,11 +132,11 @@ struct SlowPool {
     queue: Option<Sender<Job>>,
     jobs: Receiver<Job>,
     threads: Vec<JoinHandle<()>>,
-    /// Hears that the last of the threads has ended.
+    /// Disconnected when the last of the threads has ended.
     ended: Receiver<()>,
 }
 
-/// See [`Lanes::gauge`].
+/// The number of waiting jobs: see [`Lanes::gauge`].
 pub(crate) struct Gauge([Receiver<Job>; 5]);
 
 impl Gauge {
@@ -143,7 +146,7 @@ impl Gauge {
 }
 
 impl SlowPool {
-    /// Without `queue_len_max` whoever submits sees to it that the queue is bounded.
+    /// Without `queue_len_max` the submitter has to bound the queue.
     fn start(lane: &str, threads: usize, queue_len_max: Option<usize>) -> io::Result<SlowPool> {
         let (queue, jobs): (Sender<Job>, Receiver<Job>) = queue_len_max.map_or_else(unbounded, bounded);
         let (ends, ended) = bounded::<()>(0);
@@ -159,11 +162,11 @@ impl SlowPool {
         Ok(pool)
     }
 
-    /// Hands over a job; waits while the queue is full, and calls `look` now and then. Once drained, a job is dropped, and
-    /// its request fails.
+    /// Queues a job. Waits while the queue is full, and calls `look` periodically. Once drained, a job is
+    /// dropped, and its request fails.
     fn submit(&self, mut job: Job, look: impl Fn()) {
         let Some(queue) = &self.queue else { return };
-        // It cannot be disconnected: the threads that receive live until the queue is gone.
+        // The queue cannot be disconnected: the receiving threads live until it is gone.
         while let Err(SendTimeoutError::Timeout(waits)) = queue.send_timeout(job, LOOK_EVERY) {
             job = waits;
             look();

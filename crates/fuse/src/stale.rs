@@ -1,34 +1,38 @@
-//! Makes the kernel drop what other clients change.
+//! Invalidates what the kernel caches of the mount, before another client changes it.
 //!
-//! **Model.** The kernel keeps names, attributes, listings and content without asking, and is told when one of them is no
-//! longer right: [`KernelCache`]. It drops a name under the directory's lock, and a page when nobody reads or writes it. A
-//! local change holds such a lock while its request waits with us, perhaps for a server, which perhaps waits for this
-//! very name to be dropped. So nobody may simply wait for the kernel:
-//! - Changes that wait are known here ([`Dropper::under_way`]), with what they hold.
-//! - *Names* in a directory that is held are dropped by outdating all names there are, which takes no lock. The same if
-//!   a directory turns out to be locked for longer than [`NAME_PATIENCE`](limits::NAME_PATIENCE) by whatever else.
-//! - *Pages* that a waiting write may hold are dropped by themselves, so that they hold up no others, and nobody waits for
-//!   them: they are locked, so nobody reads them, and the kernel fills them anew. (Unless they are locked because they are being filled.) Others of the write's pages are dropped
-//!   under it; whoever then reads them before the write is carried out puts them into the cache as they were. Therefore a
-//!   write's pages are dropped once more when it has been carried out and before it is answered.
-//! - Pages that a program has *changed through a mapping*, and that the kernel cannot write back before the waiting change is over, are not waited for either: see
-//!   `stuck`.
-//! - A write to pages that the kernel has is shown to everybody here before we hear of it. So the kernel asks before, and writes only while nobody else can come
-//!   in between (see `ask`). Where that is not so (it does not ask when it writes back what was changed through a mapping, for one), and the write has to wait, its pages
-//!   are dropped, so that until it is carried out they show what was there before.
+//! **Model.** The kernel answers names, attributes, listings and content from its caches, and is notified
+//! when one of them becomes wrong: [`KernelCache`]. `INVAL_ENTRY` takes the inode lock of the directory, and
+//! `INVAL_INODE` waits for locked pages. A local change holds such a lock while its request waits for a
+//! server, and the server may wait for this very invalidation. So no thread may simply wait for the kernel;
+//! `docs/KERNEL_CACHE.md` has a section for each hazard. The defences here:
+//! - Waiting changes are registered with the locks that they hold ([`Dropper::under_way`]).
+//! - *Names* in a locked directory are invalidated by `INC_EPOCH`, which outdates all names of the mount
+//!   without a lock. This is also done if the directory stays locked for
+//!   [`NAME_PATIENCE`](limits::NAME_PATIENCE) for another reason (hazard 1).
+//! - *Pages* that a waiting write may have locked get notifications of their own, which are not waited for,
+//!   unless the pages are being read. A locked page cannot be read, and the kernel fills it anew. The write's
+//!   pages are invalidated once more after the write is carried out and before it is answered (hazard 10).
+//! - Pages *changed through a mapping* that the kernel cannot write back before a waiting change ends are not
+//!   waited for: see `stuck` (hazard 16).
+//! - A write to cached pages is visible on this mount before its request is sent. The write gate makes the
+//!   kernel ask before, while no other client can change the file: see `ask` (hazard 12). A write that passes
+//!   the gate without the right (such as the writeback of a mapping) has its pages invalidated, so that they
+//!   show the old content until it is carried out.
 //!
-//! Notifications are sent by threads of their own, which may block, and which nothing else depends on: not even the end of a
-//! process that is killed. Whoever wants things dropped waits as long as he must.
+//! Notifications are sent by threads of their own, which may block. No other thread depends on them, and the
+//! process can end without them. Invalidation is synchronous: the caller blocks until the kernel has
+//! acknowledged it.
 //!
-//! **Assumes.** Linux 6.16 or newer for outdating names. An older kernel is told to keep no names at all (see `kernel`), so
-//! that there is nothing to drop.
+//! **Assumes.** Linux 6.16 or newer for `INC_EPOCH`. An older kernel is told to keep no names at all (see
+//! `kernel`), so there are none to invalidate.
 //!
-//! **Promises.** When [`KernelCache::forget`] returns, nothing of it is answered from the kernel's cache, even by an answer of
-//! ours that was on its way. It returns in bounded time: at once when the mount has ended, and with an error in the log
-//! when the kernel has not moved for [`KERNEL_WAIT_MAX`](limits::KERNEL_WAIT_MAX).
+//! **Promises.** When [`KernelCache::forget`] returns, the kernel's cache answers nothing of the invalidated
+//! objects any more, not even from a reply that was in flight. It returns in bounded time: at once when the
+//! mount has ended, and with an error in the log when the kernel has made no progress for
+//! [`KERNEL_WAIT_MAX`](limits::KERNEL_WAIT_MAX).
 //!
-//! **What remains.** A process in a directory whose name was outdated is not disturbed, but a local mount or bind mount below
-//! such a name is detached when the name is looked up again.
+//! **What remains.** A process in a directory whose name was outdated continues, but a local mount or bind
+//! mount below such a name is detached when the name is looked up again.
 
 mod append;
 mod ask;
@@ -83,17 +87,16 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-/// What the kernel was made to drop.
+/// Numbers of invalidations that the kernel was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Drops {
-    /// Names, one by one.
+    /// Dentries, one by one.
     pub names: u64,
-    /// Inodes, or parts of their content.
+    /// Inodes, or page ranges of them.
     pub nodes: u64,
-    /// Times that all names were outdated, because a local change was in the way.
+    /// `INC_EPOCH` notifications, which outdate all names.
     pub epochs: u64,
-    /// Inodes that the kernel was told to forget if they are not in use, because it referred to more than the
-    /// mount's bound.
+    /// Inodes that the kernel was told to prune, because it referred to more than the mount's bound.
     pub pruned: u64,
 }
 
@@ -105,26 +108,26 @@ struct Counts {
     pruned: AtomicU64,
 }
 
-/// The kernel locks that a request holds while it is under way.
+/// The kernel locks that a request holds while it is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holds {
     /// None that a notification waits for.
     Nothing,
-    /// A directory, or something else that is known by a number.
+    /// The inode lock of a directory or another inode.
     Dir(InodeId),
-    /// Directories in which a thread changes names, perhaps the same twice.
+    /// Directories in which thread `by` changes names; equal if it is only one.
     Names { dirs: [InodeId; 2], by: u32 },
-    /// Pages of a file.
+    /// Locked pages of a file.
     Pages(Write),
 }
 
 impl Holds {
-    /// A thread changes names in a directory.
+    /// The locks of a thread that changes names in one directory.
     pub(crate) fn names(dir: InodeId, by: u32) -> Holds {
         Holds::Names { dirs: [dir, dir], by }
     }
 
-    /// A thread looks at a name, perhaps because it is about to change names in these directories.
+    /// The locks of a thread that looks a name up, perhaps in order to change names in these directories.
     pub(crate) fn of_looks(by: u32, dirs: &Option<Vec<InodeId>>) -> Holds {
         match dirs.as_deref() {
             Some([dir]) => Holds::names(*dir, by),
@@ -134,31 +137,31 @@ impl Holds {
     }
 }
 
-/// See the module.
+/// Invalidates the kernel's caches of one mount. The module describes how.
 pub(crate) struct Dropper {
     me: Weak<Dropper>,
     client: Weak<Client>,
     nodes: Arc<Nodes>,
-    /// The way to the kernel, once there is one.
+    /// The connection for notifications, once the mount has begun.
     kernel: OnceLock<Notifications>,
-    /// Where the mount is, once programs can use it.
+    /// The mount point, once programs can use it.
     place: OnceLock<Place>,
     looks: Looks,
     settling: Settling,
     deadline: Deadline,
     named: Named,
-    /// The same of listings with inodes.
+    /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
     listed: Named,
     askers: Askers,
     busy: Busy,
-    /// Anything was ever dropped.
+    /// An inode was invalidated at least once.
     drops_at_all: AtomicBool,
-    /// How often there was nothing to drop.
+    /// Number of invalidations skipped because the kernel had nothing cached.
     skips: AtomicU64,
     state: Mutex<State>,
-    /// There is something to do for a thread.
+    /// Signals the notification threads that there is work.
     work: Condvar,
-    /// Something was done, or came in the way.
+    /// Signals waiters that a notification was completed, or that a local change may block one.
     news: Condvar,
     counts: Counts,
 }
@@ -187,20 +190,20 @@ impl Dropper {
         })
     }
 
-    /// The mount begins: `conversation` is its device. Before that there is nothing to drop.
+    /// The mount begins; `conversation` is its open `/dev/fuse`. Before that there is nothing to invalidate.
     pub(crate) fn begin(&self, conversation: &File) -> io::Result<()> {
         let notifications = Notifications::of(conversation)?;
         self.kernel.get_or_init(|| notifications);
         Ok(())
     }
 
-    /// For whoever watches over this process. See [`stopped`](crate::stopped).
+    /// What the guard process needs. See [`stopped`](crate::stopped).
     pub(crate) fn watch(&self) -> io::Result<Watch> {
         let kernel = self.kernel.get().ok_or(io::ErrorKind::NotConnected)?;
         Ok(Watch { kernel: kernel.file().try_clone()?, deadline: self.deadline.file()? })
     }
 
-    /// Programs can use the mount from now on, at this place.
+    /// Programs can use the mount from now on, at this mount point.
     pub(crate) fn is_at(&self, mountpoint: PathBuf, device: String) {
         self.place.get_or_init(|| Place::new(mountpoint, device));
     }
@@ -215,24 +218,25 @@ impl Dropper {
         }
     }
 
-    /// A thread looks at a name in a directory, perhaps because it is about to change it.
+    /// A thread looks a name up in a directory, perhaps because it is about to change it.
     pub(crate) fn looks_at_names(&self, tid: u32, dir: InodeId) {
         self.busy.note(tid, dir);
     }
 
-    /// A thread is about to change something.
+    /// A thread is about to carry out a change that holds these locks.
     pub(crate) fn is_at_work(&self, holds: Holds) {
         if let Holds::Names { dirs, by } = holds {
             self.busy.note_both(by, dirs);
         }
     }
 
-    /// Whether the kernel's lock of the names of a directory, or that of all moves between directories, may be held at this moment by other threads than this one.
+    /// Whether the inode lock of a directory, or the file system's rename lock, may be held by other threads
+    /// at this moment.
     pub(crate) fn may_be_locked(&self, tid: u32, dir: InodeId) -> bool {
         self.busy.are_others(tid, dir) || self.state.lock().may_be_locked(dir)
     }
 
-    /// Whether waiting writes would own too much memory with one more.
+    /// Whether one more waiting write would exceed the memory that waiting writes may own.
     pub(crate) fn is_too_much(&self, holds: Holds) -> bool {
         match holds {
             Holds::Pages(Write { len, .. }) => {
@@ -242,7 +246,8 @@ impl Dropper {
         }
     }
 
-    /// A change begins to wait. It does until the answer is dropped, which must not be before its request was answered.
+    /// A change begins to wait. It ends when the returned value is dropped, which must not be before its
+    /// request was answered.
     pub(crate) fn under_way(self: &Arc<Dropper>, holds: Holds) -> Option<UnderWay> {
         if holds == Holds::Nothing {
             return None;
@@ -260,8 +265,8 @@ impl Dropper {
         Some(UnderWay { stale: self.clone(), holds, write })
     }
 
-    /// A thread has the kernel read content of a file, until the answer is dropped, which must not be before the request was answered. `fills`: for its pages,
-    /// and not past them.
+    /// A READ is in flight until the returned value is dropped, which must not be before the request was
+    /// answered. `fills`: the kernel fills pages of its cache with the content.
     pub(crate) fn is_read(
         self: &Arc<Dropper>,
         ino: InodeId,
@@ -282,7 +287,7 @@ impl Dropper {
         })
     }
 
-    /// Waits until the kernel has looked at all attributes that it has asked for.
+    /// Waits until no GETATTR of an inode is in flight and each reply has been consumed (hazard 7).
     fn wait_for_askers(&self, ino: InodeId) {
         let mut waiting = Waiting::of(ino);
         loop {
@@ -297,27 +302,30 @@ impl Dropper {
         }
     }
 
-    /// A thread asks for something that comes with attributes. To be called before they are looked at.
+    /// A request whose reply carries attributes has arrived. To be called before the attributes are read.
     pub(crate) fn asks(&self, tid: u32) -> Asking {
         self.askers.asks(tid, self.skips.load(SeqCst))
     }
 
-    /// The kernel asks about an inode, and may keep what it will be told. To be called before that is looked at.
+    /// The kernel asks about an inode, and may cache the reply. To be called before the reply's content is
+    /// read.
     pub(crate) fn is_asked_about(&self, ino: InodeId) {
         if self.drops_at_all.load(SeqCst) {
             self.state.lock().empty.is_asked_about(ino);
         }
     }
 
-    /// Whether the kernel may keep these attributes, with which a question is about to be answered. Otherwise they may be from before a change:
-    /// a local one in a directory that has been answered, or one of others that found nothing to drop.
+    /// Whether the kernel may cache the attributes of a reply. Otherwise they may be from before a change: a
+    /// local one in a directory that has been answered, or one of another client whose invalidation was
+    /// skipped.
     pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
         self.is_asked_about(ino);
         self.skips.load(SeqCst) == asking.skips
             && (inode.kind != FileKind::Directory || self.askers.answered(asking, ino))
     }
 
-    /// A thread has changed something, and is about to be answered. By other numbers than the one that it was about the kernel does not know of that.
+    /// A thread has made a change and is about to be answered. The kernel updates only the node id that the
+    /// request named; all other node ids (aliases) are invalidated here.
     pub(crate) fn changed(&self, holds: Holds) {
         let (dirs, by) = match holds {
             Holds::Dir(ino) => ([ino; 2], None),
@@ -330,7 +338,7 @@ impl Dropper {
         }
         if let Some(kernel) = self.kernel.get() {
             for node in aliased {
-                // A listing as well.
+                // Offset 0 invalidates the pages of a listing as well.
                 if let Err(error) = kernel.inode(node, 0, 0) {
                     tracing::error!(%error, %node, "the kernel cannot drop what was changed under another number");
                 }
@@ -341,8 +349,8 @@ impl Dropper {
         }
     }
 
-    /// Answers a change of an inode of which the kernel does not hear what it has led to. What others were told of its attributes before that, and have not
-    /// looked at yet, is not to be taken in.
+    /// Answers a change of an inode whose resulting attributes the reply does not carry. Earlier replies with
+    /// attributes that other threads have not handled yet are made void first.
     pub(crate) fn answer_unheard(&self, reply: fuser::ReplyEmpty, ino: InodeId, done: Result<(), Errno>) {
         if done.is_ok() {
             self.attributes_changed(ino);
@@ -350,7 +358,8 @@ impl Dropper {
         answer::empty(reply, done);
     }
 
-    /// What the kernel was told of the attributes of an inode is not to be taken in any more.
+    /// Invalidates the attributes of an inode. The kernel then ignores attributes of requests that it sent
+    /// before.
     fn attributes_changed(&self, ino: InodeId) {
         let Some(kernel) = self.kernel.get() else { return };
         for node in self.nodes.of(ino) {
@@ -360,7 +369,8 @@ impl Dropper {
         }
     }
 
-    /// A thread has changed names, and is about to be answered. Whatever others were told of the directories before is not to be taken in after that.
+    /// A thread has changed names, and is about to be answered. Replies to other threads with earlier
+    /// attributes of the directories are made void first (hazard 8).
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
             if !self.askers.changed(by, dir) {
@@ -370,8 +380,8 @@ impl Dropper {
         }
     }
 
-    /// A change of a file that others use as well has to wait. What the kernel shows of a write already, in pages that it knew, is not to be seen before it
-    /// is carried out.
+    /// A write to a file that other clients use has to wait. Its bytes may already be in cached pages (hazard
+    /// 12), which are invalidated so that programs do not see them before the write is carried out.
     pub(crate) fn is_waiting(&self, holds: Holds) {
         let Holds::Pages(Write { ino, offset, len }) = holds else { return };
         let pages = Pages::of_bytes(offset, len);
@@ -380,30 +390,31 @@ impl Dropper {
         self.wake(&mut state);
     }
 
-    /// Whether an inode was dropped not long ago, or is about to be.
+    /// Whether an inode was invalidated recently, or is about to be.
     pub(crate) fn was_dropped(&self, ino: InodeId) -> bool {
         self.drops_at_all.load(SeqCst) && self.last_drop(ino).is_some()
     }
 
-    /// The number of the last drop of an inode, if that was not long ago.
+    /// The number of the last invalidation of an inode, if that was recent.
     fn last_drop(&self, ino: InodeId) -> Option<u64> {
         self.state.lock().last_drop(ino)
     }
 
-    /// The mount has ended: nobody waits for the kernel any more.
+    /// The mount has ended: all waits for the kernel end.
     pub(crate) fn end(&self) {
         self.state.lock().ended = true;
         self.news.notify_all();
         self.work.notify_all();
     }
 
-    /// Inodes are about to be dropped.
+    /// Inodes are about to be invalidated.
     fn note_drops(&self, inodes: &[InodeId]) {
         self.drops_at_all.store(true, SeqCst);
         self.state.lock().note_drops(inodes);
     }
 
-    /// Inodes are about to be dropped because others change them: who writes what the kernel was let write has to look again.
+    /// Inodes are about to be invalidated because other clients change them. Permits of local writers are
+    /// void; a writer has to acquire one again.
     fn others_change(&self, inodes: &[InodeId]) {
         self.note_drops(inodes);
         if let Some(client) = self.client.upgrade() {
@@ -411,7 +422,7 @@ impl Dropper {
         }
     }
 
-    /// Has notices sent, and waits until nothing of it can be answered from the kernel's cache.
+    /// Sends notifications, and waits until the kernel's cache answers nothing of their objects any more.
     fn send(&self, notices: &[Notice]) {
         if self.kernel.get().is_none() {
             return;
@@ -451,7 +462,7 @@ impl Dropper {
         }
     }
 
-    /// Outdates all names. Never waits.
+    /// Outdates all names by `INC_EPOCH`. Never waits.
     fn outdate(&self) {
         self.counts.epochs.fetch_add(1, SeqCst);
         if let Some(Err(error)) = self.kernel.get().map(Notifications::epoch) {
@@ -461,7 +472,7 @@ impl Dropper {
 
     // --- threads ---
 
-    /// Sees to it that there are threads for what is queued.
+    /// Starts notification threads for the queue as needed.
     fn wake(&self, state: &mut State) {
         self.work.notify_all();
         if state.ended || !state.wants_thread() {
@@ -500,7 +511,7 @@ impl Dropper {
                     self.news.notify_all();
                 }
                 Step::Idle => {
-                    // The last of what was queued may have been passed over.
+                    // The last notifications of a round may have been counted as done without being sent.
                     self.news.notify_all();
                     state.idle += 1;
                     let late = self.work.wait_for(&mut state, NOTIFIER_IDLE_MAX).timed_out();
@@ -514,7 +525,7 @@ impl Dropper {
         state.threads -= 1;
     }
 
-    /// Tells the kernel one thing. May block.
+    /// Sends the kernel one notification. May block.
     fn tell(&self, kernel: &Notifications, id: u64, notice: &Notice) {
         match notice {
             Notice::Entry { dir, name } => {
@@ -553,19 +564,20 @@ impl Dropper {
         }
     }
 
-    /// Has the kernel drop an inode. Whether it knew it.
+    /// Invalidates an inode under all its node ids. Returns whether the kernel knew it.
     fn drop_node(&self, kernel: &Notifications, ino: InodeId, offset: i64, len: i64) -> bool {
         let start = Instant::now();
         loop {
             let mut told = Ok(Dropped::Unknown);
-            // The last is the one that counts; by another the kernel may not know it any more.
+            // The result for the last node id counts; an alias may already be unknown to the kernel.
             for node in self.nodes.of(ino) {
                 told = kernel.inode(node, offset, len);
             }
             match told {
                 Ok(Dropped::Yes) => return true,
                 Ok(Dropped::Ended) => return false,
-                // Either the kernel is about to forget it, or a process has an answer in hand that it did not look at yet.
+                // Either the kernel is evicting the inode, or a reply that introduces it is in flight (hazard
+                // 6).
                 Ok(Dropped::Unknown) if self.may_arrive(ino) && start.elapsed() < ARRIVAL_WAIT => {
                     std::thread::sleep(ARRIVAL_LOOK_EVERY);
                 }
@@ -600,7 +612,7 @@ impl KernelCache for Dropper {
                 Stale::Node(ino) => nodes.push(*ino),
             }
         }
-        // The kernel drops a listing with a name only if it knows the name as such.
+        // `INVAL_ENTRY` invalidates the directory's listing only if the dcache has the name.
         let mut known: HashSet<InodeId> = nodes.iter().copied().collect();
         for name in &names {
             if let Notice::Entry { dir, .. } = name
@@ -614,11 +626,13 @@ impl KernelCache for Dropper {
         nodes.retain(|ino| !state.empty.skips(*ino));
         self.skips.store(state.empty.skipped(), SeqCst);
         drop(state);
-        // In this order: it waits for the directory's lock, and so for those who have just read the directory to be done.
+        // Names come before inodes: `INVAL_ENTRY` waits for the directory's lock, and so for readers of the
+        // directory.
         if crate::kernel::keeps_names() {
             let epochs = self.epochs();
             if all_names {
-                // Nobody knows which names the kernel has of one directory: it looks all up again.
+                // The names that the dcache has of one directory are unknown, so all names of the mount are
+                // outdated.
                 self.outdate();
             }
             self.send(&names);
@@ -655,10 +669,10 @@ impl KernelCache for Dropper {
     }
 }
 
-/// Whether a drop is left out, as the defect that `make check-planted` has to find.
+/// Whether an invalidation is left out, as the defect that `make check-planted` has to find.
 #[cfg(feature = "planted")]
 fn is_passed_over() -> bool {
-    /// One of so many.
+    /// One invalidation in this many is left out.
     const PASSED_OVER_EVERY: u64 = 100;
     static DROPS: AtomicU64 = AtomicU64::new(0);
     DROPS.fetch_add(1, Relaxed) % PASSED_OVER_EVERY == PASSED_OVER_EVERY - 1
@@ -673,7 +687,7 @@ fn whole(inodes: &[InodeId]) -> Vec<Notice> {
     inodes.iter().map(|ino| Notice::Node { ino: *ino, pages: Pages::ALL }).collect()
 }
 
-/// See [`Dropper::is_read`].
+/// A READ in flight: see [`Dropper::is_read`].
 pub(crate) struct BeingRead {
     stale: Arc<Dropper>,
     ino: InodeId,
@@ -686,19 +700,19 @@ impl Drop for BeingRead {
     }
 }
 
-/// A change that waits.
+/// A change in flight that may wait for a server.
 pub(crate) struct UnderWay {
     stale: Arc<Dropper>,
     holds: Holds,
-    /// Its number, if it is a write.
+    /// The number of the write, if it is one.
     write: u64,
 }
 
 impl UnderWay {
-    /// The change was carried out, and is about to be answered. Nothing is left to be dropped after that: it would make the kernel pass over the
-    /// attributes that a read right after the write asks for.
+    /// The change was carried out, and is about to be answered. What it requires is invalidated now and not
+    /// after the reply: a later `INVAL_INODE` would void the GETATTR of a read that follows the write.
     pub(crate) fn carried_out(&self) {
-        // It may have taken long.
+        // The change may have taken longer than directories count as busy.
         self.stale.is_at_work(self.holds);
         self.stale.changed(self.holds);
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };

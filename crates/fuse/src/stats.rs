@@ -1,9 +1,11 @@
-//! What the kernel asked for, how often, and how long it took to answer.
+//! Counts of the kernel's requests, and the time that it took to answer them.
 //!
-//! Counting must cost nothing beside a request of a few microseconds: relaxed atomics, spread over
-//! [`COUNTER_SHARDS`] copies so that reading threads rarely meet on one, and added up when somebody looks.
+//! Counting must cost nothing beside a request of a few microseconds. So the counters are relaxed atomics,
+//! spread over [`COUNTER_SHARDS`] copies so that reading threads rarely meet on one, and added up when they
+//! are read.
 //!
-//! A request is counted just before its reply is sent: whoever sees the effect of a system call sees it counted.
+//! A request is counted just before its reply is sent: a program that sees the effect of a system call sees
+//! it counted.
 
 use crate::limits::{COUNTER_SHARDS, LATENCY_BUCKETS};
 use crate::stale::Drops;
@@ -28,7 +30,8 @@ macro_rules! ops {
 }
 
 impl Op {
-    /// Whether it is about an inode that the kernel has, and about no name: if there is none such, that is because it is gone.
+    /// Whether the request names an inode that the kernel has, and no name: if the inode does not exist, it
+    /// was removed.
     pub(crate) fn is_of_inode(self) -> bool {
         use Op::{
             CopyFileRange, Fallocate, Getattr, Getxattr, Listxattr, Lseek, Read, Removexattr, Setattr,
@@ -96,13 +99,13 @@ ops! {
 /// One kind of request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpStats {
-    /// Its name, as in fuse(4), in lower case.
+    /// The name of the request, as in fuse(4), in lower case.
     pub name: &'static str,
     /// How many were answered.
     pub count: u64,
     /// How many of them with an error ("no such name" is no error).
     pub errors: u64,
-    /// How many could not be answered from memory.
+    /// How many could not be answered from memory by a reading thread.
     pub slow: u64,
     /// Time from reading the requests to having the answers, all together, in nanoseconds.
     pub total_ns: u64,
@@ -111,8 +114,8 @@ pub struct OpStats {
 }
 
 impl OpStats {
-    /// The duration that a part `q` (0.0 to 1.0) of all requests did not exceed, in nanoseconds, to the precision of
-    /// the histogram: the upper edge of the bucket. 0 if there were none.
+    /// The duration that a part `q` (0.0 to 1.0) of all requests did not exceed, in nanoseconds, to the
+    /// precision of the histogram: the upper edge of the bucket. 0 if there were none.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let want = (self.count as f64 * q).ceil() as u64;
         let mut seen = 0;
@@ -138,7 +141,7 @@ pub struct Stats {
     pub ops: Vec<OpStats>,
     /// Requests waiting for a thread that may wait for disk or server, at this moment.
     pub slow_queued: usize,
-    /// What the kernel was made to drop because others changed it.
+    /// Invalidations because of changes by other clients.
     pub drops: Drops,
 }
 
@@ -196,7 +199,7 @@ impl Timer {
         self.op
     }
 
-    /// The request goes on on another thread.
+    /// The request continues on another thread.
     pub(crate) fn slow(self) -> Timer {
         Timer { slow: true, ..self }
     }

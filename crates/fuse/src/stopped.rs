@@ -1,14 +1,18 @@
-//! What the kernel goes on answering while the process that serves is stopped.
+//! Invalidates the kernel's cache of a mount whose process is stopped (`docs/KERNEL_CACHE.md`, hazard 18).
 //!
-//! A client that is not heard of for long stops answering, and has its kernel drop everything, before the servers let others change what it caches. It cannot if
-//! its process does not run: somebody has stopped it, or it hangs in a debugger or on a disk. So another process looks at the clock. Until when what is cached
-//! may be used it is told through a file that both have open ([`Deadline`]). If that is over it has the kernel drop what can be found ([`StoppedKernel::empty`]):
-//! all names, and attributes, listings and content of what programs have open or mapped or are in, as `/proc` shows. Whoever uses any of it asks from then on, and waits until the
-//! process goes on.
+//! A client whose lease has run out stops answering and invalidates the kernel's cache, before the servers
+//! let other clients change what it caches. It cannot do so while its process does not run: it was stopped by
+//! a signal, is in a debugger, or waits for a disk. So a guard process watches the clock. A shared file tells
+//! it until when the cache may be used ([`Deadline`]). After that it invalidates what it can find
+//! ([`StoppedKernel::empty`]): all names, and attributes, listings and content of what `/proc` shows as open,
+//! mapped, or a current directory. Programs that use these then send requests, and wait until the process
+//! continues.
 //!
-//! **Assumes** that the process that watches runs. If the whole machine stands still the two wake up at the same time, and so do the programs.
+//! **Assumes** that the guard process runs. If the whole machine is paused, both processes and the programs
+//! wake up at the same time.
 //!
-//! **Not found** are files that are open only in messages between processes (`SCM_RIGHTS`), in `io_uring`, or by threads with a table of files of their own.
+//! **Not found** are files that are open only in messages between processes (`SCM_RIGHTS`), in `io_uring`, or
+//! by threads with a file table of their own.
 
 use crate::limits::{DEADLINE_STEP, STOPPED_DROP_MAX, STOPPED_DROPPERS_MAX};
 use crate::nodes::inode_id;
@@ -31,16 +35,16 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Until when what the kernel caches may be used, in milliseconds since the machine was started; 0 is not known.
+/// Until when the kernel's cache may be used, in milliseconds since the machine was started; 0 if not known.
 #[derive(Default)]
 pub(crate) struct Deadline {
     until_ms: AtomicU64,
-    /// Where others read it.
+    /// The shared file, once the guard has asked for it.
     file: OnceLock<File>,
 }
 
 impl Deadline {
-    /// It is this by now.
+    /// Sets the deadline.
     pub(crate) fn is(&self, until: Duration) {
         let until_ms = until.as_millis() as u64;
         let before = self.until_ms.load(SeqCst);
@@ -52,7 +56,7 @@ impl Deadline {
         }
     }
 
-    /// The file, for another process.
+    /// The shared file, for the guard process.
     pub(crate) fn file(&self) -> io::Result<File> {
         let file = match self.file.get() {
             Some(file) => file,
@@ -72,20 +76,20 @@ fn write(file: &File, until_ms: u64) {
     }
 }
 
-/// What another process needs to watch over this one.
+/// The descriptors that the guard process of this mount needs.
 pub struct Watch {
     pub(crate) kernel: File,
     pub(crate) deadline: File,
 }
 
 impl Watch {
-    /// Its files, which the other process has to inherit, each under the number that it has here.
+    /// The descriptors, which the guard process has to inherit under the same numbers.
     pub fn files(&self) -> [RawFd; 2] {
         [self.kernel.as_raw_fd(), self.deadline.as_raw_fd()]
     }
 }
 
-/// The kernel's cache of a mount whose process may be stopped, for the process that watches over that.
+/// The kernel's cache of a mount whose process may be stopped, for the guard process.
 pub struct StoppedKernel {
     kernel: Notifications,
     deadline: File,
@@ -93,7 +97,7 @@ pub struct StoppedKernel {
     device: String,
 }
 
-/// What is to be dropped of open files.
+/// The open files whose content is to be invalidated.
 #[derive(Default)]
 struct Left {
     queue: BTreeSet<InodeId>,
@@ -101,24 +105,27 @@ struct Left {
 }
 
 impl StoppedKernel {
-    /// By what was inherited, in the order of [`Watch::files`], and the number of the [mount](crate::Mounted::device).
+    /// From the inherited descriptors, in the order of [`Watch::files`], and the device number of the
+    /// [mount](crate::Mounted::device).
     pub fn new([kernel, deadline]: [OwnedFd; 2], device: &str) -> StoppedKernel {
         let kernel = Notifications::inherited(kernel.into());
         StoppedKernel { kernel, deadline: deadline.into(), device: device.to_owned() }
     }
 
-    /// Until when what the kernel caches may be used, in the time since the machine was started. `None`: nobody has said yet.
+    /// Until when the kernel's cache may be used, as time since the machine was started; `None` if not known
+    /// yet.
     pub fn until(&self) -> Option<Duration> {
         let mut until_ms = [0; 8];
         self.deadline.read_exact_at(&mut until_ms, 0).ok()?;
         Some(Duration::from_millis(u64::from_ne_bytes(until_ms))).filter(|until| !until.is_zero())
     }
 
-    /// Has the kernel drop what can be found. Answers how much of it is left after a while: what is being read.
+    /// Invalidates what can be found. Waits a bounded time, and returns how many files are left: their pages
+    /// are being read.
     pub fn empty(self: &Arc<StoppedKernel>) -> io::Result<usize> {
         self.kernel.epoch()?;
         let mut found = open_inodes(&self.device);
-        // The root is node 1 to the kernel, whatever number its inode has.
+        // The root is node 1 to the kernel, whatever its inode number is.
         found.insert(InodeId::ROOT);
         for ino in &found {
             self.kernel.attributes(*ino)?;
@@ -145,7 +152,7 @@ impl StoppedKernel {
             }) else {
                 return;
             };
-            // If it fails there is no kernel to tell any more.
+            // It fails only when the mount has ended.
             let _ = self.kernel.inode(ino, 0, 0);
             left.lock().under_way -= 1;
             news.notify_all();
@@ -153,7 +160,7 @@ impl StoppedKernel {
     }
 }
 
-/// What programs have open or mapped on a device, or are in.
+/// The inodes on a device that programs have open or mapped, or as their directory.
 fn open_inodes(device: &str) -> BTreeSet<InodeId> {
     let mut found = BTreeSet::new();
     let Ok(processes) = fs::read_dir("/proc") else { return found };
@@ -176,7 +183,7 @@ fn inode_on(device: &str, link: &Path) -> Option<InodeId> {
     (statx::device(&seen) == device).then(|| inode_id(INodeNo(seen.stx_ino)))
 }
 
-/// Of a line of `/proc/PID/maps`.
+/// The inode of a line of `/proc/PID/maps`, if it is on the device.
 fn mapped_on(device: &str, line: &str) -> Option<InodeId> {
     let mut words = line.split_ascii_whitespace().skip(3);
     let (on, ino) = (words.next()?, words.next()?);

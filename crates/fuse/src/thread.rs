@@ -1,4 +1,5 @@
-//! What the system tells of a thread, whoever's it is: see proc_pid_stat(5) and `Documentation/scheduler/sched-stats.rst`.
+//! The state of any thread, as `/proc` shows it: see proc_pid_stat(5) and
+//! `Documentation/scheduler/sched-stats.rst`.
 
 use shoal_types::InodeId;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,17 +9,19 @@ use std::time::Duration;
 /// waits for.
 const STDERR: libc::c_uint = 2;
 
-/// Has this thread let go of all files but one, which may be `own`; whatever it opens from now on is its alone.
+/// Closes all files but one for this thread, which may be `own`; files that it opens from now on are its
+/// alone.
 ///
-/// When the process is killed, a thread that is blocked in the kernel dies last. If it held the files on which requests are
-/// answered, these would stay open, and whoever waits for an answer would keep the lock that the thread is blocked by:
-/// neither could ever go on.
+/// When the process is killed, a thread that is blocked in the kernel dies last. If it held the descriptors
+/// of the connection, the connection would stay open. Programs that wait for replies would then keep the lock
+/// that blocks the thread, and neither could ever continue.
 pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
     let close = |first, last| {
-        // SAFETY: nothing is run on this thread that would use another file than those that stay and those that it opens.
+        // SAFETY: nothing runs on this thread that would use other files than those that stay and those that
+        // it opens.
         first > last || unsafe { libc::close_range(first, last, 0) == 0 }
     };
-    // SAFETY: this changes nothing but to whom descriptors belong that are closed from now on.
+    // SAFETY: this changes only which threads share descriptors that are closed from now on.
     let has_own_table = unsafe { libc::unshare(libc::CLONE_FILES) == 0 };
     let done = has_own_table
         && close(0, STDERR - 1)
@@ -34,10 +37,10 @@ pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
     }
 }
 
-/// A thread at one moment.
+/// The state of a thread at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread {
-    /// It waits for something else than a processor.
+    /// It waits, and not for a processor.
     pub sleeps: bool,
     /// For how long it has run so far.
     pub ran: Duration,
@@ -48,7 +51,7 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// `None`: there is none of that number, or nothing is told of it.
+    /// Reads the state of a thread; `None` if the thread does not exist or its state cannot be read.
     pub(crate) fn look_at(tid: u32) -> Option<Thread> {
         let schedstat = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         let mut fields = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
@@ -67,12 +70,12 @@ impl Thread {
 /// The system call that a thread is in: see proc_pid_syscall(5).
 pub(crate) struct Call {
     pub number: libc::c_long,
-    /// What it was given, each as it is written there.
+    /// The arguments, as `/proc` writes them.
     arguments: Vec<String>,
 }
 
 impl Call {
-    /// `None`: it is in none, or that is not told.
+    /// Reads the system call of a thread; `None` if it is in none, or that cannot be read.
     pub(crate) fn of(tid: u32) -> Option<Call> {
         let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let mut fields = text.split_ascii_whitespace();
@@ -80,7 +83,7 @@ impl Call {
         Some(Call { number, arguments: fields.map(str::to_owned).collect() })
     }
 
-    /// What is told of the open file that it names, if it is one of these: see proc_pid_fdinfo(5).
+    /// A field of proc_pid_fdinfo(5) for the open file that the call names, if the call is one of these.
     fn file_info(&self, tid: u32, calls: &[(libc::c_long, usize)], field: &str) -> Option<Option<String>> {
         let (_, at) = calls.iter().find(|(number, _)| *number == self.number)?;
         let file = u64::from_str_radix(self.arguments.get(*at)?.trim_start_matches("0x"), 16).ok()? as u32;
@@ -89,7 +92,7 @@ impl Call {
     }
 }
 
-/// Calls that read an open file, with where they name it.
+/// Calls that read an open file, with the position of the file descriptor among their arguments.
 const READS: [(libc::c_long, usize); 8] = [
     (libc::SYS_read, 0),
     (libc::SYS_pread64, 0),
@@ -101,20 +104,21 @@ const READS: [(libc::c_long, usize); 8] = [
     (libc::SYS_copy_file_range, 0),
 ];
 
-/// Whether a thread sleeps in a call that reads a file of this number, or one of which the number is not told.
+/// Whether a thread sleeps in a call that reads a file with this inode number, or a file whose inode number
+/// cannot be read.
 pub(crate) fn reads(tid: u32, ino: InodeId) -> bool {
     let info = Call::of(tid).and_then(|call| call.file_info(tid, &READS, "ino:"));
     info.is_some_and(|number| number.is_none_or(|number| number.parse() == Ok(ino.0)))
 }
 
-/// A thread that is in a call that writes to an open file, or at least may.
+/// A call that writes to an open file, or at least may.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Writing {
-    /// At the end of the file, wherever that is.
+    /// The file was opened with `O_APPEND`.
     pub appends: bool,
 }
 
-/// Calls that write to an open file, with where they name it.
+/// Calls that write to an open file, with the position of the file descriptor among their arguments.
 const WRITES: [(libc::c_long, usize); 8] = [
     (libc::SYS_write, 0),
     (libc::SYS_pwrite64, 0),
@@ -127,7 +131,7 @@ const WRITES: [(libc::c_long, usize); 8] = [
 ];
 
 impl Writing {
-    /// What a thread is in, if that is it. For the open file see proc_pid_fdinfo(5).
+    /// The call of a thread, if it is one that writes. For the open file see proc_pid_fdinfo(5).
     pub(crate) fn of(tid: u32) -> Option<Writing> {
         let call = Call::of(tid)?;
         let flags = call.file_info(tid, &WRITES, "flags:")?;
@@ -138,12 +142,12 @@ impl Writing {
 
 /// The state of a thread that runs or waits for a processor.
 const RUNS: char = 'R';
-/// Behind the name: the number of threads of its process.
+/// Position after the name: the number of threads of its process.
 const THREADS_FIELD: usize = 17;
-/// Behind the name as well: the processor that it ran on last.
+/// Position after the name: the processor that it ran on last.
 const PROCESSOR_FIELD: usize = 36;
 
-/// Of `/proc/PID/stat`.
+/// Fields of `/proc/PID/stat`.
 struct Stat {
     state: char,
     /// Its process has no other threads.
@@ -154,7 +158,7 @@ struct Stat {
 impl Stat {
     fn read(path: &str) -> Option<Stat> {
         let text = std::fs::read_to_string(path).ok()?;
-        // They stand behind the name, which is in brackets.
+        // They come after the name, which is in parentheses.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let is_alone = fields.nth(THREADS_FIELD - 1)? == "1";
@@ -163,7 +167,7 @@ impl Stat {
     }
 }
 
-/// For how long a process has run, to this moment.
+/// The processor time of a process up to this moment.
 fn process_time(pid: u32) -> Option<Duration> {
     let (mut clock, mut time) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
     // SAFETY: both calls write where they are pointed to.
@@ -174,7 +178,8 @@ fn process_time(pid: u32) -> Option<Duration> {
     (!failed).then(|| Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
 }
 
-/// What a thread does, as one letter: see proc_pid_stat(5), which `stat` is. `None` if it cannot be read.
+/// The state of a thread as one letter, from its file `stat`: see proc_pid_stat(5). `None` if it cannot be
+/// read.
 pub(crate) fn thread_state(stat: &str) -> Option<char> {
     Stat::read(stat).map(|stat| stat.state)
 }
@@ -205,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_writes_is_told_from_one_that_does_not() {
-        // To a pipe that nobody reads, until it is full.
+        // It writes to a pipe without a reader, until the pipe is full.
         let writes = |appends: bool| {
             let (reader, writer) = std::io::pipe().expect("a pipe");
             if appends {

@@ -1,4 +1,4 @@
-//! Settings of a mount that the kernel offers in sysfs only. Without them it works, slower.
+//! Settings of a mount that the kernel offers only in sysfs. Without them the mount works, slower.
 
 use std::fs;
 

@@ -9,11 +9,12 @@ use std::ffi::CStr;
 
 /// An ACL beyond the permission bits.
 pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// What a file may do that runs. The kernel asks for it before it writes.
+/// The capabilities of an executable file. The kernel asks for it before it writes.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-/// Nothing has it. Somebody tries to set it to have the kernel ask: see `stale::ask`.
+/// An attribute that no file has. A thread of the mount tries to set it to make the kernel ask again: see
+/// `stale::ask`.
 pub(crate) const ASK: &CStr = c"security.shoal.ask";
-/// Names under it exist only for those with `CAP_SYS_ADMIN`.
+/// Names with this prefix are visible only with `CAP_SYS_ADMIN`.
 const TRUSTED: &[u8] = b"trusted.";
 
 /// The flags of setxattr(2).
@@ -26,7 +27,7 @@ pub(crate) fn how(flags: i32) -> Result<XattrSet, Errno> {
     }
 }
 
-/// The names as listxattr(2) shows them to a user.
+/// The names as listxattr(2) returns them to a user.
 pub(crate) fn joined(names: &[Name], uid: u32) -> Bytes {
     let mut list = Vec::new();
     for name in names.iter().map(Name::as_bytes) {
@@ -38,7 +39,7 @@ pub(crate) fn joined(names: &[Name], uid: u32) -> Bytes {
     list.into()
 }
 
-/// Who sets an ACL.
+/// The caller that sets an ACL.
 #[derive(Clone, Copy)]
 pub(crate) struct Setter {
     pub uid: u32,
@@ -46,7 +47,8 @@ pub(crate) struct Setter {
     pub pid: u32,
 }
 
-/// After an ACL was set: the set-group-id bit is lost by someone who is neither root nor in the file's group, as by chmod(2).
+/// Clears the set-group-id bit after an ACL was set by a caller that is neither root nor in the file's group,
+/// as chmod(2) does.
 pub(crate) fn drop_setgid(client: &Client, wait: Wait, ino: InodeId, who: Setter) -> Reply<()> {
     if who.uid == 0 {
         return Ok(());

@@ -1,11 +1,15 @@
-//! Has nobody see what the kernel is about to put in the wrong place.
+//! Hides appended bytes that the kernel puts at the wrong offset of its page cache (`docs/KERNEL_CACHE.md`,
+//! hazard 13).
 //!
-//! Where a program appends, the kernel takes the end of the file from its cache, asks whether it may write (see [`ask`](super::ask)), and puts the bytes there. Others may
-//! have appended while it waited. So what it has of the file is dropped before it is answered, and from then on until the write is carried out
-//! nobody is told the length (see [`settle`](super::settle)).
+//! `generic_write_checks` takes the end of the file before the kernel asks for `security.capability` (see
+//! [`ask`](super::ask)), and other clients may append while the writer waits there. So the file is
+//! invalidated before that question is answered, and from then on until the write is carried out no thread is
+//! told the size (see [`settle`](super::settle)).
 //!
-//! That leaves whoever had been told before, and is about to read: then the kernel fills a page anew, and the bytes are put into it. Those who do
-//! have asked or read lately. So it is waited until each of them sleeps, but not because it reads, or has run for long enough; and if anybody has read by then, all is dropped once more.
+//! That leaves threads that were told the size before and are about to read: they fill a page, into which the
+//! kernel then puts the bytes. Such threads have asked or read recently. So each of them is waited for until
+//! it sleeps for another reason than to read, or has run for long enough. If one has read by then, the file
+//! is invalidated once more.
 
 use super::asked::Looker;
 use super::{Dropper, whole};
@@ -15,7 +19,7 @@ use shoal_types::InodeId;
 use std::collections::{HashSet, VecDeque};
 use std::time::Instant;
 
-/// A thread reads a file that is dropped now and then.
+/// A thread that has read a recently invalidated file.
 #[derive(Debug)]
 struct Reader {
     number: u64,
@@ -24,7 +28,7 @@ struct Reader {
     at: Instant,
 }
 
-/// The last such threads.
+/// The last threads that read recently invalidated files.
 #[derive(Default, Debug)]
 pub(super) struct Readers {
     lately: VecDeque<Reader>,
@@ -40,7 +44,7 @@ impl Readers {
         self.lately.push_back(Reader { number: self.last_number, ino, tid, at: Instant::now() });
     }
 
-    /// Whether anybody reads it after that many had in all.
+    /// Whether a thread has read the file after the read with this number.
     fn have_read_since(&self, ino: InodeId, number: u64) -> bool {
         self.lately.iter().any(|reader| reader.ino == ino && reader.number > number)
     }
@@ -52,7 +56,8 @@ impl Readers {
 }
 
 impl Dropper {
-    /// The kernel is about to be let append to a file to which others may have appended. Who writes has the right to.
+    /// The kernel is about to be allowed to append to a file to which other clients may have appended. The
+    /// right to change the file is here.
     pub(crate) fn is_about_to_append(&self, ino: InodeId) {
         let begun = Instant::now();
         loop {
@@ -68,19 +73,20 @@ impl Dropper {
         self.settling.expect(ino);
     }
 
-    /// What was appended is somewhere else than where the kernel has put it. The right to write is here, and stays: the rest of what the program writes may be
-    /// on its way.
+    /// The bytes were stored at another offset than that at which the page cache has them. The right to
+    /// change the file is here, and stays: the rest of the program's write may be in flight.
     pub(crate) fn has_appended_elsewhere(&self, ino: InodeId) {
         self.note_drops(&[ino]);
         self.send(&whole(&[ino]));
     }
 
-    /// Whether a thread sleeps because it reads a file, and we have not heard of that yet.
+    /// Whether a thread sleeps in a read of the file whose request has not arrived yet.
     fn is_about_to_read(&self, tid: u32, ino: InodeId) -> bool {
         !self.settling.is_asking(tid) && reads(tid, ino)
     }
 
-    /// Waits until whoever was told something of a file not long ago has made of it what it will. Answers whether that did not take too long.
+    /// Waits until threads that asked about the file or read it recently have consumed their replies. Returns
+    /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
         let threads: HashSet<u32> = state.questions.threads(ino).chain(state.readers.threads(ino)).collect();
@@ -90,7 +96,7 @@ impl Dropper {
             let state = self.state.lock();
             let (is_read, ended) = (state.is_read(ino), state.ended);
             drop(state);
-            // Others may sleep until that has been answered.
+            // Other readers may sleep until a READ in flight is answered.
             if !is_read {
                 lookers.retain_mut(|looker| !looker.has_looked() || self.is_about_to_read(looker.tid, ino));
             }

@@ -1,15 +1,18 @@
-//! Has the kernel ask before it writes.
+//! The write gate: makes the kernel ask before it writes (`docs/KERNEL_CACHE.md`, hazard 12).
 //!
-//! Before its first write to a file the kernel asks whether that has capabilities, which it would have to take away (`security.capability`), and under the lock of
-//! those who change the file; then it remembers that there are none (`S_NOSEC`) and asks no more. That is where Shoal has a writer wait who has to wait for others: what
-//! he writes is in nobody's cache yet. See [`Client::expect_write`](shoal_client::Client::expect_write).
+//! Before its first write to a file the kernel asks for `security.capability`, under the inode lock
+//! (`file_remove_privs`), and remembers the answer in `S_NOSEC`. A writer that has to wait for another client
+//! waits at this question: its bytes are in no page cache yet. See
+//! [`Client::expect_write`](shoal_client::Client::expect_write).
 //!
-//! Before the right to change the file is given back, the kernel has to forget that. It does when somebody sets any attribute of that kind, under the same lock, also
-//! if that is refused. So a thread of ours does: when it is back, what was being written has come, and nobody writes any more who has not asked.
+//! Before the right to change the file is given back, the kernel has to forget `S_NOSEC`. It does so when any
+//! `security.` attribute is set, under the inode lock, even if that is refused. So a thread of the mount
+//! tries to set one. When the call returns, the writes in flight have arrived, and later writers ask.
 //!
-//! That thread waits for the lock. Who holds it writes, or waits to be let write because we are at this very moment about to give the right back: he has asked. Or he
-//! is in link(2), unlink(2), rename(2) or the like, and perhaps waits for others, who wait for us. Then nobody is writing, and the thread of ours has its turn
-//! before whoever comes later; so it is not waited for.
+//! That thread waits for the inode lock. If a writer holds it that waits at the gate because the right is
+//! being given back, it has already asked. If link(2), unlink(2), rename(2) or the like holds it, perhaps
+//! waiting for a client that waits for this one, then no write is in flight, and the thread takes the lock
+//! before later writers. So in both cases the thread is not waited for.
 
 use super::Dropper;
 use super::size::Locker;
@@ -27,7 +30,7 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Instant;
 
-/// Files about which the kernel is made to ask.
+/// The files of one recall whose `S_NOSEC` is being cleared.
 struct Asks {
     left: Mutex<Left>,
     news: Condvar,
@@ -56,7 +59,8 @@ impl Asks {
         self.news.notify_all();
     }
 
-    /// Waits until all are done, but for those of which this is so, which have been waited for since then.
+    /// Waits until all are done. A file for which `is_settled` is true is not waited for; it is given the
+    /// time since which the file is waited for.
     fn wait(&self, is_settled: impl Fn(InodeId, Instant) -> bool) -> Result<(), usize> {
         let begun = Instant::now();
         let mut left = self.left.lock();
@@ -77,7 +81,8 @@ impl Asks {
 }
 
 impl Dropper {
-    /// See the module. Returns when the kernel will ask about all of these, or when that takes too long.
+    /// Clears `S_NOSEC` of these files. Returns when the kernel will ask before the next write to each, or
+    /// when that takes too long.
     pub(super) fn have_asked(&self, files: &[InodeId]) {
         let (Some(me), Some(client)) = (self.me.upgrade(), self.client.upgrade()) else { return };
         let left = Mutex::new(Left { queue: files.to_vec(), ..Left::default() });
@@ -113,13 +118,13 @@ impl Dropper {
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let inode = client.getattr(Wait::Never, ino).map_err(io::Error::other)?;
         let file = place.open(ino, generation(&inode).0, libc::O_PATH)?;
-        // An open path takes no attributes, but there is a way to it.
+        // An `O_PATH` descriptor refuses fsetxattr(2), but its path in `/proc` can be used.
         let path =
             CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd())).map_err(io::Error::other)?;
         // SAFETY: the call reads a path and a name that end with a zero, and nothing of the value.
         let set = unsafe { libc::setxattr(path.as_ptr(), ASK.as_ptr(), std::ptr::null(), 0, 0) };
         match (set, io::Error::last_os_error()) {
-            // So it is refused, by us: see `front`.
+            // The refusal of this mount: see `front`.
             (-1, error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
             (-1, error) => Err(error),
             _ => Err(io::Error::other("it was set")),

@@ -1,12 +1,13 @@
-//! Questions for attributes, until the kernel has looked at the answers.
+//! GETATTR requests, until their replies have been consumed (`docs/KERNEL_CACHE.md`, hazard 7).
 //!
-//! Attributes that the kernel is told to drop after it has asked for them are passed over when they come, and a read(2) that wanted to
-//! know the size goes on with the one from before. So an inode is dropped while nobody is between his question and the moment
-//! at which he has looked at the answer. Nobody tells when that is; but a thread that was answered does not sleep before it has looked, and looks
-//! as soon as it runs: on a busy machine, that may take a while.
+//! `fuse_change_attributes` ignores a reply if the inode was invalidated after the request, and a read(2)
+//! that wanted the size continues with the old one. So `INVAL_INODE` is deferred until no GETATTR is in
+//! flight and each reply has been consumed. The kernel does not report consumption. But a thread that was
+//! answered does not sleep before it has consumed the reply, and consumes it as soon as it runs; on a busy
+//! machine that may take a while.
 //!
-//! Those who ask later than the drop begins are waited for like the others, because what the kernel knows may be older than what they are told. They are few:
-//! once one of them has looked, the kernel asks no more.
+//! A GETATTR that arrives after the invalidation has begun is waited for as well, because what the kernel has
+//! cached may be older than its reply. There are few: once one reply is consumed, the kernel asks no more.
 
 use crate::limits::{
     ANSWERS_KEPT_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_TIME, ATTRIBUTES_WAIT_MAX, LOOK_WAIT_MAX, TICK_MAX,
@@ -16,34 +17,34 @@ use shoal_types::InodeId;
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// An answer that was given.
+/// A reply that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Answered {
     number: u64,
     ino: InodeId,
-    /// The thread that asked; 0 is one of another container, of which nothing is known.
+    /// The thread that asked; 0 is a thread of another container, about which nothing is known.
     tid: u32,
-    /// What it did just before it was answered, if that was looked at.
+    /// The state of the thread just before the reply, if it was read.
     before: Option<Thread>,
     at: Instant,
 }
 
-/// See the module.
+/// GETATTR requests in flight, and the last replies.
 #[derive(Default, Debug)]
 pub(super) struct Questions {
     under_way: HashMap<InodeId, u32>,
-    /// The last ones, the oldest first.
+    /// The last replies, oldest first.
     answered: VecDeque<Answered>,
     last_number: u64,
 }
 
 impl Questions {
-    /// Somebody asks for the attributes of an inode.
+    /// A GETATTR of the inode has arrived.
     pub(super) fn asked(&mut self, ino: InodeId) {
         *self.under_way.entry(ino).or_insert(0) += 1;
     }
 
-    /// A question was answered, and nobody goes on with what the kernel makes of the answer.
+    /// A GETATTR was answered, and its reply need not be waited for.
     pub(super) fn is_over(&mut self, ino: InodeId) {
         if let Some(count) = self.under_way.get_mut(&ino) {
             *count -= 1;
@@ -53,13 +54,13 @@ impl Questions {
         }
     }
 
-    /// Threads that were answered not long ago, each as often.
+    /// Threads that were answered recently, once per reply.
     pub(super) fn threads(&self, ino: InodeId) -> impl Iterator<Item = u32> {
         let lately = self.answered.iter().rev().take_while(|answered| answered.at.elapsed() < LOOK_WAIT_MAX);
         lately.filter(move |answered| answered.ino == ino).map(|answered| answered.tid)
     }
 
-    /// This thread was answered, and did `before` just before that, if it was looked at.
+    /// This thread was answered; `before` is its state just before that, if it was read.
     pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
         self.is_over(ino);
         if self.answered.len() >= ANSWERS_KEPT_MAX {
@@ -71,11 +72,11 @@ impl Questions {
     }
 }
 
-/// A drop that waits for those who have asked.
+/// An invalidation that waits for GETATTRs of the inode.
 pub(super) struct Waiting {
     ino: InodeId,
     begun: Instant,
-    /// Answers up to this number are known.
+    /// Replies up to this number are known.
     known: u64,
     are_under_way: bool,
     lookers: Vec<Looker>,
@@ -86,13 +87,13 @@ impl Waiting {
         Waiting { ino, begun: Instant::now(), known: 0, are_under_way: false, lookers: Vec::new() }
     }
 
-    /// Takes in what there is of questions.
+    /// Updates the threads to wait for.
     pub(super) fn hear(&mut self, questions: &Questions) {
         self.are_under_way = questions.under_way.contains_key(&self.ino);
         let fresh = questions.answered.iter().rev().take_while(|answered| answered.number > self.known);
         let mut lookers: Vec<Looker> = Vec::new();
         for answered in fresh.filter(|answered| answered.ino == self.ino) {
-            // Whoever has asked again has looked at what it was told before.
+            // A thread that has asked again has consumed its earlier reply.
             if answered.tid == 0 || lookers.iter().all(|looker| looker.tid != answered.tid) {
                 lookers.push(Looker::new(answered));
             }
@@ -102,7 +103,7 @@ impl Waiting {
         self.known = questions.last_number;
     }
 
-    /// Whether all have looked, or are waited for no longer.
+    /// Whether all replies have been consumed, or are waited for no longer.
     pub(super) fn is_over(&mut self) -> bool {
         self.lookers.retain_mut(|looker| !looker.has_looked());
         let waited = self.begun.elapsed();
@@ -111,7 +112,7 @@ impl Waiting {
     }
 }
 
-/// A thread that was answered.
+/// A thread that was answered, and may not have consumed the reply.
 pub(super) struct Looker {
     pub(super) tid: u32,
     at: Instant,
@@ -124,7 +125,7 @@ impl Looker {
         Looker { tid: answered.tid, at: answered.at, evidence }
     }
 
-    /// Of a thread that may be about to look at something else that it was told.
+    /// For a thread that may be about to consume a reply of another kind.
     pub(super) fn now(tid: u32) -> Looker {
         Looker { tid, at: Instant::now(), evidence: Evidence::default() }
     }
@@ -137,16 +138,16 @@ impl Looker {
     }
 }
 
-/// What was seen of a thread since it was answered, or just before.
+/// The observed states of a thread since it was answered, or just before.
 #[derive(Default, Debug)]
 struct Evidence {
     first: Option<Thread>,
-    /// How long it had run when it was first seen to have been given a processor again.
+    /// Its run time when it was first seen to have been scheduled again.
     again: Option<Duration>,
 }
 
 impl Evidence {
-    /// Whether it is certain that the thread has run since. `now` is `None` if it is not there any more.
+    /// Whether the thread has certainly run since. `now` is `None` if the thread has ended.
     fn shows_look(&mut self, now: Option<Thread>) -> bool {
         let Some(now) = now.filter(|now| !now.sleeps) else { return true };
         let first = *self.first.get_or_insert(now);
@@ -154,7 +155,8 @@ impl Evidence {
         if now.is_exact || first.sleeps {
             return ran >= ATTRIBUTES_LOOK_TIME;
         }
-        // What it has run since it was given a processor is counted with the next tick, and so may be what it had run before it was answered.
+        // The run time since the thread was scheduled is counted at the next tick, and so may be run time
+        // from before the reply.
         if ran >= TICK_MAX + ATTRIBUTES_LOOK_TIME {
             return true;
         }
@@ -173,7 +175,7 @@ mod tests {
 
     const FILE: InodeId = InodeId(8);
     const OTHER: InodeId = InodeId(9);
-    /// No thread has this number.
+    /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
     fn runs(turns: u64, ran: Duration) -> Option<Thread> {
@@ -196,7 +198,7 @@ mod tests {
         assert!(!is_over(&questions, &mut waiting));
         questions.answered(FILE, NO_THREAD, None);
         assert!(!is_over(&questions, &mut waiting));
-        // This one runs, and nothing shows that it has since it was answered.
+        // This thread runs, and nothing shows that it has run since the reply.
         questions.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
         waiting.hear(&questions);
         assert_eq!(waiting.lookers.len(), 1, "the other is gone");
@@ -232,7 +234,7 @@ mod tests {
         let mut evidence = Evidence::default();
         assert!(!evidence.shows_look(runs(3, TICK_MAX)));
         assert!(!evidence.shows_look(runs(3, TICK_MAX)));
-        // What it had run before is counted only now.
+        // Run time from before the reply is counted only now.
         assert!(!evidence.shows_look(runs(3, TICK_MAX * 2)));
         assert!(!evidence.shows_look(runs(4, TICK_MAX * 2)));
         assert!(evidence.shows_look(runs(4, TICK_MAX * 2 + ATTRIBUTES_LOOK_TIME)));

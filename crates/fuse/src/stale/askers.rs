@@ -1,32 +1,36 @@
-//! Who has asked for the attributes of directories, so that no answer is taken in after a local change that has made it wrong.
+//! Replies with attributes of directories that a local change may overtake (`docs/KERNEL_CACHE.md`, hazard
+//! 8).
 //!
-//! The kernel forgets the attributes of a directory when a local change in it has been answered. Another thread that asked before the change, and was
-//! answered before it, may be given a processor only after that, and then takes its answer for valid. So the attributes are dropped before the
-//! change is answered: what was asked before that is passed over. That costs a message, and is done only if another thread than the one that
-//! makes the change has asked lately. That one has looked at all of its answers.
+//! The kernel invalidates the attributes of a directory when a local change in it has been answered. Another
+//! thread that was answered before the change may run only after it, and then takes its reply for valid. So
+//! the attributes are invalidated before the change is answered: the kernel ignores replies to earlier
+//! requests. That costs a notification. It is sent only if another thread than the caller has asked recently;
+//! the caller itself has consumed all its replies.
 //!
-//! The table has a fixed size. Directories that share a place in it are taken for one, which costs messages and nothing else. Only directories are
-//! noted: a local change of a file's content, size or link count makes the kernel pass over earlier answers by itself.
+//! The table has a fixed size. Directories that share a place count as one, which costs notifications and
+//! nothing else. Only directories are recorded: after a local change of a file's content, size or link count
+//! the kernel ignores earlier replies by itself.
 
 use crate::limits::{ASKER_PLACES, LATE_ANSWER_MAX};
 use crate::places::{Places, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Nobody has asked.
+/// No thread has asked.
 const NOBODY: u64 = 0;
-/// In the place of a thread's number: of another container, whose threads all look the same.
+/// The thread id of all threads of other containers, which cannot be told apart.
 const STRANGER: u32 = u32::MAX;
 
 #[derive(Default, Debug)]
 struct Place {
-    /// The thread that asked last, and above it the millisecond in which another one was last known to be that; 0 if none was.
+    /// The thread that asked last. The higher bits are the millisecond until which another thread was the
+    /// last to ask; 0 if there was none.
     asked: AtomicU64,
     /// The number of the last change.
     changed: AtomicU64,
 }
 
-/// See the module.
+/// The threads that asked last for attributes of directories, and the last changes there.
 #[derive(Debug)]
 pub(super) struct Askers {
     places: Places<Place>,
@@ -34,12 +38,12 @@ pub(super) struct Askers {
     changes: AtomicU64,
 }
 
-/// A question on its way: how many changes there had been when it came.
+/// A request in flight, with the number of changes before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     tid: u32,
     changes: u64,
-    /// And how often there had been nothing to drop.
+    /// The number of skipped invalidations before it.
     pub skips: u64,
 }
 
@@ -52,12 +56,13 @@ impl Askers {
         Askers { places: Places::new(ASKER_PLACES), changes: AtomicU64::new(0) }
     }
 
-    /// A thread asks, for whatever inode. To be called before the inode is looked at.
+    /// A request of a thread for any inode has arrived. To be called before the inode is read.
     pub(super) fn asks(&self, tid: u32, skips: u64) -> Asking {
         Asking { tid: known(tid), changes: self.changes.load(SeqCst), skips }
     }
 
-    /// The answer to a question has the attributes of a directory. Whether they may be kept: otherwise they may be from before a change.
+    /// A reply carries the attributes of a directory. Returns whether the kernel may cache them: otherwise
+    /// they may be from before a change.
     pub(super) fn answered(&self, asking: Asking, dir: InodeId) -> bool {
         let place = self.places.of(dir);
         let mut seen = place.asked.load(SeqCst);
@@ -69,11 +74,12 @@ impl Askers {
                 Err(now) => seen = now,
             }
         }
-        // Either this sees the change, or the change sees this.
+        // Either this thread sees the number of the change, or the change sees this thread's entry.
         place.changed.load(SeqCst) <= asking.changes
     }
 
-    /// A thread has changed a directory, and is about to be answered. Whether answers may be on their way to others.
+    /// A thread has changed a directory, and is about to be answered. Returns whether replies to other
+    /// threads may not have been consumed.
     pub(super) fn changed(&self, tid: u32, dir: InodeId) -> bool {
         let place = self.places.of(dir);
         let number = self.changes.fetch_add(1, SeqCst) + 1;
@@ -112,7 +118,7 @@ mod tests {
         let askers = Askers::new();
         ask(&askers, OTHER);
         assert!(askers.changed(ME, DIR));
-        // The one that makes the change asks, too: that says nothing of the other.
+        // A request of the changing thread says nothing of other threads.
         ask(&askers, ME);
         assert!(askers.changed(ME, DIR));
         assert!(askers.changed(OTHER, DIR));

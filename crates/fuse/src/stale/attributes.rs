@@ -1,5 +1,5 @@
-//! A question of the kernel's for the attributes of an inode, from when it came until it is answered. What is dropped waits for whoever was answered
-//! ([`asked`](super::asked)).
+//! A GETATTR or SETATTR, from its arrival until it is answered. Invalidations wait for it and for the
+//! consumption of its reply ([`asked`](super::asked)).
 
 use super::{Asking, Dropper};
 use crate::answer;
@@ -7,18 +7,18 @@ use crate::thread::Thread;
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use std::sync::Arc;
 
-/// See [`Dropper::attributes_asked`].
+/// A request for attributes in flight: see [`Dropper::attributes_asked`].
 pub(crate) struct AttributesAsked {
     stale: Arc<Dropper>,
     ino: InodeId,
     /// The thread that asks.
     tid: u32,
     asking: Asking,
-    /// What it did just before it was answered.
+    /// The state of the thread just before the reply.
     before: Option<Thread>,
-    /// Nobody reads what has no content, and so nobody goes on with an old size of it.
+    /// Only a regular file has content whose old size a read could continue with.
     has_content: bool,
-    /// One of our own threads asks, to see what the kernel makes of the answer.
+    /// A thread of the mount asks, to see what the kernel makes of the reply.
     is_look: bool,
 }
 
@@ -27,7 +27,7 @@ impl AttributesAsked {
         let (stale, ino, asking) = (self.stale.clone(), self.ino, self.asking);
         let answer = |inode| answer::attr(reply, ino, inode, |inode| stale.may_keep(asking, ino, inode));
         if self.is_look {
-            // Before the thread goes on.
+            // The size is recorded before the thread continues.
             if let Ok(inode) = &inode {
                 stale.looks.tell(self.tid, inode.size, self);
             }
@@ -41,20 +41,21 @@ impl AttributesAsked {
         drop(self);
     }
 
-    /// Answers a change of attributes with those that it has led to. The kernel takes them even if it is told to drop them before it looks at them: so whoever
-    /// drops them from now on waits until it has, and those that were dropped not long ago do not last.
+    /// Answers a SETATTR with the resulting attributes. The kernel accepts them even if they are invalidated
+    /// before it handles the reply. So later invalidations wait until the reply has been consumed, and
+    /// attributes that were invalidated recently are sent without permission to cache them.
     pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
         self.stale.is_asked_about(self.ino);
         answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.stale.was_dropped(self.ino));
         self.stale.is_taken_in(self.ino, self.tid);
     }
 
-    /// It is not answered yet, and is taken for another question when it is.
+    /// The request is answered later, and counts as another one then.
     pub(crate) fn withdraw(mut self) {
         self.has_content = false;
     }
 
-    /// The same, if it has to wait for something else than what it is about.
+    /// Withdraws the request if it has to wait (`waits`) for something else than its inode.
     pub(crate) fn unless(self, waits: bool) -> Option<AttributesAsked> {
         match waits {
             true => {
@@ -77,8 +78,8 @@ impl Drop for AttributesAsked {
 }
 
 impl Dropper {
-    /// A thread asks the kernel, and that us, for the attributes of an inode, until the answer is dropped, which must not be before the request
-    /// was answered.
+    /// A thread's request for attributes is in flight until the returned value is dropped, which must not be
+    /// before the request was answered.
     pub(crate) fn attributes_asked(
         self: &Arc<Dropper>,
         ino: InodeId,

@@ -1,17 +1,19 @@
-//! Inodes of which the kernel has nothing: they were dropped, and have not been asked about since.
+//! Inodes that were invalidated and have not been asked about since (`docs/KERNEL_CACHE.md`, hazard 7).
 //!
-//! To drop them again would do harm: a question may be on its way that we have not read yet, and its answer would be passed over. A read(2) then goes on with
-//! the size of before the *first* drop. As long as whatever is dropped was asked about since the last time, the kernel has taken a size in since.
+//! To invalidate them again would do harm: a GETATTR may be in flight that has not been read from
+//! `/dev/fuse`, and its reply would be ignored. A read(2) then continues with the size from before the
+//! *first* invalidation. If an inode is invalidated only when it was asked about since the last time, the
+//! kernel has accepted a size in between.
 
 use crate::limits::RECENT_DROPS_MAX;
 use shoal_types::InodeId;
 use std::collections::{HashMap, HashSet};
 
-/// A drop under way.
+/// An invalidation in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct DropId(u64);
 
-/// See the module.
+/// The inodes of which the kernel has nothing cached.
 #[derive(Default, Debug)]
 pub(super) struct Empty {
     dropping: HashMap<InodeId, DropId>,
@@ -21,7 +23,7 @@ pub(super) struct Empty {
 }
 
 impl Empty {
-    /// The kernel is about to be told to drop all of an inode.
+    /// The whole of an inode is about to be invalidated.
     pub(super) fn begin(&mut self, ino: InodeId) -> DropId {
         self.last_id += 1;
         let id = DropId(self.last_id);
@@ -29,9 +31,9 @@ impl Empty {
         id
     }
 
-    /// It has dropped it, if `dropped`.
+    /// The invalidation has returned; `dropped`: the kernel knew the inode.
     pub(super) fn end(&mut self, ino: InodeId, id: DropId, dropped: bool) {
-        // Otherwise it was asked about meanwhile, or is dropped once more.
+        // Otherwise the inode was asked about meanwhile, or another invalidation of it has begun.
         if self.dropping.get(&ino) == Some(&id) {
             self.dropping.remove(&ino);
             if dropped {
@@ -43,20 +45,20 @@ impl Empty {
         }
     }
 
-    /// The kernel asks about it, and may keep what it is told.
+    /// The kernel asks about the inode, and may cache the reply.
     pub(super) fn is_asked_about(&mut self, ino: InodeId) {
         self.dropping.remove(&ino);
         self.empty.remove(&ino);
     }
 
-    /// Whether there is nothing to drop.
+    /// Whether the kernel has nothing cached of the inode, so that its invalidation is skipped.
     pub(super) fn skips(&mut self, ino: InodeId) -> bool {
         let skips = self.empty.contains(&ino);
         self.skips += u64::from(skips);
         skips
     }
 
-    /// How often there was nothing to drop.
+    /// Number of invalidations skipped.
     pub(super) fn skipped(&self) -> u64 {
         self.skips
     }

@@ -1,8 +1,11 @@
-//! Pages that the kernel has and that are not what the file holds, or will not be. A program has changed them through a mapping, others change the file as well, and
-//! - the kernel has written the pages back but not dropped them yet: programs may change them once more, and then that is what is new in them; or
-//! - it cannot write them back, and others are not to wait for that (see [`stuck`](super::stuck)): new in them is what they were not when they were read.
+//! Baselines of cached pages that a mapping changes while other clients change the file
+//! (`docs/KERNEL_CACHE.md`, hazards 15 and 16). A page needs one in two cases:
+//! - The kernel has written it back but not invalidated it yet. A program may change it once more, and then
+//!   only what differs from the written-back content is new.
+//! - The kernel cannot write it back, and other clients are not to wait for that (see
+//!   [`stuck`](super::stuck)). What differs from the content that was read is new.
 //!
-//! So it is kept what they were, until they are dropped, or the kernel has them read anew: then they are something else.
+//! A baseline is kept until the page is invalidated, or filled again by a READ.
 
 use super::pages::{Pages, Write};
 use super::{Dropper, Holds};
@@ -16,39 +19,39 @@ use std::time::Instant;
 
 #[derive(Debug)]
 struct Kept {
-    /// The order in which they were kept.
+    /// The order in which baselines were stored.
     number: u64,
     content: Box<[u8]>,
 }
 
-/// See the module. Each of them is about to be dropped.
+/// The baselines. Each page that has one is about to be invalidated.
 #[derive(Default, Debug)]
 pub(super) struct Mapped {
     kept: HashMap<InodeId, BTreeMap<u64, Kept>>,
     last_number: u64,
-    /// Files of which the kernel has written something back, if they are not too many.
+    /// Files of which the kernel has written back pages; cleared when they are too many.
     files: HashSet<InodeId>,
-    /// What the kernel writes back at this moment.
+    /// Writeback requests in flight.
     writes: Vec<(InodeId, Pages)>,
-    /// Files whose pages are looked at, to keep what they are read from, with those that were filled or written back since that began.
+    /// Files whose dirty pages are being looked up, with the pages filled or written back since that began.
     looks: HashMap<InodeId, Vec<Pages>>,
 }
 
 impl Mapped {
-    /// This is what pages were written back as, or read from.
+    /// Stores baselines: what pages were written back as, or read from.
     pub fn keep(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
         self.last_number += 1;
         let number = self.last_number;
         let pages = self.kept.entry(ino).or_default();
         pages.extend(Pages::of_content(offset, data).map(|(page, content)| {
-            // Behind the end of the file the kernel has zeros.
+            // Beyond the end of the file the page cache has zeros.
             let mut content = content.to_vec();
             content.resize(Pages::begin(1) as usize, 0);
             (page, Kept { number, content: content.into() })
         }));
     }
 
-    /// A program has written to them, by write(2): that is in the file as well.
+    /// A program has written to the pages by write(2): the file has these bytes as well.
     pub fn overwrite(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
         let Some(kept) = self.kept.get_mut(&ino) else { return };
         for (page, kept) in kept.range_mut(Pages::of_bytes(offset, data.len() as u64).numbers()) {
@@ -59,7 +62,8 @@ impl Mapped {
         }
     }
 
-    /// Those that a range of bytes touches, each with its number of bytes behind the beginning of the range.
+    /// The baselines of pages that begin in a range of bytes, each with its distance in bytes from the
+    /// beginning of the range.
     pub fn kept(&self, Write { ino, offset, len }: Write) -> Vec<(usize, Box<[u8]>)> {
         let Some(pages) = self.kept.get(&ino) else { return Vec::new() };
         let wanted = Pages::of_bytes(offset, len).numbers();
@@ -67,27 +71,28 @@ impl Mapped {
         kept.filter_map(|(at, content)| Some((at.checked_sub(offset)? as usize, content.clone()))).collect()
     }
 
-    /// Whether there are any of a file.
+    /// Whether a file has baselines.
     pub fn are_kept(&self, ino: InodeId) -> bool {
         self.kept.contains_key(&ino)
     }
 
-    /// Whether it is one of them.
+    /// Whether a page has a baseline.
     pub fn is_kept(&self, ino: InodeId, page: u64) -> bool {
         self.kept.get(&ino).is_some_and(|pages| pages.contains_key(&page))
     }
 
-    /// How many there are.
+    /// The number of baselines.
     pub fn count(&self) -> u64 {
         self.kept.values().map(|pages| pages.len() as u64).sum()
     }
 
-    /// The kernel is about to drop pages. Answers by which of them are known that are kept by then.
+    /// Pages are about to be invalidated. Returns the number of the last baseline stored by then.
     pub fn begin_drop(&self) -> u64 {
         self.last_number
     }
 
-    /// It has. Answers those that are kept since it began: it may have passed them by then.
+    /// Pages were invalidated. Returns those with a baseline stored since `begun`: the kernel may have passed
+    /// them before.
     pub fn dropped(&mut self, ino: InodeId, pages: Pages, begun: u64) -> Vec<Pages> {
         self.forget(ino, pages, begun);
         let left = self.kept.get(&ino).into_iter().flat_map(|kept| kept.range(pages.numbers()));
@@ -104,7 +109,7 @@ impl Mapped {
 
     // --- what the kernel does with them meanwhile ---
 
-    /// The kernel fills pages, which it did not have therefore.
+    /// A READ fills pages, so the page cache did not have them.
     pub fn begin_read(&mut self, ino: InodeId, pages: Pages) {
         self.forget(ino, pages, u64::MAX);
         self.touched(ino, pages);
@@ -119,12 +124,12 @@ impl Mapped {
         self.touched(ino, pages);
     }
 
-    /// Whether programs change a file through mappings, as far as is known.
+    /// Whether programs change a file through mappings, as far as known.
     pub fn is_mapped(&self, ino: InodeId) -> bool {
         self.files.contains(&ino)
     }
 
-    /// The kernel was answered that has written pages back.
+    /// A writeback request was answered.
     pub fn end_write(&mut self, ino: InodeId, pages: Pages) {
         if let Some(at) = self.writes.iter().position(|write| *write == (ino, pages)) {
             self.writes.swap_remove(at);
@@ -137,7 +142,7 @@ impl Mapped {
         }
     }
 
-    /// Somebody looks after the pages of a file. Answers whether nobody does so far.
+    /// A thread begins to look after the pages of a file. Returns false if another one already does.
     pub fn begin_looks(&mut self, ino: InodeId) -> bool {
         let is_first = !self.looks.contains_key(&ino);
         self.looks.entry(ino).or_default();
@@ -148,20 +153,20 @@ impl Mapped {
         self.looks.remove(&ino);
     }
 
-    /// From now on it is noted which pages are filled or written back.
+    /// Begins to record which pages of a file are filled or written back.
     pub fn look(&mut self, ino: InodeId) {
         let writes = self.writes.iter().filter(|(of, _)| *of == ino).map(|(_, pages)| *pages);
         self.looks.insert(ino, writes.collect());
     }
 
-    /// Whether nothing was done to a page since then.
+    /// Whether a page was neither filled nor written back since [`look`](Self::look).
     pub fn is_untouched(&self, ino: InodeId, page: u64) -> bool {
         let touched = self.looks.get(&ino).into_iter().flatten();
         touched.into_iter().all(|pages| !pages.numbers().contains(&page))
     }
 }
 
-/// See [`Dropper::is_written_back`].
+/// A writeback request in flight: see [`Dropper::is_written_back`].
 pub(crate) struct WrittenBack {
     stale: Arc<Dropper>,
     ino: InodeId,
@@ -175,40 +180,43 @@ impl Drop for WrittenBack {
 }
 
 impl Dropper {
-    /// The kernel writes pages back, until the answer is dropped, which must not be before the request was answered.
+    /// A writeback request is in flight until the returned value is dropped, which must not be before the
+    /// request was answered.
     pub(crate) fn is_written_back(self: &Arc<Dropper>, Write { ino, offset, len }: Write) -> WrittenBack {
         let pages = Pages::of_bytes(offset, len);
         self.state.lock().mapped.begin_write(ino, pages);
         WrittenBack { stale: self.clone(), ino, pages }
     }
 
-    /// Whether somebody else may have changed what the kernel has of a file and writes back.
+    /// Whether another client may have changed the file since the kernel read the pages that it writes back.
     pub(crate) fn may_differ(&self, ino: InodeId) -> bool {
         self.was_dropped(ino) || self.state.lock().mapped.are_kept(ino)
     }
 
-    /// Pages are about to be written back. Those that were before and that the kernel has not dropped since are what they were then, but for what is new.
+    /// Pages are about to be written back. A page that was written back before and not invalidated since has
+    /// its baseline from then.
     pub(crate) fn read_from(&self, pages: Write, before: &mut Before) {
         for (at, page) in self.state.lock().mapped.kept(pages) {
             before.replace(at, &page);
         }
     }
 
-    /// A program has written to a file. The kernel has that in its pages as well: it is nothing that was changed through a mapping.
+    /// A program has written to a file by write(2). The page cache has these bytes, but they are no change
+    /// through a mapping.
     pub(crate) fn is_overwritten(&self, write: Write, data: &[u8]) {
         if self.drops_at_all.load(SeqCst) {
             self.state.lock().mapped.overwrite(write, data);
         }
     }
 
-    /// Pages were written back, and the file may hold something else: they are to be dropped.
+    /// Pages were written back, and the file may differ from them: they are to be invalidated.
     pub(crate) fn differ(&self, write: Write, data: &[u8]) {
         self.state.lock().mapped.keep(write, data);
         self.is_waiting(Holds::Pages(write));
     }
 
-    /// Waits until the kernel has dropped the pages of a file that were written back and are not what it holds: who has called msync(2) sees then what others
-    /// have written around his bytes.
+    /// Waits until pages of a file that were written back and differ from it are invalidated. After msync(2)
+    /// the caller then sees what other clients have written around its bytes.
     pub(crate) fn wait_for_pages(&self, ino: InodeId) {
         let begun = Instant::now();
         let mut state = self.state.lock();
@@ -240,7 +248,7 @@ mod tests {
         mapped.keep(range(8192, data.len() as u64), &data);
         assert_eq!(kept(&mapped, 0, 8192), []);
         assert_eq!(kept(&mapped, 4096, 8192), [(4096, 4096, b'a')]);
-        // Behind the end of the file there are zeros.
+        // Beyond the end of the file there are zeros.
         assert_eq!(kept(&mapped, 0, 1 << 20), [(8192, 4096, b'a'), (12288, 4096, b'b'), (16384, 4096, b'c')]);
         mapped.keep(range(8192, 4096), &[b'A'; 4096]);
         let begun = mapped.begin_drop();

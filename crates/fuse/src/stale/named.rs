@@ -1,11 +1,13 @@
-//! Local changes of names that were answered, and that the kernel may not have taken in yet.
+//! Replies about names that the kernel may not have handled yet (`docs/KERNEL_CACHE.md`, hazards 2 and 3).
 //!
-//! The kernel moves, makes and removes a name when the thread that called is given a processor again, which may take a while on a busy machine; until then other programs here
-//! find the name as it was. Other clients find it as it is from the moment on at which the right to it is given back: so that waits until the threads have run.
+//! The dcache changes when the calling thread runs again after the reply (`d_move`, `d_delete`,
+//! `d_instantiate`), which may take a while on a busy machine. Until then other programs of the mount find
+//! the old name. Other clients find the new one as soon as the right to it is given back. So that waits until
+//! the threads have run.
 //!
-//! The same with listings that come with inodes. The kernel takes their names for as good as the moment at which it takes them in (it looks at the epoch then, and not, as where it
-//! looks a name up, when it asks): so if all names are outdated because one is to be dropped, that has to be done once more when those have been taken in that
-//! were on their way.
+//! `fuse_direntplus_link` stamps a name with the epoch at which it handles the reply to READDIRPLUS, not with
+//! that of the request. So after an `INC_EPOCH` the threads with such a reply are waited for, and a second
+//! `INC_EPOCH` is sent.
 
 use super::asked::Looker;
 use super::{Dropper, Holds};
@@ -21,13 +23,13 @@ use std::time::Instant;
 struct Change {
     number: u64,
     dirs: [InodeId; 2],
-    /// The thread.
+    /// The thread that changes them.
     by: u32,
     at: Instant,
     is_answered: bool,
 }
 
-/// The last such changes, one of each thread, the oldest first.
+/// The last changes of names or listings, one of each thread, oldest first.
 #[derive(Default, Debug)]
 pub(super) struct Named(Mutex<Changes>);
 
@@ -38,7 +40,8 @@ struct Changes {
 }
 
 impl Changes {
-    /// A thread makes one call at a time, and has taken in what came of the one before. Threads of other containers look all the same.
+    /// A thread makes one call at a time, and has consumed the reply to the one before. Threads of other
+    /// containers cannot be told apart.
     fn is_about_to_be_answered(&mut self, dirs: [InodeId; 2], by: u32) {
         self.lately.retain(|change| change.by != by || by == 0);
         if self.lately.len() >= NAMED_KEPT_MAX {
@@ -56,19 +59,19 @@ impl Changes {
 }
 
 impl Named {
-    /// This thread has carried a change out, perhaps one of names.
+    /// The current thread has carried out a change, perhaps one of names.
     pub(super) fn has_changed(&self) {
         if let Holds::Names { dirs, by } = CALL.get() {
             self.0.lock().is_about_to_be_answered(dirs, by);
         }
     }
 
-    /// It has been answered.
+    /// The change was answered.
     pub(super) fn is_answered(&self, dirs: [InodeId; 2], by: u32) {
         self.0.lock().is_answered(dirs, by);
     }
 
-    /// Whether anybody may be about to take in something in these directories.
+    /// Whether a thread may be about to handle a reply about these directories.
     fn is_any(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
         self.all().iter().flat_map(|change| change.dirs).any(concerns)
     }
@@ -79,7 +82,8 @@ impl Named {
         lately.copied().collect()
     }
 
-    /// Waits until all changes in these directories have been taken in. Answers whether that did not take too long.
+    /// Waits until all changes in these directories have reached the dcache. Returns false if that took too
+    /// long.
     fn wait(&self, concerns: impl Fn(InodeId) -> bool) -> bool {
         let begun = Instant::now();
         let concerned = |change: &Change| change.dirs.iter().any(|dir| concerns(*dir));
@@ -88,7 +92,7 @@ impl Named {
         loop {
             let now = if left.is_empty() { Vec::new() } else { self.all() };
             left.retain_mut(|(change, looker)| {
-                // If it is not among them the thread has made another call since.
+                // If the change is not in the list, the thread has made another call since.
                 let Some(known) = now.iter().find(|known| known.number == change.number) else {
                     return false;
                 };
@@ -106,11 +110,11 @@ impl Named {
 }
 
 thread_local! {
-    /// What this thread is carrying out.
+    /// The change that this thread is carrying out.
     static CALL: Cell<Holds> = const { Cell::new(Holds::Nothing) };
 }
 
-/// Carries a change out.
+/// Carries out a change, and makes it known to [`Named::has_changed`].
 pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
     CALL.set(holds);
     let outcome = call();
@@ -119,29 +123,30 @@ pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
 }
 
 impl Dropper {
-    /// A change has been answered.
+    /// A change was answered.
     pub(crate) fn is_answered(&self, holds: Holds) {
         if let Holds::Names { dirs, by } = holds {
             self.named.is_answered(dirs, by);
         }
     }
 
-    /// How often all names have been outdated.
+    /// Number of `INC_EPOCH` notifications.
     pub(crate) fn epochs(&self) -> u64 {
         self.counts.epochs.load(SeqCst)
     }
 
-    /// A thread is about to be answered what is in a directory.
+    /// A reply to READDIRPLUS is about to be sent to a thread.
     pub(crate) fn is_about_to_list(&self, dir: InodeId, tid: u32) {
         self.listed.0.lock().is_about_to_be_answered([dir; 2], tid);
     }
 
-    /// It has been.
+    /// The reply to READDIRPLUS was sent.
     pub(crate) fn is_listed(&self, dir: InodeId, tid: u32) {
         self.listed.is_answered([dir; 2], tid);
     }
 
-    /// All names have been outdated because of some in these directories. What has been on its way since before that is outdated as well.
+    /// All names were outdated because of some in these directories. Names in replies that were in flight are
+    /// outdated as well.
     pub(super) fn outdate_listed(&self, concerns: impl Fn(InodeId) -> bool) {
         if !self.listed.is_any(&concerns) {
             return;
@@ -152,7 +157,8 @@ impl Dropper {
         self.outdate();
     }
 
-    /// See [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
+    /// Waits until local changes of these names have reached the dcache, for
+    /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
         if !self.named.wait(concerns) {
             tracing::debug!("programs have called that get no processor to take the answers in");
@@ -168,7 +174,7 @@ mod tests {
 
     const DIR: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);
-    /// No thread has this number.
+    /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
     #[test]

@@ -1,12 +1,12 @@
-//! The kernel's notifications, in its own words (`linux/fuse.h`).
+//! The kernel's notifications (`linux/fuse.h`).
 //!
-//! | notification | what it drops | what it waits for |
+//! | notification | invalidates | waits for |
 //! |---|---|---|
-//! | `INVAL_ENTRY` | one name, present or absent, and the directory's attributes | the directory's lock, exclusively |
-//! | `INVAL_INODE` | attributes and ACLs, and the pages of a range: content, listing, link target | pages being read or written |
-//! | the same from -1 on | attributes and ACLs | nothing |
-//! | `PRUNE` | inodes of which no name is in use, with all that is cached of them | pages being read |
-//! | `INC_EPOCH` | every name there is: each is looked up again when it is used next | nothing |
+//! | `INVAL_ENTRY` | one dentry, positive or negative, and the directory's attributes | the directory's inode lock, exclusively |
+//! | `INVAL_INODE` | attributes, ACLs, and a range of the page cache: content, listing, link target | pages being read or written |
+//! | `INVAL_INODE` from offset -1 | attributes and ACLs | nothing |
+//! | `PRUNE` | inodes without dentries in use, with all that is cached of them | pages being read |
+//! | `INC_EPOCH` | every dentry of the mount: each is looked up again at its next use | nothing |
 
 use crate::thread::keep_no_files_but;
 use nix::errno::Errno;
@@ -19,31 +19,31 @@ const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
 const INC_EPOCH: i32 = 8;
 const PRUNE: i32 = 9;
-/// In the place of an offset.
+/// The offset that stands for no content.
 const NO_CONTENT: i64 = -1;
 /// Length, code and an unused number.
 const HEADER_BYTES: usize = 16;
 
-/// `FUSE_DEV_IOC_CLONE`: makes an open `/dev/fuse` another end of a conversation under way.
+/// `FUSE_DEV_IOC_CLONE`: attaches an open `/dev/fuse` to an existing connection.
 const DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
-/// Whether the kernel had something to drop.
+/// The outcome of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Dropped {
     Yes,
-    /// It knew nothing of it.
+    /// The kernel did not know the object.
     Unknown,
-    /// There is no kernel to tell: the mount has ended.
+    /// The connection is closed: the mount has ended.
     Ended,
 }
 
-/// The way to the kernel.
+/// A connection to the kernel for notifications.
 pub(crate) struct Notifications {
     device: File,
 }
 
 impl Notifications {
-    /// Of a mount, by any end of its conversation with the kernel. It gets an end of its own; see
+    /// Clones the connection of a mount from any of its descriptors. See
     /// [`keep_nothing_else`](Self::keep_nothing_else).
     pub(crate) fn of(conversation: &File) -> io::Result<Notifications> {
         let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
@@ -55,22 +55,22 @@ impl Notifications {
         }
     }
 
-    /// The same in another process, which has inherited it.
+    /// The connection in another process, which has inherited its descriptor.
     pub(crate) fn inherited(device: File) -> Notifications {
         Notifications { device }
     }
 
-    /// To be inherited.
+    /// The descriptor to be inherited.
     pub(crate) fn file(&self) -> &File {
         &self.device
     }
 
-    /// For a thread that sends notifications: lets go of all files but the way to the kernel, for this thread only.
+    /// For a thread that sends notifications: closes all files but the connection, for this thread only.
     pub(crate) fn keep_nothing_else(&self) {
         keep_no_files_but(Some(self.device.as_fd()));
     }
 
-    /// Drops a name.
+    /// Invalidates a dentry.
     pub(crate) fn entry(&self, dir: InodeId, name: &Name) -> nix::Result<Dropped> {
         let name = name.as_bytes();
         let mut body = Vec::with_capacity(16 + name.len() + 1);
@@ -82,7 +82,7 @@ impl Notifications {
         self.send(INVAL_ENTRY, &body)
     }
 
-    /// Drops attributes, and content from byte `offset` on; `len` 0 means up to the end.
+    /// Invalidates attributes, and content from byte `offset` on; `len` 0 means up to the end.
     pub(crate) fn inode(&self, ino: InodeId, offset: i64, len: i64) -> nix::Result<Dropped> {
         let mut body = [0; 24];
         body[..8].copy_from_slice(&ino.0.to_ne_bytes());
@@ -91,12 +91,12 @@ impl Notifications {
         self.send(INVAL_INODE, &body)
     }
 
-    /// Drops attributes only. Never waits.
+    /// Invalidates attributes only. Never waits.
     pub(crate) fn attributes(&self, ino: InodeId) -> nix::Result<Dropped> {
         self.inode(ino, NO_CONTENT, 0)
     }
 
-    /// Has the kernel forget those of these inodes that are not in use. Kernels before Linux 6.18 answer
+    /// Makes the kernel forget those of these inodes that are not in use. Kernels before Linux 6.18 answer
     /// `EINVAL`.
     pub(crate) fn prune(&self, nodes: &[InodeId]) -> nix::Result<Dropped> {
         // A count, and twelve bytes that are not used yet.
@@ -106,7 +106,7 @@ impl Notifications {
         self.send(PRUNE, &body)
     }
 
-    /// Outdates every name.
+    /// Outdates every dentry of the mount.
     pub(crate) fn epoch(&self) -> nix::Result<Dropped> {
         self.send(INC_EPOCH, &[])
     }
@@ -121,7 +121,7 @@ impl Notifications {
         // One write is one message.
         match nix::unistd::write(&self.device, &message) {
             Ok(_) => Ok(Dropped::Yes),
-            // The latter: the directory is known, but as something else by now.
+            // `ENOTDIR`: the kernel knows the directory's node id as something else by now.
             Err(Errno::ENOENT | Errno::ENOTDIR) => Ok(Dropped::Unknown),
             Err(Errno::ENODEV | Errno::ENOTCONN | Errno::ECONNABORTED | Errno::EPERM) => Ok(Dropped::Ended),
             Err(error) => Err(error),

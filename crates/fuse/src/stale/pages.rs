@@ -1,4 +1,4 @@
-//! Ranges of a file, in pages, as the kernel's cache counts them.
+//! Ranges of a file in pages of the page cache.
 
 use shoal_types::InodeId;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ pub(crate) struct Pages {
 impl Pages {
     pub(crate) const ALL: Pages = Pages { first: 0, last: LAST };
 
-    /// Those that a range of bytes touches.
+    /// The pages that a range of bytes touches.
     pub(crate) fn of_bytes(offset: u64, len: u64) -> Pages {
         let end = offset.saturating_add(len.max(1)) - 1;
         Pages { first: (offset / PAGE_BYTES).min(LAST), last: (end / PAGE_BYTES).min(LAST) }
@@ -33,7 +33,7 @@ impl Pages {
         }
     }
 
-    /// What they are numbered by.
+    /// The page numbers.
     pub(crate) fn numbers(self) -> RangeInclusive<u64> {
         self.first..=self.last
     }
@@ -52,19 +52,19 @@ impl Pages {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// How many they are.
+    /// The number of pages.
     pub(crate) fn count(self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// The first half and the other one; `None` if it is one page.
+    /// The first and the second half; `None` if it is one page.
     pub(crate) fn halves(self) -> Option<[Pages; 2]> {
         let last = self.first + (self.last - self.first) / 2;
         let halves = [Pages { first: self.first, last }, Pages { first: last + 1, last: self.last }];
         (self.first < self.last).then_some(halves)
     }
 
-    /// The same pages, those in a row together.
+    /// Merges consecutive page numbers into ranges.
     pub(crate) fn runs(pages: impl IntoIterator<Item = u64>) -> Vec<Pages> {
         let mut runs: Vec<Pages> = Vec::new();
         for page in pages {
@@ -76,7 +76,7 @@ impl Pages {
         runs
     }
 
-    /// What is left of them without others, which are in order.
+    /// What is left of the range without `others`, which are in order.
     pub(crate) fn without(self, others: &[Pages]) -> Vec<Pages> {
         let (mut left, mut first) = (Vec::new(), self.first);
         for other in others.iter().filter(|other| self.overlaps(**other)) {
@@ -91,8 +91,8 @@ impl Pages {
         left
     }
 
-    /// Takes the pages apart so that no part waits for more of the writes than it must. The kernel keeps at most the outer
-    /// pages of a write locked, those that it does not fill and did not know.
+    /// Splits the range so that no part waits for more of the writes than it must. The kernel keeps at most
+    /// the outer pages of a write locked: those that it did not have and does not fill.
     pub(crate) fn apart(self, writes: impl IntoIterator<Item = Pages>) -> Vec<Pages> {
         let mut cuts: Vec<u64> = writes
             .into_iter()

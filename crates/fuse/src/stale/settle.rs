@@ -1,15 +1,17 @@
-//! Writes that the kernel has put into its cache before they could be carried out.
+//! Hides the size of a file while the kernel's view of it is wrong (`docs/KERNEL_CACHE.md`, hazards 13 and
+//! 14). Such a file *settles*.
 //!
-//! Others may have changed the file meanwhile, so what the kernel has around the bytes may be old, and where a program appends, the bytes may be at the wrong
-//! place. The pages are dropped once more when the write has been carried out, and before it is answered
-//! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). Between the two the file is longer, and the kernel may have nothing but zeros there: so nobody
-//! is told its length. The write is *settling*.
+//! A write with `O_APPEND` that had to wait may have put its bytes at the wrong offset of the page cache: the
+//! kernel takes the end of the file before it asks for `security.capability`. Its pages are invalidated when
+//! the write has been carried out, and before it is answered
+//! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). In between the file is longer, and the page
+//! cache may have zeros there, so no thread is told the size. For an append, the file settles from before the
+//! kernel's question is answered (see [`append`](super::append)).
 //!
-//! Where a program appends, the file settles from earlier on: from before the kernel is answered that asks before it writes (see [`append`](super::append)).
-//!
-//! A file also settles while its length is changed in any other way. The kernel takes that in when the thread that does it has its answer and is given a
-//! processor; nor does it take a new length from anybody else before. Who asks in between would be told of bytes that it cannot read yet; and where a file
-//! was cut, who has the kernel read would see zeros up to where it ended. So they wait until that thread has been seen to run.
+//! A file also settles while its size is changed in any other way. The kernel updates `i_size` when the
+//! calling thread runs again after the reply, and ignores other replies with a new size until then. A program
+//! that asks in between would be told of bytes that it cannot read yet. Where the file was cut, a reader
+//! would see zeros up to the old end. So both wait until the calling thread has been seen to run.
 
 use super::asked::Looker;
 use super::{Dropper, Holds, Write};
@@ -22,13 +24,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
-/// Files to which such writes are.
+/// The files that settle, and the requests for attributes in flight.
 #[derive(Default)]
 pub(super) struct Settling {
     any: AtomicUsize,
     files: Mutex<Files>,
     over: Condvar,
-    /// Threads that have asked for the attributes of something and are not answered yet, each as often.
+    /// Threads with a request for attributes in flight, one entry per request.
     asking: Mutex<Vec<u32>>,
 }
 
@@ -38,7 +40,7 @@ struct Files {
     last: u64,
 }
 
-/// A thread has asked, and is about to be answered when this is dropped.
+/// A request of a thread for attributes, in flight until this is dropped.
 pub(crate) struct Unanswered {
     stale: Arc<Dropper>,
     tid: u32,
@@ -55,20 +57,21 @@ impl Drop for Unanswered {
 
 struct File {
     ino: InodeId,
-    /// The order in which they began.
+    /// The order in which the changes began.
     number: u64,
-    /// It may have become shorter.
+    /// The file may have become shorter.
     cut: bool,
     stage: Stage,
 }
 
-/// What a file settles for.
+/// What a file settles for, in the order of a change.
 enum Stage {
-    /// A write is expected until then, and may never come.
+    /// A write is expected until this time, and may never come.
     Expected(Instant),
-    /// It is being changed, by this thread of ours. If that comes to nothing, a write may still be expected.
+    /// A thread of the mount process is changing it. If the change fails, a write may still be expected until
+    /// this time.
     Changing(ThreadId, Option<Instant>),
-    /// It was, and the thread that did it takes that in, which is not waited for longer than this.
+    /// The change was answered. The calling thread has to run, which is waited for until this time at most.
     Taken(Looker, Instant),
 }
 
@@ -85,7 +88,7 @@ impl File {
         matches!(&self.stage, Stage::Taken(by, _) if by.tid == tid && tid != 0)
     }
 
-    /// Whether it is being changed by the thread of ours that asks.
+    /// Whether the current thread of the mount process is changing it.
     fn is_changed_here(&self) -> bool {
         matches!(self.stage, Stage::Changing(by, _) if by == thread::current().id())
     }
@@ -99,24 +102,25 @@ impl File {
     }
 }
 
-/// Who is not to go on.
+/// The kind of request that may have to wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
-    /// Whoever asks for attributes. Not this thread, if it has changed the file itself.
+    /// GETATTR by this thread. A thread does not wait for a change of its own.
     Asks(u32),
-    /// Whoever looks a name up: what the kernel makes of that is shown to nobody before it has taken the change in.
+    /// LOOKUP. The kernel shows its result to no program before it has updated `i_size`.
     LooksUp,
-    /// Whoever reads: for the kernel, which is to fill pages with it.
+    /// READ, which fills pages of the page cache.
     Reads,
 }
 
 impl Settling {
-    /// The kernel is about to write, as far as it is known. From now on until it has, or it takes too long.
+    /// A write by the kernel is expected. The file settles until it has been answered, or takes too long.
     pub(super) fn expect(&self, ino: InodeId) {
         self.set(ino, false, |_| Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
     }
 
-    /// A file is about to be changed by this thread of ours, which will also answer who wants that. `cut`: perhaps by bytes less.
+    /// The current thread of the mount process is about to change a file, and will also send the reply.
+    /// `cut`: the file may become shorter.
     fn begin(&self, ino: InodeId, cut: bool) {
         self.set(ino, cut, |before| {
             let expected = match before {
@@ -128,7 +132,7 @@ impl Settling {
         });
     }
 
-    /// A file is changed by one at a time.
+    /// Replaces what a file settles for: one change of a file is carried out at a time.
     fn set(&self, ino: InodeId, cut: bool, stage: impl FnOnce(Option<Stage>) -> Stage) {
         let mut files = self.files.lock();
         let now = Instant::now();
@@ -141,7 +145,7 @@ impl Settling {
         self.any.store(files.list.len(), SeqCst);
     }
 
-    /// Nothing has come of a change.
+    /// The change that the current thread began has failed.
     fn give_up(&self, ino: InodeId) {
         self.update(ino, |file| match file.stage {
             Stage::Changing(_, Some(until)) | Stage::Expected(until) => Some(Stage::Expected(until)),
@@ -149,7 +153,8 @@ impl Settling {
         });
     }
 
-    /// A thread has been answered for which this one of ours has changed a file, perhaps. By now it has taken in what was changed for it before.
+    /// A thread was answered for which the current thread has changed a file, perhaps. A thread makes one
+    /// call at a time, so it has also consumed the replies to its earlier changes.
     fn is_taken_in(&self, ino: InodeId, tid: u32) {
         if self.any.load(SeqCst) == 0 {
             return;
@@ -164,12 +169,13 @@ impl Settling {
         self.any.store(files.list.len(), SeqCst);
     }
 
-    /// A change is over, and nothing of it is to be taken in.
+    /// A change is over, and the kernel has nothing of it to consume.
     fn end(&self, ino: InodeId) {
         self.update(ino, |_| None);
     }
 
-    /// What this thread of ours has changed in a file, or was to change, is something else from now on, or nothing.
+    /// Replaces the stage of the change that the current thread makes in a file, or of the write expected to
+    /// it; `None` ends it.
     fn update(&self, ino: InodeId, next: impl FnOnce(&File) -> Option<Stage>) {
         if self.any.load(SeqCst) == 0 {
             return;
@@ -188,7 +194,7 @@ impl Settling {
         self.over.notify_all();
     }
 
-    /// Whether a thread has asked and is not answered yet.
+    /// Whether a thread has a request for attributes in flight.
     pub(super) fn is_asking(&self, tid: u32) -> bool {
         self.asking.lock().contains(&tid)
     }
@@ -197,7 +203,7 @@ impl Settling {
         self.any.load(SeqCst) > 0 && self.look(&mut self.files.lock().list, who, ino)
     }
 
-    /// Leaves out what has settled.
+    /// Whether a file settles for such a request. Removes files that have settled.
     fn look(&self, files: &mut Vec<File>, who: Who, ino: InodeId) -> bool {
         let now = Instant::now();
         let concerns = |file: &File| {
@@ -216,7 +222,7 @@ impl Settling {
         files.iter().any(concerns)
     }
 
-    /// Waits until a file does not hold anybody up any more. Answers whether that did not take too long.
+    /// Waits until a file has settled for such a request. Returns false if that took too long.
     fn wait(&self, who: Who, ino: InodeId) -> bool {
         let until = Instant::now() + SETTLE_WAIT_MAX;
         let mut files = self.files.lock();
@@ -226,23 +232,25 @@ impl Settling {
                 tracing::debug!(%ino, "a file is shown while it is changed");
                 return false;
             }
-            // Nobody tells that a thread has run.
+            // No event reports that a thread has run, so it is polled.
             self.over.wait_until(&mut files, until.min(now + ATTRIBUTES_LOOK_EVERY));
         }
         true
     }
 }
 
-/// A write that waits for others, perhaps.
+/// A write that may have to wait for other clients.
 pub(crate) struct Late<'a> {
     stale: &'a Dropper,
     write: Write,
-    /// Others need not hear of it: they did, or it is tried again.
+    /// The pages need not be invalidated for waiting: that was done already, or the write is retried by a
+    /// thread that may wait.
     has_waited: AtomicBool,
 }
 
 impl Late<'_> {
-    /// It is about to be carried out, or was not after all. To be called when nobody can look at the file.
+    /// The write is about to be carried out (`begins`), or was not after all. To be called while the file
+    /// cannot be read.
     pub(crate) fn is_about_to(&self, begins: bool) {
         let Late { stale, write, has_waited } = self;
         if begins {
@@ -254,7 +262,7 @@ impl Late<'_> {
         }
     }
 
-    /// It was carried out, and is about to be answered.
+    /// The write was carried out, and is about to be answered.
     pub(crate) fn is_written(&self, grew: bool) {
         if !grew && !self.stale.was_dropped(self.write.ino) {
             self.stale.settling.end(self.write.ino);
@@ -263,12 +271,13 @@ impl Late<'_> {
 }
 
 impl Dropper {
-    /// A write is to be carried out, perhaps by a thread that may wait.
+    /// Tracks a write that is about to be carried out; `wait` says whether its thread may wait.
     pub(crate) fn late(&self, wait: Wait, write: Write) -> Late<'_> {
         Late { stale: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
     }
 
-    /// The length of a file is about to be changed, or was not after all. To be called when nobody can look at the file.
+    /// The size of a file is about to be changed (`begins`), or was not after all. To be called while the
+    /// file cannot be read.
     pub(crate) fn is_about_to_resize(&self, ino: InodeId, begins: bool) {
         match begins {
             true => self.settling.begin(ino, true),
@@ -276,7 +285,7 @@ impl Dropper {
         }
     }
 
-    /// The same, if it cannot become shorter.
+    /// The size of a file is about to be changed (`begins`), or was not after all, and cannot become smaller.
     pub(crate) fn is_about_to_grow(&self, ino: InodeId, begins: bool) {
         match begins {
             true => self.settling.begin(ino, false),
@@ -284,50 +293,51 @@ impl Dropper {
         }
     }
 
-    /// The thread was answered that has changed the length of a file, if it has.
+    /// A thread was answered that may have changed the size of a file.
     pub(crate) fn is_taken_in(&self, ino: InodeId, tid: u32) {
         self.settling.is_taken_in(ino, tid);
     }
 
-    /// A change was carried out, or will not be, and the thread that wanted it was answered.
+    /// A change was carried out or has failed, and the calling thread was answered.
     pub(crate) fn is_done(&self, holds: Holds) {
         if let Holds::Pages(Write { ino, .. }) = holds {
             self.settling.end(ino);
         }
     }
 
-    /// A thread has asked for attributes, and has to wait for the answer.
+    /// A request for attributes has arrived. It is in flight until the returned value is dropped.
     pub(crate) fn unanswered(self: &Arc<Dropper>, tid: u32) -> Unanswered {
         self.settling.asking.lock().push(tid);
         Unanswered { stale: self.clone(), tid }
     }
 
-    /// Whether what is known of a file by now is not to be told a thread yet. To be asked after that was looked at.
+    /// Whether GETATTR by a thread has to wait because the file settles. To be called after the attributes
+    /// were read.
     pub(crate) fn is_settling(&self, ino: InodeId, tid: u32) -> bool {
         self.settling.holds_up(Who::Asks(tid), ino)
     }
 
-    /// Waits until it may be told. Answers whether that did not take too long.
+    /// Waits until GETATTR of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
         self.settling.wait(Who::Asks(0), ino)
     }
 
-    /// The same for who looks a name up.
+    /// Whether LOOKUP of a file has to wait because the file settles.
     pub(crate) fn is_changing(&self, ino: InodeId) -> bool {
         self.settling.holds_up(Who::LooksUp, ino)
     }
 
-    /// The same for who looks a name up.
+    /// Waits until LOOKUP of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_changed(&self, ino: InodeId) -> bool {
         self.settling.wait(Who::LooksUp, ino)
     }
 
-    /// The same for who reads.
+    /// Whether READ of a file has to wait because the file is being cut.
     pub(crate) fn is_being_cut(&self, ino: InodeId) -> bool {
         self.settling.holds_up(Who::Reads, ino)
     }
 
-    /// The same for who reads.
+    /// Waits until READ of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_cut(&self, ino: InodeId) -> bool {
         self.settling.wait(Who::Reads, ino)
     }
@@ -339,7 +349,7 @@ mod tests {
 
     const FILE: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);
-    /// No thread has this number.
+    /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
     const ALL: [Who; 3] = [Who::Asks(0), Who::LooksUp, Who::Reads];
@@ -393,7 +403,7 @@ mod tests {
         settling.begin(FILE, true);
         settling.begin(OTHER, true);
         assert!(!settling.wait(Who::Reads, FILE), "nobody has been answered");
-        // It runs, and nothing shows that it has since it was answered.
+        // The thread runs, and nothing shows that it has run since the reply.
         settling.is_taken_in(FILE, me);
         settling.end(FILE);
         assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::Reads]);
@@ -437,7 +447,7 @@ mod tests {
     fn what_another_thread_of_ours_has_begun_goes_on() {
         let settling = Settling::default();
         let me = nix::unistd::gettid().as_raw() as u32;
-        // It answers late: by then who wanted that has wanted more.
+        // The thread sends its replies late: the calling thread has made more changes by then.
         settling.begin(OTHER, false);
         settling.begin(FILE, false);
         std::thread::scope(|scope| {

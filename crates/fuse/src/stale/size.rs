@@ -1,15 +1,18 @@
-//! Sizes, which the kernel has to take in before anybody reads.
+//! Makes the kernel accept the size of a file before a program reads (`docs/KERNEL_CACHE.md`, hazard 7).
 //!
-//! read(2) asks for the attributes of a file that were dropped, and then goes by the size that the *kernel* has. That is not always what it was told. An answer
-//! is passed over if the attributes were touched since it was asked for: dropped once more, or changed by a local write, truncate, link, or unlink. And
-//! as long as a write beyond the end or a truncate is under way, perhaps waiting for another client, no size is taken in at all. The file is then read up to where it
-//! ended before, though it was changed elsewhere long ago.
+//! read(2) asks for attributes that were invalidated, and then reads up to `i_size`. That is not always the
+//! size in the reply. `fuse_change_attributes` ignores a reply if the attributes were touched after its
+//! request: by `INVAL_INODE`, or by a local write, truncate, link or unlink. While a write beyond the end or
+//! a truncate is in flight (`FUSE_I_SIZE_UNSTABLE`), it takes no size at all. The read then ends at the old
+//! size.
 //!
-//! So whoever reads a file that others have changed is answered only when the kernel has been *seen* to have a size that was right since he asked. It is asked in
-//! the way of every program: by statx(2), so that it asks us in turn, and then for what it has made of that. If that is something else, lseek(2) to the end of
-//! the file waits its turn among the local changes (it takes the lock that they hold), and none of them is under way then.
+//! So a reader of a file that other clients have changed is answered only when the kernel has been *seen* to
+//! have a size that was right after the request. A thread of the mount calls statx(2) like a program, so that
+//! the kernel asks in turn, and then looks at the size that the kernel has. If that differs, the thread calls
+//! lseek(2) with `SEEK_END`. That takes the inode lock of local changes, so none of them is in flight then.
 //!
-//! From the moment at which the size was looked at until the reader has looked at its own answer the file is not dropped.
+//! From the moment at which the size was looked at until the reader has consumed its reply the file is not
+//! invalidated.
 
 use super::{AttributesAsked, Dropper};
 use crate::encode::generation;
@@ -30,7 +33,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::Builder;
 use std::time::Instant;
 
-/// How the kernel writes down an inode for those who open it without a name (`FILEID_INO64_GEN`, `linux/exportfs.h`).
+/// Type of a file handle with inode number and generation (`FILEID_INO64_GEN`, `linux/exportfs.h`).
 const INO64_GEN: i32 = 0x81;
 /// `struct file_handle` of open_by_handle_at(2).
 #[repr(C)]
@@ -41,7 +44,7 @@ struct Handle {
     generation: u32,
 }
 
-/// Where the mount can be found.
+/// The mount, as threads of the mount process reach it.
 #[derive(Debug)]
 pub(super) struct Place {
     mountpoint: PathBuf,
@@ -54,7 +57,8 @@ impl Place {
         Place { mountpoint, device }
     }
 
-    /// Opens a file. Fails if the mount is not where it was, or the kernel does not know the file.
+    /// Opens a file by its inode number. Fails if the mount is not at its mount point, or the kernel does not
+    /// know the file.
     pub(super) fn open(&self, ino: InodeId, generation: u64, flags: i32) -> io::Result<OwnedFd> {
         let root = self.root()?;
         let handle = Handle {
@@ -64,7 +68,8 @@ impl Place {
             generation: generation as u32,
         };
         let flags = flags | libc::O_CLOEXEC;
-        // SAFETY: the call reads a handle of the length that it says, and answers a descriptor that is nobody else's.
+        // SAFETY: the call reads a handle of the length that it states, and returns a descriptor that has no
+        // other owner.
         unsafe {
             match libc::syscall(libc::SYS_open_by_handle_at, root.as_raw_fd(), &raw const handle, flags) {
                 fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as i32)),
@@ -73,7 +78,7 @@ impl Place {
         }
     }
 
-    /// The root directory. It is open for moments only: as long as it is, nobody can unmount.
+    /// The root directory. It is open for moments only: an open file prevents unmount.
     fn root(&self) -> io::Result<File> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let root = OpenOptions::new().read(true).custom_flags(flags).open(&self.mountpoint)?;
@@ -85,19 +90,19 @@ impl Place {
     }
 }
 
-/// A thread of ours that has the kernel ask us.
+/// How a thread of the mount makes the kernel ask for a size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
-    /// By statx(2), without a lock.
+    /// By statx(2), which takes no lock.
     Freely,
-    /// By lseek(2), under the lock of those who change the file. The kernel names the open file then.
+    /// By lseek(2), under the inode lock of local changes. The kernel's GETATTR then names the open file.
     InTurn,
 }
 
-/// What the kernel was told when it asked.
+/// The reply to the kernel's GETATTR.
 struct Told {
     size: u64,
-    /// As long as there is this, the file is not dropped.
+    /// The file is not invalidated while this exists.
     _asked: AttributesAsked,
 }
 
@@ -107,12 +112,12 @@ struct Look {
     told: Option<Told>,
 }
 
-/// Threads of ours that look, by their number.
+/// Threads of the mount that look at sizes, by thread id.
 #[derive(Default)]
 pub(super) struct Looks {
     any: AtomicUsize,
     looks: Mutex<HashMap<u32, Look>>,
-    /// Those that wait for their turn.
+    /// Number of threads that wait for an inode lock.
     lockers: AtomicUsize,
 }
 
@@ -128,13 +133,14 @@ impl Looks {
         look.and_then(|look| look.told)
     }
 
-    /// Whether it is one of ours that asks; `names_file`: it names an open file.
+    /// Whether a GETATTR comes from a thread of the mount that looks at this file; `names_file`: it names an
+    /// open file.
     pub(super) fn is_ours(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.any.load(SeqCst) > 0
             && self.looks.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
     }
 
-    /// It is about to be told this size.
+    /// The reply to a looking thread is about to carry this size.
     pub(super) fn tell(&self, tid: u32, size: u64, asked: AttributesAsked) {
         let told = Told { size, _asked: asked };
         let before = match self.looks.lock().get_mut(&tid) {
@@ -145,11 +151,11 @@ impl Looks {
     }
 }
 
-/// A thread that waits for its turn. Its place is free again when this is dropped.
+/// A thread that waits for an inode lock. Its place is free again when this is dropped.
 pub(super) struct Locker(Arc<Dropper>);
 
 impl Locker {
-    /// `None` if there are too many.
+    /// Returns `None` if too many threads wait.
     pub(super) fn new(stale: &Arc<Dropper>) -> Option<Locker> {
         let before = stale.looks.lockers.fetch_add(1, SeqCst);
         let locker = Locker(stale.clone());
@@ -173,20 +179,20 @@ impl Look {
     }
 }
 
-/// What the kernel has, and what it was told, if it has asked.
+/// The size that the kernel has, and the reply to its GETATTR, if it sent one.
 struct Seen {
     size: u64,
     told: Option<Told>,
 }
 
 impl Dropper {
-    /// Whether a thread that asks for attributes is one of those that look whether the kernel takes them in.
+    /// Whether a GETATTR comes from a thread of the mount that looks at what the kernel makes of the reply.
     pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.looks.is_ours(tid, ino, names_file)
     }
 
-    /// A thread that reads an open file asks for its attributes, since `begun`. Answers when the kernel has the right size, or when that has taken too
-    /// long. May wait, also for changes that wait.
+    /// A thread that reads an open file has asked for its attributes at `begun`. Returns when the kernel has
+    /// the right size, or when that has taken too long. May wait, also for local changes that wait.
     pub(crate) fn size_asked(
         self: &Arc<Dropper>,
         client: &Client,
@@ -201,11 +207,11 @@ impl Dropper {
             && inode.kind == FileKind::Regular
             && let Ok(Seen { size, told }) = self.look(ino, generation(&inode).0, how, begun)
         {
-            // From here on it is not dropped before this thread has looked.
+            // From here on the file is not invalidated before this thread has consumed its reply.
             let asked = self.attributes_asked(ino, tid, false);
             let is_right = match &told {
                 Some(told) => told.size == size,
-                // It had no reason to ask.
+                // The kernel had valid attributes and did not ask.
                 None => self.last_drop(ino) == Some(drops),
             };
             if is_right {
@@ -219,7 +225,7 @@ impl Dropper {
                 break;
             }
             match Call::of(tid).is_some_and(|call| call.number == libc::SYS_lseek) {
-                // It holds the lock itself.
+                // The calling thread holds the inode lock itself.
                 true => std::thread::sleep(SIZE_LOOK_EVERY),
                 false => how = How::InTurn,
             }
@@ -231,7 +237,7 @@ impl Dropper {
         begun.elapsed() >= SIZE_WAIT_MAX || self.state.lock().ended
     }
 
-    /// Has the kernel ask for the size of a file, and looks at what it has then.
+    /// Makes the kernel ask for the size of a file, and returns the size that it has then.
     fn look(
         self: &Arc<Dropper>,
         ino: InodeId,
@@ -259,7 +265,7 @@ impl Dropper {
         })
     }
 
-    /// The same on a thread of its own: it may wait for as long as a local change does.
+    /// Looks under the inode lock, on a thread of its own: it may wait for as long as a local change does.
     fn look_in_turn(self: &Arc<Dropper>, ino: InodeId, generation: u64, begun: Instant) -> io::Result<Seen> {
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let (tell, seen) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! What is to be dropped, what is being dropped, and the local changes that could be in the way.
+//! The state of invalidation: the queue, the notifications on the threads, and the local changes that may
+//! block them.
 
 mod stuck;
 
@@ -13,18 +14,18 @@ use shoal_types::{InodeId, Name};
 use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
-/// Something to drop.
+/// One notification to be sent.
 #[derive(Clone, Debug)]
 pub(super) enum Notice {
     Entry { dir: InodeId, name: Name },
     Node { ino: InodeId, pages: Pages },
 }
 
-/// A call that waits for its notices.
+/// A call that waits for its notifications.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RoundId(u64);
 
-/// A notice, and who waits for it.
+/// A notification, and the round that waits for it.
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub round: Option<RoundId>,
@@ -33,25 +34,25 @@ pub(super) struct Task {
 
 #[derive(Debug)]
 pub(super) struct Round {
-    /// Notices that are not done.
+    /// Notifications that are not done.
     left: usize,
-    /// The last time that one of them was.
+    /// The last time that one of them was done.
     progress: Instant,
-    /// All names were outdated since it began.
+    /// All names were outdated since the round began.
     pub outdated: bool,
 }
 
-/// A task on one of the threads.
+/// A notification that a thread is sending.
 #[derive(Debug)]
 struct Running {
     id: u64,
     task: Task,
-    /// The thread's number.
+    /// The thread id of the sender.
     tid: i32,
     since: Instant,
-    /// Nobody waits for it any more.
+    /// The round no longer waits for it.
     excused: bool,
-    /// Others have taken over parts of it.
+    /// Parts of its pages have notifications of their own.
     apart: bool,
 }
 
@@ -60,36 +61,37 @@ struct Writing {
     id: u64,
     pages: Pages,
     len: u64,
-    /// Its pages were to be dropped meanwhile, and are to be dropped once more now that it has been carried out.
+    /// Its pages were to be invalidated while it waited: they are invalidated once more when it has been
+    /// carried out.
     late: bool,
-    /// It has been carried out: what is dropped from now on shows it, wherever the kernel reads it again.
+    /// It has been carried out: pages read again after a later invalidation contain it.
     carried_out: bool,
 }
 
-/// Local changes under way that wait for a server, by the locks of the kernel that they hold meanwhile.
+/// Local changes that wait for a server, by the kernel locks that they hold meanwhile.
 #[derive(Default, Debug)]
 struct UnderWay {
-    /// Directories, and how many changes hold each.
+    /// Inodes, with the number of changes that hold the lock of each.
     dirs: HashMap<InodeId, usize>,
-    /// Changes of names in two directories.
+    /// Changes of names in two directories, which hold the file system's rename lock.
     moves: usize,
     writes: HashMap<InodeId, Vec<Writing>>,
-    /// What these writes own, in bytes.
+    /// Memory owned by these writes, in bytes.
     write_bytes: u64,
 }
 
-/// A drop: its number, and when it began.
+/// An invalidation: its number, and when it began.
 #[derive(Clone, Copy, Debug)]
 struct Dropped {
     number: u64,
     at: Instant,
 }
 
-/// Inodes that were dropped a moment ago.
+/// Inodes that were invalidated recently.
 #[derive(Default, Debug)]
 struct Recent {
     nodes: HashMap<InodeId, Dropped>,
-    /// There were too many.
+    /// The last invalidation that did not fit in the table: it counts for all inodes.
     all: Option<Dropped>,
     last_number: u64,
 }
@@ -109,7 +111,7 @@ impl Recent {
         }
     }
 
-    /// The number of the last drop of an inode, if it was not long ago.
+    /// The number of the last invalidation of an inode, if it was recent.
     fn last(&self, ino: InodeId) -> Option<u64> {
         let drops = self.nodes.get(&ino).into_iter().chain(&self.all);
         drops.filter(|dropped| dropped.at.elapsed() < RECENT).map(|dropped| dropped.number).max()
@@ -123,7 +125,7 @@ pub(super) struct State {
     running: Vec<Running>,
     rounds: HashMap<RoundId, Round>,
     recent: Recent,
-    /// What the kernel reads of files.
+    /// READ requests in flight.
     reads: HashMap<InodeId, Vec<Pages>>,
     pub readers: Readers,
     pub questions: Questions,
@@ -135,14 +137,14 @@ pub(super) struct State {
     pub ended: bool,
 }
 
-/// What a thread is to do.
+/// What a notification thread is to do next.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Tell the kernel, and then call [`State::done`] with the number.
+    /// Send the notification, and then call [`State::done`] with the number.
     Tell(u64, Notice),
-    /// Outdate all names, say so with [`State::outdated`] if somebody waits for it, and ask again.
+    /// Outdate all names, call [`State::outdated`] if a round waits for that, and ask for the next step.
     Outdate(Option<RoundId>),
-    /// There is nothing.
+    /// The queue is empty.
     Idle,
 }
 
@@ -167,7 +169,7 @@ impl State {
         }
     }
 
-    /// Of the directories in which names are changed, perhaps the same twice.
+    /// Locks the directories in which names are changed; both are equal if it is only one.
     pub fn lock_dirs(&mut self, dirs: [InodeId; 2]) {
         dirs.into_iter().for_each(|dir| self.lock_dir(dir));
         self.under_way.moves += usize::from(dirs[0] != dirs[1]);
@@ -178,12 +180,13 @@ impl State {
         self.under_way.moves -= usize::from(dirs[0] != dirs[1]);
     }
 
-    /// Whether there is a change that waits, and perhaps holds the locks of files as well.
+    /// Whether a waiting change may hold an inode lock.
     pub fn is_any_locked(&self) -> bool {
         !self.under_way.dirs.is_empty()
     }
 
-    /// Whether a change that waits holds the lock of a directory or that of all moves, or a thread of ours that drops a name there.
+    /// Whether the lock of a directory or the rename lock may be held: by a waiting change, or by a
+    /// notification about a name of the directory.
     pub fn may_be_locked(&self, dir: InodeId) -> bool {
         let drops = |notice: &Notice| matches!(notice, Notice::Entry { dir: of, .. } if *of == dir);
         self.under_way.moves > 0
@@ -192,8 +195,8 @@ impl State {
             || self.queue.iter().any(|task| drops(&task.notice))
     }
 
-    /// A write begins to wait. Answers its number. The kernel may have sent it before it dropped the pages that it was told
-    /// to drop a moment ago.
+    /// A write begins to wait. Returns its number. The kernel may have sent the write before a recent
+    /// invalidation of its pages; then they are invalidated again after it.
     pub fn begin_write(&mut self, Write { ino, offset, len }: Write) -> u64 {
         let (id, late) = (self.id(), self.recent.last(ino).is_some());
         let writing = Writing { id, pages: Pages::of_bytes(offset, len), len, late, carried_out: false };
@@ -202,19 +205,19 @@ impl State {
         id
     }
 
-    /// Bytes owned by writes that wait.
+    /// Memory owned by waiting writes, in bytes.
     pub fn write_bytes(&self) -> u64 {
         self.under_way.write_bytes
     }
 
-    /// A write was carried out: the pages that are to be dropped once more before it is answered, if any.
+    /// A write was carried out. Returns the pages to invalidate once more before it is answered, if any.
     pub fn carried_out(&mut self, ino: InodeId, id: u64) -> Option<Pages> {
         let write = self.under_way.writes.get_mut(&ino)?.iter_mut().find(|write| write.id == id)?;
         write.carried_out = true;
         std::mem::take(&mut write.late).then_some(write.pages)
     }
 
-    /// A write was answered. Nothing is dropped after that.
+    /// A write was answered. Nothing is invalidated for it after that.
     pub fn end_write(&mut self, ino: InodeId, id: u64) {
         let Some(writes) = self.under_way.writes.get_mut(&ino) else { return };
         let Some(at) = writes.iter().position(|write| write.id == id) else { return };
@@ -243,36 +246,37 @@ impl State {
         }
     }
 
-    /// Whether anything of a file is being read.
+    /// Whether a READ of the file is in flight.
     pub fn is_read(&self, ino: InodeId) -> bool {
         self.reads.contains_key(&ino)
     }
 
-    /// Whether pages are being read: then they may be filled with what was there before. They are not locked by a write.
+    /// Whether a READ of these pages is in flight. Then they may be filled with old content, and are not
+    /// locked by a write.
     fn are_read(&self, ino: InodeId, pages: Pages) -> bool {
         self.reads.get(&ino).is_some_and(|reads| reads.iter().any(|read| read.overlaps(pages)))
     }
 
     // --- rounds ---
 
-    /// A thread has waited for something else until now.
+    /// A thread is about to write its notification; its waits before that do not count as blocked.
     pub fn goes_to_the_kernel(&mut self, id: u64) {
         if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
             running.since = Instant::now();
         }
     }
 
-    /// The number of the last drop of an inode, if it was not long ago.
+    /// The number of the last invalidation of an inode, if it was recent.
     pub fn last_drop(&self, ino: InodeId) -> Option<u64> {
         self.recent.last(ino)
     }
 
-    /// Inodes are about to be dropped.
+    /// Inodes are about to be invalidated.
     pub fn note_drops(&mut self, inodes: &[InodeId]) {
         inodes.iter().for_each(|ino| self.recent.note(*ino));
     }
 
-    /// Queues notices to wait for.
+    /// Queues notifications that the caller waits for.
     pub fn begin(&mut self, notices: impl ExactSizeIterator<Item = Notice>) -> RoundId {
         let round = RoundId(self.id());
         let (left, progress) = (notices.len(), Instant::now());
@@ -281,12 +285,13 @@ impl State {
         round
     }
 
-    /// Queues notices that nobody waits for.
+    /// Queues notifications without a waiter.
     pub fn queue(&mut self, notices: impl Iterator<Item = Notice>) {
         self.queue.extend(notices.map(|notice| Task { round: None, notice }));
     }
 
-    /// What is left of a round, and since when nothing of it was done; `None`: it is finished.
+    /// Returns the number of notifications left of a round and the time of its last progress, or `None` if it
+    /// is finished.
     pub fn left(&mut self, round: RoundId) -> Option<(usize, Instant)> {
         let Round { left, progress, .. } = self.rounds.get(&round)?;
         if *left == 0 {
@@ -296,7 +301,7 @@ impl State {
         Some((*left, *progress))
     }
 
-    /// Nobody waits for a round any more; what is left of it is done all the same.
+    /// The caller no longer waits for a round; its remaining notifications are sent nevertheless.
     pub fn abandon(&mut self, round: RoundId) {
         self.rounds.remove(&round);
         for task in self.queue.iter_mut().filter(|task| task.round == Some(round)) {
@@ -317,18 +322,18 @@ impl State {
 
     // --- threads ---
 
-    /// Whether something waits that no thread is free for.
+    /// Whether more notifications are queued than threads are idle.
     pub fn wants_thread(&self) -> bool {
         self.queue.len() > self.idle
     }
 
-    /// Whether all threads have been at it for so long that they are taken to be blocked.
+    /// Whether all threads have been sending for so long that they count as blocked.
     pub fn all_blocked(&self) -> bool {
         self.running.len() >= self.threads
             && self.running.iter().all(|running| running.since.elapsed() >= BLOCKED_AFTER)
     }
 
-    /// The next thing to do for a thread of this number.
+    /// The next step for the thread with this id.
     pub fn step(&mut self, tid: i32) -> Step {
         while let Some(task) = self.queue.pop_front() {
             match (&task.notice, task.round) {
@@ -355,8 +360,9 @@ impl State {
         Step::Idle
     }
 
-    /// Whether whoever drops a name of a directory would have to wait for its lock: a local change has it, or another thread waits for it in vain; or so many
-    /// wait for those of others that the rest is kept for what takes no such lock, which these changes may be waiting for.
+    /// Whether an `INVAL_ENTRY` in a directory would block on its lock: a local change holds it, or another
+    /// thread is already blocked on it. Also true when as many threads are blocked on directory locks as may
+    /// be; the rest is kept for `INVAL_INODE`, for which local changes may be waiting.
     fn is_held(&self, dir: InodeId) -> bool {
         let mut names = 0;
         self.under_way.dirs.contains_key(&dir)
@@ -376,7 +382,7 @@ impl State {
         Step::Tell(id, notice)
     }
 
-    /// All names were outdated: none of the round is left to be told.
+    /// All names were outdated: the round waits for no `INVAL_ENTRY` any more.
     pub fn outdated(&mut self, id: RoundId) {
         let Some(round) = self.rounds.get_mut(&id) else { return };
         round.outdated = true;
@@ -390,7 +396,7 @@ impl State {
         self.count_done(Some(id), excused);
     }
 
-    /// The kernel was told. Answers whether that was the last of a round.
+    /// The notification was sent. Returns whether that was the last of a round.
     pub fn done(&mut self, id: u64) -> bool {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return false };
         let running = self.running.swap_remove(at);
@@ -403,9 +409,11 @@ impl State {
 
     // --- what is in the way ---
 
-    /// Whether a thread waits for a local write already to drop exactly these pages. One is enough: it drops them when they are unlocked, and nobody
-    /// reads them before. Writes that follow each other may unlock them for moments only, and each has others drop them. Not so if no write is under way by
-    /// now: they may have been filled since, and the thread waits for something else.
+    /// Whether a thread that is blocked by a local write already invalidates exactly these pages. One is
+    /// enough: it invalidates them when they are unlocked, and a locked page cannot be read. Successive
+    /// writes may unlock the pages for moments only, and each causes an invalidation of its own. Not so if no
+    /// write is in flight by now: the pages may have been filled since, and the thread waits for something
+    /// else.
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
         let writes = self.under_way.writes.get(&ino).into_iter().flatten();
         writes.into_iter().any(|write| write.pages.overlaps(pages))
@@ -418,7 +426,8 @@ impl State {
             })
     }
 
-    /// Marks the writes under way in these pages to be followed up, and takes the pages apart around them.
+    /// Marks the writes in flight to these pages for another invalidation afterwards, and splits the range
+    /// around their pages.
     fn spare_writes(&mut self, ino: InodeId, pages: Pages) -> Vec<Pages> {
         let Some(writes) = self.under_way.writes.get_mut(&ino) else { return vec![pages] };
         let mut touched = Vec::new();
@@ -429,7 +438,7 @@ impl State {
         pages.apart(touched)
     }
 
-    /// Puts parts into the place of a notice about the whole.
+    /// Replaces a notification by notifications for parts of its pages.
     fn replace(&mut self, round: Option<RoundId>, ino: InodeId, parts: Vec<Pages>) {
         if let Some(round) = round.and_then(|round| self.rounds.get_mut(&round)) {
             round.left += parts.len() - 1;
@@ -439,8 +448,8 @@ impl State {
         }
     }
 
-    /// Excuses notices of a round that wait for local writes. Answers whether names of it are blocked: then all names are
-    /// to be outdated.
+    /// Stops waiting for notifications of a round that local writes block. Returns whether an `INVAL_ENTRY`
+    /// of it is blocked: then all names are to be outdated.
     pub fn unblock(&mut self, round: RoundId) -> bool {
         let (mut names, mut nodes) = (false, Vec::new());
         for running in &self.running {
@@ -464,7 +473,7 @@ impl State {
         }
         for (id, ino, pages) in nodes {
             let parts = self.spare_writes(ino, pages);
-            // What is being read may be old.
+            // A READ in flight may fill the pages with old content.
             if parts.len() == 1 && self.are_read(ino, pages) {
                 continue;
             }
@@ -472,7 +481,8 @@ impl State {
                 (running.excused, running.apart) = (true, parts.len() > 1);
             }
             match parts {
-                // What waits here is a locked page: nobody reads it, and what it is filled with then is new.
+                // The notification waits for a page that a write has locked: it cannot be read, and is filled
+                // with new content.
                 parts if parts.len() == 1 => self.count_done(Some(round), 1),
                 parts => self.replace(Some(round), ino, parts),
             }
@@ -481,9 +491,9 @@ impl State {
     }
 }
 
-/// Whether a thread waits in the kernel for a lock, and not merely for a processor.
+/// Whether a thread sleeps on a lock in the kernel, and not merely waits for a processor.
 fn is_blocked(tid: i32) -> bool {
-    // What cannot be read is believed: somebody waits.
+    // If the state cannot be read, the thread counts as blocked, because a round waits for it.
     thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
 }
 
@@ -492,7 +502,7 @@ mod tests {
     use super::*;
     use crate::limits::STUCK_AFTER;
 
-    /// No thread has this number.
+    /// No thread has this id.
     const NO_THREAD: i32 = -1;
     const DIR: InodeId = InodeId(7);
     const FILE: InodeId = InodeId(8);
@@ -559,7 +569,7 @@ mod tests {
         let told_node = told(state.step(NO_THREAD));
         state.done(told_node);
         assert!(state.left(again).is_none());
-        // The locks of too many others are waited for.
+        // The most threads that may be blocked on directory locks are.
         for dir in 2..=NAME_NOTIFIERS_MAX as u64 {
             state.queue([name(dir)].into_iter());
             told(state.step(NO_THREAD));
@@ -592,7 +602,7 @@ mod tests {
         assert_eq!(state.carried_out(FILE, write), None);
         let round = state.begin([node(FILE)].into_iter());
         state.abandon(round);
-        // The page of the write is waited for already.
+        // A thread already waits for the page of the write.
         let rest = [told(state.step(NO_THREAD)), told(state.step(NO_THREAD))];
         state.end_write(FILE, write);
         for id in rest {
@@ -660,7 +670,7 @@ mod tests {
         let mut state = State::default();
         let round = state.begin([node(FILE)].into_iter());
         let blocked = told(state.step(NO_THREAD));
-        // Both come when the kernel drops it already.
+        // The write and the read begin while the kernel is already invalidating the file.
         let [written, read] = [0, 1 << 20].map(|offset| Pages::of_bytes(offset, 1));
         state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
         state.begin_read(FILE, read, 1);
@@ -711,7 +721,8 @@ mod tests {
         state.spare(blocked, &[changed]);
         assert!(!state.is_awaited(blocked));
         let parts: Vec<u64> = (0..2).map(|_| told(state.step(NO_THREAD))).collect();
-        // The same once more, while the first still waits: that one has others for parts of it.
+        // Another invalidation of the file while the first is blocked: parts of the first have notifications
+        // of their own.
         let again = state.begin([node(FILE)].into_iter());
         let second = told(state.step(NO_THREAD));
         for part in parts {

@@ -1,21 +1,22 @@
-//! Pages that the kernel is to drop and cannot.
+//! Pages that the kernel cannot write back, and so cannot invalidate (`docs/KERNEL_CACHE.md`, hazard 16).
 //!
-//! It writes a page back that a program has changed through a mapping before it drops it. But while a request is under way that changes the length of the file, and while it
-//! waits for that one's turn or for that of an fsync(2), it writes nothing back (`fuse_set_nowrite`). Such a request may wait with us for another client, and that one for these very
-//! pages to be dropped: all three would wait for ever.
+//! `fuse_set_nowrite` blocks writeback of a file while a request that changes its size is in flight. Such a
+//! request may wait for another client, which may wait for these very pages to be invalidated: a deadlock.
 //!
-//! So where pages of a file are not dropped while a local change of it waits, a thread asks the kernel which of them were changed (cachestat(2)). What these were read from is
-//! looked at and kept; it is there still, as long as the drop is waited for. Then they are not waited for any more, and all others are dropped by themselves. When
-//! the kernel can write them back, only what is new in them is written, as with all pages that others have changed meanwhile: see
-//! [`write_back`](crate::serve::Server::write_back).
+//! So where pages of a file are not invalidated while a local change of it waits, a thread asks the kernel
+//! which of them are dirty (cachestat(2)). Their baselines are read and stored; the content is still there,
+//! as long as the invalidation is waited for. Then the dirty pages are not waited for any more, and the other
+//! pages are invalidated by themselves. When the kernel can write them back, only bytes that differ from the
+//! baseline are written: see [`write_back`](crate::serve::Server::write_back).
 //!
-//! What is kept must be what the page was read from. So it does not count if the kernel has filled the page or written it back since before it was asked about it; and what is kept
-//! of it already stays as it is.
+//! A baseline must be what the page was read from. So it does not count if the kernel has filled the page or
+//! written it back since before the dirty pages were looked up. An existing baseline of a page stays as it
+//! is.
 //!
-//! The file is open as long as a local change of it waits: to open it the kernel asks for its attributes, which has us recalled once more, and so nobody would ever get on if it
-//! were opened each time.
+//! The file stays open as long as a local change of it waits. To open it the kernel asks for its attributes,
+//! which causes another recall, so opening it each time would make no progress.
 //!
-//! **Assumes.** Linux 6.5 or newer. An older kernel is waited for.
+//! **Assumes.** Linux 6.5 or newer. On an older kernel the pages are waited for.
 
 use super::Dropper;
 use super::pages::{Pages, Write};
@@ -33,7 +34,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::Builder;
 
-/// On all machines that Rust knows, but for those that are no longer made.
+/// The number on all architectures of Rust, except for those that are no longer made.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range`.
@@ -65,7 +66,7 @@ fn cachestat(file: &OwnedFd, pages: Pages) -> io::Result<Found> {
     }
 }
 
-/// Which of these pages the kernel has to write back, in order. Fails if they are too many.
+/// The dirty pages of a range, in order. Fails if they are too many.
 fn changed(file: &OwnedFd, pages: Pages) -> io::Result<Vec<Pages>> {
     let (mut changed, mut left) = (Vec::new(), vec![pages]);
     while let Some(pages) = left.pop() {
@@ -82,8 +83,8 @@ fn changed(file: &OwnedFd, pages: Pages) -> io::Result<Vec<Pages>> {
     Ok(changed)
 }
 
-/// A thread that has a file open and asks about its pages. It has nothing else open, and nobody waits for it to close the file: that takes until all of its pages are
-/// written back.
+/// A thread that has a file open and looks up its dirty pages. It has no other file open, and its close is
+/// not waited for: that takes until all pages are written back.
 struct Asking {
     ask: Sender<Pages>,
     answers: Receiver<io::Result<Vec<Pages>>>,
@@ -108,20 +109,21 @@ impl Asking {
         Ok(Asking { ask, answers })
     }
 
-    /// Which of these pages the kernel has to write back, in order.
+    /// The dirty pages of a range, in order.
     fn changed(&self, pages: Pages) -> io::Result<Vec<Pages>> {
-        // If it has ended it has said why.
+        // A thread that has ended has sent its error.
         let _ = self.ask.send(pages);
         self.answers.recv().map_err(io::Error::other)?
     }
 }
 
 impl Dropper {
-    /// Sees to it that somebody looks after drops that are stuck. To be called again and again while they are waited for.
+    /// Starts a thread for each file whose invalidation is stuck. To be called repeatedly while invalidations
+    /// are waited for.
     pub(super) fn look_after_stuck(&self, state: &mut State) {
         for ino in state.stuck() {
             let Some(me) = self.me.upgrade() else { return };
-            // One is enough for a file.
+            // One thread per file is enough.
             if !state.mapped.begin_looks(ino) {
                 continue;
             }
@@ -157,7 +159,7 @@ impl Dropper {
         Ok(())
     }
 
-    /// Excuses a drop of those pages that were changed.
+    /// Stops waiting for the dirty pages of an invalidation.
     fn spare(
         &self,
         client: &Client,
@@ -208,7 +210,7 @@ impl Dropper {
     }
 }
 
-/// What a file holds in these pages, one by one.
+/// Reads the content of a file in these pages, page by page.
 fn read_pages(
     client: &Client,
     ino: InodeId,
@@ -220,7 +222,7 @@ fn read_pages(
     while at < end {
         let len = (end - at).min(u64::from(REQUEST_BYTES_MAX));
         let content = client.read(Wait::Allowed, ino, at, len as u32).map_err(io::Error::other)?.concat();
-        // Behind its end there are zeros.
+        // Beyond the end of the file there are zeros.
         read.extend(Pages::of_bytes(at, len).numbers().map(|page| (page, vec![0])));
         read.extend(Pages::of_content(at, &content).map(|(page, content)| (page, content.to_vec())));
         at += len;
@@ -247,7 +249,7 @@ mod tests {
         let mut all = vec![0; 64 * 4096];
         file.read_exact_at(&mut all, 0).expect("read");
         let open = OwnedFd::from(file.try_clone().expect("open"));
-        // Somebody may have the whole machine synced meanwhile.
+        // The whole machine may be synced meanwhile, which cleans the pages.
         let is_found = || {
             for page in &written {
                 file.write_all_at(b"new", page * 4096).expect("written");

@@ -62,7 +62,8 @@ fn appends_of_two_openers_do_not_overwrite_each_other() {
     assert!(log.starts_with("a000b000a001b001"));
 }
 
-/// Does two things at the same time, the second again and again until the first has been done, while other threads wait for a processor as well.
+/// Runs two actions at once, the second repeatedly until the first has ended, while other threads compete for
+/// processors.
 fn beside(first: impl FnOnce() + Send, mut second: impl FnMut()) {
     const SPINNERS: usize = 3;
     let over = AtomicBool::new(false);
@@ -98,7 +99,7 @@ fn who_reads_while_a_file_is_cut_sees_no_zeros() {
         for n in 0..CUTS {
             written.write_all_at(&content, 0).expect("writes");
             pause(n);
-            // The kernel's own cutting of a page is not atomic, here as anywhere.
+            // The kernel's truncation of a page is not atomic, on any file system.
             written.set_len(PAGE).expect("cuts");
             pause(n + 3);
         }

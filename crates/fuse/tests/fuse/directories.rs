@@ -98,7 +98,7 @@ fn an_offset_holds_while_names_come_and_go() {
     let dir = Dir::open(&volume.path("d"));
     let mut seen: Vec<String> = (0..400).map(|_| dir.next().expect("there are more").0).collect();
     let offset = dir.tell();
-    // What was seen goes, something comes, and the listing begins at its offset again.
+    // The listed name is removed, another is created, and the listing starts over at its offset.
     for name in seen.iter().skip(2).step_by(2) {
         fs::remove_file(volume.path("d").join(name)).expect("exists");
     }

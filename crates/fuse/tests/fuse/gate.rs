@@ -1,4 +1,4 @@
-//! A metadata server that can be made to keep silent, to tell less, or to lead no more.
+//! A metadata server that can be made to withhold replies, to omit inodes, or to lose leadership.
 
 use crate::world::Group;
 use parking_lot::{Condvar, Mutex};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than this nobody waits.
+/// Longest wait of a held request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub struct Gate {
@@ -23,7 +23,7 @@ pub struct Gate {
     deposed: AtomicBool,
 }
 
-/// What waits.
+/// The kinds of requests that are held.
 #[derive(Clone, Copy, Default)]
 struct Shut {
     reads: bool,
@@ -49,23 +49,23 @@ impl Gate {
         self.shut.lock().reads = true;
     }
 
-    /// From now on listings come without the inode of this name, and whoever asks for an inode waits.
+    /// From now on listings come without the inode of this name, and requests for inodes wait.
     pub fn list_bare(&self, name: &str) {
         *self.bare.lock() = Some(Name::try_from(name).expect("a name"));
         self.shut.lock().inodes = true;
     }
 
-    /// From now on nobody is granted anything: without room every change waits.
+    /// From now on no rights or room are granted: without room every change waits.
     pub fn shut_grants(&self) {
         self.shut.lock().grants = true;
     }
 
-    /// From now on so many bytes are granted at once.
+    /// From now on at most this many bytes are granted at once.
     pub fn grant_at_most(&self, bytes: u64) {
         self.grant_max.store(bytes, Ordering::SeqCst);
     }
 
-    /// How many wait.
+    /// The number of held requests.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::SeqCst)
     }
@@ -75,7 +75,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// From now on it does not lead, and nobody else does.
+    /// From now on this server does not lead, and no other one does.
     pub fn depose(&self) {
         self.deposed.store(true, Ordering::SeqCst);
     }
@@ -97,7 +97,7 @@ impl Gate {
         if !is_shut(&shut) {
             return;
         }
-        // Not for ever: a test that goes wrong should fail, not hang.
+        // The wait is bounded: a test that goes wrong should fail, not hang.
         let patience = Instant::now() + PATIENCE;
         self.waiting.fetch_add(1, Ordering::SeqCst);
         while is_shut(&shut) && !self.opened.wait_until(&mut shut, patience).timed_out() {}

@@ -1,5 +1,5 @@
-//! Real mounts of a real client over the real state machine in memory, or over a real server where two mount (`pair`). One module per family of system calls; they take root
-//! and `/dev/fuse`.
+//! Real mounts of a real client over the real state machine in memory, or over a real server for two mounts
+//! (`pair`). One module per family of system calls; they need root and `/dev/fuse`.
 
 mod attributes;
 mod content;
@@ -19,7 +19,7 @@ mod volume;
 mod waiting;
 mod xattrs;
 
-/// The way to a server that the client's own tests cut.
+/// The connection to a server that the client's own tests cut.
 #[path = "../../../client/tests/support/cut.rs"]
 mod way;
 /// The in-memory volume that the client's own tests use.

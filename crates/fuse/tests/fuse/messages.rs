@@ -1,4 +1,4 @@
-//! What costs a message and what does not.
+//! Which calls cost a message and which do not.
 
 use crate::volume::{Volume, printed};
 use std::fs::{self, File};

@@ -1,10 +1,11 @@
-//! Two mounts of one volume over a real metadata server: what is done on one is seen at once on the other.
+//! Two mounts of one volume over a real metadata server: a change on one is seen at once on the other.
 //!
-//! **Bounded.** The body of every test runs on a thread of its own and may take no longer than [`PATIENCE`]: then both mounts are taken
-//! away by force, so that nobody stays in the kernel, and the test fails with the last step that was begun.
+//! **Bounded.** The body of every test runs on a thread of its own and may take no longer than [`PATIENCE`].
+//! Then both mounts are aborted, so that no thread stays in the kernel, and the test fails with the last step
+//! that was begun.
 //!
-//! **The end.** After every test both mounts end, the server stops, and what it leaves on disk must fit together: no session, no
-//! file without a name that is not about to be removed, and no block missing on the bricks.
+//! **The end.** After every test both mounts end, and the server stops. Its data on disk must be consistent:
+//! no session, no file without a name that is not about to be removed, and no block missing on the bricks.
 
 mod cut;
 mod held;
@@ -37,9 +38,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// No test takes so long unless it hangs, also on a busy machine.
+/// No test takes so long unless it hangs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Whoever has stopped using a mount has let it go after this.
+/// A process that has stopped using a mount has closed its files after this.
 const LET_GO: Duration = Duration::from_secs(10);
 
 /// One of the mounts.
@@ -72,14 +73,15 @@ impl Side {
         self.ended.store(true, SeqCst);
     }
 
-    /// Unmounts, and does without what cannot be committed: the session may have ended already.
+    /// Unmounts, and ignores changes that cannot be committed: the session may have ended already.
     pub fn give_up(&self) {
         self.unmount();
         let _ = self.client.close();
         self.ended.store(true, SeqCst);
     }
 
-    /// Unmounts. Processes that other tests just started may still hold copies of our files for a moment.
+    /// Unmounts. Processes that other tests have just started may hold copies of this process's files for a
+    /// moment.
     fn unmount(&self) {
         let begun = Instant::now();
         loop {
@@ -92,7 +94,7 @@ impl Side {
         }
     }
 
-    /// Requests that the kernel makes of this mount while something is done, by kind.
+    /// Requests that the kernel sends to this mount while the action runs, by kind.
     pub fn requests(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
         let before = self.mounted.stats();
         action();
@@ -113,12 +115,12 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Says what is done next, for whoever reads that it never ended.
+    /// Records the next step, to be reported if it never ends.
     pub fn step(&self, what: impl Into<String>) {
         *self.step.lock() = what.into();
     }
 
-    /// Both, with the one that acts first.
+    /// Both mounts, the acting one first.
     pub fn both_ways(&self) -> [(&Side, &Side); 2] {
         [(&self.a, &self.b), (&self.b, &self.a)]
     }
@@ -142,12 +144,12 @@ impl Pair {
     }
 }
 
-/// What every test begins with.
+/// Runs a test on two mounts.
 fn pair(body: impl FnOnce(&Pair) + Send + 'static) {
     pair_mounted(MountOptions::default(), body);
 }
 
-/// The same, mounted in some way.
+/// Runs a test on two mounts with these mount options.
 fn pair_mounted(mount: MountOptions, body: impl FnOnce(&Pair) + Send + 'static) {
     pair_over(mount, shoal_meta::Options::default(), |server, bricks| client(server.clone(), bricks), body);
 }
@@ -156,7 +158,8 @@ fn client(meta: Arc<dyn MetaService>, bricks: &Arc<Bricks>) -> Arc<Client> {
     Client::open(meta, bricks.clone(), Options::default()).expect("a session")
 }
 
-/// The same with options of the server's, and a client of the second mount that is made to measure.
+/// Runs a test on two mounts with these options of the server, and a client of the second mount with a
+/// configuration of its own.
 fn pair_over(
     mount: MountOptions,
     options: shoal_meta::Options,
@@ -176,7 +179,7 @@ fn pair_over(
     Arc::into_inner(pair).expect("nobody else has it").end();
 }
 
-/// Runs the body of a test; whatever becomes of it, nothing hangs.
+/// Runs the body of a test. Nothing hangs, even if the test does.
 fn within_patience(pair: Arc<Pair>, body: impl FnOnce(&Pair) + Send + 'static) -> Arc<Pair> {
     let (tell, done) = mpsc::channel();
     let its = pair.clone();
@@ -206,7 +209,7 @@ fn within_patience(pair: Arc<Pair>, body: impl FnOnce(&Pair) + Send + 'static) -
     }
 }
 
-/// Takes apart what has gone wrong. That may hang: then it is left to the end of the process.
+/// Takes down the mounts of a failed test. If that hangs, it is left to the end of the process.
 fn take_apart(pair: Arc<Pair>) {
     let (tell, done) = mpsc::channel();
     std::thread::spawn(move || {
@@ -216,7 +219,8 @@ fn take_apart(pair: Arc<Pair>) {
     let _ = done.recv_timeout(LET_GO);
 }
 
-/// What is on disk fits together, nobody is left, and the bricks hold what files refer to.
+/// Asserts that the data on disk is consistent, no session is left, and the bricks hold the blocks of all
+/// files.
 fn assert_left_clean(meta: &Path, bricks: &Bricks) {
     #[derive(Default)]
     struct Found(Vec<String>, BTreeSet<BlockId>);
@@ -238,7 +242,7 @@ fn assert_left_clean(meta: &Path, bricks: &Bricks) {
     assert!(missing.is_empty(), "no brick has {missing:?}");
 }
 
-/// Waits until something is so that comes by itself.
+/// Waits until a condition becomes true by itself.
 #[track_caller]
 pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();

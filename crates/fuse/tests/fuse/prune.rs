@@ -1,4 +1,4 @@
-//! The kernel refers to no more inodes than the mount allows, and what is in use is not disturbed by that.
+//! The kernel refers to no more inodes than the mount allows, and inodes in use are not disturbed by that.
 
 use crate::sys::Map;
 use crate::volume::{Volume, printed};
@@ -15,7 +15,7 @@ const FILES: usize = 3_000;
 /// Longer than the kernel takes on any machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Whether the kernel can be told to forget: Linux 6.18.
+/// Whether the kernel has `FUSE_NOTIFY_PRUNE`: Linux 6.18.
 fn kernel_prunes() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("readable");
     let mut parts = release.split(['.', '-']).map(|part| part.parse::<u32>().unwrap_or(0));

@@ -1,4 +1,5 @@
-//! What others change is dropped by the kernel. The other client is played by calls that go past the kernel.
+//! The kernel's caches are invalidated when another client makes a change. That client is simulated by calls
+//! that bypass the kernel.
 
 use crate::content::pattern;
 use crate::gate::Gate;
@@ -19,7 +20,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long unless it hangs.
+/// No step here takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const SOMEBODY: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -36,7 +37,7 @@ fn count(requests: &[(&str, u64)], op: &str) -> u64 {
     requests.iter().filter(|(name, _)| *name == op).map(|(_, count)| count).sum()
 }
 
-/// Does something on a thread of its own, which may take no longer than it should.
+/// Runs an action on a thread of its own, in bounded time.
 struct Task<T> {
     done: mpsc::Receiver<T>,
     thread: JoinHandle<()>,
@@ -68,14 +69,14 @@ fn wait_for(what: impl Fn() -> bool) {
     }
 }
 
-/// Has the kernel forget, which may not take for ever.
+/// Invalidates the kernel's caches, in bounded time.
 #[track_caller]
 fn forget(volume: &Volume, stale: &[Stale]) {
     let (kernel, stale) = (volume.mounted.kernel_cache(), stale.to_vec());
     task(move || kernel.forget(&stale)).end();
 }
 
-/// Makes a file, and the kernel does not hear of it.
+/// Makes a file without the kernel's knowledge.
 fn create_behind(client: &Client, dir: InodeId, name: &str, content: &[u8]) -> InodeId {
     let mode = libc::S_IFREG | 0o644;
     let made = client.create(Wait::Allowed, &SOMEBODY, dir, name.as_bytes(), mode, 0).expect("new");
@@ -84,7 +85,7 @@ fn create_behind(client: &Client, dir: InodeId, name: &str, content: &[u8]) -> I
     made.ino
 }
 
-/// A volume, mounted by a client that knows nothing yet and has no room for changes, and its server.
+/// A volume and its server, mounted by a client that has nothing cached and no room for changes.
 fn gated(prepare: impl FnOnce(&Volume)) -> (Volume, Arc<Gate>) {
     let volume = Volume::mount();
     prepare(&volume);
@@ -128,10 +129,10 @@ fn a_listing_goes_with_the_names_in_it() {
     assert_eq!(volume.requests(|| drop(list())), [], "it is cached");
     create_behind(&volume.client, ino(&dir), "300", b"");
     assert_eq!(list().len(), 300, "the kernel cannot know");
-    // The kernel does not know the name as such.
+    // The dcache does not have the name.
     forget(&volume, &[name(&dir, "300")]);
     assert_eq!(list().len(), 301);
-    // Who has it open and begins anew sees it, too.
+    // A process that has the directory open sees the name after a rewind.
     let mut open = File::open(&dir).expect("opens");
     let mut page = vec![0; 1 << 16];
     while crate::sys::getdents(&open, &mut page).expect("read") > 0 {}
@@ -160,12 +161,13 @@ fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() 
     let inode = ino(&dir);
     gate.list_bare(&names[2]);
     let (removed, rest) = names.split_at(2);
-    // The kernel cannot let go of names by which files are open.
+    // The kernel cannot drop dentries of open files.
     let open = removed.iter().map(|name| File::open(dir.join(name)).expect("opens")).collect::<Vec<_>>();
     let path = dir.clone();
     let listing = task(move || fs::read_dir(path).expect("opens").count());
     wait_for(|| gate.waiting() > 0);
-    // The listing holds the directory's lock: one notification waits for it, and none is sent after that.
+    // The listing holds the directory's lock: one notification is blocked by it, and no other is sent after
+    // that.
     for name in removed {
         volume.client.unlink(Wait::Allowed, inode, name.as_bytes()).expect("removed");
         let name = Name::try_from(name.as_str()).expect("a name");
@@ -239,7 +241,7 @@ fn a_file_that_grew_or_shrank_elsewhere_shows_its_new_size_and_content() {
     more.clear();
     file.read_to_end(&mut more).expect("read");
     assert_eq!(more, b"sho");
-    // Without a look at the size the same.
+    // The result is the same for a read that does not ask for the size first.
     volume.client.write(Wait::Allowed, ino(&path), 3, b"re", false).expect("written");
     forget(&volume, &[Stale::Node(ino(&path))]);
     let mut bytes = [0; 8];
@@ -346,7 +348,7 @@ fn a_name_is_dropped_soon_while_a_lookup_keeps_the_directory_locked() {
     let dirs = [ino(&from), ino(&to)];
     assert!(to.join("old").exists());
     gate.shut();
-    // The kernel looks the names up while it has both directories locked.
+    // The kernel looks up the names while it holds the locks of both directories.
     let (old, new) = (from.join("file"), to.join("file"));
     let rename = task(move || fs::rename(old, new));
     wait_for(|| gate.waiting() > 0);
@@ -362,7 +364,7 @@ fn a_name_is_dropped_soon_while_a_lookup_keeps_the_directory_locked() {
     assert!(count(&requests, "lookup") > 0, "{requests:?}");
 }
 
-/// A file is dropped while a write to it waits; `known`: the kernel has the pages.
+/// Invalidates a file while a write to it waits; `known`: the kernel has the pages cached.
 fn drop_while_writing(known: bool) {
     const LEN: usize = 40_000;
     let (volume, gate) = gated(|volume| fs::write(volume.path("file"), pattern(LEN)).expect("written"));
@@ -508,7 +510,7 @@ fn an_answer_on_its_way_does_not_bring_back_what_was_dropped() {
     fs::write(volume.path("file"), "x").expect("written");
     let inode = ino(&volume.path("file"));
     let volume = volume.remount();
-    // As if this answer had been sent, and the kernel had not looked at it yet.
+    // Simulates a reply that was sent and not yet handled by the kernel.
     volume.client.lookup(Wait::Allowed, InodeId::ROOT, b"file").expect("found");
     let kernel = volume.mounted.kernel_cache();
     let dropped = task(move || kernel.forget(&[Stale::Node(inode)]));
@@ -519,7 +521,7 @@ fn an_answer_on_its_way_does_not_bring_back_what_was_dropped() {
     dropped.end();
     let requests = volume.requests(|| assert!(fs::metadata(volume.path("file")).is_ok()));
     assert!(!was_waiting || count(&requests, "getattr") == 1, "{requests:?}");
-    // What the kernel has forgotten is not waited for.
+    // An inode without references of the kernel is not waited for.
     volume.client.forget(inode, 1);
 }
 
@@ -538,7 +540,7 @@ fn open_finds_the_file_that_another_client_has_just_made() {
     assert_eq!(text, "made elsewhere");
     assert_eq!(errno(File::create_new(volume.path("b"))), libc::EEXIST);
     assert_eq!(errno(fs::create_dir(volume.path("b"))), libc::EEXIST);
-    // Truncated like any other.
+    // `O_TRUNC` works as for any other file.
     drop(File::create(volume.path("c")).expect("opens"));
     assert_eq!(fs::metadata(volume.path("c")).expect("there").len(), 0);
 }
@@ -660,11 +662,11 @@ fn whoever_writes_reads_what_he_wrote_however_often_the_file_is_dropped_meanwhil
     }
 }
 
-/// Where the process that is to be killed leaves its mark.
+/// The file by which the process to be killed reports its progress.
 const MARKS: &str = "SHOAL_TEST_TO_BE_KILLED";
 
-/// Not a test, but the process for the next one: serves a mount on which a program waits in write(2), while the kernel is made to
-/// drop that very page.
+/// Not a test, but the process of the next test: serves a mount on which a program waits in write(2), while
+/// the page being written is invalidated.
 #[test]
 fn serve_until_killed() {
     let Some(marks) = std::env::var_os(MARKS).map(std::path::PathBuf::from) else { return };

@@ -1,4 +1,4 @@
-//! System calls that the standard library has no words for.
+//! System calls that the standard library lacks.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -113,7 +113,7 @@ impl Drop for Map {
     }
 }
 
-/// A file handle, as a file server keeps it.
+/// A file handle, as an NFS server keeps it.
 #[repr(C)]
 pub struct Handle {
     len: u32,

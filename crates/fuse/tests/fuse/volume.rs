@@ -37,7 +37,7 @@ impl Volume {
 
     pub fn mount_client(world: World, client: Arc<Client>, options: MountOptions) -> Volume {
         let dir = tempfile::Builder::new().prefix("shoal-fuse-").tempdir().expect("a directory");
-        // Other users come in too.
+        // Other users have access too.
         sys_open_up(dir.path());
         let root = dir.path().join("mnt");
         fs::create_dir(&root).expect("a mount point");
@@ -45,19 +45,20 @@ impl Volume {
         Volume { world, client, mounted, root, _dir: dir }
     }
 
-    /// The same volume, mounted anew: nothing is cached anywhere.
+    /// Mounts the volume again: nothing is cached in the client or the kernel.
     pub fn remount(self) -> Volume {
         Volume::mount_world(self.end(), MountOptions::default())
     }
 
-    /// What is left after unmounting.
+    /// Unmounts, and returns the in-memory cluster.
     pub fn end(self) -> World {
         self.unmount();
         self.client.close().expect("everything is committed");
         self.world
     }
 
-    /// Unmounts. Processes that other tests just started may still hold copies of our files for a moment.
+    /// Unmounts. Processes that other tests have just started may hold copies of this process's files for a
+    /// moment.
     pub fn unmount(&self) {
         for _ in 0..500 {
             match self.mounted.unmount() {
@@ -80,7 +81,7 @@ impl Volume {
         self.mounted.stats()
     }
 
-    /// Requests that the kernel makes while something is done, by kind.
+    /// Requests that the kernel sends while the action runs, by kind.
     pub fn requests(&self, action: impl FnOnce()) -> Vec<(&'static str, u64)> {
         let before = self.stats();
         action();
@@ -94,7 +95,7 @@ impl Volume {
         self.command(script).output().expect("a shell")
     }
 
-    /// The same as a user without rights.
+    /// Runs a shell command in the root directory as a user without rights.
     pub fn shell_as_nobody(&self, script: &str) -> Output {
         use std::os::unix::process::CommandExt;
         self.command(script).uid(NOBODY).gid(NOBODY).output().expect("a shell")

@@ -87,8 +87,8 @@ fn a_lost_write_is_reported_by_fsync() {
     assert!(written.is_err() || file.sync_all().is_err());
 }
 
-/// Programs that wait for a cluster of which too little is left, far more of them than there are threads and places in the
-/// queue; then `end` takes the mount away.
+/// Programs wait for a cluster without a leader, far more of them than there are threads and queue places;
+/// then `end` ends the mount.
 fn end_while_they_wait(end: impl FnOnce(&Volume)) {
     const WAITING: usize = 200;
     let volume = Volume::mount();
@@ -127,7 +127,7 @@ fn end_while_they_wait(end: impl FnOnce(&Volume)) {
     assert!(start.elapsed() < PROMPT, "{:?}", start.elapsed());
 }
 
-/// Longer than this nobody wants to wait for the end of a mount.
+/// Longest acceptable time for a mount to end.
 const PROMPT: Duration = Duration::from_secs(15);
 
 #[test]

@@ -1,4 +1,4 @@
-//! Drops of pages that cannot be written back: see [`stuck`](super::super::stuck).
+//! Invalidations of pages that cannot be written back: see [`stuck`](super::super::stuck).
 
 use super::super::pages::Pages;
 use super::{Notice, Running, State, is_blocked};
@@ -12,14 +12,15 @@ impl State {
         self.under_way.dirs.contains_key(&ino) || self.under_way.writes.contains_key(&ino)
     }
 
-    /// Files of which local changes wait, and drops that somebody waits for, and that take so long that pages may be meant that cannot be written back.
+    /// Files with a waiting local change and an awaited invalidation that takes so long that its pages may be
+    /// impossible to write back.
     pub fn stuck(&self) -> Vec<InodeId> {
         let patience = |ino| if self.mapped.is_mapped(ino) { STUCK_AFTER } else { STUCK_UNKNOWN_AFTER };
         let stuck = self.blocked(|ino, waited| waited >= patience(ino) && self.is_being_changed(ino));
         stuck.map(|(_, ino, _)| ino).collect()
     }
 
-    /// Drops of a file that somebody waits for and that are blocked, by their numbers.
+    /// Blocked invalidations of a file that a round waits for, by their numbers.
     pub fn stuck_drops(&self, ino: InodeId) -> Vec<(u64, Pages)> {
         self.blocked(|of, waited| of == ino && waited >= BLOCKED_AFTER)
             .map(|(id, _, pages)| (id, pages))
@@ -46,12 +47,13 @@ impl State {
         !running.excused && running.task.round.is_some_and(|round| self.rounds.contains_key(&round))
     }
 
-    /// Whether somebody waits for a drop that is under way.
+    /// Whether a round waits for the invalidation with this number.
     pub fn is_awaited(&self, id: u64) -> bool {
         self.running.iter().any(|running| running.id == id && self.is_waited_for_by_somebody(running))
     }
 
-    /// Excuses a drop of some of its pages, which are in order: others are dropped by themselves.
+    /// Stops waiting for some pages of an invalidation, given in order; the remaining pages get notifications
+    /// of their own.
     pub fn spare(&mut self, id: u64, spared: &[Pages]) {
         let Some(running) = self.running.iter_mut().find(|running| running.id == id) else { return };
         let (Notice::Node { ino, pages }, round) = (&running.task.notice, running.task.round) else { return };

@@ -1,4 +1,4 @@
-//! A mount whose servers do not hear of it any more.
+//! A mount that is cut off from its servers.
 
 use super::{Pair, Side, eventually, pair_over};
 use crate::sys::errno;
@@ -13,17 +13,17 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A silent session that is in the way is ended after this.
+/// A silent session that holds up another one is fenced after this.
 const DEAD_AFTER: Duration = Duration::from_secs(4);
 /// How long calls of the mount that is cut off wait.
 const FAIL_AFTER: Duration = Duration::from_secs(1);
 
-/// Two mounts, and the way of the second one.
+/// Two mounts, and the connection of the second one.
 fn with_cut(body: impl FnOnce(&Pair, &Cut) + Send + 'static) {
     with_cut_mounted(MountOptions::default(), body);
 }
 
-/// The same, mounted in some way.
+/// Runs a test on two mounts with these mount options, and gives it the connection of the second one.
 pub(super) fn with_cut_mounted(mount: MountOptions, body: impl FnOnce(&Pair, &Cut) + Send + 'static) {
     let way: Arc<Mutex<Option<Arc<Cut>>>> = Arc::default();
     let its = way.clone();
@@ -45,7 +45,7 @@ pub(super) fn with_cut_mounted(mount: MountOptions, body: impl FnOnce(&Pair, &Cu
         move |pair| {
             let cut = its.lock().take().expect("made with the mount");
             body(pair, &cut);
-            // Nothing that it had is left to be committed.
+            // The mount has no changes left to commit.
             cut.set(false);
             pair.b.give_up();
         },
@@ -139,7 +139,7 @@ fn what_a_mount_has_lost_is_reported_once_by_each_file_that_was_open_and_then_al
             assert_eq!(errno(file.sync_all()), libc::EIO);
             file.sync_all().expect("it was told");
         }
-        // By numbers that programs have kept, be they open files or the directory they are in.
+        // Through inodes that programs have kept: open files or their current directory.
         assert_eq!(errno(lost.metadata()), libc::ESTALE);
         assert_eq!(errno(lost.read_at(&mut [0; 4], 0)), libc::ESTALE);
         assert_eq!(errno(kept.write_all_at(b"more", 4)), libc::EIO);

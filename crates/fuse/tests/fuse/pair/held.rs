@@ -1,4 +1,4 @@
-//! What is open stays, whoever takes away its name.
+//! An open file stays, whichever client removes its name.
 
 use super::{eventually, pair};
 use std::fs::{self, File, OpenOptions};

@@ -7,10 +7,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The kernel may reclaim what it keeps: it is enough that it kept everything once.
+/// The kernel may reclaim cached objects at any time: it is enough that it kept all of them in one attempt.
 const TRIES: u32 = 5;
 
-/// A program that does what it is told, a line at a time, and prints what came of it.
+/// A program that executes commands, one per line, and prints their outcomes.
 const AGENT: &str = r#"
 import sys, os, fcntl, struct, errno, signal
 class Alarm(Exception): pass
@@ -56,7 +56,7 @@ for line in sys.stdin:
     print(said, flush=True)
 "#;
 
-/// Such a program. It ends with the test, however that ends.
+/// A running command program. It ends with the test, even if that fails.
 struct Agent {
     process: Child,
     tell: Option<ChildStdin>,
@@ -82,12 +82,12 @@ impl Agent {
         assert_eq!(self.does(&format!("open {name} {}", side.path(file).display())), "ok");
     }
 
-    /// Tells it what to do, and does not wait.
+    /// Sends a command, and does not wait.
     fn begin(&mut self, what: &str) {
         writeln!(self.tell.as_mut().expect("it lives"), "{what}").expect("it listens");
     }
 
-    /// What came of it.
+    /// The outcome of the command.
     fn outcome(&mut self) -> String {
         let mut line = String::new();
         self.hear.read_line(&mut line).expect("it speaks");
@@ -103,7 +103,7 @@ impl Agent {
         assert_eq!(unsafe { libc::kill(self.process.id() as i32, signal) }, 0);
     }
 
-    /// It ends as a process does that has nothing more to do.
+    /// Closes the program's input, and waits for its normal end.
     fn exit(mut self) {
         self.tell = None;
         self.process.wait().expect("it ends");
@@ -139,7 +139,7 @@ impl Pair {
         eventually("so many wait", || self.stat("locks_waiting") == count);
     }
 
-    /// A program on either mount.
+    /// One program on each mount.
     fn agents(&self) -> (Agent, Agent) {
         (Agent::new(&self.a), Agent::new(&self.b))
     }
@@ -153,7 +153,7 @@ fn fcntl_locks_exclude_between_mounts_in_ranges() {
         assert_eq!(b.does("set f w 20 20"), "EAGAIN");
         assert_eq!(b.does("set f r 29 1"), "EAGAIN");
         assert_eq!(b.does("set f w 30 10"), "ok");
-        // What is in the middle is given up: both ends stay.
+        // The middle of the range is unlocked: both ends stay locked.
         assert_eq!(a.does("set f u 10 10"), "ok");
         assert_eq!(b.does("set f w 10 10"), "ok");
         assert_eq!(b.does("set f w 9 1"), "EAGAIN");
@@ -171,7 +171,7 @@ fn locks_are_upgraded_and_downgraded() {
         assert_eq!(a.does("set f r 0 10"), "ok");
         assert_eq!(b.does("set f r 0 10"), "ok");
         assert_eq!(a.does("set f w 0 10"), "EAGAIN");
-        // It still has what it had.
+        // The owner still has its earlier lock.
         assert_eq!(b.does("set f w 0 10"), "EAGAIN");
         assert_eq!(b.does("set f u 0 10"), "ok");
         assert_eq!(a.does("set f w 0 10"), "ok");
@@ -282,7 +282,7 @@ fn programs_that_would_wait_for_each_other_for_ever_are_told_so() {
         assert_eq!(b.does("set g w 0 0"), "ok");
         a.begin("wait g w 0 0");
         pair.await_waiting(1);
-        // The number has two names.
+        // The error number has two names.
         let refused = b.does("wait f w 0 0");
         assert!(["EDEADLK", "EDEADLOCK"].contains(&refused.as_str()), "{refused}");
         assert_eq!(b.does("set g u 0 0"), "ok");
@@ -301,7 +301,8 @@ fn posix_locks_end_with_the_first_close_of_the_file_by_their_process() {
     });
 }
 
-/// One of B's threads waits for a lock that A has, while another closes the file, and gets it then.
+/// One of B's threads waits for a lock that A has, while another thread closes the file; then the lock is
+/// granted.
 fn granted_after_a_close(pair: &Pair, a: &mut Agent, b: &mut Agent) {
     b.open(&pair.b, "g", "file");
     assert_eq!(a.does("set f w 0 10"), "ok");
@@ -329,18 +330,18 @@ fn flock_excludes_shares_and_converts_between_mounts() {
         let (mut a, mut b) = pair.agents();
         assert_eq!(a.does("flock f w"), "ok");
         assert_eq!(b.does("flock f r"), "EAGAIN");
-        // The two families do not see each other.
+        // flock(2) and fcntl(2) locks do not conflict with each other.
         assert_eq!(b.does("set f w 0 0"), "ok");
         assert_eq!(a.does("flock f r"), "ok");
         assert_eq!(b.does("flock f r"), "ok");
-        // Who converts gives up first what it has.
+        // Conversion releases the old lock first.
         assert_eq!(a.does("flock f w"), "EAGAIN");
         assert_eq!(b.does("flock f w"), "ok");
         a.begin("flockwait f r");
         pair.await_waiting(1);
         assert_eq!(b.does("flock f u"), "ok");
         assert_eq!(a.outcome(), "ok");
-        // Another opening of the same file is somebody else.
+        // Another open file description of the file is another owner.
         a.open(&pair.a, "g", "file");
         assert_eq!(a.does("flock g w"), "EAGAIN");
         b.begin("flockwait f w");
@@ -375,7 +376,7 @@ fn locks_of_open_file_descriptions_exclude_and_end_with_the_last_close() {
         assert_eq!(b.does("ofd f w 5 10"), "EAGAIN");
         assert_eq!(b.does("set f w 5 10"), "EAGAIN");
         assert_eq!(a.does("ofd g w 5 10"), "EAGAIN");
-        // They are not the process's.
+        // Locks of open file descriptions do not belong to the process.
         assert_eq!(a.does("close g"), "ok");
         assert_eq!(b.does("ofd f w 5 10"), "EAGAIN");
         b.begin("ofdwait f w 5 10");
@@ -556,7 +557,7 @@ fn files_that_nobody_locks_stay_in_the_kernels_cache() {
         fs::write(pair.a.path("file"), &content).expect("written");
         let read = || assert!(fs::read(pair.a.path("file")).expect("there") == content);
         read();
-        // The kernel may have forgotten access times; and it may reclaim what it keeps at any time.
+        // The kernel may have reclaimed access times or other cached objects.
         let expected = ["open", "flush", "release", "getattr"];
         let is_cached = |requests: &[(&'static str, u64)]| {
             requests.iter().all(|(name, count)| expected.contains(name) && *count == 1)

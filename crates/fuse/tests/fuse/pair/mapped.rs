@@ -1,4 +1,4 @@
-//! What programs change through shared mappings, while others change the same pages.
+//! Programs change pages through shared mappings, while other clients change the same pages.
 
 use super::{Side, pair};
 use crate::sys::Map;
@@ -9,15 +9,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 const PAGE: usize = 4096;
-/// For how long programs do something again and again.
+/// For how long programs repeat their action.
 const SECONDS: u64 = 3;
-/// Of the files that they do it to.
+/// Pages of the files that they change.
 const PAGES: u64 = 8;
-/// Far from how long the kernel is waited for at most, also on a busy machine.
+/// Far less than the longest wait for the kernel, even on a busy machine.
 const TOOK_MAX: Duration = Duration::from_secs(5);
 
-/// A program that does something to a file again and again, for so many seconds: `store` through a mapping, into the slot that it is given of each page, or `grow` the file.
-/// It prints how long that took at most, in seconds, and how often it did it.
+/// A program that repeats an action on a file for some seconds: `store` through a mapping, into its slot of
+/// each page, or `grow` the file. It prints the longest duration in seconds, and the number of repetitions.
 const REPEATS: &str = r#"
 import mmap, os, struct, sys, time
 what, path, (seconds, pages, slot) = sys.argv[1], sys.argv[2], map(int, sys.argv[3:])
@@ -43,7 +43,7 @@ mapping.flush()
 print(longest, count)
 "#;
 
-/// A program that reads the number in a place of a file whenever it is told to.
+/// A program that reads the number at an offset of a file on request.
 const READS: &str = r#"
 import os, struct, sys
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -58,7 +58,7 @@ fn repeats(side: &Side, name: &str, what: &str, [seconds, pages, slot]: [u64; 3]
     python.stdout(Stdio::piped()).spawn().expect("python3")
 }
 
-/// How long each took at most, and how often it was done.
+/// The longest duration, and the number of repetitions.
 fn outcome(program: Child) -> (Duration, u64) {
     let said = program.wait_with_output().expect("it ends");
     assert!(said.status.success(), "what was stored is not there");
@@ -125,7 +125,7 @@ fn two_mounts_change_one_page_through_mappings_in_turn() {
         for round in 0..50u8 {
             for (side, mapping) in mappings.iter_mut().enumerate() {
                 pair.step(format!("{round}: {side}"));
-                // Neither waits for the other one's page to be written back.
+                // Neither mount waits for the other one's page to be written back.
                 let at = usize::from(round) * 2 + side;
                 mapping.bytes()[at] = round + 1;
                 expected[at] = round + 1;
@@ -171,7 +171,8 @@ fn two_mounts_count_in_one_page_at_the_same_time() {
                     let word: *mut u64 = mapping.bytes()[n * 8..].as_mut_ptr().cast();
                     for count in 1..=COUNTS {
                         pair.step(format!("{n}: {count}"));
-                        // SAFETY: a word of the mapping, which only this thread changes; the kernel may have dropped its page since it was stored to.
+                        // SAFETY: a word of the mapping, which only this thread changes; the kernel may have
+                        // invalidated its page since the store.
                         unsafe {
                             assert_eq!(word.read_volatile(), count - 1, "{n}: what was stored here is gone");
                             word.write_volatile(count);
@@ -190,7 +191,7 @@ fn two_mounts_count_in_one_page_at_the_same_time() {
     });
 }
 
-/// What was stored so often into a slot of each page is there.
+/// Adds to the expected content the numbers that were stored into a slot of each page.
 fn note_stored(expected: &mut [u8], slot: u64, stored: u64) {
     for count in 1..=stored {
         let at = (count % PAGES) as usize * PAGE + slot as usize * 8;
@@ -211,7 +212,7 @@ fn a_file_that_a_mapping_changes_grows_while_others_write_to_it() {
             while begun.elapsed() < Duration::from_secs(SECONDS) {
                 count += 1;
                 pair.step(format!("{n}: {count}"));
-                // Right behind what is stored.
+                // Directly after the stored bytes.
                 let (at, before) = ((count % PAGES) as usize * PAGE + 8, Instant::now());
                 let mut found = [0; 8];
                 file.read_exact_at(&mut found, at as u64).expect("read");
@@ -277,7 +278,7 @@ fn two_mounts_grow_a_file_that_both_change_through_mappings() {
         for (slot, [stored, _]) in outcomes.iter().enumerate() {
             note_stored(&mut expected, slot as u64, stored.1);
         }
-        // Whoever was last.
+        // The bytes of the last writer.
         let len = fs::metadata(pair.a.path("file")).expect("told").len() as usize;
         expected.resize(len.max(expected.len()), 0);
         assert_both_read(&pair.a, &pair.b, "file", &expected);

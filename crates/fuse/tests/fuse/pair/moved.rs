@@ -1,4 +1,4 @@
-//! Directories that the other mount moves while they are in use here.
+//! The other mount moves directories while they are in use on this one.
 
 use super::pair;
 use crate::sys::errno;
@@ -26,7 +26,7 @@ fn a_directory_that_others_have_moved_is_moved_on_while_its_files_are_open() {
                 pair.step(format!("{n}: {round}: move"));
                 fs::rename(there.join("from/tree"), there.join("to/tree")).expect("moved");
                 pair.step(format!("{n}: {round}: move on"));
-                // Nobody has looked at it there.
+                // The directory was not looked up at its new place.
                 fs::rename(here.join("to/tree"), here.join("from/tree")).expect("moved on");
                 assert!(!there.join("to/tree").exists() && there.join("from/tree/deep").is_dir());
                 assert_eq!(fs::metadata(here.join("from/tree")).expect("there").ino(), ino);
@@ -63,7 +63,7 @@ fn a_name_to_which_others_have_moved_a_directory_is_taken_also_while_somebody_is
         std::thread::scope(|scope| {
             for (n, side) in pair.both_ways().map(|(side, _)| side).into_iter().enumerate() {
                 let ended = &ended;
-                // Each change takes the kernel's lock of the directory, and waits for the other mount.
+                // Each change takes the inode lock of the directory, and waits for the other mount.
                 scope.spawn(move || {
                     let names = ["one", "other"].map(|dir| side.path(&format!("{dir}/{n}")));
                     while !ended.load(SeqCst) {
@@ -105,7 +105,7 @@ fn a_directory_that_others_have_moved_lives_on_when_it_is_renamed_to_its_own_nam
             scope.spawn(|| {
                 while !ended.load(SeqCst) {
                     for path in ["tree", "dir/tree"] {
-                        // It is in one of the two places.
+                        // The directory is in one of the two places.
                         if let Ok(entries) = fs::read_dir(here.path(path)) {
                             assert_eq!(entries.filter_map(Result::ok).count(), 1, "{path}");
                         }
@@ -137,7 +137,7 @@ fn a_directory_that_others_have_moved_into_what_was_below_it_is_found_there() {
             fs::rename(other.path(&above).join("below"), other.path(&below)).expect("moved");
             fs::rename(other.path(&above), other.path(&below).join("deep/above")).expect("moved");
             pair.step(format!("{n}: look"));
-            // Whoever is in there has not walked the path since.
+            // A process in the directory has not walked the path since.
             let found = format!("/proc/self/fd/{}/above/file", inside.as_raw_fd());
             assert_eq!(fs::read_to_string(found).expect("there"), "text");
             let found = one.path(&below).join("deep/above/file");

@@ -1,4 +1,4 @@
-//! What two mounts know costs neither of them a message, until the other one changes it.
+//! Cached objects cost neither mount a message, until the other one changes them.
 
 use super::{Pair, Side, pair};
 use shoal_client::limits::WRITTEN_LATELY_MAX;
@@ -7,10 +7,11 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const FILES: usize = 50;
-/// The kernel may reclaim what it keeps at any time, and asks for it anew: it is enough that it kept everything in one of so many runs.
+/// The kernel may reclaim cached objects at any time, and asks for them again: it is enough that it kept all
+/// of them in one of so many runs.
 const TRIES: usize = 3;
 
-/// Two mounts that cost each other nothing in one of a few runs.
+/// Asserts that two mounts cost each other no message in one of a few runs.
 fn quiet_pair(body: impl FnOnce(&Pair) + Send + Copy + 'static) {
     let fails = |_| catch_unwind(AssertUnwindSafe(|| pair(body))).is_err();
     if (1..TRIES).all(fails) {
@@ -32,7 +33,8 @@ fn make(side: &Side) {
     for n in 0..FILES {
         fs::write(side.path(&format!("dir/{n}")), vec![b'o'; 20_000]).expect("written");
     }
-    // Whoever has written something just now may be about to write more. When others look there the kernel has to ask before that, and asks for the name as well.
+    // A recent writer may be about to write more. When the other client reads the file, the kernel has to ask
+    // before the next write, and asks for the name as well.
     std::thread::sleep(WRITTEN_LATELY_MAX);
 }
 
@@ -84,7 +86,7 @@ fn a_new_name_costs_the_other_mount_none_of_the_old_ones() {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             read(other, 0..FILES);
             fs::write(one.path(&format!("dir/new{n}")), "x").expect("written");
-            // The directory itself has changed: the kernel asks once whether its files may still be reached.
+            // The directory itself has changed: the kernel asks once whether its files can still be reached.
             let found = other.requests(|| read(other, 0..FILES));
             assert!(found.iter().all(|request| *request == ("getattr", 1)), "{n}: {found:?}");
             assert!(other.path(&format!("dir/new{n}")).exists());

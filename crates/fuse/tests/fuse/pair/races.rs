@@ -1,4 +1,4 @@
-//! Both mounts at the same time.
+//! Calls on both mounts at the same time.
 
 use super::snapshot::snapshot;
 use super::{Pair, Side, pair};
@@ -16,7 +16,7 @@ fn names(side: &Side, dir: &str) -> BTreeSet<String> {
     entries.map(|entry| entry.expect("read").file_name().into_string().expect("text")).collect()
 }
 
-/// Does the same on each mount on a thread of its own.
+/// Runs the action on each mount, on a thread of its own.
 fn on_each(pair: &Pair, work: impl Fn(&str, &Side) + Sync) {
     std::thread::scope(|scope| {
         for (name, side) in [("a", &pair.a), ("b", &pair.b)] {
@@ -59,7 +59,7 @@ fn a_file_that_the_other_mount_has_just_made_is_opened_by_whoever_would_make_it(
             let (one, other) = pair.both_ways()[n % 2];
             let name = format!("file{n}");
             pair.step(name.clone());
-            // With and without having looked before.
+            // With and without a lookup before.
             assert!(n % 3 == 0 || !other.path(&name).exists());
             let mut made = File::create_new(one.path(&name)).expect("new");
             made.write_all(b"first").expect("written");
@@ -126,9 +126,10 @@ fn both_unpack_and_remove_trees_in_directories_of_their_own() {
 #[test]
 fn both_append_more_than_a_page_at_once_to_one_file_without_a_pause() {
     const WRITES: usize = 100;
-    /// Each crosses a page, which stays locked in the kernel while the rest of it waits.
+    /// Bytes of a write. Each write crosses a page boundary, and that page stays locked in the kernel while
+    /// the rest waits.
     const BYTES: usize = 5000;
-    /// Others wait for what is being written for so long.
+    /// For how long a client waits for another one's write in flight.
     const SLOW: Duration = Duration::from_millis(90);
     pair(|pair| {
         fs::write(pair.a.path("log"), "").expect("written");
@@ -151,7 +152,7 @@ fn both_append_more_than_a_page_at_once_to_one_file_without_a_pause() {
         let runs = one.chunk_by(|left, right| left == right);
         let torn = runs.filter(|run| !run.len().is_multiple_of(BYTES)).count();
         let slow = slow.load(SeqCst);
-        // Of what is torn there are two parts at least, and the one in between.
+        // A torn write has at least two parts, with another write in between.
         assert!(torn <= 4 * slow, "{torn} parts of writes, {slow} of which took long");
     });
 }
@@ -201,7 +202,7 @@ fn both_move_directories_about_and_no_ring_comes_of_it() {
             for _ in 0..30 {
                 match fs::rename(side.path(from), side.path(to)) {
                     Ok(()) => fs::rename(side.path(to), side.path(from)).expect("moved back"),
-                    // The other one has moved it away, or has it just there.
+                    // The other mount has moved it away, or has it at this moment.
                     outcome => assert!([libc::ENOENT, libc::EINVAL].contains(&errno(outcome))),
                 }
             }
@@ -212,8 +213,8 @@ fn both_move_directories_about_and_no_ring_comes_of_it() {
     });
 }
 
-/// Threads on both mounts append words to a file, and others that read it find at least the words whose writing had ended before they began. `disturb` is done
-/// again and again meanwhile, on the first mount.
+/// Threads on both mounts append words to a file. Threads that read it must find at least the words whose
+/// append had ended before the read began. `disturb` runs repeatedly meanwhile, on the first mount.
 fn appended_words_are_there(disturb: impl Fn(&Pair) + Send + Sync + 'static) {
     const WORDS: usize = 300;
     const WORD: &[u8; 8] = b"appended";
@@ -262,26 +263,29 @@ fn what_was_appended_elsewhere_is_read_while_names_of_the_file_come_and_go_here(
         let (file, other) = (pair.a.path("file"), pair.a.path("other"));
         match fs::hard_link(file, &other) {
             Ok(()) => fs::remove_file(other).expect("removed"),
-            // The kernel counts names itself: if it was told the new count before it takes in that one is gone, it counts one too few, until it asks again.
+            // The kernel adjusts `i_nlink` itself. If it was told the new count before it handles the reply
+            // to an unlink, it counts one too few, until it asks again.
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
         }
     });
 }
 
-/// How long it is tried to find what is rarely seen.
+/// For how long a rare outcome is searched for.
 const RACE_TIME: Duration = Duration::from_secs(3);
 
-/// Of so many attempts one has to show nothing wrong. On a machine that gives a thread no processor for 100 ms others do not wait for what it writes.
+/// One of so many attempts has to show no error. On a machine where a thread gets no processor for 100 ms,
+/// other clients do not wait for its writes.
 const RACE_ATTEMPTS: usize = 3;
 
-/// Something goes wrong only where the machine is overloaded: not each time. Says what did.
+/// Asserts that one attempt shows no error: errors occur only where the machine is overloaded, and so not
+/// each time. Prints the errors.
 fn goes_well(what: impl Fn() -> Result<(), String>) {
     let wrong: Vec<String> = (0..RACE_ATTEMPTS).map_while(|_| what().err()).collect();
     println!("{wrong:?}");
     assert!(wrong.len() < RACE_ATTEMPTS, "{wrong:?}");
 }
 
-/// The first thing that goes wrong.
+/// The first error.
 #[derive(Default)]
 struct Wrong(Mutex<Option<String>>);
 
@@ -390,7 +394,7 @@ fn what_others_find_moved_is_not_found_where_it_was_by_anybody() {
     pair(|pair| {
         const NAMES: [&str; 2] = ["here", "there"];
         fs::create_dir(pair.a.path(NAMES[0])).expect("made");
-        // The round that is under way; how far others have seen it; and how far it was found so here as well.
+        // The current round; the last round seen by the other mount; and the last one found on this mount.
         let [moves, seen, found] = [const { AtomicUsize::new(0) }; 3];
         let end = Instant::now() + RACE_TIME;
         let until = |counter: &AtomicUsize, round| {
@@ -433,7 +437,7 @@ fn what_others_find_moved_is_not_found_where_it_was_by_anybody() {
                     found.store(round, SeqCst);
                 }
             });
-            // So that whoever moves it does not always get a processor at once.
+            // So that the moving thread does not always get a processor at once.
             scope.spawn(|| {
                 while Instant::now() < end {
                     std::hint::spin_loop();

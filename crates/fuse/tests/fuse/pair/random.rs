@@ -8,10 +8,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
-/// As many changes in each sequence.
+/// Changes in each sequence.
 const ROUNDS: usize = 60;
 
-/// Numbers that come in the same order every time.
+/// Pseudo-random numbers, the same in every run.
 struct Chance(u64);
 
 impl Chance {
@@ -36,7 +36,7 @@ fn is_special(path: &Path) -> bool {
     kind.is_ok_and(|kind| !kind.is_file() && !kind.is_dir())
 }
 
-/// Makes some change, which may fail: then it says how.
+/// Makes a random change, which may fail. Returns its description and its outcome.
 fn change(chance: &mut Chance, root: &Path) -> (String, io::Result<()>) {
     let (path, other) = (chance.path(root), chance.path(root));
     let size = [1, 3_000, 80_000, 300_000][chance.below(4)];

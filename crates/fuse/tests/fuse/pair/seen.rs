@@ -11,7 +11,7 @@ use std::process::Command;
 
 const EXCHANGE: u32 = libc::RENAME_EXCHANGE;
 
-/// Makes something, has the other mount look at it, changes it, and compares; both ways.
+/// Makes an object, lets the other mount look at it, changes it, and compares; in both directions.
 fn seen(
     prepare: impl Fn(&Path) + Send + 'static,
     change: impl Fn(&Path) + Send + 'static,
@@ -23,7 +23,7 @@ fn seen(
             fs::create_dir(one.path(&dir)).expect("new");
             pair.step(format!("{n}: prepare"));
             prepare(&one.path(&dir));
-            // Both know everything.
+            // Both mounts have everything cached.
             pair.step(format!("{n}: look"));
             assert_same(one, other);
             pair.step(format!("{n}: change"));
@@ -35,7 +35,7 @@ fn seen(
     });
 }
 
-/// The observer looks first: the other one's look must not be what brings the change to light.
+/// The observer looks first: the change must become visible without the other mount's look.
 #[track_caller]
 fn assert_same(one: &Side, other: &Side) {
     let (observed, own) = (snapshot(other.root()), snapshot(one.root()));
@@ -218,7 +218,7 @@ fn changed_attributes_are_seen() {
 
 #[test]
 fn written_bytes_are_seen() {
-    // What is small is kept with the metadata, what is large in blocks.
+    // Small content is kept with the metadata, large content in blocks.
     for len in [10, 3_000, 100_000, 3 << 20] {
         seen(
             move |dir| {

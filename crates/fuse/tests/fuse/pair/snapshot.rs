@@ -1,11 +1,11 @@
-//! How a whole tree looks through one mount.
+//! A snapshot of a whole tree through one mount.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Everything below a directory, by path: what a program can find out about it.
+/// All that a program can find out about the files below a directory, by path.
 pub fn snapshot(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     look(root, "", &mut found);

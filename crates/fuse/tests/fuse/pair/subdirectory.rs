@@ -39,7 +39,7 @@ fn subdirectory_mount_shows_the_subtree_and_both_sides_see_changes_at_once() {
             (fs::metadata(sub.root()).expect("there"), fs::metadata(whole.path("top")).expect("there"));
         assert_eq!((seen.ino(), seen.nlink()), (top.ino(), top.nlink()));
         assert_eq!(fs::metadata(sub.path("inner/..")).expect("there").ino(), top.ino());
-        // An entry keeps the directory open that it was read from.
+        // An entry keeps its directory open.
         let listed = fs::read_dir(sub.root()).expect("listed").map(|entry| entry.expect("an entry"));
         let listed: Vec<_> = listed.map(|entry| (entry.file_name(), entry.ino())).collect();
         let inner = fs::metadata(whole.path("top/inner")).expect("there").ino();
