@@ -74,7 +74,8 @@ pub const MOUNTS_MAX: usize = 3;
 pub const TURNS: usize = 1_000;
 /// One-byte changes made on one mount and read on another.
 pub const VISIBLE_CHANGES: usize = 2_000;
-/// Time that is left to other mounts to hear what the kernel has forgotten, when its caches are emptied, before anything is measured.
+/// Time that is left to other mounts to hear what the kernel has forgotten, when its caches are emptied,
+/// before anything is measured.
 pub const FORGOTTEN_WITHIN: Duration = Duration::from_secs(2);
 /// What a second mount that has nothing cached is to read of a tree at least, in files per second.
 pub const SECOND_MOUNT_FILES_PER_SECOND_GOAL: f64 = 10_000.0;

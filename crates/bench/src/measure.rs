@@ -91,7 +91,8 @@ impl Bench {
         Side::new(Which::Shoal, nodes, 1, &self.program, &self.dir)
     }
 
-    /// Both sides with several ways in: so many mounts of a volume, which takes at least one server for itself.
+    /// Both sides with several ways in: so many mounts of a volume, which takes at least one server for
+    /// itself.
     pub fn sides_with_mounts(&self, mounts: usize) -> anyhow::Result<[Side; 2]> {
         let side = |which| Side::new(which, self.nodes.max(1), mounts, &self.program, &self.dir);
         Ok([side(Which::Shoal)?, side(Which::Local)?])

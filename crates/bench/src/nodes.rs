@@ -1,7 +1,7 @@
 //! Three servers on this machine, each with a brick, and a volume of three copies: what `--nodes 3` measures.
 //!
-//! All three share one disk and the machine's cores with the client. What is written is written three times: to read the figures,
-//! think of a third of the disk.
+//! All three share one disk and the machine's cores with the client. What is written is written three times:
+//! to read the figures, think of a third of the disk.
 
 use crate::side::quietly;
 use anyhow::{Context, bail};

@@ -1,5 +1,5 @@
-//! Several mounts of one volume on this machine, beside as many programs in one plain directory: at work in separate directories, in one
-//! directory in turn, and after each other.
+//! Several mounts of one volume on this machine, beside as many programs in one plain directory: at work in
+//! separate directories, in one directory in turn, and after each other.
 
 use crate::input::kernel_tar;
 use crate::limits::{
@@ -106,8 +106,8 @@ fn compare(bench: &mut Bench) {
     }
 }
 
-/// A second mount, where nothing is cached, reads what the first one has just written: with servers that have been at work, and with all caches of
-/// the machine empty, theirs too.
+/// A second mount, where nothing is cached, reads what the first one has just written: with servers that have
+/// been at work, and with all caches of the machine empty, theirs too.
 fn second(bench: &mut Bench, side: &Side, archive: &std::path::Path) -> anyhow::Result<()> {
     bash(&side.path(), &format!("mkdir tree && tar xf {} -C tree", archive.display()))?;
     side.sync()?;

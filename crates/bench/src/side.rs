@@ -165,7 +165,8 @@ impl Side {
         self.start()
     }
 
-    /// Empties the kernel's caches; processes keep what they have. Returns when mounts have taken in what the kernel has forgotten of all of them at once.
+    /// Empties the kernel's caches; processes keep what they have. Returns when mounts have taken in what the
+    /// kernel has forgotten of all of them at once.
     pub fn empty_caches(&self) -> anyhow::Result<()> {
         drop_caches()?;
         std::thread::sleep(FORGOTTEN_WITHIN);

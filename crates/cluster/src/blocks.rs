@@ -1,10 +1,11 @@
 //! The blocks of a volume on the bricks of a cluster.
 //!
-//! **Models.** A block lies on a set of bricks, its group, that is recorded in the volume's namespace. It never changes, so a brick either
-//! has it right or does not have it, and any copy will do.
+//! **Models.** A block lies on a set of bricks, its group, that is recorded in the volume's namespace. It
+//! never changes, so a brick either has it right or does not have it, and any copy will do.
 //!
-//! **Assumes** that the map may be old, that any brick may fail, answer late or not at all, and that whoever it is may die at any
-//! moment. A copy that nobody knows of does no harm: the metadata group's sweep finds it.
+//! **Assumes** that the map may be old, that any brick may fail, answer late or not at all, and that whoever
+//! it is may die at any moment. A copy that nobody knows of does no harm: the metadata group's sweep finds
+//! it.
 //!
 //! **Promises.**
 //! - *Store*: all copies are written in parallel, and the block counts when the answered group has it durably: as many bricks as the
@@ -14,7 +15,8 @@
 //!   is made up for by the others. A damaged copy is answered from another and then repaired.
 //! - A brick that failed is passed over until it has answered a question that nobody waits for.
 //!
-//! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller tries again later.
+//! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller tries
+//! again later.
 
 mod call;
 mod discard;
@@ -87,8 +89,8 @@ impl ReplicatedBlocks {
         self.inner.repair_now(id, BlockGroup::default(), brick)
     }
 
-    /// Has this called whenever a brick answers again: there may be something to heal and to delete. From then on bricks that
-    /// failed are asked whether they are back even if nobody needs them.
+    /// Has this called whenever a brick answers again: there may be something to heal and to delete. From
+    /// then on bricks that failed are asked whether they are back even if nobody needs them.
     pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
         *self.inner.on_return.lock() = Some(Box::new(callback));
         let (end, ended) = unbounded();
@@ -149,8 +151,8 @@ impl Inner {
         candidates
     }
 
-    /// The same, the best first: those that answer and have room, then those that answer, and how many that is; then those that
-    /// do not answer.
+    /// The same, the best first: those that answer and have room, then those that answer, and how many that
+    /// is; then those that do not answer.
     fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
         let (mut ranked, doubtful): (Vec<_>, Vec<_>) =
             self.candidates(map, id).into_iter().partition(|candidate| self.is_good(candidate.brick));
@@ -165,7 +167,8 @@ impl Inner {
         self.health.room(brick).is_some_and(|(room, _)| room.free_bytes < ROOM_LOW_BYTES)
     }
 
-    /// Bricks on which a block of this group may be, those of the empty group being all, the best to read from first.
+    /// Bricks on which a block of this group may be, those of the empty group being all, the best to read
+    /// from first.
     fn holders(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: BlockGroup) -> Vec<BrickId> {
         let mut holders: Vec<BrickId> = if group.is_empty() {
             map.bricks_of(self.volume).map(|(brick, _)| brick).collect()

@@ -1,7 +1,8 @@
 //! Changes of the cluster map.
 //!
-//! **Promises.** [`apply`] is a pure function of the map and the command, so all replicas of the map's group come to the same one.
-//! A command that is refused changes nothing, and its error is written for the administrator.
+//! **Promises.** [`apply`] is a pure function of the map and the command, so all replicas of the map's group
+//! come to the same one. A command that is refused changes nothing, and its error is written for the
+//! administrator.
 
 mod bricks;
 mod nodes;
@@ -45,8 +46,8 @@ pub enum Command {
         /// When.
         time: Timestamp,
     },
-    /// A node joins: [`Outcome::Joined`]. A node of the same address that is there already has lost its disk: this one takes its
-    /// place under a new number.
+    /// A node joins: [`Outcome::Joined`]. A node of the same address that is there already has lost its disk:
+    /// this one takes its place under a new number.
     Join {
         /// What it knows.
         secret: u128,
@@ -64,7 +65,8 @@ pub enum Command {
         /// Where.
         address: String,
     },
-    /// A node leaves. Without `force` refused while it has bricks; with it, what it had is lost to the cluster.
+    /// A node leaves. Without `force` refused while it has bricks; with it, what it had is lost to the
+    /// cluster.
     Detach {
         /// Which.
         node: NodeId,

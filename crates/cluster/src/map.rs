@@ -1,11 +1,12 @@
 //! The cluster map: which nodes, bricks and volumes there are, and who keeps what.
 //!
-//! **Models.** One value, changed by [`Command`](crate::Command)s, each of which makes the next epoch. A small metadata group
-//! decides the order of commands; everybody else holds a copy of some epoch and asks for newer ones. Acting on an old map is
-//! safe: what is stored where is recorded with each block, and who leads a volume is Raft's affair.
+//! **Models.** One value, changed by [`Command`](crate::Command)s, each of which makes the next epoch. A
+//! small metadata group decides the order of commands; everybody else holds a copy of some epoch and asks for
+//! newer ones. Acting on an old map is safe: what is stored where is recorded with each block, and who leads
+//! a volume is Raft's affair.
 //!
-//! **Promises.** Numbers of nodes, bricks and replicas are never used again: whoever comes back without what it had
-//! promised to keep is somebody else.
+//! **Promises.** Numbers of nodes, bricks and replicas are never used again: whoever comes back without what
+//! it had promised to keep is somebody else.
 
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Timestamp};
@@ -153,11 +154,13 @@ pub struct Volume {
     pub options: BTreeMap<String, String>,
     /// When it was made.
     pub created: Timestamp,
-    /// Raised whenever blocks should be spread anew over all bricks; `REBALANCE_STOPPED` is set while that is stopped.
+    /// Raised whenever blocks should be spread anew over all bricks; `REBALANCE_STOPPED` is set while that is
+    /// stopped.
     pub rebalance: u64,
 }
 
-/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record keeps its format.
+/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record
+/// keeps its format.
 const REBALANCE_STOPPED: u64 = 1 << 63;
 
 impl Volume {
@@ -195,8 +198,8 @@ pub struct ReplicaPlace {
     pub id: ReplicaId,
     /// On which node.
     pub node: NodeId,
-    /// It is one of those that the group began with, so its node makes it with all of these as its members. Others are made empty
-    /// and are added by the group's leader.
+    /// It is one of those that the group began with, so its node makes it with all of these as its members.
+    /// Others are made empty and are added by the group's leader.
     pub founder: bool,
 }
 
@@ -259,7 +262,8 @@ impl ClusterMap {
         self.bricks.iter().find(|(_, brick)| is_it(brick)).map(|(id, _)| *id)
     }
 
-    /// Bricks of a volume with their numbers, in the order in which they were given, without those that are gone.
+    /// Bricks of a volume with their numbers, in the order in which they were given, without those that are
+    /// gone.
     pub fn bricks_of(&self, volume: GroupId) -> impl Iterator<Item = (BrickId, &Brick)> {
         let ids = self.volumes.get(&volume).map_or(&[][..], |volume| &volume.bricks);
         ids.iter()
@@ -285,7 +289,8 @@ impl ClusterMap {
         Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
     }
 
-    /// The mount options that a volume's settings stand for: see [`mount_options`](crate::options::mount_options).
+    /// The mount options that a volume's settings stand for: see
+    /// [`mount_options`](crate::options::mount_options).
     pub fn mount_options(&self, volume: GroupId) -> String {
         crate::options::mount_options(|key| self.option(volume, key))
     }

@@ -116,8 +116,8 @@ fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The mount options that a volume's settings stand for, defaults included: what a mount reads before its own options, which
-/// override them. The exception is `read-only`, which no mount option takes back.
+/// The mount options that a volume's settings stand for, defaults included: what a mount reads before its own
+/// options, which override them. The exception is `read-only`, which no mount option takes back.
 pub fn mount_options(value: impl Fn(&str) -> Option<String>) -> String {
     let given = |key: &&str| value(key).map(|value| format!("{key}={value}"));
     let mut words: Vec<String> =

@@ -1,13 +1,15 @@
 //! Where the copies of a block go.
 //!
-//! **Models.** Each block ranks all bricks of its volume by weighted rendezvous hashing: a brick comes first for a share of
-//! the blocks that is in proportion to its size. Who stores a block takes the bricks that come first, passing over those
-//! that do not answer. So when a brick is added, the blocks that should move are those for which the new brick comes first, and no others.
+//! **Models.** Each block ranks all bricks of its volume by weighted rendezvous hashing: a brick comes first
+//! for a share of the blocks that is in proportion to its size. Who stores a block takes the bricks that come
+//! first, passing over those that do not answer. So when a brick is added, the blocks that should move are
+//! those for which the new brick comes first, and no others.
 //!
-//! **Assumes nothing** about everybody agreeing: where a block is, is recorded with the block. The ranking only says where to put it.
+//! **Assumes nothing** about everybody agreeing: where a block is, is recorded with the block. The ranking
+//! only says where to put it.
 //!
-//! **Promises.** Two copies never share a brick. They share a node only if the volume's bricks are on fewer nodes than it wants copies,
-//! and then evenly.
+//! **Promises.** Two copies never share a brick. They share a node only if the volume's bricks are on fewer
+//! nodes than it wants copies, and then evenly.
 
 use crate::map::{BrickState, ClusterMap};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId};
@@ -122,7 +124,8 @@ pub fn is_gone(map: &ClusterMap, brick: BrickId) -> bool {
     }
 }
 
-/// Whether a group is as a volume wants it: enough copies, spread over nodes as they should be, on bricks that stay.
+/// Whether a group is as a volume wants it: enough copies, spread over nodes as they should be, on bricks
+/// that stay.
 pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
     let Some(rules) = Rules::of(map, volume) else { return false };
     let mut load = Load::default();

@@ -1,7 +1,8 @@
-//! Reading every block of a brick again and again, slowly, so that damage is found before the last good copy is needed.
+//! Reading every block of a brick again and again, slowly, so that damage is found before the last good copy
+//! is needed.
 //!
-//! A damaged copy is replaced from another brick of its volume. What no other brick has is left as it is: it is reported, and whoever
-//! reads it hears of the damage.
+//! A damaged copy is replaced from another brick of its volume. What no other brick has is left as it is: it
+//! is reported, and whoever reads it hears of the damage.
 
 use crate::blocks::ReplicatedBlocks;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_REST};

@@ -1,12 +1,15 @@
-//! The lock table of a volume: who holds and who waits for the locks of fcntl(2) and flock(2), among all clients.
+//! The lock table of a volume: who holds and who waits for the locks of fcntl(2) and flock(2), among all
+//! clients.
 //!
-//! **Models.** A lock belongs to an owner (a process or an open file of some session), covers a range of a file's bytes, and is
-//! shared or exclusive. [`LockSpace::Posix`] is fcntl(2): what an owner sets replaces what it had in that range, so its locks are
-//! split, joined, upgraded and downgraded. [`LockSpace::Flock`] is flock(2): whole files, and whoever converts a lock gives up the
-//! old one first, even if it does not get the new one. The two do not see each other.
+//! **Models.** A lock belongs to an owner (a process or an open file of some session), covers a range of a
+//! file's bytes, and is shared or exclusive. [`LockSpace::Posix`] is fcntl(2): what an owner sets replaces
+//! what it had in that range, so its locks are split, joined, upgraded and downgraded. [`LockSpace::Flock`]
+//! is flock(2): whole files, and whoever converts a lock gives up the old one first, even if it does not get
+//! the new one. The two do not see each other.
 //!
-//! **Assumes** that the caller is the volume's leader, has made sure that an owner's session is the one that speaks, and tells it
-//! of every close and every session's end. It asks before it answers a lock; the table decides, in the order of the calls.
+//! **Assumes** that the caller is the volume's leader, has made sure that an owner's session is the one that
+//! speaks, and tells it of every close and every session's end. It asks before it answers a lock; the table
+//! decides, in the order of the calls.
 //!
 //! **Promises.**
 //! - Two owners never hold conflicting locks.
@@ -17,8 +20,9 @@
 //!   there is no such check, as in Linux.
 //! - The same calls give the same answers, in the same order.
 //!
-//! **Refuses** more than [`LOCKS_PER_SESSION_MAX`] locks of a session and [`WAITERS_PER_INODE_MAX`] waiting requests for a file
-//! ([`Outcome::NoRoom`]). An unlock can be refused for it, too: one that takes out the middle of a lock leaves two.
+//! **Refuses** more than [`LOCKS_PER_SESSION_MAX`] locks of a session and [`WAITERS_PER_INODE_MAX`] waiting
+//! requests for a file ([`Outcome::NoRoom`]). An unlock can be refused for it, too: one that takes out the
+//! middle of a lock leaves two.
 
 mod deadlock;
 mod holders;
@@ -99,8 +103,9 @@ pub struct Declared {
 }
 
 impl LockTable {
-    /// Takes a lock (F_SETLK, F_SETLKW, flock(2)). With `wait` the request waits if another owner is in the way. A request that
-    /// comes again with the key of one that waits takes its place, and keeps its turn if it is the same.
+    /// Takes a lock (F_SETLK, F_SETLKW, flock(2)). With `wait` the request waits if another owner is in the
+    /// way. A request that comes again with the key of one that waits takes its place, and keeps its turn if
+    /// it is the same.
     pub fn set(&mut self, mut lock: LockRecord, wait: Option<RequestKey>) -> Settled {
         if lock.space == LockSpace::Flock {
             lock.range = LockRange::ALL;
@@ -123,7 +128,8 @@ impl LockTable {
         Settled { outcome, granted: self.grant_if(gave_up, lock.ino) }
     }
 
-    /// Gives up a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or [`Outcome::NoRoom`].
+    /// Gives up a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or
+    /// [`Outcome::NoRoom`].
     pub fn unlock(&mut self, ino: InodeId, space: LockSpace, owner: LockOwner, range: LockRange) -> Settled {
         let range = if space == LockSpace::Flock { LockRange::ALL } else { range };
         let Some(holders) = self.held.get(&(ino, space)) else {
@@ -146,15 +152,16 @@ impl LockTable {
         self.first_in_the_way(&wanted)
     }
 
-    /// Ends the waiting of a request. `false`: it does not wait, because it has been granted, or nobody knows it.
+    /// Ends the waiting of a request. `false`: it does not wait, because it has been granted, or nobody knows
+    /// it.
     pub fn cancel(&mut self, key: RequestKey) -> bool {
         let Some(lock) = self.waiters.remove(key) else { return false };
         self.count(lock.owner.session, |tally| tally.waiting -= 1);
         true
     }
 
-    /// Gives up all that an owner holds in a file: it has closed it. What it waits for it goes on waiting for. Returns the
-    /// requests that are granted by it.
+    /// Gives up all that an owner holds in a file: it has closed it. What it waits for it goes on waiting
+    /// for. Returns the requests that are granted by it.
     pub fn release_owner(&mut self, ino: InodeId, owner: LockOwner) -> Vec<RequestKey> {
         let mut freed = 0;
         for space in LockSpace::BOTH {
@@ -169,7 +176,8 @@ impl LockTable {
         self.grant_if(freed > 0, ino)
     }
 
-    /// Gives up all that a session holds and waits for: it has ended. Returns the requests that are granted by it.
+    /// Gives up all that a session holds and waits for: it has ended. Returns the requests that are granted
+    /// by it.
     pub fn release_session(&mut self, session: SessionId) -> Vec<RequestKey> {
         for key in self.waiters.of_session(session).collect::<Vec<_>>() {
             self.waiters.remove(key);
@@ -194,8 +202,9 @@ impl LockTable {
         self.held.iter().flat_map(of_file).collect()
     }
 
-    /// Takes a session's word for what it holds, because the leader that granted it is gone. What conflicts with another's locks
-    /// is refused, and so is what is not the session's own. To declare the same again changes nothing.
+    /// Takes a session's word for what it holds, because the leader that granted it is gone. What conflicts
+    /// with another's locks is refused, and so is what is not the session's own. To declare the same again
+    /// changes nothing.
     pub fn declare(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
         let mut declared = Declared::default();
         for lock in locks {
@@ -340,7 +349,8 @@ impl LockTable {
                 let free = |lock: &LockRecord| self.in_the_way(lock).next().is_none();
                 let Some(lock) = self.waiters.get(key).filter(free) else { continue };
                 self.cancel(key);
-                // There is room: it was kept. A lock that weakens its owner's own can free what others before it wait for.
+                // There is room: it was kept. A lock that weakens its owner's own can free what others before
+                // it wait for.
                 let plan = self.plan_set(&lock);
                 again |= self.apply(ino, lock.space, lock.owner, plan);
                 granted.push(key);

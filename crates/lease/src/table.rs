@@ -79,7 +79,8 @@ pub struct Rights {
 /// What a session is to give back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// The right to change a cover; it goes on watching. Single inodes that it may change there are released with it.
+    /// The right to change a cover; it goes on watching. Single inodes that it may change there are released
+    /// with it.
     Downgrade(InodeId),
     /// The right to change an inode; it goes on caching it.
     Release(InodeId),
@@ -101,14 +102,16 @@ pub struct Recall {
 /// A cover.
 #[derive(Clone, Debug, Default)]
 struct Cover {
-    /// Each with the number of recalls that it had been sent when it was last told something: what it says in answer to later ones
-    /// may be older than that.
+    /// Each with the number of recalls that it had been sent when it was last told something: what it says in
+    /// answer to later ones may be older than that.
     watchers: BTreeMap<SessionId, u64>,
     exclusive: Option<SessionId>,
-    /// The first recall that told the holder to go down. What it says in answer to earlier ones is not about what it holds now.
+    /// The first recall that told the holder to go down. What it says in answer to earlier ones is not about
+    /// what it holds now.
     recalled: Option<u64>,
-    /// Nodes under it that single sessions may change, those included that are just moving elsewhere. They stay when one of
-    /// them gets the cover: it may have moved an inode elsewhere meanwhile, or learn of the smaller right after the greater one.
+    /// Nodes under it that single sessions may change, those included that are just moving elsewhere. They
+    /// stay when one of them gets the cover: it may have moved an inode elsewhere meanwhile, or learn of the
+    /// smaller right after the greater one.
     nodes: BTreeSet<InodeId>,
 }
 
@@ -117,7 +120,8 @@ struct Cover {
 struct Node {
     holder: SessionId,
     cover: InodeId,
-    /// What it was counted under before, the oldest first, where everybody still finds it: the batches that move it are under way.
+    /// What it was counted under before, the oldest first, where everybody still finds it: the batches that
+    /// move it are under way.
     before: Vec<InodeId>,
     names: BTreeSet<Name>,
     /// As in [`Cover`].
@@ -143,7 +147,8 @@ struct Pending {
     /// Requests that had been answered.
     after: Vec<Token>,
     since_ms: u64,
-    /// What the change that waits for it is about and the session was told since: its acknowledgement does not count for that.
+    /// What the change that waits for it is about and the session was told since: its acknowledgement does
+    /// not count for that.
     again: Vec<Target>,
 }
 

@@ -1,9 +1,10 @@
 //! Whether this replica leads its group, and for how long it may act on that.
 //!
-//! **The lease.** A leader asks its followers again and again whether they still follow. Each that does will not help to elect
-//! another for one election timeout after it was asked; so from the moment of asking on, for somewhat less than that, nobody
-//! else leads. All of it is measured on the monotonic clock of the one that asked, and looked at again after every read: a
-//! process that was stopped in between finds its lease run out.
+//! **The lease.** A leader asks its followers again and again whether they still follow. Each that does will
+//! not help to elect another for one election timeout after it was asked; so from the moment of asking on,
+//! for somewhat less than that, nobody else leads. All of it is measured on the monotonic clock of the one
+//! that asked, and looked at again after every read: a process that was stopped in between finds its lease
+//! run out.
 
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::{Duration, Instant};

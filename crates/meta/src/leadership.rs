@@ -1,5 +1,5 @@
-//! What a volume's server does when its replica comes to lead the group: it learns which sessions there are, makes the volume if the
-//! group has just begun, and does the background work until the lead is lost.
+//! What a volume's server does when its replica comes to lead the group: it learns which sessions there are,
+//! makes the volume if the group has just begun, and does the background work until the lead is lost.
 
 use crate::background;
 use crate::limits::RETRY_AFTER;
@@ -36,8 +36,8 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
         tracing::info!(group = %core.group, term, "leads");
         shared.background.begin();
         shared.heal.lead(true);
-        // Looked at again now that there is something to stop: a lead that was lost before is seen here, one that is lost from now
-        // on stops the work.
+        // Looked at again now that there is something to stop: a lead that was lost before is seen here, one
+        // that is lost from now on stops the work.
         let leads = || core.running().is_ok() && core.lead.holds(core.applied()) == Some(term);
         if leads() {
             background::run(shared, options);

@@ -1,12 +1,15 @@
 //! Rights of clients: what the table of `shoal_lease` decides is carried out here.
 //!
-//! **Requests that wait** for other clients hold no thread: they are parked, and go on on a few threads kept for that.
+//! **Requests that wait** for other clients hold no thread: they are parked, and go on on a few threads kept
+//! for that.
 //!
-//! **Order.** A session is registered for what it looks at before the store is read, so whoever changes it afterwards
-//! waits for it. A change is prepared while nobody can look at it: covers and names are looked up again until they stand still.
+//! **Order.** A session is registered for what it looks at before the store is read, so whoever changes it
+//! afterwards waits for it. A change is prepared while nobody can look at it: covers and names are looked up
+//! again until they stand still.
 //!
-//! **Ends.** A session that others wait for is ended when it has been silent for [`SESSION_DEAD_AFTER`], or has not given back what it was asked
-//! for within [`RECALL_MAX`]. Silence is measured from the last request of whatever kind.
+//! **Ends.** A session that others wait for is ended when it has been silent for [`SESSION_DEAD_AFTER`], or
+//! has not given back what it was asked for within [`RECALL_MAX`]. Silence is measured from the last request
+//! of whatever kind.
 
 mod acquire;
 mod ask;
@@ -181,7 +184,8 @@ impl Parked {
 }
 
 impl Shared {
-    /// Does something to the table of a term, and sees to what follows from it. Refused if the table is another term's by now.
+    /// Does something to the table of a term, and sees to what follows from it. Refused if the table is
+    /// another term's by now.
     fn with_table<T>(
         self: &Arc<Self>,
         term: u64,
@@ -256,7 +260,8 @@ impl Shared {
         }
         let known = self.tree(query::session(&self.store, session))?;
         if known.is_some_and(|known| seq <= known.last) {
-            // It comes once more: others may know by now what it has made, also those who have not said yet to a new leader what they watch.
+            // It comes once more: others may know by now what it has made, also those who have not said yet
+            // to a new leader what they watch.
             return Ok(());
         }
         self.with_table(term, |inner| inner.table.born(session, born))
@@ -299,7 +304,8 @@ impl Shared {
         if refers.is_empty() {
             return self.answer_poll(poll, done);
         }
-        // Whatever becomes of the change that it was asked for: from now on the client need not be asked any more.
+        // Whatever becomes of the change that it was asked for: from now on the client need not be asked any
+        // more.
         let shared = self.clone();
         self.leases.run(Box::new(move || match shared.hold(poll.session, refers) {
             Ok(()) => shared.answer_poll(poll, done),
@@ -390,7 +396,8 @@ impl Shared {
             let is_new = inner.table.is_undeclared(said.session);
             inner.table.declare(said.session, &said.covers, &nodes, said.last)?;
             inner.table.born(said.session, &moved);
-            // A copy that comes late must not bring back what has been given up since. Nobody waits yet for what is declared.
+            // A copy that comes late must not bring back what has been given up since. Nobody waits yet for
+            // what is declared.
             let locks = if is_new { said.locks.clone() } else { Vec::new() };
             Ok::<_, Refusal>(inner.locks.table.declare(said.session, locks).refused)
         })?;

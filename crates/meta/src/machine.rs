@@ -9,7 +9,8 @@ use shoal_types::{NodeId, ReplicaId};
 pub trait Machine: Send + Sync + 'static {
     /// What is said of a command that was carried out.
     type Outcome: Send + 'static;
-    /// What a command changes; a pure function of the store and the command. An error means that the replica is broken.
+    /// What a command changes; a pure function of the store and the command. An error means that the replica
+    /// is broken.
     fn apply(&self, store: &RocksStore, data: &[u8]) -> Result<(WriteBatch, Self::Outcome), String>;
     /// These changes are in the store.
     fn applied(&self, _changes: &WriteBatch) {}

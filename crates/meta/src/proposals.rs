@@ -1,8 +1,9 @@
 //! Proposals that are under way, and who waits for them.
 //!
-//! Each carries a mark into the log that names this process and the proposal, and comes back with the committed entry: so it does not
-//! matter where in the log it ended up, and an entry of an earlier process finds nobody waiting. How much may be under way is
-//! bounded; whoever proposes beyond it waits, which therefore nobody may do on the thread that applies.
+//! Each carries a mark into the log that names this process and the proposal, and comes back with the
+//! committed entry: so it does not matter where in the log it ended up, and an entry of an earlier process
+//! finds nobody waiting. How much may be under way is bounded; whoever proposes beyond it waits, which
+//! therefore nobody may do on the thread that applies.
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
 use shoal_runtime::sync::{Condvar, Mutex};

@@ -1,11 +1,11 @@
-//! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised twice;
-//! and neither the log nor the store nor a brick must ever meet a full disk, so some of it is never granted.
+//! Who may still write how much. A local success must not be refused later, so room is granted ahead and
+//! never promised twice; and neither the log nor the store nor a brick must ever meet a full disk, so some of
+//! it is never granted.
 //!
 //! From the free room of each (metadata and bricks may be on one disk or on two) is set aside: a reserve that
-//! nobody gets, in proportion to its size, what
-//! the log may still grow by before it is cut, what the store holds in memory and has yet to write, and what sessions
-//! hold. So a granted byte that ends up inline has room in the log and again in the store, and the store has the reserve to
-//! merge in.
+//! nobody gets, in proportion to its size, what the log may still grow by before it is cut, what the store
+//! holds in memory and has yet to write, and what sessions hold. So a granted byte that ends up inline has
+//! room in the log and again in the store, and the store has the reserve to merge in.
 
 use crate::limits::*;
 use crate::shared::Shared;
@@ -80,8 +80,8 @@ impl Room {
         Ok(rest(here, self.reserve_bytes).min(rest(brick.free_bytes, kept)))
     }
 
-    /// Room as applications see it. Others may use the same disk: the volume is as large as what it holds and what it may still
-    /// take. What sessions hold counts as free, since they hold it to write into.
+    /// Room as applications see it. Others may use the same disk: the volume is as large as what it holds and
+    /// what it may still take. What sessions hold counts as free, since they hold it to write into.
     pub(crate) fn statfs(&self, dues: Dues, used_bytes: u64, inodes: u64) -> Result<Statfs, MetaError> {
         let free_bytes = self.free(Dues { outstanding: 0, ..dues })?;
         Ok(Statfs {
@@ -115,8 +115,8 @@ impl Shared {
         self.room.free(self.dues())
     }
 
-    /// Grants as much as is wanted, or what there is. When that would leave a session with very little, what was deleted is given
-    /// back first.
+    /// Grants as much as is wanted, or what there is. When that would leave a session with very little, what
+    /// was deleted is given back first.
     pub(crate) fn grant_room(&self, session: SessionId, room: Space) -> Result<u64, MetaError> {
         let want = room.want_bytes;
         let least = want.min(SHORT_BYTES.saturating_sub(room.outstanding_bytes));

@@ -30,15 +30,16 @@ pub struct BrickUse {
     pub bytes: u64,
 }
 
-/// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
+/// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the
+/// orderly way.
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Server {
-    /// Stops: the lead is handed over if it can be, what is under way is finished or refused, and the store is flushed so that the
-    /// next start replays nothing.
+    /// Stops: the lead is handed over if it can be, what is under way is finished or refused, and the store
+    /// is flushed so that the next start replays nothing.
     pub fn shutdown(&self) {
         self.shared.background.stop();
         self.shared.heal.stop();
@@ -51,7 +52,8 @@ impl Server {
         self.shared.background.stop();
         self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
-        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
+        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for
+        // itself.
         for thread in threads.into_iter().filter(|thread| !thread.is_current()) {
             // A thread that panicked has said so.
             let _ = thread.join();
@@ -75,8 +77,8 @@ impl Server {
         stats
     }
 
-    /// Bricks have come, gone or come back, or are to be drained: what that means for blocks is seen to, and what could not be deleted
-    /// is tried again.
+    /// Bricks have come, gone or come back, or are to be drained: what that means for blocks is seen to, and
+    /// what could not be deleted is tried again.
     pub fn placement_changed(&self) {
         self.shared.heal.survey();
         self.shared.background.add(Work { bricks: true, sweep_all: true, ..Work::default() });
@@ -112,8 +114,8 @@ impl Server {
         self.shared.heal.is_idle()
     }
 
-    /// What is said to be on each brick: blocks and bytes, garbage that is not deleted yet included. A brick that is not in there can be
-    /// taken away. Reads about all blocks.
+    /// What is said to be on each brick: blocks and bytes, garbage that is not deleted yet included. A brick
+    /// that is not in there can be taken away. Reads about all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
         let shared = &self.shared;
         shared.serving()?;
@@ -151,12 +153,14 @@ impl Server {
         self.shared.tree(query::degraded(&self.shared.store.snapshot(), None, count_max))
     }
 
-    /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.
+    /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to
+    /// time.
     pub fn flush(&self) -> Result<(), MetaError> {
         self.shared.replica.flush()
     }
 
-    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same digest.
+    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same
+    /// digest.
     pub fn digest(&self) -> Result<(u64, u128), MetaError> {
         self.shared.replica.digest()
     }

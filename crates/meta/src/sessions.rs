@@ -1,11 +1,12 @@
 //! The sessions that are alive, as far as time has a say in it.
 //!
-//! The namespace knows which sessions exist and what they own; that is in the log. This table knows when each was last heard of
-//! and how much room it holds. It lives in memory, on the leader of the group: a new leader takes all sessions for alive and just
-//! renewed. In a single process the sessions of before a restart are ended, since their client died with the server.
+//! The namespace knows which sessions exist and what they own; that is in the log. This table knows when each
+//! was last heard of and how much room it holds. It lives in memory, on the leader of the group: a new leader
+//! takes all sessions for alive and just renewed. In a single process the sessions of before a restart are
+//! ended, since their client died with the server.
 //!
-//! **Fencing.** A session that is not in the table is refused at the door; one that is ended while its batches are under way is
-//! refused by the log, where its end comes before them.
+//! **Fencing.** A session that is not in the table is refused at the door; one that is ended while its
+//! batches are under way is refused by the log, where its end comes before them.
 
 use crate::limits::{ADOPTED_ROOM_BYTES, REBOOT_SILENCE, SIBLINGS_MAX};
 use shoal_runtime::sync::Mutex;
@@ -89,9 +90,10 @@ impl Sessions {
         self.living.lock().values().map(|living| living.outstanding_bytes).fold(0, u64::saturating_add)
     }
 
-    /// The sessions that the same client has begun and never heard of, or that it left behind when it died: of the same name, and silent for
-    /// longer than any that lives. And those of earlier runs of its machine, if this leader has not just heard of them: the word of a machine
-    /// that is taken for another counts for nothing against a sign of life.
+    /// The sessions that the same client has begun and never heard of, or that it left behind when it died:
+    /// of the same name, and silent for longer than any that lives. And those of earlier runs of its machine,
+    /// if this leader has not just heard of them: the word of a machine that is taken for another counts for
+    /// nothing against a sign of life.
     pub(crate) fn in_the_way(&self, request: &SessionRequest) -> Vec<SessionId> {
         let SessionRequest { client, instance, origin, .. } = request;
         let instance = *instance;

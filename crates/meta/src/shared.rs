@@ -140,7 +140,8 @@ impl Shared {
         self.replica.core.propose(command.encode())
     }
 
-    /// Makes sure that the store has all that was decided before this was asked, and that nobody else led the group then.
+    /// Makes sure that the store has all that was decided before this was asked, and that nobody else led the
+    /// group then.
     pub(crate) fn catch_up(&self) -> Result<(), MetaError> {
         self.propose(&Command::GrantBlocks { count: 0 }).map(drop)
     }
@@ -154,7 +155,8 @@ impl Shared {
         }
     }
 
-    /// Ends a session: it is refused from here on, its orphans die, and what it stored without committing is deleted.
+    /// Ends a session: it is refused from here on, its orphans die, and what it stored without committing is
+    /// deleted.
     pub(crate) fn end_session(self: &Arc<Self>, session: SessionId) -> Result<(), MetaError> {
         self.sessions.remove(session);
         if !mistake("accept what an ended session sends") {
@@ -166,8 +168,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads for a session, from a state that holds everything that was answered before. Refused for sessions that have ended, and
-    /// by a server that does not serve, or does not any more when it has read.
+    /// Reads for a session, from a state that holds everything that was answered before. Refused for sessions
+    /// that have ended, and by a server that does not serve, or does not any more when it has read.
     pub(crate) fn read_for<T>(
         &self,
         session: SessionId,

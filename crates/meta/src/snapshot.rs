@@ -1,11 +1,14 @@
-//! Whole states: what replicas say to each other besides Raft's own words, and how a replica gets the state of another.
+//! Whole states: what replicas say to each other besides Raft's own words, and how a replica gets the state
+//! of another.
 //!
-//! **Model.** The state of a replica is its store, which knows the log index that it belongs to. A *checkpoint* of it is a
-//! directory of files; another replica fetches them in pages, puts them where its own store was when it is opened the next time,
-//! and goes on from there. Nothing is taken apart or put together, so the states are the same to the byte.
+//! **Model.** The state of a replica is its store, which knows the log index that it belongs to. A
+//! *checkpoint* of it is a directory of files; another replica fetches them in pages, puts them where its own
+//! store was when it is opened the next time, and goes on from there. Nothing is taken apart or put together,
+//! so the states are the same to the byte.
 //!
-//! **Promises.** Until all files are there, durably, nothing of the old replica is touched. From then on, however often the exchange
-//! is interrupted, it is finished by the next start. The promises that the replica has made as a voter are kept.
+//! **Promises.** Until all files are there, durably, nothing of the old replica is touched. From then on,
+//! however often the exchange is interrupted, it is finished by the next start. The promises that the replica
+//! has made as a voter are kept.
 
 mod fetch;
 mod install;

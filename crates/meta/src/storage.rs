@@ -1,7 +1,7 @@
 //! The Raft log as the `raft` crate wants to see it.
 //!
-//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard state and the group's
-//! members.
+//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard
+//! state and the group's members.
 
 use crate::limits::LOG_CACHE_BYTES;
 use bytes::Bytes;
@@ -82,7 +82,8 @@ fn other(what: impl ToString) -> raft::Error {
 }
 
 impl LogStorage {
-    /// Takes over a log; `applied` is how far the store is, `members` who is in the group as of then, if that has ever changed.
+    /// Takes over a log; `applied` is how far the store is, `members` who is in the group as of then, if that
+    /// has ever changed.
     pub(crate) fn new(log: RaftLog, applied: u64, members: Option<ConfState>) -> Result<LogStorage, String> {
         let (mut hard, founders) =
             decode_state(log.state()).map_err(|error| format!("the log's state is damaged: {error}"))?;
@@ -216,8 +217,8 @@ impl Storage for LogStorage {
         Ok(self.log.last_index())
     }
 
-    /// Raft's own snapshots are not used: whoever is behind is told to fetch the state, and Raft goes on trying until the
-    /// log is enough again.
+    /// Raft's own snapshots are not used: whoever is behind is told to fetch the state, and Raft goes on
+    /// trying until the log is enough again.
     fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
         self.behind.lock().insert(to);
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))

@@ -1,5 +1,5 @@
-//! The thread that keeps the store and the log in bounds: it flushes the store so that the log can be cut, and, when room is
-//! short, has the store give back what was deleted.
+//! The thread that keeps the store and the log in bounds: it flushes the store so that the log can be cut,
+//! and, when room is short, has the store give back what was deleted.
 
 use crate::limits::*;
 use crate::machine::Machine;
@@ -41,8 +41,8 @@ impl Upkeep {
         }
     }
 
-    /// Room is short: give back what can be, if anything was removed since the last time. Waits until that is done, or
-    /// until a moment.
+    /// Room is short: give back what can be, if anything was removed since the last time. Waits until that is
+    /// done, or until a moment.
     pub(crate) fn reclaim(&self, removed: u64, until: Instant) {
         let mut state = self.state.lock();
         // What was overwritten is not counted, so now and then it is worth a look anyway.

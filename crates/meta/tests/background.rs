@@ -79,7 +79,8 @@ fn many_small_extents_become_few_and_the_bytes_stay() {
     let mut session = Session::open(&server);
     let file = session.touch("f");
     let mut expected = vec![0; 8 << 20];
-    // Backwards, in pieces that are not joined as they are written; some in blocks, one hole, some room reserved ahead.
+    // Backwards, in pieces that are not joined as they are written; some in blocks, one hole, some room
+    // reserved ahead.
     let mut ops = Vec::new();
     for at in (0..200usize).rev().filter(|at| *at != 77) {
         let (offset, bytes) = (at * 40_000, vec![at as u8 + 1; 40_000]);
@@ -429,7 +430,8 @@ fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
     assert_eq!(server.heal_status().last_error, None);
 }
 
-/// A session of many blocks of which nothing is committed, on bricks that do not list all of them, and a file of many that is removed.
+/// A session of many blocks of which nothing is committed, on bricks that do not list all of them, and a file
+/// of many that is removed.
 fn much_to_delete(bricks: &Unreliable, server: &Arc<Server>) -> SessionId {
     let mut abandoned = Session::open(server);
     *bricks.keeps_to_itself.lock().expect("lock") = Some(abandoned.id);

@@ -90,7 +90,8 @@ fn replaying_the_log_leads_to_the_same_bytes() {
     }
 }
 
-/// What the child process below does until it is killed: numbered files, one batch each, told to the parent when acknowledged.
+/// What the child process below does until it is killed: numbered files, one batch each, told to the parent
+/// when acknowledged.
 fn write_until_killed(dir: &Path) {
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir, bricks, small_log()).expect("open");

@@ -1,10 +1,12 @@
 //! Who may talk to whom: an authority of the cluster's own, and what it certifies.
 //!
-//! **Model.** A cluster has one authority, made when it begins. It certifies nodes and clients; a certificate's names (subject
-//! alternative names) say which of the two somebody is. Nodes trust nobody else, clients neither. A joining node knows the
-//! authority's fingerprint from its token before it has a certificate.
+//! **Model.** A cluster has one authority, made when it begins. It certifies nodes and clients; a
+//! certificate's names (subject alternative names) say which of the two somebody is. Nodes trust nobody else,
+//! clients neither. A joining node knows the authority's fingerprint from its token before it has a
+//! certificate.
 //!
-//! **Assumes** that clocks may be wrong by years: certificates are valid for practically ever, and access is withdrawn by name.
+//! **Assumes** that clocks may be wrong by years: certificates are valid for practically ever, and access is
+//! withdrawn by name.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -225,7 +227,8 @@ impl Credentials {
         &self.role
     }
 
-    /// Writes `ca.pem`, `cert.pem` and `key.pem` into a directory, which is made if need be; readable for the owner only.
+    /// Writes `ca.pem`, `cert.pem` and `key.pem` into a directory, which is made if need be; readable for the
+    /// owner only.
     pub fn save(&self, dir: &Path) -> Result<(), CredentialsError> {
         let io = |path: &Path| {
             let path = path.display().to_string();

@@ -6,7 +6,8 @@
 //! frame      length u32 (of what follows the header), kind u8, flags u8, zero u16, id u64, then that many bytes
 //! request    service (kind u8, number u128), then the body
 //! ```
-//! All numbers are little-endian. Both are refused before anything is allocated for them if they cannot be right.
+//! All numbers are little-endian. Both are refused before anything is allocated for them if they cannot be
+//! right.
 
 use crate::limits::FRAME_BYTES_MAX;
 use bytes::Bytes;

@@ -1,17 +1,19 @@
 //! How machines talk: TCP with mutual TLS, frames, requests and their answers.
 //!
-//! **Model.** A [`Network`] has [`Link`]s to addresses, over which requests are made, and may [listen](Network::listen), which
-//! hands requests to a [`Handler`]. A request is for a [`Service`] and carries bytes; what they mean is the affair of those
-//! who ask and answer.
+//! **Model.** A [`Network`] has [`Link`]s to addresses, over which requests are made, and may
+//! [listen](Network::listen), which hands requests to a [`Handler`]. A request is for a [`Service`] and
+//! carries bytes; what they mean is the affair of those who ask and answer.
 //!
 //! **Assumes** nothing of the network but TCP, and nothing of whoever connects.
 //!
-//! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded. Requests are pipelined:
-//! none waits for another's answer. A dead peer is noticed within [`limits::SILENCE_MAX`], closed sockets at once.
+//! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded.
+//! Requests are pipelined: none waits for another's answer. A dead peer is noticed within
+//! [`limits::SILENCE_MAX`], closed sockets at once.
 //!
 //! A node's identity is used by one process at a time ([`Membership`]).
 //!
-//! **Refuses** strangers, other clusters, other protocol versions, and frames that cannot be right; each with a log line.
+//! **Refuses** strangers, other clusters, other protocol versions, and frames that cannot be right; each with
+//! a log line.
 //!
 //! Inside, and only here, everything is asynchronous; the outside is threads and callbacks.
 

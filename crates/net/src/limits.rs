@@ -4,7 +4,8 @@ use std::time::Duration;
 
 /// The port that servers listen on unless told otherwise.
 pub const PORT_DEFAULT: u16 = 7470;
-/// Longest frame without its header, in bytes: the largest block, batch or page of a listing, and what belongs to it.
+/// Longest frame without its header, in bytes: the largest block, batch or page of a listing, and what
+/// belongs to it.
 pub const FRAME_BYTES_MAX: u32 = 8 << 20;
 /// Room made for a frame before anything of it has arrived, in bytes.
 pub const FIRST_READ_BYTES: usize = 256 << 10;
@@ -23,7 +24,8 @@ pub const DUPLICATE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BACK_OFF: Duration = Duration::from_millis(150);
 /// Requests that may wait at one end of a connection to be sent.
 pub const SEND_QUEUE_MAX: usize = 4096;
-/// Frames that are handed to the socket and not written yet. Few, so that memory is bounded by the frames' size.
+/// Frames that are handed to the socket and not written yet. Few, so that memory is bounded by the frames'
+/// size.
 pub const WRITE_QUEUE_MAX: usize = 32;
 /// Requests of one connection that a server works on; beyond it, it reads no further.
 pub const IN_FLIGHT_MAX: usize = 256;
@@ -35,8 +37,8 @@ pub const WORKERS: usize = 48;
 pub const URGENT_WORKERS: usize = 4;
 /// Threads that move bytes, where there are cores for them.
 pub const IO_THREADS_MAX: usize = 2;
-/// Cores for each of them beyond the first: on a small machine a second one moves no more, and whenever something arrives it is woken only
-/// to find that the first one is at it.
+/// Cores for each of them beyond the first: on a small machine a second one moves no more, and whenever
+/// something arrives it is woken only to find that the first one is at it.
 pub const CORES_PER_IO_THREAD: usize = 2;
 /// Pieces shorter than this are gathered into one write, in bytes.
 pub const GATHER_BYTES: usize = 16 << 10;

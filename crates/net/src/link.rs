@@ -1,8 +1,8 @@
 //! The calling end: one connection to one address, made when it is needed and made again when it was lost.
 //!
-//! **Promises.** Requests leave in the order in which they were made. Each is answered, refused, or fails, within a bounded time
-//! of the other end's death: nobody waits for a machine that is gone. Nothing is repeated here: whether a request that
-//! failed was carried out, only those who understand it can find out.
+//! **Promises.** Requests leave in the order in which they were made. Each is answered, refused, or fails,
+//! within a bounded time of the other end's death: nobody waits for a machine that is gone. Nothing is
+//! repeated here: whether a request that failed was carried out, only those who understand it can find out.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;
@@ -214,7 +214,8 @@ impl Pump {
         }
         let frame = Outgoing { kind: job.kind, flags: job.flags, id, parts: job.parts };
         if connection.queue.send(frame).await.is_err() {
-            // The connection ends, and with it everything that waits is told so; perhaps it was told before this came.
+            // The connection ends, and with it everything that waits is told so; perhaps it was told before
+            // this came.
             if let Some(done) = connection.waiting.lock().as_mut().and_then(|waiting| waiting.remove(&id)) {
                 fail(Some(done), NetError::Lost(self.address.clone()));
             }

@@ -1,9 +1,9 @@
 //! The called end: connections from others, and their requests on worker threads.
 //!
-//! **Promises.** Strangers disturb nobody: what does not introduce itself properly and in time is closed and logged. Ordered
-//! requests of a connection are carried out one after the other, others at once. Messages between replicas have threads of
-//! their own, so that decisions go on while every other thread waits for one. A connection that asks faster than it is
-//! answered is read more slowly.
+//! **Promises.** Strangers disturb nobody: what does not introduce itself properly and in time is closed and
+//! logged. Ordered requests of a connection are carried out one after the other, others at once. Messages
+//! between replicas have threads of their own, so that decisions go on while every other thread waits for
+//! one. A connection that asks faster than it is answered is read more slowly.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;

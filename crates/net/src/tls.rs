@@ -32,7 +32,8 @@ fn chain(credentials: &Credentials) -> Vec<CertificateDer<'static>> {
     vec![credentials.certificate.clone(), credentials.authority.clone()]
 }
 
-/// For the end that listens. Peers without a certificate are let in, to join; whoever shows one must be certified.
+/// For the end that listens. Peers without a certificate are let in, to join; whoever shows one must be
+/// certified.
 pub(crate) fn server(credentials: &Credentials) -> Result<Arc<ServerConfig>, CredentialsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(credentials)?, provider())
         .allow_unauthenticated()

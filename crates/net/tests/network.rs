@@ -1,4 +1,5 @@
-//! Links and listeners over loopback, with real TLS: what works, what is refused, what happens when the other end dies.
+//! Links and listeners over loopback, with real TLS: what works, what is refused, what happens when the other
+//! end dies.
 
 use bytes::Bytes;
 use shoal_net::limits::SILENCE_MAX;

@@ -125,7 +125,8 @@ impl World {
     }
 }
 
-/// A client asks again of whoever leads when a server is lost, as long as it takes. It must not do so for ever because of what it asks for.
+/// A client asks again of whoever leads when a server is lost, as long as it takes. It must not do so for
+/// ever because of what it asks for.
 #[test]
 fn an_answer_that_is_too_long_for_a_message_is_an_error_of_the_call_and_the_server_is_not_lost() {
     let world = World::new(Arc::new(Extents));

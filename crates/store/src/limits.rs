@@ -1,7 +1,7 @@
 //! The bounds of this crate, each with its reason.
 
-/// Room for RocksDB's tables of recent writes, in bytes each. A flush writes one such table, so this is also about the
-/// size of a blob file: large enough to be written at disk speed.
+/// Room for RocksDB's tables of recent writes, in bytes each. A flush writes one such table, so this is also
+/// about the size of a blob file: large enough to be written at disk speed.
 pub const MEMTABLE_BYTES_DEFAULT: usize = 32 << 20;
 /// Most such tables, the one being filled included. Writers wait when all of them wait for the disk.
 pub const MEMTABLES_MAX: i32 = 3;
@@ -17,15 +17,15 @@ pub const BLOCK_CACHE_BYTES_MAX_DEFAULT: usize = 1 << 30;
 /// that is larger than a shard is never kept, so shards must be much larger than [`TABLE_BLOCK_BYTES`] and
 /// [`METADATA_BLOCK_BYTES`].
 pub const BLOCK_CACHE_SHARD_BITS: i32 = 4;
-/// Values from this size on go to blob files, in bytes: below it the 32-odd bytes of a reference and the second read
-/// cost more than moving the value in compactions.
+/// Values from this size on go to blob files, in bytes: below it the 32-odd bytes of a reference and the
+/// second read cost more than moving the value in compactions.
 pub const BLOB_BYTES_MIN: u64 = 2 << 10;
 /// A blob file is closed at this size by default, in bytes: garbage is given back in whole files.
 pub const BLOB_FILE_BYTES_DEFAULT: u64 = 32 << 20;
 /// Share of garbage in all blob files below which moving the rest is not worth it, even when room is short.
 pub const RECLAIM_GARBAGE_MIN: f64 = 0.03;
-/// A sorted table in which this share of a window of [`TOMBSTONE_WINDOW_ENTRIES`] entries are deletions is compacted soon, so that
-/// `rm -rf` gives its room back and scans do not wade through the dead.
+/// A sorted table in which this share of a window of [`TOMBSTONE_WINDOW_ENTRIES`] entries are deletions is
+/// compacted soon, so that `rm -rf` gives its room back and scans do not wade through the dead.
 pub const TOMBSTONE_RATIO: f64 = 0.3;
 /// See [`TOMBSTONE_RATIO`].
 pub const TOMBSTONE_WINDOW_ENTRIES: usize = 4096;
@@ -46,15 +46,16 @@ pub const INFO_LOGS_KEPT: usize = 3;
 /// See [`INFO_LOGS_KEPT`].
 pub const INFO_LOG_BYTES_MAX: usize = 1 << 20;
 
-/// Nominal size of a segment of the Raft log, in bytes. The log is dropped in whole segments; each new one costs two
-/// more flushes of the disk.
+/// Nominal size of a segment of the Raft log, in bytes. The log is dropped in whole segments; each new one
+/// costs two more flushes of the disk.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 16 << 20;
 /// Smallest nominal size of a segment, in bytes: for volumes on very small disks.
 pub const SEGMENT_BYTES_MIN: u64 = 256 << 10;
-/// Largest payload of one record of the log, in bytes. Batches are far smaller; a length beyond is not read as one.
+/// Largest payload of one record of the log, in bytes. Batches are far smaller; a length beyond is not read
+/// as one.
 pub const RECORD_BYTES_MAX: usize = 16 << 20;
-/// Dropped segments that are kept to be written again: a flush of blocks that the file already owns does not wait for the
-/// file system's own journal (measured: 110 instead of 160 microseconds).
+/// Dropped segments that are kept to be written again: a flush of blocks that the file already owns does not
+/// wait for the file system's own journal (measured: 110 instead of 160 microseconds).
 pub const SPARE_SEGMENTS_MAX: usize = 4;
 /// Records are gathered up to this size before they are handed to the kernel, in bytes.
 pub const GATHER_BYTES: usize = 1 << 20;

@@ -1,14 +1,15 @@
 //! The key-value trait over RocksDB.
 //!
-//! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on live in blob files, written once when a table of recent
-//! writes is flushed and then only moved to collect garbage: small files' contents are not rewritten by every
-//! compaction. Keys are looked up through Bloom filters; scans are bounded on both sides. Indexes and filters
-//! of tables are partitioned: only their top levels stay in memory, the partitions come and go in the block
-//! cache like any block.
+//! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on live in blob files, written once
+//! when a table of recent writes is flushed and then only moved to collect garbage: small files' contents are
+//! not rewritten by every compaction. Keys are looked up through Bloom filters; scans are bounded on both
+//! sides. Indexes and filters of tables are partitioned: only their top levels stay in memory, the partitions
+//! come and go in the block cache like any block.
 //!
 //! **Promises.** Writes are atomic and visible at once to readers on all threads. They are durable after
-//! [`flush`](KvStore::flush), or once RocksDB has flushed them of its own accord; the order of writes is the order of durability.
-//! Whatever is read from disk has passed its checksum. After a failed write or flush every further one is refused.
+//! [`flush`](KvStore::flush), or once RocksDB has flushed them of its own accord; the order of writes is the
+//! order of durability. Whatever is read from disk has passed its checksum. After a failed write or flush
+//! every further one is refused.
 //!
 //! **Memory** is bounded by [`RocksOptions`].
 
@@ -84,9 +85,10 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
-    /// Gives back the room of what was deleted, as far as that needs no more than about `room_bytes` meanwhile: merges all tables,
-    /// which drops blob files that hold nothing but garbage, and then moves living values out of the oldest blob files,
-    /// again and again, until little garbage is left or it has taken longer than `longest`. May be called while the store is in use.
+    /// Gives back the room of what was deleted, as far as that needs no more than about `room_bytes`
+    /// meanwhile: merges all tables, which drops blob files that hold nothing but garbage, and then moves
+    /// living values out of the oldest blob files, again and again, until little garbage is left or it has
+    /// taken longer than `longest`. May be called while the store is in use.
     pub fn reclaim(&self, room_bytes: u64, longest: Duration) -> Result<(), StoreError> {
         let begun = Instant::now();
         self.collect_blobs(0.0)?;
@@ -98,8 +100,8 @@ impl RocksStore {
             if files == 0 || garbage < (all as f64 * RECLAIM_GARBAGE_MIN) as u64 {
                 break;
             }
-            // Moving needs room for the living part of what is moved, before any of it is given back. RocksDB rounds
-            // down to whole files.
+            // Moving needs room for the living part of what is moved, before any of it is given back. RocksDB
+            // rounds down to whole files.
             let fits = room_bytes as f64 / all.saturating_sub(garbage).max(1) as f64;
             let share = fits.max(1.01 / files as f64).min(1.0);
             tracing::debug!(all, garbage, files, share, "moving what lives out of blob files");
@@ -128,8 +130,8 @@ impl RocksStore {
         set(false, 0.0)
     }
 
-    /// Makes a copy of the store, as of now, in a directory that is not there yet. On the same file system it shares the
-    /// files with the store and costs next to nothing.
+    /// Makes a copy of the store, as of now, in a directory that is not there yet. On the same file system it
+    /// shares the files with the store and costs next to nothing.
     pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
         let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(dir));
         made.map_err(|error| failed(&format!("copying to {}", dir.display()), error))
@@ -192,17 +194,20 @@ fn db_options(options: &RocksOptions) -> Options {
     db.create_if_missing(options.create);
     db.set_paranoid_checks(true);
     db.set_max_open_files(OPEN_FILES_MAX);
-    // Contents lie in blob files in the order in which whole directories are read: the kernel is left to find that out, and to read ahead.
+    // Contents lie in blob files in the order in which whole directories are read: the kernel is left to find
+    // that out, and to read ahead.
     db.set_advise_random_on_open(false);
     db.set_max_background_jobs(BACKGROUND_JOBS_MAX);
     db.set_keep_log_file_num(INFO_LOGS_KEPT);
     db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
     db.set_log_level(LogLevel::Warn);
-    // The log of the metadata server is the write-ahead log; there is none here whose size could force a flush.
+    // The log of the metadata server is the write-ahead log; there is none here whose size could force a
+    // flush.
     db.set_manual_wal_flush(true);
     db.set_write_buffer_size(options.memtable_bytes);
     db.set_max_write_buffer_number(MEMTABLES_MAX);
-    // Written pages go to the disk as they are made, not in one burst at the end that holds up the log's fsync.
+    // Written pages go to the disk as they are made, not in one burst at the end that holds up the log's
+    // fsync.
     db.set_bytes_per_sync(1 << 20);
     db.set_level_compaction_dynamic_level_bytes(true);
     db.set_compression_type(DBCompressionType::Lz4);
@@ -217,8 +222,8 @@ fn db_options(options: &RocksOptions) -> Options {
     db.set_blob_file_size(options.blob_file_bytes);
     // Contents of files are often compressed already, and small ones too short to gain.
     db.set_blob_compression_type(DBCompressionType::None);
-    // Collecting moves what lives before it gives anything back. So it is done on request only, within the room that the request
-    // names: see `reclaim`. Files that hold nothing but garbage vanish without it.
+    // Collecting moves what lives before it gives anything back. So it is done on request only, within the
+    // room that the request names: see `reclaim`. Files that hold nothing but garbage vanish without it.
     db.set_enable_blob_gc(false);
     db.set_blob_gc_force_threshold(1.0);
 

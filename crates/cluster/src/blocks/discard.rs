@@ -74,7 +74,8 @@ impl Inner {
         Ok(kept.into_iter().collect())
     }
 
-    /// A page ends where the first of the bricks' pages does: of what lies beyond, some of them have not said yet whether they have it.
+    /// A page ends where the first of the bricks' pages does: of what lies beyond, some of them have not said
+    /// yet whether they have it.
     pub(super) fn copies(
         self: &Arc<Inner>,
         from: BlockId,

@@ -91,7 +91,8 @@ impl Reading {
             None | Some(BlockError::Corrupt { .. }) if silent => {
                 BlockError::Unreachable(format!("no brick answers with block {id}"))
             }
-            // Its copies are deleted one after the other: the damaged one may be the last of a block that is no more.
+            // Its copies are deleted one after the other: the damaged one may be the last of a block that is
+            // no more.
             None | Some(BlockError::Corrupt { .. }) if self.missing => BlockError::Missing(id),
             failure => failure.unwrap_or(BlockError::Missing(id)),
         }

@@ -1,7 +1,8 @@
 //! Threads that wait for a brick, so that nobody else has to.
 //!
-//! Each brick has a lane of its own: a brick that has stopped answering holds up those who serve its lane and no one else. A lane
-//! has at most [`LANE_CALLS_MAX`] threads, which come when they are needed and go when they are idle.
+//! Each brick has a lane of its own: a brick that has stopped answering holds up those who serve its lane and
+//! no one else. A lane has at most [`LANE_CALLS_MAX`] threads, which come when they are needed and go when
+//! they are idle.
 
 use crate::limits::{LANE_CALLS_MAX, LANE_IDLE, LANE_QUEUE_MAX};
 use shoal_runtime::sync::{Condvar, Mutex};

@@ -12,8 +12,8 @@ use shoal_wire::BlockError;
 use std::sync::Arc;
 
 impl Inner {
-    /// A brick that is away for a while is not gone, and what it has counts. What is on a brick that is being drained stays in
-    /// the group until enough copies are elsewhere.
+    /// A brick that is away for a while is not gone, and what it has counts. What is on a brick that is being
+    /// drained stays in the group until enough copies are elsewhere.
     pub(super) fn mend(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
         let rules = self.rules(&map)?;

@@ -31,7 +31,8 @@ impl Inner {
         }
     }
 
-    /// A brick takes a good block in the place of one that it finds damaged, and keeps one that it finds good.
+    /// A brick takes a good block in the place of one that it finds damaged, and keeps one that it finds
+    /// good.
     pub(super) fn repair_now(
         self: &Arc<Inner>,
         id: BlockId,

@@ -1,4 +1,5 @@
-//! Where replicas of metadata groups are: after every change they are arranged anew, with as few moves as possible.
+//! Where replicas of metadata groups are: after every change they are arranged anew, with as few moves as
+//! possible.
 
 use crate::map::{ClusterMap, ReplicaPlace};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
@@ -7,7 +8,8 @@ use std::collections::BTreeSet;
 /// Replicas of the group that keeps the map, as far as there are nodes.
 const MAP_REPLICAS: usize = 3;
 
-/// Replicas that the group of a volume begins with at most: a volume has no settings when it is made. As many founders are all there were.
+/// Replicas that the group of a volume begins with at most: a volume has no settings when it is made. As many
+/// founders are all there were.
 pub const FOUNDERS_MAX: usize = 3;
 
 /// Nodes with bricks that keep metadata beside an arbiter: two of three decide, whichever of them dies.
@@ -57,8 +59,8 @@ fn forget_tombstones(map: &mut ClusterMap) {
     bricks.retain(|_: &BrickId, brick| volumes.contains_key(&brick.volume));
 }
 
-/// Places of a group that is to have `wanted` replicas, or the largest odd number that there are nodes for: an even number
-/// survives no more deaths than one less.
+/// Places of a group that is to have `wanted` replicas, or the largest odd number that there are nodes for:
+/// an even number survives no more deaths than one less.
 fn arranged(next: &mut u64, now: &[ReplicaPlace], nodes: &[NodeId], wanted: usize) -> Vec<ReplicaPlace> {
     let mut candidates: Vec<NodeId> = Vec::new();
     for node in nodes {
@@ -70,7 +72,8 @@ fn arranged(next: &mut u64, now: &[ReplicaPlace], nodes: &[NodeId], wanted: usiz
     let mut places: Vec<ReplicaPlace> = now.iter().filter(there).copied().collect();
     let most = wanted.min(candidates.len());
     let count = if most.is_multiple_of(2) { most.saturating_sub(1) } else { most };
-    // A group that is larger than wanted shrinks by its newest; one that lost its last node has nobody to shrink to.
+    // A group that is larger than wanted shrinks by its newest; one that lost its last node has nobody to
+    // shrink to.
     places.truncate(count.max(1));
     let founder = now.is_empty();
     while places.len() < count {

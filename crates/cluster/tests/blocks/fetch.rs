@@ -71,7 +71,8 @@ fn damage_everywhere_is_an_error_and_never_data() {
     assert!(matches!(blocks.fetch(id(1), group, 0, 100), Err(BlockError::Corrupt { .. })));
 }
 
-/// Copies are deleted one after the other, and whoever reads the block meanwhile has to look again where it is, if it still is.
+/// Copies are deleted one after the other, and whoever reads the block meanwhile has to look again where it
+/// is, if it still is.
 #[test]
 fn a_damaged_copy_is_no_reason_to_take_a_block_that_is_being_deleted_for_damaged() {
     let (world, blocks) = World::new(2, 2, &[1, 2]);

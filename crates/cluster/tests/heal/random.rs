@@ -119,7 +119,8 @@ proptest! {
             run.step(step);
         }
         run.v.assert_content();
-        // What was left of deleted blocks on bricks that were away is told by a later block from what may yet be named.
+        // What was left of deleted blocks on bricks that were away is told by a later block from what may yet
+        // be named.
         run.v.write(1);
         run.heal();
         let mut tries = 0;

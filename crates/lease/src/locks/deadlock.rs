@@ -5,8 +5,8 @@ use super::record::{LockOwner, LockRecord, LockSpace};
 use std::collections::BTreeSet;
 
 impl LockTable {
-    /// Whether an owner in the way of this lock waits, itself or through others, for the one who wants it. As in Linux an owner
-    /// counts as waiting when one of its threads does.
+    /// Whether an owner in the way of this lock waits, itself or through others, for the one who wants it. As
+    /// in Linux an owner counts as waiting when one of its threads does.
     pub(super) fn would_deadlock(&self, wanted: &LockRecord) -> bool {
         if wanted.space == LockSpace::Flock {
             return false;

@@ -7,8 +7,8 @@ use std::fmt;
 /// Which of Linux's two families a lock belongs to. They never conflict with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockSpace {
-    /// fcntl(2): ranges of bytes, owned by processes. Open file description locks are of this kind, too: FUSE does not tell them
-    /// apart.
+    /// fcntl(2): ranges of bytes, owned by processes. Open file description locks are of this kind, too: FUSE
+    /// does not tell them apart.
     Posix,
     /// flock(2): whole files, owned by open files.
     Flock,
@@ -35,7 +35,8 @@ impl LockKind {
     }
 }
 
-/// Who holds a lock: to a client's kernel it is a number, to us that number means something in its session only.
+/// Who holds a lock: to a client's kernel it is a number, to us that number means something in its session
+/// only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The client.
@@ -58,7 +59,8 @@ pub struct LockRange {
 pub struct NoSuchRange(u64, u64);
 
 impl LockRange {
-    /// The end of a range that reaches to the end of the file, however far that may move: the kernel's `OFFSET_MAX`.
+    /// The end of a range that reaches to the end of the file, however far that may move: the kernel's
+    /// `OFFSET_MAX`.
     pub const EOF: u64 = i64::MAX as u64;
     /// The whole file.
     pub const ALL: LockRange = LockRange { start: 0, end: LockRange::EOF };
@@ -141,8 +143,8 @@ pub struct LockRecord {
     pub kind: LockKind,
 }
 
-/// A request that may wait: the session that made it and a number of that session's choosing, so that it can be answered later
-/// and given up.
+/// A request that may wait: the session that made it and a number of that session's choosing, so that it can
+/// be answered later and given up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestKey {
     /// Who waits.

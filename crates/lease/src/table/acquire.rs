@@ -5,8 +5,8 @@ use shoal_types::{InodeId, Name, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Table {
-    /// A session wants to change these. [`Answer::Ready`]: everybody else has dropped them, and nobody can look at them, until the request is
-    /// [finished](Self::finish) or [given up](Self::give_up).
+    /// A session wants to change these. [`Answer::Ready`]: everybody else has dropped them, and nobody can
+    /// look at them, until the request is [finished](Self::finish) or [given up](Self::give_up).
     pub fn acquire(
         &mut self,
         session: SessionId,
@@ -43,8 +43,8 @@ impl Table {
         self.ask_others(id)
     }
 
-    /// A request that is ready has found that it is about more. [`Answer::Waits`] also if somebody else is about to change that: then the request has to
-    /// be made anew, and `None` is answered.
+    /// A request that is ready has found that it is about more. [`Answer::Waits`] also if somebody else is
+    /// about to change that: then the request has to be made anew, and `None` is answered.
     pub fn extend(&mut self, id: RequestId, more: Vec<Target>) -> Option<Answer> {
         let session = self.active.get(&id)?.session;
         let busy = self.active.iter().any(|(other, change)| {
@@ -59,7 +59,8 @@ impl Table {
         let change = self.active.get_mut(&id)?;
         for target in more {
             match change.targets.iter_mut().position(|known| known.ino == target.ino) {
-                // Its cover, its names, or that it is lost, were not known before: everybody is asked once more.
+                // Its cover, its names, or that it is lost, were not known before: everybody is asked once
+                // more.
                 Some(at) => {
                     let mut known = change.targets.remove(at);
                     if at < change.asked {
@@ -79,8 +80,9 @@ impl Table {
         Some(answer)
     }
 
-    /// Recalls what others have of the targets that were not asked for yet. Holders are told to go down by a recall of its own, before they are told
-    /// to drop: others may wait for the first while the second waits for them.
+    /// Recalls what others have of the targets that were not asked for yet. Holders are told to go down by a
+    /// recall of its own, before they are told to drop: others may wait for the first while the second waits
+    /// for them.
     fn ask_others(&mut self, id: RequestId) -> Answer {
         let Some(change) = self.active.get_mut(&id) else { return Answer::Waits };
         let session = change.session;
@@ -129,7 +131,8 @@ impl Table {
         change.waits.extend(waits);
         if change.waits.is_empty() { Answer::Ready } else { Answer::Waits }
     }
-    /// What a request that is ready is about by now: the rest of what it has been about is no longer wanted, nor given.
+    /// What a request that is ready is about by now: the rest of what it has been about is no longer wanted,
+    /// nor given.
     pub fn keep_only(&mut self, id: RequestId, wanted: &BTreeSet<InodeId>) {
         let Some(change) = self.active.get_mut(&id) else { return };
         let before = change.targets.len();

@@ -5,8 +5,9 @@ use shoal_types::{InodeId, SessionId};
 use std::collections::BTreeMap;
 
 impl Table {
-    /// A session wants to look at these. [`Answer::Ready`]: it is registered, and whatever is read from now on may be told to it. If it has to
-    /// wait, the number is that of the request, to be asked again with [`Table::retry_read`] when it is ready.
+    /// A session wants to look at these. [`Answer::Ready`]: it is registered, and whatever is read from now
+    /// on may be told to it. If it has to wait, the number is that of the request, to be asked again with
+    /// [`Table::retry_read`] when it is ready.
     pub fn read(
         &mut self,
         session: SessionId,
@@ -128,7 +129,8 @@ impl Table {
         self.covers.entry(cover).or_default().watchers.insert(session, recalls);
     }
 
-    /// Covers among those that a session has just been registered for and that nobody else has anything to do with: it holds them from now on.
+    /// Covers among those that a session has just been registered for and that nobody else has anything to do
+    /// with: it holds them from now on.
     pub fn alone(&mut self, session: SessionId, items: &[ReadItem]) -> Vec<InodeId> {
         let mut alone = Vec::new();
         for cover in items.iter().map(ReadItem::cover) {
@@ -140,7 +142,8 @@ impl Table {
         alone
     }
 
-    /// Registers a session for more that was found on the way, as far as nobody is in the way. Answers whether it is.
+    /// Registers a session for more that was found on the way, as far as nobody is in the way. Answers
+    /// whether it is.
     pub fn read_along(&mut self, session: SessionId, token: Token, ino: InodeId, cover: InodeId) -> bool {
         let exclusive = self.covers.get(&cover).and_then(|cover| cover.exclusive);
         let held = self.nodes.get(&ino).map(|node| node.holder);
@@ -159,13 +162,15 @@ impl Table {
         true
     }
 
-    /// Whether another session may change all that is counted under a cover: it goes down to watching when it is asked to.
+    /// Whether another session may change all that is counted under a cover: it goes down to watching when it
+    /// is asked to.
     pub fn is_held_by_another(&self, session: SessionId, cover: InodeId) -> bool {
         let exclusive = self.covers.get(&cover).and_then(|cover| cover.exclusive);
         exclusive.is_some_and(|holder| holder != session)
     }
 
-    /// Whether another session may change this very inode, or is about to: more than a look that comes early is worth.
+    /// Whether another session may change this very inode, or is about to: more than a look that comes early
+    /// is worth.
     pub fn is_busy(&self, session: SessionId, ino: InodeId) -> bool {
         let changes = |change: &Change| {
             change.session != session && change.targets.iter().any(|target| target.ino == ino)

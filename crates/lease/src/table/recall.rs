@@ -59,8 +59,9 @@ impl Table {
         state.unacked.range((Bound::Excluded(seen), Bound::Unbounded)).map(tell).collect()
     }
 
-    /// A session has carried a recall out. `unwatched` are covers of which it has dropped everything. If it was asked whether it refers to
-    /// something, what it has said is to be noted before: it may not be asked again.
+    /// A session has carried a recall out. `unwatched` are covers of which it has dropped everything. If it
+    /// was asked whether it refers to something, what it has said is to be noted before: it may not be asked
+    /// again.
     pub fn acknowledge(&mut self, session: SessionId, id: u64, unwatched: &[InodeId]) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(pending) = state.unacked.remove(&id) else { return };
@@ -99,7 +100,8 @@ impl Table {
         }
     }
 
-    /// A recall was carried out that told a session to go down. If that is what it holds now is another question: it may have been given it anew.
+    /// A recall was carried out that told a session to go down. If that is what it holds now is another
+    /// question: it may have been given it anew.
     fn downgraded(&mut self, session: SessionId, recall: u64, cover: InodeId) {
         let Some(found) = self.covers.get_mut(&cover) else { return };
         if found.exclusive == Some(session) && found.recalled.is_some_and(|first| first <= recall) {
@@ -143,8 +145,8 @@ impl Table {
         }
     }
 
-    /// A session had dropped everything under a cover when it carried a recall out. It still watches if it has been told something since then, or may
-    /// change something there.
+    /// A session had dropped everything under a cover when it carried a recall out. It still watches if it
+    /// has been told something since then, or may change something there.
     fn unwatch(&mut self, session: SessionId, recall: u64, cover: InodeId) {
         let Some(found) = self.covers.get_mut(&cover) else { return };
         let holds = |ino: &InodeId| self.nodes.get(ino).is_some_and(|node| node.holder == session);
@@ -176,8 +178,9 @@ impl Table {
         state.unacked.iter().map(|(id, pending)| (*id, pending.items.clone())).collect()
     }
 
-    /// Inodes that a session has made, and that it alone may change, and inodes that are counted elsewhere from now on, also if it may change all
-    /// around them: the right to such an inode alone may be on its way. And what each is counted under. Said before anybody else can see it.
+    /// Inodes that a session has made, and that it alone may change, and inodes that are counted elsewhere
+    /// from now on, also if it may change all around them: the right to such an inode alone may be on its
+    /// way. And what each is counted under. Said before anybody else can see it.
     pub fn born(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
         if !self.sessions.contains_key(&session) {
             return;
@@ -206,7 +209,8 @@ impl Table {
         }
     }
 
-    /// A single inode that somebody may change is counted under another cover. It stays where it was, too, until that is [settled](Self::settled).
+    /// A single inode that somebody may change is counted under another cover. It stays where it was, too,
+    /// until that is [settled](Self::settled).
     fn count_under(&mut self, ino: InodeId, cover: InodeId) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         if node.cover != cover {
@@ -216,7 +220,8 @@ impl Table {
         }
     }
 
-    /// A batch has been applied, in which these were [born](Self::born): everybody finds them under these covers.
+    /// A batch has been applied, in which these were [born](Self::born): everybody finds them under these
+    /// covers.
     pub fn settled(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
         for (ino, cover) in inodes {
             let Some(node) = self.nodes.get_mut(ino).filter(|node| node.holder == session) else { continue };

@@ -28,7 +28,8 @@ impl Table {
         self.sessions.iter().filter(|(_, state)| state.undeclared).map(|(session, _)| *session).collect()
     }
 
-    /// Part of what a session says it holds. What contradicts what others said is refused: then one of them is wrong, and must be ended.
+    /// Part of what a session says it holds. What contradicts what others said is refused: then one of them
+    /// is wrong, and must be ended.
     pub fn declare(
         &mut self,
         session: SessionId,

@@ -14,7 +14,8 @@ pub struct Batch {
     pub born: Vec<(InodeId, InodeId)>,
     /// Inodes whose removal was committed before this.
     pub gone: Vec<InodeId>,
-    /// Inodes that it removes. They stay held until that is committed: until then others could be told of them.
+    /// Inodes that it removes. They stay held until that is committed: until then others could be told of
+    /// them.
     pub removed: Vec<InodeId>,
     /// The server has it, and is about to commit it.
     pub proposed: bool,
@@ -201,7 +202,8 @@ impl Client {
             self.covers.insert(*cover, true);
             self.nodes.retain(|_, node| node.cover != *cover);
         }
-        // Something that was changed here since the request was made, and dropped, may be told as it was before.
+        // Something that was changed here since the request was made, and dropped, may be told as it was
+        // before.
         let (committed, dropped) = request.ticket;
         if self.dropped != dropped && self.dropped_modified > committed {
             return;
@@ -263,8 +265,8 @@ impl Client {
         things
     }
 
-    /// Whether a kernel that waits for an answer keeps it from dropping what it is to drop: names of a directory in which it looks for
-    /// some, or a file that it reads.
+    /// Whether a kernel that waits for an answer keeps it from dropping what it is to drop: names of a
+    /// directory in which it looks for some, or a file that it reads.
     fn is_kept(&self, recall: &Recall) -> bool {
         let meets = |drop: &Thing, seen: &Thing| match (drop, seen) {
             (Thing::Name(one, _), Thing::Name(other, _)) => one == other,

@@ -253,7 +253,8 @@ impl World {
                 if let Some(right) = client.nodes.get_mut(&ino) {
                     right.cover = to;
                 }
-                // Also without a right to it alone: that may be on its way, and is counted under the old directory.
+                // Also without a right to it alone: that may be on its way, and is counted under the old
+                // directory.
                 batch.born.push((ino, to));
             }
             Op::Create(ino, dir, _) if is_dir(ino) => {

@@ -29,7 +29,8 @@ pub struct Seen {
     pub rests: usize,
 }
 
-/// Looks at every state that can be reached. Fails also if there are more than `states_max`: then somebody goes round for ever.
+/// Looks at every state that can be reached. Fails also if there are more than `states_max`: then somebody
+/// goes round for ever.
 pub fn everywhere(setup: &Setup, states_max: usize) -> Result<Seen, Broken> {
     let mut seen = Seen::default();
     let mut known: HashSet<(u64, u64)> = HashSet::new();
@@ -96,7 +97,8 @@ impl Chance {
     }
 }
 
-/// One long way by chance; in the end everybody is answered, within a number of steps that depends on what is under way.
+/// One long way by chance; in the end everybody is answered, within a number of steps that depends on what is
+/// under way.
 pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Broken> {
     let mut chance = Chance::new(seed);
     let mut world = World::new(setup);

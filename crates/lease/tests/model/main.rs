@@ -1,10 +1,12 @@
-//! The table of rights in a small world of clients that cache, change and keep journals, with every message under way for as long as it likes.
+//! The table of rights in a small world of clients that cache, change and keep journals, with every message
+//! under way for as long as it likes.
 //!
 //! Clients carry recalls out, and acknowledge them, in any order.
 //!
-//! Checked at every moment: nobody shows what is older than a completed change of another; nobody may change what another shows or
-//! may change; whatever a client believes to have, it has according to the table. When nothing can happen any more, everybody has been
-//! answered; and when all have left, nothing is left in the table.
+//! Checked at every moment: nobody shows what is older than a completed change of another; nobody may change
+//! what another shows or may change; whatever a client believes to have, it has according to the table. When
+//! nothing can happen any more, everybody has been answered; and when all have left, nothing is left in the
+//! table.
 
 mod check;
 mod client;

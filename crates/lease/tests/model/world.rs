@@ -1,8 +1,8 @@
 //! A small world: what there is in it, what clients may want, and how it looks at one moment.
 //!
-//! Everything that can be cached is a *thing* with a version: an inode, or a name in a directory. A change makes a new version. The
-//! *truth* has every change from the moment in which its client was told that it is done; the *store* of the server has it when it
-//! is committed.
+//! Everything that can be cached is a *thing* with a version: an inode, or a name in a directory. A change
+//! makes a new version. The *truth* has every change from the moment in which its client was told that it is
+//! done; the *store* of the server has it when it is committed.
 
 use crate::client::Client;
 use shoal_lease::{Table, Target};

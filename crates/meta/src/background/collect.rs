@@ -1,6 +1,7 @@
 //! Deletes blocks that nothing refers to: first on the bricks, then from the list.
 //!
-//! What a brick that is away still holds stays on the list, and is left alone until bricks are said to be back.
+//! What a brick that is away still holds stays on the list, and is left alone until bricks are said to be
+//! back.
 
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
@@ -10,7 +11,8 @@ use shoal_types::BlockId;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// Goes through the garbage list from front to end, so that it does not wade through what it has just taken off.
+/// Goes through the garbage list from front to end, so that it does not wade through what it has just taken
+/// off.
 #[derive(Default)]
 pub(crate) struct Collector {
     after: Option<BlockId>,

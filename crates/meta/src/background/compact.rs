@@ -1,9 +1,10 @@
 //! Merges runs of many small extents into blocks.
 //!
-//! A file is a candidate when the namespace says so (many extents, small on the average). It is left alone for a while: whoever is
-//! still writing it would undo the work. Then each run of neighbouring extents that fits a block is read, stored as one block and put
-//! in their place, if they are still the same. Readers see the same bytes before and after; one that has looked the
-//! extents up before finds the old blocks gone and looks again.
+//! A file is a candidate when the namespace says so (many extents, small on the average). It is left alone
+//! for a while: whoever is still writing it would undo the work. Then each run of neighbouring extents that
+//! fits a block is read, stored as one block and put in their place, if they are still the same. Readers see
+//! the same bytes before and after; one that has looked the extents up before finds the old blocks gone and
+//! looks again.
 
 use super::Trouble;
 use crate::limits::*;
@@ -139,7 +140,8 @@ impl Compactor {
         let started = Instant::now();
         let parts = match read(shared, &run) {
             Ok(parts) => parts,
-            // Overwritten and collected since we looked, or damaged: whoever reads the file will hear of the latter.
+            // Overwritten and collected since we looked, or damaged: whoever reads the file will hear of the
+            // latter.
             Err(error) => {
                 tracing::debug!(%ino, %error, "reading what was to be compacted");
                 return Ok(());
@@ -148,7 +150,8 @@ impl Compactor {
         let block = self.next_id(shared)?;
         let group = shared.bricks.store(block, &parts)?;
         if shared.background.stopped() {
-            // The lead was lost meanwhile: whoever leads next may have taken the block for one that nothing refers to, also if that is we again.
+            // The lead was lost meanwhile: whoever leads next may have taken the block for one that nothing
+            // refers to, also if that is we again.
             return Ok(());
         }
         let info = BlockInfo { len, group };

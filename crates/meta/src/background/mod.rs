@@ -1,9 +1,10 @@
-//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing refers to, deleting copies
-//! on the bricks that nobody knows of, merging many small extents into blocks.
+//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing
+//! refers to, deleting copies on the bricks that nobody knows of, merging many small extents into blocks.
 //!
-//! One thread does it all, one bounded step after the other. It sleeps until a change makes work (the applying thread
-//! sees that in what it writes), and looks around for it only on the bricks, a few times a day. Everything it decides goes through the log like everybody's
-//! commands, so it may stop or crash between any two steps and begin again.
+//! One thread does it all, one bounded step after the other. It sleeps until a change makes work (the
+//! applying thread sees that in what it writes), and looks around for it only on the bricks, a few times a
+//! day. Everything it decides goes through the log like everybody's commands, so it may stop or crash between
+//! any two steps and begin again.
 
 mod collect;
 mod compact;

@@ -7,8 +7,8 @@ use crate::machine::Machine;
 impl<M: Machine> Driver<M> {
     /// Up to where the log may go.
     ///
-    /// Whether a follower is there is not what Raft says of it (`recent_active`): that is forgotten at every look for a quorum, and until
-    /// the next answer the log would be cut under whoever is behind.
+    /// Whether a follower is there is not what Raft says of it (`recent_active`): that is forgotten at every
+    /// look for a quorum, and until the next answer the log would be cut under whoever is behind.
     pub(super) fn needless(&mut self) -> u64 {
         if !self.leads || self.alone {
             return self.durable;
@@ -22,8 +22,8 @@ impl<M: Machine> Driver<M> {
         // What a follower has that a new leader did not ask yet may be anything.
         let followers = there.map(|(_, one)| if one.matched == 0 { cut } else { one.matched });
         let followers = followers.filter(|index| fits(*index, LOG_KEPT_FACTOR * self.log_bytes_max));
-        // Whoever fetches a state must find in the log what comes after it, or it would fetch for ever. While it is opened with that
-        // state it is silent.
+        // Whoever fetches a state must find in the log what comes after it, or it would fetch for ever. While
+        // it is opened with that state it is silent.
         let most = self.core.sizes.log_fetched_bytes();
         let given = self.core.checkpoints.given_from().into_iter().filter(|index| fits(*index, most));
         followers.chain(given).fold(self.durable, u64::min)

@@ -14,8 +14,9 @@ impl<M: Machine> Driver<M> {
     /// Asks the others whether they still follow, at every tick that is due for it.
     pub(super) fn keep_the_lead(&mut self) {
         if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
-            // Nobody took the lead, but the word to take it may still be on its way, and whoever gets it need not wait for a lease
-            // to run out. A word of an earlier term is not listened to: so this one ends.
+            // Nobody took the lead, but the word to take it may still be on its way, and whoever gets it need
+            // not wait for a lease to run out. A word of an earlier term is not listened to: so this one
+            // ends.
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }

@@ -1,13 +1,16 @@
 //! Bringing a group to the members that it should have, one safe step at a time.
 //!
-//! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
-//! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader
-//! that is not wanted itself hands the lead over as soon as one that is wanted can take it, for clients ask nobody else.
+//! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is
+//! not wanted lose its vote, so that the group never has fewer replicas than it can have, and only if those
+//! that stay can decide without it. A leader that is not wanted itself hands the lead over as soon as one
+//! that is wanted can take it, for clients ask nobody else.
 //!
-//! Who is there is what Raft saw since its last look for a quorum: somebody who has died counts until the next one, an election time at most.
-//! A lead that is handed to the dead in that time is given up after another election time, and whoever is elected then has to hear from
-//! them first: that is one pause, and not the next. A member that loses its vote while others have just died may have been needed: the
-//! group stands still until one of them is back, as if they had died a moment later. Nothing that was acknowledged is lost by either.
+//! Who is there is what Raft saw since its last look for a quorum: somebody who has died counts until the
+//! next one, an election time at most. A lead that is handed to the dead in that time is given up after
+//! another election time, and whoever is elected then has to hear from them first: that is one pause, and not
+//! the next. A member that loses its vote while others have just died may have been needed: the group stands
+//! still until one of them is back, as if they had died a moment later. Nothing that was acknowledged is lost
+//! by either.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;

@@ -105,7 +105,8 @@ impl Shared {
             let (id, answer) = match extended {
                 Some((id, Some(answer))) => (id, answer),
                 other => {
-                    // Somebody else is about to change what was found: behind them, with all that is known by now.
+                    // Somebody else is about to change what was found: behind them, with all that is known by
+                    // now.
                     if let Some((id, None)) = other {
                         inner.table.give_up(id);
                     }
@@ -193,7 +194,8 @@ fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>
             true => MOVES,
             false => match query::record(state, ino)? {
                 Some(inode) => inode.cover(ino),
-                // Not here yet, and its session's own; or gone, and then the session sees that it is told nothing of it.
+                // Not here yet, and its session's own; or gone, and then the session sees that it is told
+                // nothing of it.
                 None => return Ok(()),
             },
         };

@@ -119,8 +119,8 @@ impl Shared {
         Some(Err(MetaError::Unavailable("what was asked for does not stand still".into())))
     }
 
-    /// Entries that others may be changing come without their records; sub-directories and files of several names, which are counted on their own, are
-    /// registered and read once more.
+    /// Entries that others may be changing come without their records; sub-directories and files of several
+    /// names, which are counted on their own, are registered and read once more.
     fn list_children(
         self: &Arc<Self>,
         term: u64,

@@ -1,9 +1,11 @@
 //! Locks of programs: requests in, answers out, around the table of `shoal_lease::locks`.
 //!
-//! **A new leader** knows of no locks. What is asked of it is put off until every session has declared its own, or has been ended.
+//! **A new leader** knows of no locks. What is asked of it is put off until every session has declared its
+//! own, or has been ended.
 //!
-//! **Repeated requests.** What a copy of a request has done is not done again: who holds a lock is granted it once more, who waits goes on
-//! waiting. A copy that comes after all requests up to it have been answered is refused.
+//! **Repeated requests.** What a copy of a request has done is not done again: who holds a lock is granted it
+//! once more, who waits goes on waiting. A copy that comes after all requests up to it have been answered is
+//! refused.
 
 use super::Inner;
 use crate::inspect::ClearLocks;
@@ -195,7 +197,8 @@ impl Locks {
         answers
     }
 
-    /// Takes locks in a file away for an administrator: what was held, what was waited for, and who is to be answered.
+    /// Takes locks in a file away for an administrator: what was held, what was waited for, and who is to be
+    /// answered.
     fn clear(&mut self, ino: InodeId, what: ClearLocks) -> (Vec<LockRecord>, Vec<LockRecord>, Vec<Answer>) {
         let (mut granted, mut blocked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         self.at += 1;
@@ -268,7 +271,8 @@ fn superseded() -> MetaError {
 }
 
 impl Inner {
-    /// What is to be answered now that a table has changed: nothing is done about locks while sessions have not declared theirs.
+    /// What is to be answered now that a table has changed: nothing is done about locks while sessions have
+    /// not declared theirs.
     pub(super) fn locks_go_on(&mut self) -> Vec<Answer> {
         match self.locks.has_put_off() && self.table.undeclared().is_empty() {
             true => self.locks.go_on(),
@@ -303,8 +307,8 @@ impl Shared {
         })
     }
 
-    /// Takes locks in a file away: those that were held, and those that were waited for. Refused while sessions are still to declare
-    /// theirs.
+    /// Takes locks in a file away: those that were held, and those that were waited for. Refused while
+    /// sessions are still to declare theirs.
     pub(crate) fn take_locks_away(
         self: &Arc<Self>,
         term: u64,

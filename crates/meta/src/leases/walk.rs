@@ -1,8 +1,9 @@
 //! What is looked at next: sub-directories of what is listed, and directories that somebody walks towards.
 //!
-//! A session that has made a tree holds each of its directories. Whoever walks through it would have it called upon once per directory. So it is
-//! asked for all sub-directories of what is listed at once, in one recall. That is not done to who works there: a directory that was changed a moment
-//! ago is left to its holder until somebody really looks at it.
+//! A session that has made a tree holds each of its directories. Whoever walks through it would have it
+//! called upon once per directory. So it is asked for all sub-directories of what is listed at once, in one
+//! recall. That is not done to who works there: a directory that was changed a moment ago is left to its
+//! holder until somebody really looks at it.
 
 use super::Inner;
 use crate::limits::{LEFT_ALONE_AFTER, WALK_DIRS_MAX, WALK_RECALLS_MAX};
@@ -15,8 +16,8 @@ use shoal_wire::{Ask, MetaError, Prefetch, Question};
 use std::sync::Arc;
 
 impl Shared {
-    /// What else somebody is to give back before a listing or a walk is answered. From a walk, directories that are not to be had without
-    /// disturbing somebody are struck out.
+    /// What else somebody is to give back before a listing or a walk is answered. From a walk, directories
+    /// that are not to be had without disturbing somebody are struck out.
     pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
         let (session, mut items) = (ask.session, Vec::new());
         let (parents, after) = match &mut ask.question {

@@ -1,4 +1,5 @@
-//! Looks at the clock: answers questions for recalls that have waited long enough, and ends sessions that others have waited for too long.
+//! Looks at the clock: answers questions for recalls that have waited long enough, and ends sessions that
+//! others have waited for too long.
 
 use super::Inner;
 use crate::limits::*;

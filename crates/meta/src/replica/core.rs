@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The term in which this replica leads, right now. A leader that has just come to lead, or waits for its followers, is
-    /// waited for; others refuse at once.
+    /// The term in which this replica leads, right now. A leader that has just come to lead, or waits for its
+    /// followers, is waited for; others refuse at once.
     pub(crate) fn leading(&self) -> Result<u64, MetaError> {
         self.running()?;
         if let Some(term) = self.lead.holds(self.applied()) {

@@ -81,8 +81,8 @@ impl<M: Machine> Replica<M> {
     }
 }
 
-/// Runs a thread of a replica. If it ends otherwise than it should, so does the replica; a panic is what Raft does when it meets a
-/// state that there cannot be.
+/// Runs a thread of a replica. If it ends otherwise than it should, so does the replica; a panic is what Raft
+/// does when it meets a state that there cannot be.
 fn watch<M: Machine>(core: &Core<M>, run: impl FnOnce() -> Result<(), String>) {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}

@@ -1,9 +1,10 @@
 //! The side that wants the state.
 //!
-//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the leader's log in the end. A
-//! leader keeps that within a bound. So a state of which more was fetched than that bound is brought up to date before it is used:
-//! most files of a newer checkpoint are those of the one before. Each round fetches what was written during the last one, until
-//! a round is as short as the bound is. So, where fetching is faster than writing, fetching ends.
+//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the
+//! leader's log in the end. A leader keeps that within a bound. So a state of which more was fetched than
+//! that bound is brought up to date before it is used: most files of a newer checkpoint are those of the one
+//! before. Each round fetches what was written during the last one, until a round is as short as the bound
+//! is. So, where fetching is faster than writing, fetching ends.
 
 use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
@@ -17,8 +18,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Fetches the state of a group for a new replica, from any of the others. The replica can be opened afterwards. `stop` is asked
-/// now and then.
+/// Fetches the state of a group for a new replica, from any of the others. The replica can be opened
+/// afterwards. `stop` is asked now and then.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(said(dir))?;
     let disk = room::disk(dir).map_err(|error| error.to_string())?;
@@ -106,7 +107,8 @@ impl Fetching<'_> {
         Some(manifest.files.iter().filter(immutable).cloned().collect())
     }
 
-    /// Makes the files those of a checkpoint, of which some may be there. Answers how many bytes were fetched for it.
+    /// Makes the files those of a checkpoint, of which some may be there. Answers how many bytes were fetched
+    /// for it.
     fn files(&self, manifest: &Manifest, known: &BTreeSet<(String, u64)>) -> Result<u64, String> {
         for entry in std::fs::read_dir(self.store).map_err(said(self.store))? {
             let path = entry.map_err(said(self.store))?.path();

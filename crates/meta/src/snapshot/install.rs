@@ -74,8 +74,8 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     sync_dir(dir)
 }
 
-/// Whether the log holds all that the state does. The replica went on while it fetched: another leader may have brought it further than
-/// the state is, and what it has confirmed since must not be lost.
+/// Whether the log holds all that the state does. The replica went on while it fetched: another leader may
+/// have brought it further than the state is, and what it has confirmed since must not be lost.
 fn is_known(log: &RaftLog, manifest: &Manifest) -> bool {
     manifest.index < log.first_index() || log.term(manifest.index) == Some(manifest.term)
 }

@@ -24,7 +24,8 @@ struct Checkpoint {
 pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Checkpoint>>,
-    /// Log entries that states were given from, and when that was last asked for: whoever has such a state needs the log from there.
+    /// Log entries that states were given from, and when that was last asked for: whoever has such a state
+    /// needs the log from there.
     given: Mutex<BTreeMap<u64, (u64, Instant)>>,
 }
 
@@ -102,10 +103,11 @@ impl Checkpoints {
         made
     }
 
-    /// Has the log kept from what the store holds now, which a copy that is made after this holds, too: making it takes its time, in
-    /// which the log may be cut.
+    /// Has the log kept from what the store holds now, which a copy that is made after this holds, too:
+    /// making it takes its time, in which the log may be cut.
     fn promise(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
-        // Locked first: if the store goes on after the look, the log cannot be cut for that before this is seen.
+        // Locked first: if the store goes on after the look, the log cannot be cut for that before this is
+        // seen.
         let mut given = self.given.lock();
         let index = applied_index(store).map_err(|error| error.to_string())?;
         given.insert(checkpoint, (index, Instant::now()));
@@ -144,7 +146,8 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     store.flush().map_err(|error| failed(&error))?;
     store.checkpoint(dir).map_err(|error| failed(&error))?;
-    // Only the copy itself knows how far it goes. It stays as it is: what has a name in it has the same name and content in the next.
+    // Only the copy itself knows how far it goes. It stays as it is: what has a name in it has the same name
+    // and content in the next.
     let copy = RocksStore::open_read_only(dir).map_err(|error| failed(&error))?;
     let index = applied_index(&copy).map_err(|error| failed(&error))?;
     let term = applied_term(&copy).map_err(|error| failed(&error))?;

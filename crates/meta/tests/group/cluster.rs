@@ -1,4 +1,5 @@
-//! A group of replicas with their disks, that can be crashed, started and looked at, and a client that keeps on until it is answered.
+//! A group of replicas with their disks, that can be crashed, started and looked at, and a client that keeps
+//! on until it is answered.
 
 use crate::fabric::{End, Fabric};
 use crate::support::{MemBricks, VOLUME, assert_consistent, name, time};
@@ -173,7 +174,8 @@ impl Cluster {
         self.up.iter().map(show).collect()
     }
 
-    /// Waits until all replicas have applied the same, and makes sure that they hold the same bytes and no contradictions.
+    /// Waits until all replicas have applied the same, and makes sure that they hold the same bytes and no
+    /// contradictions.
     pub fn assert_alike(&mut self) {
         let due = Instant::now() + PATIENCE;
         loop {
@@ -281,8 +283,8 @@ impl Client {
         answer
     }
 
-    /// Sends the next batches, several at once, to whoever leads. Answers how many were acknowledged; an error is one that
-    /// no change of the lead explains.
+    /// Sends the next batches, several at once, to whoever leads. Answers how many were acknowledged; an
+    /// error is one that no change of the lead explains.
     pub fn try_write(&mut self, cluster: &mut Cluster, count: u64) -> Result<u64, MetaError> {
         let Some(server) = cluster.leader().and_then(|leader| cluster.up.get(&leader)) else { return Ok(0) };
         let numbers = self.acknowledged + 1..=self.acknowledged + count;

@@ -1,4 +1,5 @@
-//! A network between replicas of one process: messages get lost, late, out of order, or stay on one side of a cut.
+//! A network between replicas of one process: messages get lost, late, out of order, or stay on one side of a
+//! cut.
 
 use bytes::Bytes;
 use rand::Rng;

@@ -1,4 +1,5 @@
-//! Whatever happens to a minority and to the network: nothing that was acknowledged is lost, and nothing is applied twice.
+//! Whatever happens to a minority and to the network: nothing that was acknowledged is lost, and nothing is
+//! applied twice.
 
 use crate::cluster::{Client, Cluster};
 use rand::rngs::StdRng;

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SMALL_LOG: u64 = 1 << 20;
-/// After this a leader does not count on a follower that is down any more: it has looked twice whether it is there.
+/// After this a leader does not count on a follower that is down any more: it has looked twice whether it is
+/// there.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(6);
 
 /// Peers of which one is asked.
@@ -139,7 +140,8 @@ fn fetching_ends_although_more_is_written_meanwhile_than_the_log_usually_keeps()
     let due = Instant::now() + PATIENCE;
     while !caught_up(&cluster) {
         assert!(Instant::now() < due, "{fetched} attempts, {:#?}", cluster.statuses());
-        // With each page, a third of one is written: in the time that fetching takes, more than any leader keeps of this log.
+        // With each page, a third of one is written: in the time that fetching takes, more than any leader
+        // keeps of this log.
         client.write(&mut cluster, 8);
         cluster.fabric.let_one_through(Duration::from_millis(200));
         fetched += usize::from(cluster.up[&behind].replica().needs_reopening());

@@ -137,8 +137,8 @@ impl BlockService for RemoteBrick {
     }
 }
 
-/// Whether a page holds what it was asked for, and leads further: whoever reads them all must come to an end, and what is judged as a session's
-/// must be its own.
+/// Whether a page holds what it was asked for, and leads further: whoever reads them all must come to an end,
+/// and what is judged as a session's must be its own.
 fn goes_on(page: &BlockPage<BlockId>, from: BlockId) -> bool {
     let belongs = |id: &BlockId| id.session == from.session && *id >= from;
     page.blocks.iter().chain(&page.next).all(belongs) && page.next != Some(from)

@@ -98,7 +98,8 @@ macro_rules! ask {
     };
 }
 
-/// Calls, and hears of the one answer that fits when it comes: whoever waits for other clients waits for as long as the server lives.
+/// Calls, and hears of the one answer that fits when it comes: whoever waits for other clients waits for as
+/// long as the server lives.
 macro_rules! hear {
     ($self:ident, $call:expr, $answer:pat => $value:expr, $done:ident) => {
         let hear = move |outcome: Result<Bytes, NetError>| {
@@ -165,7 +166,8 @@ pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply
     serve_meta_noting(meta, certificate, body, reply, &|_| ());
 }
 
-/// [`serve_meta`], which tells `polled` of the sessions that ask for recalls: each session does so all the time.
+/// [`serve_meta`], which tells `polled` of the sessions that ask for recalls: each session does so all the
+/// time.
 pub fn serve_meta_noting(
     meta: &dyn MetaService,
     certificate: &str,
@@ -227,8 +229,8 @@ pub fn serve_meta_noting(
     respond(reply, answer);
 }
 
-/// Answers. What no frame can carry is an error of the call itself: refused by the transport, it would look as if the server were lost, and
-/// be asked for again and again.
+/// Answers. What no frame can carry is an error of the call itself: refused by the transport, it would look
+/// as if the server were lost, and be asked for again and again.
 fn respond(reply: Replier, answer: Result<Answer, MetaError>) {
     let mut parts = pack(&answer, []);
     let bytes: usize = parts.iter().map(Bytes::len).sum();

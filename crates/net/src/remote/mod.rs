@@ -1,6 +1,7 @@
 //! The services of `wire`, spoken over links: stubs that callers hold, and the side that serves them.
 //!
-//! A message is a versioned head and, where there are bytes that nobody need look at on the way, those bytes behind it.
+//! A message is a versioned head and, where there are bytes that nobody need look at on the way, those bytes
+//! behind it.
 
 mod brick;
 mod meta;

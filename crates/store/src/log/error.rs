@@ -15,8 +15,8 @@ pub enum LogError {
         /// The system's words.
         cause: io::Error,
     },
-    /// Bytes that were durable are no longer what was written. Nothing is repaired: another replica or a backup has
-    /// to help.
+    /// Bytes that were durable are no longer what was written. Nothing is repaired: another replica or a
+    /// backup has to help.
     #[error("log file {file} is damaged at byte {offset}: {what}")]
     Damaged {
         /// Which file.

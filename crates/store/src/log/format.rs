@@ -14,9 +14,10 @@
 //! All numbers little-endian.                          32  8  bytes of this segment known durable when written
 //! ```
 //!
-//! The salt and the place in the checksum make sure that nothing is taken for a record that was not written as one, here:
-//! neither the old content of a segment that is written again, nor a file's content that looks like a log. The
-//! durable length tells a torn tail (nothing behind it claims to have been written after a flush of it) from damage.
+//! The salt and the place in the checksum make sure that nothing is taken for a record that was not written
+//! as one, here: neither the old content of a segment that is written again, nor a file's content that looks
+//! like a log. The durable length tells a torn tail (nothing behind it claims to have been written after a
+//! flush of it) from damage.
 
 use super::error::LogError;
 use crate::limits::RECORD_BYTES_MAX;
@@ -154,7 +155,8 @@ pub fn encode_record(out: &mut Vec<u8>, salt: u64, offset: u64, header: &RecordH
     out.resize(start + record_bytes(payload.len()) as usize, 0);
 }
 
-/// Reads the record at the start of `bytes`, which lies at `offset` of its segment. `None`: there is no intact record here.
+/// Reads the record at the start of `bytes`, which lies at `offset` of its segment. `None`: there is no
+/// intact record here.
 pub fn decode_record(bytes: &[u8], salt: u64, offset: u64) -> Option<(RecordHeader, &[u8])> {
     if bytes.get(..4)? != RECORD_MAGIC {
         return None;

@@ -1,18 +1,20 @@
 //! A segmented log of numbered entries and of one small state.
 //!
-//! **Model.** Entries have consecutive indexes, each with the term it was proposed in, a tag and a payload, none of which mean
-//! anything here. Beside them the log keeps one state, a few bytes that are replaced as a whole. An append may begin at
-//! an index that exists already: then everything from there on is void (a Raft conflict). From the front, entries are
-//! dropped in whole segments.
+//! **Model.** Entries have consecutive indexes, each with the term it was proposed in, a tag and a payload,
+//! none of which mean anything here. Beside them the log keeps one state, a few bytes that are replaced as a
+//! whole. An append may begin at an index that exists already: then everything from there on is void (a Raft
+//! conflict). From the front, entries are dropped in whole segments.
 //!
-//! **Promises.** When [`RaftLog::append`] with `sync` returns, everything appended so far survives a crash: one flush of
-//! the disk per call. After a crash, [`RaftLog::open`] finds a prefix of what was appended that contains all of that. A torn
-//! tail of the last segment is cut off; damage anywhere else is refused with the name of the file and the offset.
+//! **Promises.** When [`RaftLog::append`] with `sync` returns, everything appended so far survives a crash:
+//! one flush of the disk per call. After a crash, [`RaftLog::open`] finds a prefix of what was appended that
+//! contains all of that. A torn tail of the last segment is cut off; damage anywhere else is refused with the
+//! name of the file and the offset.
 //!
-//! **Failure.** After a failed write or flush nobody knows what the disk holds, so the log is poisoned: every further
-//! append is refused until it is opened again.
+//! **Failure.** After a failed write or flush nobody knows what the disk holds, so the log is poisoned: every
+//! further append is refused until it is opened again.
 //!
-//! **Files.** `segment-NUMBER` (16 hex digits), see [`format`](mod@format); `spare-NUMBER`, dropped segments to be written again.
+//! **Files.** `segment-NUMBER` (16 hex digits), see [`format`](mod@format); `spare-NUMBER`, dropped segments
+//! to be written again.
 
 pub mod disk;
 mod error;
@@ -85,7 +87,8 @@ pub struct RaftLog {
 }
 
 impl RaftLog {
-    /// Makes a new log in an empty directory: no entries, as if all up to `base_index` had been there and been dropped.
+    /// Makes a new log in an empty directory: no entries, as if all up to `base_index` had been there and
+    /// been dropped.
     pub fn create(
         dir: &Path,
         options: LogOptions,
@@ -204,8 +207,9 @@ impl RaftLog {
         segment.read(index, u64::from(place.offset), place.len)
     }
 
-    /// Appends entries and, if there is one, a new state, in this order. The first entry's index is at most one more than the
-    /// last one's; from it on, older entries are void. With `sync`, all of it is durable when this returns.
+    /// Appends entries and, if there is one, a new state, in this order. The first entry's index is at most
+    /// one more than the last one's; from it on, older entries are void. With `sync`, all of it is durable
+    /// when this returns.
     pub fn append(&mut self, entries: &[LogEntry], state: Option<&[u8]>, sync: bool) -> Result<(), LogError> {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned(why.clone()));
@@ -343,8 +347,8 @@ impl RaftLog {
         self.roll(self.term(self.last_index()).unwrap_or(self.base_term))
     }
 
-    /// Finishes the last segment and begins the next. Everything before it is durable from then on, so that only the
-    /// last segment can ever be torn.
+    /// Finishes the last segment and begins the next. Everything before it is durable from then on, so that
+    /// only the last segment can ever be torn.
     fn roll(&mut self, base_term: u64) -> Result<(), LogError> {
         self.write_out()?;
         self.sync_last()?;

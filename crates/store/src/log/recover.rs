@@ -1,8 +1,9 @@
 //! Opening a log after whatever happened.
 //!
-//! Segments are read in the order of their numbers and checked record by record. A segment begins under a temporary name and
-//! gets its own only when its header and state are durable, and the one before it is durable by then: so every segment but
-//! the last is intact to its end, and of the last only the tail behind its last flush may be torn.
+//! Segments are read in the order of their numbers and checked record by record. A segment begins under a
+//! temporary name and gets its own only when its header and state are durable, and the one before it is
+//! durable by then: so every segment but the last is intact to its end, and of the last only the tail behind
+//! its last flush may be torn.
 
 use super::disk::Disk;
 use super::error::LogError;
@@ -106,7 +107,8 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
     }
     match format::find_record(&bytes, header.salt, end) {
         None if newest => {}
-        // An earlier segment ends where the next one begins; the index of its first entry shows whether anything is missing.
+        // An earlier segment ends where the next one begins; the index of its first entry shows whether
+        // anything is missing.
         None => {}
         Some((place, _)) if !newest => {
             return Err(damaged(end, format!("no intact record here, but there is one at byte {place}")));

@@ -56,7 +56,8 @@ impl SimDisk {
         self.0.lock().expect("lock")
     }
 
-    /// A power cut: any prefix of the directory's changes and any sectors of what was written may have reached the disk.
+    /// A power cut: any prefix of the directory's changes and any sectors of what was written may have
+    /// reached the disk.
     pub fn crash(&self, chance: &mut Chance) -> SimDisk {
         let mut state = self.state().clone();
         let kept = chance.next(state.pending_names.len() + 1);

@@ -101,7 +101,8 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
     if blocks.is_empty() {
         return Ok(());
     }
-    // Whoever leads later may copy blocks back to where they are in excess now. That begins after this moment, if the log says then what follows here.
+    // Whoever leads later may copy blocks back to where they are in excess now. That begins after this
+    // moment, if the log says then what follows here.
     let than = shared.bricks.moments();
     shared.propose(&Command::Place { blocks: blocks.clone() })?;
     let mut excess = Vec::new();
