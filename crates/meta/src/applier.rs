@@ -15,7 +15,7 @@ use shoal_store::RocksStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Applying an entry longer than this is logged.
+/// Delay of a store in a planted defect of the simulator.
 const SLOW_STORE: Duration = Duration::from_millis(5);
 
 /// A committed entry; `members`: the group from it on, if it changes the members.
