@@ -6,7 +6,8 @@
 //! frame      length u32 (of what follows the header), kind u8, flags u8, zero u16, id u64, then that many bytes
 //! request    service (kind u8, number u128), then the body
 //! ```
-//! All numbers are little-endian. A malformed greeting or header is refused before memory is allocated for it.
+//! All numbers are little-endian. A malformed greeting or header is refused before memory is allocated for
+//! its content.
 
 use crate::limits::FRAME_BYTES_MAX;
 use bytes::Bytes;

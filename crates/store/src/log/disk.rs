@@ -22,7 +22,7 @@ pub trait Disk: Send {
 }
 
 /// An open file.
-#[allow(clippy::len_without_is_empty)] // Nobody asks whether a file is empty.
+#[allow(clippy::len_without_is_empty)] // No caller needs to know whether a file is empty.
 pub trait DiskFile: Send {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
