@@ -1,4 +1,4 @@
-//! The kernel tree of the reports: exactly 17,477 files, made from Debian's `linux-source-6.1`.
+//! The kernel tree of the published reports: exactly 17,477 files, made from Debian's `linux-source-6.1`.
 
 use crate::limits::KERNEL_FILES;
 use crate::side::bash;
@@ -7,13 +7,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where Debian's package puts the source.
+/// The source archive of Debian's package.
 const SOURCE: &str = "/usr/src/linux-source-6.1.tar.xz";
-/// Folders that are taken whole; `tools` fills up to the number. Together about 1,100 directories, 210 MB.
+/// Directories that are taken whole; `tools` fills up to the number. Together about 1,100 directories, 210
+/// MB.
 const FOLDERS: &str = "LICENSES block certs crypto fs include init io_uring ipc kernel lib mm net rust samples scripts \
     security sound usr virt tools";
 
-/// Where things are kept between runs.
+/// Directory of files that are kept between runs.
 pub fn cache_dir() -> anyhow::Result<PathBuf> {
     let cache = match std::env::var_os("XDG_CACHE_HOME") {
         Some(cache) => PathBuf::from(cache),

@@ -1,13 +1,15 @@
-//! The field's benchmarks of clustered file systems, each as a ratio to a plain local directory on the same disk.
+//! The field's benchmarks of clustered file systems, each as a ratio to a plain local directory on the same
+//! disk.
 //!
-//! **Model.** A benchmark does the same work on two *sides*, a Shoal volume of its own and a plain directory beside its data
-//! directory, in alternating order and several times; the median of each side counts. Work that writes ends with everything
-//! on disk, on both sides. "Cold" means that Shoal was restarted and the kernel's caches dropped.
+//! **Model.** A benchmark does the same work on two *sides*: a new Shoal volume, and a plain directory beside
+//! its data directory. Runs alternate between the sides and are repeated; the median of each side counts.
+//! Work that writes ends with everything on disk, on both sides. "Cold" means that Shoal was restarted and
+//! the kernel's caches dropped.
 //!
-//! **Promises.** Nothing is left behind but the cached input (`kernel-17477.tar`). What is measured is printed as it
-//! happens, so that a long run can be judged early.
+//! **Promises.** Nothing is left behind but the cached input (`kernel-17477.tar`). Each measurement is
+//! printed at once, so that a long run can be judged early.
 //!
-//! **Refuses.** Comparison of figures from different machines or runs: only ratios within one run mean anything.
+//! **Refuses** to compare figures from different machines or runs: only ratios within one run mean anything.
 
 mod input;
 mod limits;
@@ -43,7 +45,8 @@ struct Arguments {
     /// Where to work: a directory on the disk to measure
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Times that each thing is measured on each side [default: 3; 1 of several mounts alone, which takes as long]
+    /// Times that each thing is measured on each side [default: 3; 1 of several mounts alone, which takes as
+    /// long]
     #[arg(long)]
     runs: Option<usize>,
     /// Measure a cluster of so many servers on this machine, each block on all of them
@@ -116,7 +119,7 @@ fn main() -> anyhow::Result<()> {
         (What::Million, million::run),
         (What::Store, store::run),
     ] {
-        // Memory is that of one process.
+        // It measures the memory of a single process.
         if asked(what) && !(what == What::Memory && arguments.nodes > 0) {
             run(&mut bench)?;
         }

@@ -1,4 +1,4 @@
-//! Taking times, alternately on both sides, and keeping them.
+//! Measures times, alternating between both sides, and keeps them.
 
 use crate::side::{Side, Which};
 use std::path::{Path, PathBuf};
@@ -7,26 +7,26 @@ use std::time::Instant;
 /// A run of benchmarks.
 pub struct Bench {
     program: PathBuf,
-    /// Where to work.
+    /// The directory to work in.
     pub dir: PathBuf,
-    /// Files to create, where a benchmark is asked for another number than its own.
+    /// Files to create, if not the benchmark's default.
     pub files: Option<usize>,
-    /// Bytes of the store's block cache, if it is not to be the default.
+    /// Bytes of the store's block cache, if not the default.
     pub cache_bytes: Option<usize>,
-    /// Times that each thing is measured on each side.
+    /// Runs of each measurement on each side.
     pub runs: usize,
-    /// Servers of the cluster that is measured; 0: one process for everything.
+    /// Servers of the measured cluster; 0: one process for everything.
     pub nodes: usize,
     rows: Vec<Row>,
-    /// Lines about things that have no counterpart on the local side.
+    /// Results without a counterpart on the local side.
     pub facts: Vec<String>,
 }
 
-/// One thing that was measured on both sides.
+/// A measurement on both sides.
 pub struct Row {
-    /// What it is.
+    /// Its name.
     pub what: String,
-    /// How many times as long as locally it may take, where there is a goal.
+    /// The goal for the ratio, if there is one.
     pub goal: Option<f64>,
     shoal: Vec<f64>,
     local: Vec<f64>,
@@ -43,7 +43,7 @@ impl Row {
         median(&self.local)
     }
 
-    /// How many times as long Shoal takes.
+    /// Shoal's time divided by the local time.
     pub fn ratio(&self) -> f64 {
         self.shoal() / self.local()
     }
@@ -60,7 +60,7 @@ fn median(times: &[f64]) -> f64 {
 }
 
 impl Bench {
-    /// Nothing measured yet.
+    /// A run without measurements.
     pub fn new(program: &Path, dir: &Path, runs: usize, nodes: usize) -> anyhow::Result<Bench> {
         let program = program.canonicalize()?;
         let dir = dir.canonicalize()?;
@@ -91,13 +91,13 @@ impl Bench {
         Side::new(Which::Shoal, nodes, 1, &self.program, &self.dir)
     }
 
-    /// Both sides with several ways in: so many mounts of a volume, which takes at least one server for itself.
+    /// Both sides with several paths: mounts of one volume, which needs at least one separate server.
     pub fn sides_with_mounts(&self, mounts: usize) -> anyhow::Result<[Side; 2]> {
         let side = |which| Side::new(which, self.nodes.max(1), mounts, &self.program, &self.dir);
         Ok([side(Which::Shoal)?, side(Which::Local)?])
     }
 
-    /// Does something on both sides as often as asked for, each time beginning with the other one.
+    /// Does some work on both sides, as often as configured. The side that goes first alternates.
     pub fn alternate(
         &mut self,
         sides: &[Side; 2],
@@ -111,7 +111,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Takes the time of some work and keeps it.
+    /// Measures and keeps the time of some work.
     pub fn time<T>(
         &mut self,
         side: &Side,
@@ -139,7 +139,7 @@ impl Bench {
         }
     }
 
-    /// Everything measured, in the order of first appearance.
+    /// All measurements, in the order of first appearance.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }

@@ -1,4 +1,4 @@
-//! What one million files cost in memory.
+//! The memory that one million files take.
 
 use crate::limits::{MEMORY_FILE_BYTES, MEMORY_FILES, MILLION_FILES_PER_DIR};
 use crate::machine::resident_bytes;
@@ -7,7 +7,7 @@ use crate::side::{Which, bash};
 use std::fs;
 use std::time::Instant;
 
-/// Measures it. Server and client are one process here.
+/// Runs the benchmark. Server and client are one process here.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let side = bench.side(Which::Shoal)?;
     let mut note = |what: &str, started: Instant| -> anyhow::Result<()> {

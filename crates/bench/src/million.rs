@@ -1,11 +1,10 @@
-//! Millions of small files on a cluster: whether it is as fast with the last million as with the first, and
-//! what it costs.
+//! Millions of small files on a cluster: whether the last million is as fast as the first, and what it costs.
 //!
 //! **Model.** Four programs create files of 200 bytes in directories of 1,000, each in a tree of its own,
 //! through one mount. A step (a million files) ends with an fsync that covers all of it. Then everything is
-//! restarted, looked at by a cold `find`, and removed by four programs.
+//! restarted, read by a cold `find`, and removed by four programs.
 //!
-//! **Judged** by the rate of the last step as a share of the first.
+//! **Judged** by the rate of the last step as a part of the first step's.
 
 use crate::limits::{
     MILLION_FILE_BYTES, MILLION_FILES, MILLION_FILES_PER_DIR, MILLION_LAST_OF_FIRST_MIN, MILLION_NODES,
@@ -21,7 +20,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let nodes = if bench.nodes == 0 { MILLION_NODES } else { bench.nodes };
     let files = bench.files.unwrap_or(MILLION_FILES);
@@ -85,7 +84,7 @@ impl Steps {
         (step * dirs..(step + 1) * dirs).map(|dir| top.join(format!("dir-{dir}"))).collect()
     }
 
-    /// Does all steps, one after the other, by all programs; answers the rate of each, in files per second.
+    /// Runs all steps in sequence, each by all programs; answers the rates, in files per second.
     fn each(&self, side: &Side, work: fn(&[PathBuf]) -> anyhow::Result<()>) -> anyhow::Result<Vec<f64>> {
         let mut rates = Vec::new();
         for step in 0..self.count {
@@ -114,7 +113,7 @@ fn create(dirs: &[PathBuf]) -> anyhow::Result<()> {
     for dir in dirs {
         fs::create_dir_all(dir)?;
         for file in 0..MILLION_FILES_PER_DIR {
-            // Half of it can be compressed, as text can.
+            // Half of it is compressible, like text.
             random.fill_bytes(&mut content[..MILLION_FILE_BYTES / 2]);
             fs::write(dir.join(format!("file-{file}")), content)?;
         }
@@ -126,7 +125,7 @@ fn remove(dirs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(dirs.iter().try_for_each(fs::remove_dir_all)?)
 }
 
-/// Rates, the last as a share of the first, and whether that is flat enough.
+/// Rates, the last as a part of the first, and whether the goal is met.
 fn show(rates: &[f64]) -> String {
     let all: Vec<String> = rates.iter().map(|rate| format!("{rate:.0}")).collect();
     let share = match rates {

@@ -1,7 +1,7 @@
 //! Three servers on this machine, each with a brick, and a volume of three copies: what `--nodes 3` measures.
 //!
-//! All three share one disk and the machine's cores with the client. What is written is written three times: to read the figures,
-//! think of a third of the disk.
+//! All three share one disk and the machine's cores with the client. All data is written three times, so the
+//! figures are those of a third of the disk.
 
 use crate::side::quietly;
 use anyhow::{Context, bail};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Ports on the loopback address, from here on.
+/// First of the ports on the loopback address.
 const PORT: u16 = 27470;
 /// Longest time that a server takes to stop.
 const STOP_SECONDS_MAX: u64 = 60;
@@ -31,7 +31,7 @@ fn shoal(program: &Path, top: &Path, node: usize) -> Command {
     command
 }
 
-/// Starts the servers, after making them if they are not there yet.
+/// Starts the servers, after creating them if need be.
 pub fn start(program: &Path, top: &Path, nodes: usize) -> anyhow::Result<()> {
     if !data(top, 1).exists() {
         return begin(program, top, nodes);
@@ -119,8 +119,8 @@ pub fn recalls(program: &Path, mount: &Path) -> anyhow::Result<u64> {
     recalls.and_then(|one| one["value"].as_u64()).context("client_recalls_total is not counted")
 }
 
-/// How long the kernel's requests to a mount took so far, as a histogram: how many took 2^n up to 2^(n+1)
-/// nanoseconds, by n. Those of fsync(2) are apart: they wait for the disk.
+/// Latencies of the kernel's requests to a mount so far, as a histogram: the count of those that took 2^n up
+/// to 2^(n+1) nanoseconds, by n. Those of fsync(2) are separate: they wait for the disk.
 #[derive(Clone, Default)]
 pub struct Latencies {
     calls: Vec<u64>,
@@ -128,7 +128,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds what another mount has counted.
+    /// Adds the counts of another mount.
     fn add(&mut self, op: &Value) {
         let is_fsync = op["name"].as_str().is_some_and(|name| name.starts_with("fsync"));
         let sums = if is_fsync { &mut self.fsyncs } else { &mut self.calls };
@@ -151,7 +151,7 @@ impl Latencies {
     }
 }
 
-/// What some mounts have counted, all together.
+/// The latencies of some mounts, added.
 pub fn latencies(program: &Path, mounts: impl Iterator<Item = PathBuf>) -> anyhow::Result<Latencies> {
     let mut all = Latencies::default();
     for mount in mounts {
@@ -165,7 +165,7 @@ pub fn latencies(program: &Path, mounts: impl Iterator<Item = PathBuf>) -> anyho
     Ok(all)
 }
 
-/// What a mount has counted: `meta` calls and bytes on the wire.
+/// Counters of a mount: `meta` calls and bytes on the wire.
 pub fn counted(program: &Path, mount: &Path) -> anyhow::Result<Counted> {
     let stats = stats(program, mount)?;
     let sum = |list: &str, field: &str| -> u64 {
@@ -183,7 +183,7 @@ pub fn counted(program: &Path, mount: &Path) -> anyhow::Result<Counted> {
     })
 }
 
-/// See [`counted`].
+/// Counters of a mount, see [`counted`].
 #[derive(Clone, Copy, Default)]
 pub struct Counted {
     /// Requests that were answered.

@@ -1,4 +1,4 @@
-//! Small writes at random places, each made durable: what databases do.
+//! Small random writes, each with an fsync, like those of databases.
 
 use crate::limits::{RANDOM_FILE_BYTES, RANDOM_RECORD_BYTES, RANDOM_WRITES};
 use crate::measure::Bench;
@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sides = bench.sides()?;
     let data = vec![b'r'; RANDOM_RECORD_BYTES];

@@ -1,18 +1,18 @@
-//! The table that people read.
+//! The report: a table for people to read.
 
 use crate::measure::{Bench, Row};
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// What stands above the figures in the document; the document's text below the marker is kept.
+/// The part of the document above the figures. The text below the marker is kept.
 const HEAD: &str = "# Benchmarks
 
 Shoal against a plain directory on the same disk, in the same run: medians, alternating order, everything on disk at the end of
 what writes (`syncfs` locally, `fsync` on the volume). Cold: Shoal restarted, the kernel's caches dropped. Repeat them
 with `make bench`; one of them with `make bench BENCH=unpack`.
 ";
-/// The same for a cluster.
+/// The part of a cluster's document above the figures.
 const HEAD_CLUSTER: &str = "# Benchmarks of a cluster
 
 Servers on one machine, each block and all metadata on every one of them, and one client on the same machine, against a plain directory on
@@ -20,7 +20,7 @@ the same disk, in the same run: medians, alternating order, everything on disk a
 cores: what is written is written once locally and once per server here. Cold: client and servers restarted, the kernel's caches
 dropped. Repeat them with `make bench-cluster`.
 ";
-/// From here on the document is written by people.
+/// The document is written by hand from here on.
 const MARKER: &str = "<!-- below: written by hand, kept by make bench -->";
 
 /// The results as a page.
@@ -70,7 +70,7 @@ fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Writes the page, keeping what people wrote below the marker.
+/// Writes the page, and keeps the text below the marker.
 pub fn write(path: &Path, page: &str) -> anyhow::Result<()> {
     let old = fs::read_to_string(path).unwrap_or_default();
     let kept = old.split_once(MARKER).map(|(_, kept)| kept).unwrap_or("\n");

@@ -1,5 +1,5 @@
-//! Several mounts of one volume on this machine, beside as many programs in one plain directory: at work in separate directories, in one
-//! directory in turn, and after each other.
+//! Several mounts of one volume on this machine, compared with as many programs in one plain directory: in
+//! separate directories, in one directory in turn, and one after the other.
 
 use crate::input::kernel_tar;
 use crate::limits::{
@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Measures all of it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let archive = kernel_tar()?;
     // The input comes from memory, not from the disk that is measured.
@@ -32,10 +32,10 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is done through each of some mounts at the same time.
+/// The work of each mount, in parallel with other mounts.
 const WORKS: [&str; 3] = ["unpack 17,477 files, sync", "tar them out, just mounted", "rm -rf, sync"];
 
-/// How a piece of work is called that is done through so many mounts.
+/// The name of some work by this many mounts.
 fn named(work: &str, mounts: usize) -> String {
     match mounts {
         1 => format!("{work}, on 1 mount of {MOUNTS_MAX}"),
@@ -43,8 +43,8 @@ fn named(work: &str, mounts: usize) -> String {
     }
 }
 
-/// Unpacks, reads and removes a tree of its own through each of some mounts at the same time. It is read by
-/// mounts that have nothing cached, so that what they ask ahead is of consequence for the removing.
+/// Unpacks, reads and removes a tree of its own through each of some mounts in parallel. It is read by mounts
+/// with cold caches, so that their readahead affects the removal.
 fn apart(bench: &mut Bench, side: &Side, archive: &std::path::Path, mounts: usize) -> anyhow::Result<()> {
     let at_once = |script: &str, syncs: bool| -> anyhow::Result<()> {
         std::thread::scope(|scope| {
@@ -82,8 +82,8 @@ fn apart(bench: &mut Bench, side: &Side, archive: &std::path::Path, mounts: usiz
     Ok(())
 }
 
-/// How much longer each mount takes when several are at work, beside what that comes to in the plain
-/// directory, which shares the processors and the disk, too.
+/// The slowdown of each mount when several work, compared with that of the plain directory, which shares the
+/// processors and the disk, too.
 fn compare(bench: &mut Bench) {
     for work in WORKS {
         for mounts in 2..=MOUNTS_MAX {
@@ -106,8 +106,8 @@ fn compare(bench: &mut Bench) {
     }
 }
 
-/// A second mount, where nothing is cached, reads what the first one has just written: with servers that have been at work, and with all caches of
-/// the machine empty, theirs too.
+/// A second mount with cold caches reads what the first one has just written: with warm servers, and with all
+/// caches of the machine empty, theirs too.
 fn second(bench: &mut Bench, side: &Side, archive: &std::path::Path) -> anyhow::Result<()> {
     bash(&side.path(), &format!("mkdir tree && tar xf {} -C tree", archive.display()))?;
     side.sync()?;
@@ -136,7 +136,7 @@ fn read_all(bench: &mut Bench, side: &Side, by: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two mounts make files in one directory, in turn.
+/// Two mounts create files in one directory, in turn.
 fn in_turn(bench: &mut Bench, side: &Side, run: usize) -> anyhow::Result<()> {
     let dirs = [0, 1].map(|mount| side.mount(mount).join(format!("turns-{run}")));
     fs::create_dir(&dirs[0])?;
@@ -162,7 +162,7 @@ fn in_turn(bench: &mut Bench, side: &Side, run: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A byte is changed through one mount and read through another, at once; the time of both together.
+/// A byte is changed through one mount and read through another at once; the time of both together.
 fn visible(bench: &mut Bench, side: &Side, run: usize) -> anyhow::Result<()> {
     let [written, read]: [PathBuf; 2] = [0, 1].map(|mount| side.mount(mount).join(format!("byte-{run}")));
     fs::write(&written, b"0")?;

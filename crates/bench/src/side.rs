@@ -1,4 +1,4 @@
-//! The two things that are compared: a Shoal volume and a plain directory.
+//! The two sides of a comparison: a Shoal volume and a plain directory.
 
 use crate::limits::FORGOTTEN_WITHIN;
 use crate::machine::dir_bytes;
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Which of the two.
+/// Which side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// A mounted volume.
@@ -20,12 +20,12 @@ pub enum Which {
     Local,
 }
 
-/// Between which programs the locks of a mount exclude.
+/// The scope of programs' locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locks {
-    /// Those of one mount: the kernel keeps the locks, and a warm read sends no message.
+    /// One mount: the kernel keeps the locks, and a warm read sends no message.
     Local,
-    /// Those of all mounts: open(2) and close(2) send a message each.
+    /// All mounts: open(2) and close(2) send a message each.
     Cluster,
 }
 
@@ -39,13 +39,13 @@ impl Locks {
     }
 }
 
-/// One side of a comparison. Removes what it made when dropped.
+/// One side of a comparison. Dropping it removes what it created.
 pub struct Side {
-    /// Which one it is.
+    /// Which side it is.
     pub which: Which,
     /// Servers of the cluster; 0: one process for everything.
     nodes: usize,
-    /// How often a cluster's volume is mounted.
+    /// Mounts of a cluster's volume.
     mounts: usize,
     program: PathBuf,
     top: PathBuf,
@@ -54,7 +54,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Makes a side below a directory, empty and ready. More mounts than one are a cluster's only.
+    /// Creates an empty side in a directory. Only a cluster has several mounts.
     pub fn new(
         which: Which,
         nodes: usize,
@@ -83,12 +83,12 @@ impl Side {
         Ok(side)
     }
 
-    /// Where the work is done.
+    /// The directory of the work.
     pub fn path(&self) -> PathBuf {
         self.top.join("mnt")
     }
 
-    /// The same through one of the mounts, from 0; a plain directory has one way only.
+    /// The directory of the work as seen by one of the mounts, from 0; a plain directory has only one path.
     pub fn mount(&self, number: usize) -> PathBuf {
         match (self.which, number) {
             (Which::Local, _) | (_, 0) => self.path(),
@@ -141,7 +141,7 @@ impl Side {
         if mounted { quietly(Command::new(&self.program).arg("umount").arg(mount)) } else { Ok(()) }
     }
 
-    /// Mounts anew, so that this mount has nothing cached.
+    /// Mounts again, so that the caches of this mount are cold.
     pub fn mount_anew(&self, number: usize) -> anyhow::Result<()> {
         if self.which == Which::Local {
             return Ok(());
@@ -155,7 +155,7 @@ impl Side {
         if self.cluster_locks.load(Relaxed) { Locks::Cluster } else { Locks::Local }
     }
 
-    /// Mounts anew with the other kind of locks, if these are not the ones that there are.
+    /// Mounts again if the scope of locks is to change.
     pub fn set_locks(&self, locks: Locks) -> anyhow::Result<()> {
         let cluster = locks == Locks::Cluster;
         if self.cluster_locks.swap(cluster, Relaxed) == cluster || self.which == Which::Local {
@@ -165,19 +165,20 @@ impl Side {
         self.start()
     }
 
-    /// Empties the kernel's caches; processes keep what they have. Returns when mounts have taken in what the kernel has forgotten of all of them at once.
+    /// Drops the kernel's caches; processes keep theirs. Returns when the mounts have handled the FORGET
+    /// requests for everything that was dropped at once.
     pub fn empty_caches(&self) -> anyhow::Result<()> {
         drop_caches()?;
         std::thread::sleep(FORGOTTEN_WITHIN);
         Ok(())
     }
 
-    /// Returns once everything written is on disk.
+    /// Returns when everything written is on disk.
     pub fn sync(&self) -> anyhow::Result<()> {
         self.sync_mount(0)
     }
 
-    /// The same for what was written through one mount.
+    /// Returns when everything written through one mount is on disk.
     pub fn sync_mount(&self, number: usize) -> anyhow::Result<()> {
         let top = File::open(self.mount(number))?;
         match self.which {
@@ -194,8 +195,8 @@ impl Side {
         self.restart().map(drop)
     }
 
-    /// Restarts Shoal with cold caches; answers how long it took to stop, and then until the root could be
-    /// looked at.
+    /// Restarts Shoal with cold caches. Answers how long it took to stop, and how long until the root could
+    /// be read.
     pub fn restart(&self) -> anyhow::Result<(Duration, Duration)> {
         self.sync()?;
         let begun = Instant::now();
@@ -227,7 +228,7 @@ impl Side {
         Ok(bytes)
     }
 
-    /// How many recalls all mounts together were sent; none on a plain directory.
+    /// Recalls sent to all mounts; none on a plain directory.
     pub fn recalls(&self) -> anyhow::Result<u64> {
         match self.which {
             Which::Local => Ok(0),
@@ -235,7 +236,7 @@ impl Side {
         }
     }
 
-    /// How long the kernel's requests to all mounts took so far; none on a plain directory.
+    /// Latencies of the kernel's requests to all mounts so far; none on a plain directory.
     pub fn latencies(&self) -> anyhow::Result<Latencies> {
         match self.which {
             Which::Local => Ok(Latencies::default()),
@@ -243,7 +244,7 @@ impl Side {
         }
     }
 
-    /// What the client has asked its servers for, since it was mounted; of a cluster only.
+    /// The client's requests to its servers since it was mounted; of a cluster only.
     pub fn counted(&self) -> anyhow::Result<Option<Counted>> {
         match self.nodes {
             0 => Ok(None),
@@ -252,7 +253,7 @@ impl Side {
         }
     }
 
-    /// Process id of the mount, which is the server's, too, where one process is both.
+    /// Process id of the mount, which is the server's, too, if one process is both.
     pub fn server(&self) -> anyhow::Result<u32> {
         let out = Command::new(&self.program).arg("status").arg(self.path()).arg("--json").output()?;
         let status: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal status --json")?;

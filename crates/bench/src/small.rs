@@ -1,5 +1,5 @@
-//! Ten thousand small files, read by many programs at once: with locks that the kernel keeps, and with locks
-//! that exclude between mounts.
+//! Ten thousand small files, read by many programs in parallel: with locks in the kernel, and with locks
+//! across mounts.
 
 use crate::limits::{
     PIPED_TARS_CONCURRENT, SMALL_FILE_BYTES, SMALL_FILES, SMALL_FILES_PER_DIR, TARS_CONCURRENT, goals,
@@ -9,7 +9,7 @@ use crate::side::{Locks, Side, bash};
 use std::fs;
 use std::path::Path;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sides = bench.sides()?;
     bench.alternate(&sides, |bench, side, run| {
@@ -21,7 +21,7 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     })
 }
 
-/// All of it with one kind of locks, which the names of the results end with.
+/// All measurements with one scope of locks, which is the suffix of their names.
 fn one(bench: &mut Bench, side: &Side, run: usize, beside: &str) -> anyhow::Result<()> {
     let top = side.path().join(format!("small-{run}"));
     bench.time(side, &format!("create 10,000 files of 20 KiB, sync{beside}"), None, || {
@@ -31,7 +31,7 @@ fn one(bench: &mut Bench, side: &Side, run: usize, beside: &str) -> anyhow::Resu
     // Once, so that what follows is warm.
     bash(&top, "tar cf - . | cat >/dev/null")?;
     let at_once = |count: usize, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
-    // The goals are those of reads that send nothing.
+    // The goals are those of reads that send no message.
     let goal = beside.is_empty().then_some(goals::CONCURRENT);
     bench.time(side, &format!("100 concurrent tar cf - . >/dev/null{beside}"), goal, || {
         bash(&top, &at_once(TARS_CONCURRENT, "tar cf - . >/dev/null"))

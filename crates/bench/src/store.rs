@@ -1,11 +1,11 @@
 //! The metadata store alone, with the keys and values of many small files.
 //!
-//! **Model.** The state machine's own commands are applied to a store in a directory, in one thread, as the
-//! applier of a replica does: no log, no network, no kernel. Four programs create files in directories of
-//! 1,000 each; a file is three keys: an inode, an extent with its content, a name. So the keys come in our
-//! own order and with our own reads: a name that is absent, an inode number that is not taken, a directory.
+//! **Model.** The state machine's own commands are applied to a store in a directory, in one thread, as a
+//! replica's applier does: no log, no network, no kernel. Four programs create files in directories of 1,000
+//! each. A file is three keys: an inode, an extent with its content, a dentry. So the keys come in Shoal's
+//! order and with its own reads: an absent name, a free inode number, a directory.
 //!
-//! **Judged** by the rate of the first and of the last million keys: a store whose look-ups stay cheap is
+//! **Judged** by the rate of the first and of the last million keys: a store whose lookups stay cheap is
 //! flat.
 
 use crate::limits::{
@@ -31,10 +31,10 @@ use std::time::Instant;
 
 /// Keys of one file.
 const KEYS_PER_FILE: usize = 3;
-/// Rates are taken of so many keys.
+/// A rate is measured over this many keys.
 const RATE_KEYS: usize = 1_000_000;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let dir = tempfile::Builder::new().prefix("store-").tempdir_in(&bench.dir)?;
     let files = bench.files.unwrap_or(STORE_FILES);
@@ -71,7 +71,7 @@ fn seconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64()
 }
 
-/// Rates, and the last as a share of the first.
+/// Rates, and the last as a part of the first.
 fn show(rates: &[f64]) -> String {
     let all: Vec<String> = rates.iter().map(|rate| format!("{:.0}k", rate / 1e3)).collect();
     match rates {
@@ -107,7 +107,7 @@ impl Rates {
     }
 }
 
-/// A volume that is filled.
+/// A volume that is being filled.
 struct Load {
     store: RocksStore,
     session: SessionId,
@@ -135,7 +135,7 @@ impl Load {
         let Outcome::Opened { session, first, mut inodes } = load.command(&open)? else {
             bail!("the store opens no session");
         };
-        // Numbers come in portions; those of the only session are consecutive.
+        // Numbers are granted in ranges; those of the only session are consecutive.
         while inodes < wanted {
             let grant = Command::GrantInodes { session, count: wanted - inodes };
             let Outcome::Granted { inodes: more, .. } = load.command(&grant)? else {
@@ -161,7 +161,7 @@ impl Load {
         Ok(())
     }
 
-    /// Programs take turns: the number of the file that is made in this place.
+    /// Programs take turns: the number of the file that is created at this place.
     fn order(&self, place: usize) -> usize {
         let share = self.files / STORE_PROGRAMS;
         match place < share * STORE_PROGRAMS {
@@ -188,10 +188,10 @@ impl Load {
             let to = (from + STORE_BATCH_FILES).min(self.files);
             let mut ops = Vec::with_capacity(2 * STORE_BATCH_FILES);
             for place in from..to {
-                // Numbers are given in the order of creation.
+                // Numbers are assigned in the order of creation.
                 let ino = InodeId(self.first.0 + place as u64);
                 ops.push(create(self.dir(self.order(place)), ino, FileKind::Regular)?);
-                // Half of it can be compressed, as text can.
+                // Half of it is compressible, like text.
                 self.random.fill_bytes(&mut content[..STORE_FILE_BYTES / 2]);
                 ops.push(Op::Write {
                     ino,

@@ -8,13 +8,13 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let sides = bench.sides()?;
     for &record in STREAM_RECORD_BYTES {
         let size =
             if record < 1 << 20 { format!("{} KiB", record >> 10) } else { format!("{} MiB", record >> 20) };
-        // Bytes without structure: nobody may win by compressing.
+        // Random bytes: neither side may win by compressing.
         let mut data = vec![0; record];
         rand::rng().fill_bytes(&mut data);
         bench.alternate(&sides, |bench, side, _| {

@@ -5,7 +5,7 @@ use crate::limits::goals;
 use crate::measure::Bench;
 use crate::side::bash;
 
-/// Measures it.
+/// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
     let archive = kernel_tar()?;
     let sides = bench.sides()?;

@@ -1,20 +1,24 @@
 //! The blocks of a volume on the bricks of a cluster.
 //!
-//! **Models.** A block lies on a set of bricks, its group, that is recorded in the volume's namespace. It never changes, so a brick either
-//! has it right or does not have it, and any copy will do.
+//! **Model.** A block is on a set of bricks, its group, which is recorded in the volume's namespace. It never
+//! changes, so a brick either has it right or does not have it, and any copy will do.
 //!
-//! **Assumes** that the map may be old, that any brick may fail, answer late or not at all, and that whoever it is may die at any
-//! moment. A copy that nobody knows of does no harm: the metadata group's sweep finds it.
+//! **Assumes** that the map may be old, that any brick may fail, or answer late or not at all, and that the
+//! caller may die at any moment. A copy that the namespace does not know does no harm: the metadata group's
+//! sweep finds it.
 //!
 //! **Promises.**
-//! - *Store*: all copies are written in parallel, and the block counts when the answered group has it durably: as many bricks as the
-//!   volume wants copies, where that many answer, and never less than a majority of that number. A brick that fails is replaced by
-//!   another at once, a slow one after [`STORE_HEDGE`](crate::limits::STORE_HEDGE), if there is another.
-//! - *Fetch*: a copy on this node comes first. A brick that fails, or takes longer than [`FETCH_HEDGE`](crate::limits::FETCH_HEDGE),
-//!   is made up for by the others. A damaged copy is answered from another and then repaired.
-//! - A brick that failed is passed over until it has answered a question that nobody waits for.
+//! - *Store*: all copies are written in parallel. The write counts when the answered group has the block
+//!   durably: as many bricks as the volume wants copies, if that many answer, and at least a majority of that
+//!   number. A failed brick is replaced at once, if there is another, and a slow one after
+//!   [`STORE_HEDGE`](crate::limits::STORE_HEDGE).
+//! - *Fetch*: a copy on this node comes first. If a brick fails, or takes longer than
+//!   [`FETCH_HEDGE`](crate::limits::FETCH_HEDGE), another is asked. A damaged copy is read from another brick
+//!   and then repaired.
+//! - A brick that failed is skipped until it has answered a probe.
 //!
-//! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller tries again later.
+//! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller
+//! retries later.
 
 mod call;
 mod discard;
@@ -40,22 +44,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// How bricks are reached, and what is known of them.
+/// How bricks are reached, and the cluster map.
 pub trait Bricks: Send + Sync + 'static {
-    /// A brick, here or behind a connection; `None` if it is not known how to reach it.
+    /// A brick, local or remote; `None` if it is not known how to reach it.
     fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>>;
-    /// The newest map there is. Asked often: it should cost no more than a lock.
+    /// The newest known map. Called often: it should cost no more than a lock.
     fn map(&self) -> Arc<ClusterMap>;
-    /// The node this runs on, if it is one of the cluster's.
+    /// The node that this process runs on, if it is one of the cluster's.
     fn here(&self) -> Option<NodeId>;
 }
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 
-/// See the module.
+/// The blocks of one volume.
 pub struct ReplicatedBlocks {
     inner: Arc<Inner>,
-    /// Its end stops the thread that watches the bricks.
+    /// Dropping it stops the thread that watches the bricks.
     watch: Mutex<Option<Sender<()>>>,
 }
 
@@ -82,13 +86,13 @@ impl ReplicatedBlocks {
         Arc::new(ReplicatedBlocks { inner: Arc::new(inner), watch: Mutex::default() })
     }
 
-    /// Replaces a copy on a brick by a good one from wherever there is one.
+    /// Replaces a copy on a brick by a good one from any other brick.
     pub fn repair_copy(&self, id: BlockId, brick: BrickId) -> Result<(), BlockError> {
         self.inner.repair_now(id, BlockGroup::default(), brick)
     }
 
-    /// Has this called whenever a brick answers again: there may be something to heal and to delete. From then on bricks that
-    /// failed are asked whether they are back even if nobody needs them.
+    /// Sets a callback for bricks that answer again: there may be blocks to heal and to delete. From then on
+    /// failed bricks are probed even if no request needs them.
     pub fn when_a_brick_returns(&self, callback: impl Fn() + Send + Sync + 'static) {
         *self.inner.on_return.lock() = Some(Box::new(callback));
         let (end, ended) = unbounded();
@@ -129,14 +133,14 @@ impl Inner {
             .ok_or_else(|| BlockError::Unreachable("the cluster map knows nothing of this volume".into()))
     }
 
-    /// Bricks that may take a block, as placement ranks them, whether they answer or not.
+    /// The bricks that may take a block, as placement ranks them, whether they answer or not.
     fn candidates(&self, map: &ClusterMap, id: BlockId) -> Vec<Candidate> {
         let known: Vec<_> = map
             .bricks_of(self.volume)
             .filter(|(_, brick)| brick.state == BrickState::Active)
             .map(|(brick, it)| (brick, it.node, self.health.room(brick).map(|(room, _)| room.total_bytes)))
             .collect();
-        // What is not known yet is taken to be like the others.
+        // A brick of unknown size counts as one of average size.
         let sizes: Vec<u64> = known.iter().filter_map(|(_, _, size)| *size).collect();
         let usual = sizes.iter().sum::<u64>() / (sizes.len() as u64).max(1);
         let candidate = |(brick, node, size): (_, _, Option<u64>)| Candidate {
@@ -149,8 +153,8 @@ impl Inner {
         candidates
     }
 
-    /// The same, the best first: those that answer and have room, then those that answer, and how many that is; then those that
-    /// do not answer.
+    /// The candidates, the best first: those that answer and have space, then those that answer, then those
+    /// that do not. The number is how many answer.
     fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
         let (mut ranked, doubtful): (Vec<_>, Vec<_>) =
             self.candidates(map, id).into_iter().partition(|candidate| self.is_good(candidate.brick));
@@ -160,12 +164,13 @@ impl Inner {
         (ranked, good)
     }
 
-    /// Whether a brick should get no more blocks if that can be helped.
+    /// Whether a brick should get no more blocks if possible.
     fn is_low(&self, brick: BrickId) -> bool {
         self.health.room(brick).is_some_and(|(room, _)| room.free_bytes < ROOM_LOW_BYTES)
     }
 
-    /// Bricks on which a block of this group may be, those of the empty group being all, the best to read from first.
+    /// Bricks that may have a block of this group, the best to read from first. With an empty group these are
+    /// all bricks.
     fn holders(self: &Arc<Inner>, map: &ClusterMap, id: BlockId, group: BlockGroup) -> Vec<BrickId> {
         let mut holders: Vec<BrickId> = if group.is_empty() {
             map.bricks_of(self.volume).map(|(brick, _)| brick).collect()
@@ -174,7 +179,7 @@ impl Inner {
         };
         let here = self.bricks.here();
         let local = |brick: &BrickId| here.is_some() && map.bricks.get(brick).map(|it| it.node) == here;
-        // Different blocks of the same bricks begin with different ones of them.
+        // Different blocks of the same bricks start with different bricks.
         let turn = id.seq as usize % holders.len().max(1);
         holders.rotate_left(turn);
         holders.sort_by_cached_key(|brick| (!self.is_good(*brick), !local(brick)));

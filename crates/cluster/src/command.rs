@@ -1,7 +1,7 @@
-//! Changes of the cluster map.
+//! Commands: changes of the cluster map.
 //!
-//! **Promises.** [`apply`] is a pure function of the map and the command, so all replicas of the map's group come to the same one.
-//! A command that is refused changes nothing, and its error is written for the administrator.
+//! **Promises.** [`apply`] is a pure function of the map and the command, so all replicas of the map's group
+//! compute the same map. A refused command changes nothing, and its error is written for the administrator.
 
 mod bricks;
 mod nodes;
@@ -23,55 +23,56 @@ pub const COMMAND_VERSION: u8 = 1;
 /// A change of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Command {
-    /// Begins a cluster with its first node.
+    /// Founds a cluster with its first node.
     Init {
         /// The cluster's identity.
         cluster: u128,
         /// The first node's name.
         name: String,
-        /// Where it is reached.
+        /// Its address.
         address: String,
-        /// The authority, in PEM.
+        /// The certificate authority, in PEM.
         authority: String,
-        /// When.
+        /// When it was founded.
         time: Timestamp,
     },
     /// Issues a token that lets nodes join until it expires.
     IssueToken {
-        /// What they must know.
+        /// The token's secret.
         secret: u128,
-        /// Valid until then.
+        /// The token expires then.
         expires: Timestamp,
-        /// When.
+        /// When it was issued.
         time: Timestamp,
     },
-    /// A node joins: [`Outcome::Joined`]. A node of the same address that is there already has lost its disk: this one takes its
-    /// place under a new number.
+    /// A node joins: [`Outcome::Joined`]. An existing node of the same address has lost its disk: the new one
+    /// replaces it under a new number.
     Join {
-        /// What it knows.
+        /// The secret of its token.
         secret: u128,
         /// Its name.
         name: String,
-        /// Where it is reached.
+        /// Its address.
         address: String,
-        /// When.
+        /// When it joined.
         time: Timestamp,
     },
-    /// A node is reached somewhere else from now on.
+    /// A node's address has changed.
     Move {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Where.
+        /// Its new address.
         address: String,
     },
-    /// A node leaves. Without `force` refused while it has bricks; with it, what it had is lost to the cluster.
+    /// Detaches a node. Refused while it has bricks, unless `force` is set; then what it stored is lost to
+    /// the cluster.
     Detach {
-        /// Which.
+        /// The node.
         node: NodeId,
         /// Even if it has bricks.
         force: bool,
     },
-    /// Makes a volume: [`Outcome::Volume`].
+    /// Creates a volume: [`Outcome::Volume`].
     CreateVolume {
         /// Its name.
         name: String,
@@ -79,155 +80,155 @@ pub enum Command {
         id: GroupId,
         /// Copies of every block.
         replica: u8,
-        /// Where.
+        /// Nodes and paths of its bricks.
         bricks: Vec<(NodeId, PathBuf)>,
-        /// Even if two copies may come to lie on one node, or no node may die without a standstill.
+        /// Even if two copies may be placed on one node, or the loss of a node would stop the volume.
         force: bool,
-        /// When.
+        /// When it was created.
         time: Timestamp,
     },
-    /// Lets a volume be mounted, or not any more.
+    /// Starts or stops a volume: only a started one can be mounted.
     SetState {
-        /// Which.
+        /// The volume.
         volume: GroupId,
         /// Started or stopped.
         started: bool,
     },
-    /// Forgets a volume that is stopped, and all that is in it.
+    /// Deletes a stopped volume, and all its content.
     DeleteVolume {
-        /// Which.
+        /// The volume.
         volume: GroupId,
     },
     /// Changes a setting; `None`: back to the default.
     SetOption {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which one.
+        /// The name of the setting.
         key: String,
-        /// To what.
+        /// Its new value.
         value: Option<String>,
     },
     /// Adds bricks: [`Outcome::Bricks`].
     AddBricks {
-        /// To which volume.
+        /// The volume.
         volume: GroupId,
-        /// Where.
+        /// Nodes and paths of the bricks.
         bricks: Vec<(NodeId, PathBuf)>,
     },
-    /// Begins to move what is on some bricks elsewhere.
+    /// Starts to drain bricks.
     Drain {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which.
+        /// The bricks.
         bricks: Vec<BrickId>,
     },
-    /// Uses bricks again that were being drained.
+    /// Stops draining bricks, and uses them again.
     Undrain {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which.
+        /// The bricks.
         bricks: Vec<BrickId>,
     },
-    /// Bricks are gone. What they held is copied from elsewhere.
+    /// Bricks are lost. Their blocks are restored from other copies.
     Lose {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which.
+        /// The bricks.
         bricks: Vec<BrickId>,
     },
-    /// A new brick takes the place of another, which is drained if it is there, or gone: [`Outcome::Bricks`].
+    /// Replaces a brick by a new one: [`Outcome::Bricks`]. The old one is drained, unless it is lost.
     ReplaceBrick {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which.
+        /// The old brick.
         old: BrickId,
         /// The new one's node and path.
         new: (NodeId, PathBuf),
-        /// The old one is gone.
+        /// The old one is lost.
         gone: bool,
     },
-    /// No block names these bricks any more: they are forgotten.
+    /// No block is on these bricks any more: removes them from the map.
     Forget {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
-        /// Which.
+        /// The bricks.
         bricks: Vec<BrickId>,
     },
-    /// Blocks should be spread anew over all bricks.
+    /// Requests a rebalance of a volume over all its bricks.
     Rebalance {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
     },
-    /// Notes that a client was issued credentials.
+    /// Records that a client was issued credentials.
     IssueClient {
-        /// Its name.
+        /// The client's name.
         name: String,
-        /// When.
+        /// When they were issued.
         time: Timestamp,
     },
-    /// Refuses a client's credentials from now on.
+    /// Revokes a client's credentials.
     RevokeClient {
-        /// Its name.
+        /// The client's name.
         name: String,
     },
-    /// Gives a volume another name. Mounts know it by its identity and go on.
+    /// Renames a volume. Mounts identify it by its number and are not affected.
     RenameVolume {
-        /// Which.
+        /// The volume.
         volume: GroupId,
         /// The new name.
         name: String,
     },
-    /// Blocks stay where they are: the rebalance under way is given up.
+    /// Aborts the rebalance in progress: blocks stay where they are.
     StopRebalance {
-        /// Of which volume.
+        /// The volume.
         volume: GroupId,
     },
     /// A node's server has started. Refused if a later run of it is known.
     NodeStarted {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Which run.
+        /// The run of its server.
         run: Incarnation,
     },
-    /// Makes a volume of two copies with arbiters: [`Outcome::Volume`].
+    /// Creates a volume of two copies with arbiters: [`Outcome::Volume`].
     CreateArbitrated {
         /// Its name.
         name: String,
         /// Its identity.
         id: GroupId,
-        /// Where blocks go.
+        /// Nodes and paths of its bricks.
         bricks: Vec<(NodeId, PathBuf)>,
-        /// Nodes that keep metadata and no blocks.
+        /// Nodes that store its metadata and no blocks.
         arbiters: Vec<NodeId>,
-        /// Even if no node may die without a standstill.
+        /// Even if the loss of a node would stop the volume.
         force: bool,
-        /// When.
+        /// When it was created.
         time: Timestamp,
     },
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It was carried out.
+    /// It was applied.
     Done,
     /// A node has joined.
     Joined(NodeId),
-    /// A volume was made.
+    /// The new volume.
     Volume(GroupId),
     /// Bricks were added.
     Bricks(Vec<BrickId>),
-    /// It was refused, for a reason that an administrator understands; nothing was changed.
+    /// It was refused, with the reason for the administrator; nothing was changed.
     Refused(String),
 }
 
 impl Command {
-    /// For the log and for other nodes.
+    /// Encodes it for the log and for other nodes.
     pub fn encode(&self) -> Vec<u8> {
         encode(COMMAND_VERSION, self)
     }
 
-    /// The other way round.
+    /// Decodes an [encoded](Self::encode) command.
     pub fn decode(bytes: &[u8]) -> Result<Command, CodecError> {
         decode(COMMAND_VERSION, bytes)
     }
@@ -235,7 +236,7 @@ impl Command {
 
 type Applied = Result<Outcome, String>;
 
-/// The map after a command, or the same map and why not.
+/// The map after a command, or the same map and the reason of the refusal.
 pub fn apply(map: &ClusterMap, command: &Command) -> (ClusterMap, Outcome) {
     let mut next = map.clone();
     if map.cluster == 0 && !matches!(command, Command::Init { .. }) {
@@ -314,7 +315,7 @@ fn volume_mut(map: &mut ClusterMap, id: GroupId) -> Result<&mut crate::map::Volu
 /// Longest name of a node, volume or client, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// What can be a name everywhere: in paths, host names and certificates.
+/// Checks that a name is valid in paths, host names and certificates.
 pub(crate) fn check_name(name: &str, whose: &str) -> Result<(), String> {
     let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
     let starts = name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
@@ -326,7 +327,7 @@ pub(crate) fn check_name(name: &str, whose: &str) -> Result<(), String> {
     ))
 }
 
-/// The state as commands call it.
+/// The state that a command names.
 fn state_of(started: bool) -> VolumeState {
     if started { VolumeState::Started } else { VolumeState::Stopped }
 }

@@ -1,8 +1,10 @@
-//! The cluster map, who keeps it, and where blocks go.
+//! The cluster map, the nodes that keep it, and the placement of blocks.
 //!
-//! - [`map`]: what there is; [`command`]: how it changes, a pure state machine; [`options`]: settings of volumes.
-//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: finding damage early.
-//! - [`tolerance`]: which nodes may die without a standstill.
+//! - [`map`]: the cluster's state; [`command`]: its changes, a pure state machine; [`options`]: settings of
+//!   volumes.
+//! - [`blocks`]: a volume's blocks on its bricks; [`placement`]: which bricks those are; [`scrub`]: early
+//!   detection of damage.
+//! - [`tolerance`]: which nodes may fail without stopping a volume.
 
 pub mod blocks;
 pub mod command;

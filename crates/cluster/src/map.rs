@@ -1,11 +1,12 @@
-//! The cluster map: which nodes, bricks and volumes there are, and who keeps what.
+//! The cluster map: nodes, bricks, volumes, and the places of replicas.
 //!
-//! **Models.** One value, changed by [`Command`](crate::Command)s, each of which makes the next epoch. A small metadata group
-//! decides the order of commands; everybody else holds a copy of some epoch and asks for newer ones. Acting on an old map is
-//! safe: what is stored where is recorded with each block, and who leads a volume is Raft's affair.
+//! **Model.** One value, changed by [`Command`](crate::Command)s, each of which makes the next epoch. A small
+//! metadata group decides the order of commands. All other processes hold a copy of some epoch and ask for
+//! newer ones. Acting on an old map is safe: the bricks of a block are recorded with the block, and a
+//! volume's leader is elected by Raft.
 //!
-//! **Promises.** Numbers of nodes, bricks and replicas are never used again: whoever comes back without what it had
-//! promised to keep is somebody else.
+//! **Promises.** Numbers of nodes, bricks and replicas are never reused: a node or replica that returns
+//! without its promised state gets a new number.
 
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Timestamp};
@@ -20,16 +21,16 @@ const MAP_VERSION_OLDEST: u8 = 1;
 /// What version 1 lacks at its end: empty maps, as they are encoded.
 const ADDED: [u8; 2] = [0; 2];
 
-/// See the module.
+/// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterMap {
     /// Grows by one with every change.
     pub epoch: u64,
-    /// The cluster's identity; 0 before it has begun.
+    /// The cluster's identity; 0 before it was founded.
     pub cluster: u128,
     /// All nodes that have not been detached.
     pub nodes: BTreeMap<NodeId, Node>,
-    /// All bricks of which a block may still be said to be on them.
+    /// All bricks that the record of a block may still name.
     pub bricks: BTreeMap<BrickId, Brick>,
     /// All volumes.
     pub volumes: BTreeMap<GroupId, Volume>,
@@ -39,19 +40,19 @@ pub struct ClusterMap {
     pub revoked: Vec<String>,
     /// Names of clients that were issued credentials, and when.
     pub clients: BTreeMap<String, Timestamp>,
-    /// What only nodes may know.
+    /// Only for nodes.
     pub secrets: Secrets,
-    /// The next numbers.
+    /// The next free numbers.
     pub next: NextIds,
     /// The latest known run of each node's server: older ones are refused everywhere.
     pub runs: BTreeMap<NodeId, Incarnation>,
-    /// Volumes with arbiters: of their two copies of a block one is enough for a write while the other node
-    /// is down. The nodes keep metadata and no blocks, so that a majority decides which copy counts; none if
-    /// there is no such node at the moment.
+    /// Volumes with arbiters, and the nodes that arbitrate: they keep metadata and no blocks. Of a block's
+    /// two copies one is enough for a write while the other node is down, as a majority decides which copy
+    /// counts. The set is empty while there is no such node.
     pub arbiters: BTreeMap<GroupId, BTreeSet<NodeId>>,
 }
 
-/// What is not shown to clients.
+/// The part of the map that clients do not get.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Secrets {
     /// Certificate and key of the cluster's authority, in PEM: any node can issue credentials.
@@ -66,23 +67,23 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-/// A right to join.
+/// A join token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Token {
-    /// What the joining node must know.
+    /// The secret that the joining node must present.
     pub secret: u128,
-    /// Valid until then.
+    /// The token expires then.
     pub expires: Timestamp,
 }
 
-/// Numbers that were not used yet.
+/// Free numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct NextIds {
-    /// Of a node.
+    /// The next node's.
     pub node: u32,
-    /// Of a brick.
+    /// The next brick's.
     pub brick: u16,
-    /// Of a replica of any group.
+    /// The next replica's, of any group.
     pub replica: u64,
 }
 
@@ -95,9 +96,9 @@ impl Default for NextIds {
 /// A machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Node {
-    /// How administrators call it: what stands before the colon in `HOST:/BRICK`.
+    /// The administrator's name for it: the part before the colon in `HOST:/BRICK`.
     pub name: String,
-    /// Where it is reached, `HOST:PORT`.
+    /// Its address, `HOST:PORT`.
     pub address: String,
     /// When it joined.
     pub joined: Timestamp,
@@ -115,31 +116,31 @@ impl Node {
 pub struct Brick {
     /// The machine it is on.
     pub node: NodeId,
-    /// Where on that machine.
+    /// The path on that machine.
     pub path: PathBuf,
-    /// Whose blocks.
+    /// The volume whose blocks it stores.
     pub volume: GroupId,
     /// Whether it may be written to and read from.
     pub state: BrickState,
-    /// Another has taken its place: once it is empty it is forgotten without being asked.
+    /// It is being replaced: it is removed when it is empty.
     pub replaced: bool,
 }
 
-/// See [`Brick`].
+/// The state of a [`Brick`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum BrickState {
     /// In use.
     Active,
-    /// Its blocks are being moved elsewhere: it is read from, and gets nothing new.
+    /// Its blocks are being moved elsewhere: it is read from, and gets no new blocks.
     Draining,
-    /// It is not there any more, nor is what it held.
+    /// It is lost, and so are its copies.
     Gone,
 }
 
 /// A file system tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Volume {
-    /// Its name, unique among the volumes there are.
+    /// Its name, unique among all volumes.
     pub name: String,
     /// Copies of every block.
     pub replica: u8,
@@ -149,24 +150,25 @@ pub struct Volume {
     pub replicas: Vec<ReplicaPlace>,
     /// Its bricks, in the order in which they were given, tombstones included.
     pub bricks: Vec<BrickId>,
-    /// What was set and differs from the default.
+    /// Settings that differ from the default.
     pub options: BTreeMap<String, String>,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// Raised whenever blocks should be spread anew over all bricks; `REBALANCE_STOPPED` is set while that is stopped.
+    /// Incremented by each request for a rebalance; `REBALANCE_STOPPED` is set while that is stopped.
     pub rebalance: u64,
 }
 
-/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record keeps its format.
+/// The bit of [`Volume::rebalance`] that says that the last rebalance was stopped. A bit, so that the record
+/// keeps its format.
 const REBALANCE_STOPPED: u64 = 1 << 63;
 
 impl Volume {
-    /// Blocks should be spread anew.
+    /// Requests a rebalance.
     pub fn begin_rebalance(&mut self) {
         self.rebalance = (self.rebalance & !REBALANCE_STOPPED) + 1;
     }
 
-    /// They should stay where they are.
+    /// Aborts the rebalance.
     pub fn stop_rebalance(&mut self) {
         self.rebalance |= REBALANCE_STOPPED;
     }
@@ -177,10 +179,10 @@ impl Volume {
     }
 }
 
-/// See [`Volume`].
+/// The state of a [`Volume`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum VolumeState {
-    /// Made, and not started yet.
+    /// Created, and not started yet.
     Created,
     /// Can be mounted.
     Started,
@@ -188,25 +190,25 @@ pub enum VolumeState {
     Stopped,
 }
 
-/// Where a replica of a metadata group is.
+/// The place of a replica of a metadata group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ReplicaPlace {
-    /// Which.
+    /// The replica.
     pub id: ReplicaId,
-    /// On which node.
+    /// Its node.
     pub node: NodeId,
-    /// It is one of those that the group began with, so its node makes it with all of these as its members. Others are made empty
-    /// and are added by the group's leader.
+    /// It is a founder: its node creates it with all founders as its members. Other replicas are created
+    /// empty and are added by the group's leader.
     pub founder: bool,
 }
 
 impl ClusterMap {
-    /// For the log, the disk and other nodes.
+    /// Encodes it for the log, the disk and other nodes.
     pub fn encode(&self) -> Vec<u8> {
         encode(MAP_VERSION, self)
     }
 
-    /// The other way round.
+    /// Decodes an [encoded](Self::encode) map.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
         match bytes.split_first() {
             Some((&MAP_VERSION_OLDEST, body)) => {
@@ -216,7 +218,7 @@ impl ClusterMap {
         }
     }
 
-    /// What clients may see.
+    /// The part that clients may see.
     pub fn view(&self) -> ClusterMap {
         ClusterMap { secrets: Secrets::default(), clients: BTreeMap::new(), ..self.clone() }
     }
@@ -242,7 +244,7 @@ impl ClusterMap {
         }
     }
 
-    /// Where a replica is.
+    /// The node of a replica.
     pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
         self.replicas(group).iter().find(|place| place.id == replica).map(|place| place.node)
     }
@@ -259,7 +261,8 @@ impl ClusterMap {
         self.bricks.iter().find(|(_, brick)| is_it(brick)).map(|(id, _)| *id)
     }
 
-    /// Bricks of a volume with their numbers, in the order in which they were given, without those that are gone.
+    /// Bricks of a volume with their numbers, in the order in which they were given, without those that are
+    /// gone.
     pub fn bricks_of(&self, volume: GroupId) -> impl Iterator<Item = (BrickId, &Brick)> {
         let ids = self.volumes.get(&volume).map_or(&[][..], |volume| &volume.bricks);
         ids.iter()
@@ -267,7 +270,7 @@ impl ClusterMap {
             .filter(|(_, brick)| brick.state != BrickState::Gone)
     }
 
-    /// `HOST:/PATH` of a brick, as people call it.
+    /// `HOST:/PATH` of a brick.
     pub fn brick_name(&self, id: BrickId) -> String {
         match self.bricks.get(&id) {
             Some(brick) => {
@@ -278,14 +281,15 @@ impl ClusterMap {
         }
     }
 
-    /// A setting of a volume: what was set, or the default; `None` for a key that does not exist.
+    /// A setting of a volume: its value, or the default; `None` for an unknown key.
     pub fn option(&self, volume: GroupId, key: &str) -> Option<String> {
         let known = crate::options::find(key)?;
         let set = self.volumes.get(&volume).and_then(|volume| volume.options.get(key));
         Some(set.cloned().unwrap_or_else(|| known.default.to_owned()))
     }
 
-    /// The mount options that a volume's settings stand for: see [`mount_options`](crate::options::mount_options).
+    /// The mount options that follow from a volume's settings: see
+    /// [`mount_options`](crate::options::mount_options).
     pub fn mount_options(&self, volume: GroupId) -> String {
         crate::options::mount_options(|key| self.option(volume, key))
     }

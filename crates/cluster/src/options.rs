@@ -4,20 +4,20 @@ use shoal_types::parse_bytes;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A setting that there is.
+/// A known setting.
 pub struct Known {
     /// Its name.
     pub key: &'static str,
-    /// What it is unless it is set.
+    /// Its default.
     pub default: &'static str,
-    /// What it does, for people.
+    /// What it does, for the administrator.
     pub help: &'static str,
     check: fn(&str) -> Result<(), String>,
 }
 
 /// The setting that pauses the scrubbing of a volume's bricks.
 pub const SCRUB_STATE: &str = "scrub.state";
-/// Its value by default.
+/// Its default value.
 pub const SCRUB_ACTIVE: &str = "active";
 /// Its other value.
 pub const SCRUB_PAUSED: &str = "paused";
@@ -116,8 +116,8 @@ fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The mount options that a volume's settings stand for, defaults included: what a mount reads before its own options, which
-/// override them. The exception is `read-only`, which no mount option takes back.
+/// The mount options that follow from a volume's settings, defaults included. A mount reads them before its
+/// own options, which override them. The exception is `read-only`, which no mount option overrides.
 pub fn mount_options(value: impl Fn(&str) -> Option<String>) -> String {
     let given = |key: &&str| value(key).map(|value| format!("{key}={value}"));
     let mut words: Vec<String> =
@@ -133,7 +133,7 @@ pub fn find(key: &str) -> Option<&'static Known> {
     ALL.iter().find(|known| known.key == key)
 }
 
-/// Whether a value makes sense for a key; the error is for the administrator.
+/// Checks a value for a key; the error is for the administrator.
 pub fn check(key: &str, value: &str) -> Result<(), String> {
     let Some(known) = find(key) else {
         let keys: Vec<&str> = ALL.iter().map(|known| known.key).collect();
@@ -142,7 +142,7 @@ pub fn check(key: &str, value: &str) -> Result<(), String> {
     (known.check)(value).map_err(|why| format!("'{value}' is no value of {key}: {why}"))
 }
 
-/// Who may mount, by address.
+/// The addresses that may mount.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AllowList(Option<Vec<(IpAddr, u8)>>);
 

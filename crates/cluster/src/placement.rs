@@ -1,13 +1,15 @@
-//! Where the copies of a block go.
+//! Placement: the bricks on which the copies of a block are stored.
 //!
-//! **Models.** Each block ranks all bricks of its volume by weighted rendezvous hashing: a brick comes first for a share of
-//! the blocks that is in proportion to its size. Who stores a block takes the bricks that come first, passing over those
-//! that do not answer. So when a brick is added, the blocks that should move are those for which the new brick comes first, and no others.
+//! **Model.** Each block ranks all bricks of its volume by weighted rendezvous hashing: a brick comes first
+//! for a share of the blocks that is in proportion to its size. A writer stores a block on the bricks that
+//! come first, and skips those that do not answer. So when a brick is added, only those blocks should move
+//! for which the new brick comes first.
 //!
-//! **Assumes nothing** about everybody agreeing: where a block is, is recorded with the block. The ranking only says where to put it.
+//! **Assumes nothing** about agreement between processes: the bricks of a block are recorded with the block.
+//! The ranking only proposes where to store it.
 //!
-//! **Promises.** Two copies never share a brick. They share a node only if the volume's bricks are on fewer nodes than it wants copies,
-//! and then evenly.
+//! **Promises.** Two copies never share a brick. They share a node only if the volume's bricks are on fewer
+//! nodes than it wants copies, and then evenly.
 
 use crate::map::{BrickState, ClusterMap};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId};
@@ -17,27 +19,27 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// A brick that may take a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Candidate {
-    /// Which.
+    /// The brick.
     pub brick: BrickId,
-    /// The machine it is on.
+    /// Its node.
     pub node: NodeId,
     /// Its size; only the proportions count.
     pub weight: u64,
 }
 
-/// How a volume wants its blocks to be placed.
+/// The placement rules of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
     /// Copies of a block.
     pub replica: usize,
-    /// Copies that one node may have.
+    /// Most copies on one node.
     pub per_node: usize,
-    /// There is an arbiter: one copy is enough for a write where no other brick takes it.
+    /// The volume has an arbiter: one copy is enough for a write if no other brick takes it.
     pub arbitrated: bool,
 }
 
 impl Rules {
-    /// Those of a volume; `None` if there is no such volume.
+    /// The rules of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
         let replica = usize::from(map.volumes.get(&volume)?.replica.max(1));
         let mut nodes: Vec<NodeId> = map
@@ -51,15 +53,15 @@ impl Rules {
         Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)), arbitrated })
     }
 
-    /// The fewest copies with which a write counts: the next failure must not take the last one where that
-    /// can be helped. Copies cannot differ, and the metadata group decides which count; so one is right, too,
-    /// where the administrator wants no standstill.
+    /// The fewest copies with which a write counts, so that the next failure does not take the last one, if
+    /// possible. Copies cannot differ, and the metadata group decides which count. So one copy is correct,
+    /// too, if the administrator prefers availability.
     pub fn quorum(&self) -> usize {
         if self.arbitrated { 1 } else { self.replica / 2 + 1 }
     }
 }
 
-/// How many copies each node has.
+/// The number of copies on each node.
 #[derive(Clone, Default, Debug)]
 pub struct Load(BTreeMap<NodeId, usize>);
 
@@ -69,12 +71,12 @@ impl Load {
         self.0.get(&node).copied().unwrap_or(0) < rules.per_node
     }
 
-    /// One more copy is on a node.
+    /// Adds a copy on a node.
     pub fn add(&mut self, node: NodeId) {
         *self.0.entry(node).or_default() += 1;
     }
 
-    /// One copy less is on a node.
+    /// Removes a copy from a node.
     pub fn remove(&mut self, node: NodeId) {
         if let Some(count) = self.0.get_mut(&node) {
             *count = count.saturating_sub(1);
@@ -96,7 +98,7 @@ pub fn rank(id: BlockId, candidates: &mut [Candidate]) {
     candidates.sort_by(|a, b| cost(a).total_cmp(&cost(b)).then(a.brick.cmp(&b.brick)));
 }
 
-/// The bricks that a block should be on, of those ranked for it: fewer than wanted where there are too few.
+/// The bricks for a block, of those ranked for it: fewer than wanted if there are too few.
 pub fn choose(ranked: &[Candidate], rules: Rules) -> Vec<BrickId> {
     let mut load = Load::default();
     let mut chosen = Vec::with_capacity(rules.replica);
@@ -109,12 +111,12 @@ pub fn choose(ranked: &[Candidate], rules: Rules) -> Vec<BrickId> {
     chosen
 }
 
-/// Whether a brick is a place where a volume's block may stay.
+/// Whether a volume's block may stay on a brick.
 pub fn may_stay(map: &ClusterMap, volume: GroupId, brick: BrickId) -> bool {
     map.bricks.get(&brick).is_some_and(|it| it.state == BrickState::Active && it.volume == volume)
 }
 
-/// Whether nothing can be on a brick any more. One that was never heard of may be newer than the map.
+/// Whether nothing can be on a brick any more. An unknown brick may be newer than the map.
 pub fn is_gone(map: &ClusterMap, brick: BrickId) -> bool {
     match map.bricks.get(&brick) {
         Some(it) => it.state == BrickState::Gone,
@@ -122,7 +124,7 @@ pub fn is_gone(map: &ClusterMap, brick: BrickId) -> bool {
     }
 }
 
-/// Whether a group is as a volume wants it: enough copies, spread over nodes as they should be, on bricks that stay.
+/// Whether a group is as the volume wants it: enough copies, spread over nodes, on bricks that stay.
 pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
     let Some(rules) = Rules::of(map, volume) else { return false };
     let mut load = Load::default();

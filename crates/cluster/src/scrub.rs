@@ -1,7 +1,8 @@
-//! Reading every block of a brick again and again, slowly, so that damage is found before the last good copy is needed.
+//! The scrubber: reads every block of a brick periodically and slowly, so that damage is found before the
+//! last good copy is needed.
 //!
-//! A damaged copy is replaced from another brick of its volume. What no other brick has is left as it is: it is reported, and whoever
-//! reads it hears of the damage.
+//! A damaged copy is replaced from another brick of its volume. Without another copy it is left as it is and
+//! reported, and a reader of it gets an error.
 
 use crate::blocks::ReplicatedBlocks;
 use crate::limits::{SCRUB_BYTES_PER_SECOND, SCRUB_REST};
@@ -16,22 +17,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// What was found since the scrubber began.
+/// What was found since the scrubber started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ScrubReport {
     /// How often the whole brick was read.
     pub rounds: u64,
     /// Blocks that were read.
     pub blocks: u64,
-    /// Those that were damaged or could not be read.
+    /// Blocks that were damaged or could not be read.
     pub damaged: u64,
-    /// Those that were replaced.
+    /// Damaged blocks that were replaced.
     pub repaired: u64,
-    /// What was wrong last.
+    /// The last error.
     pub last_error: Option<String>,
-    /// When the last round came to its end.
+    /// When the last round was completed.
     pub finished: Option<Timestamp>,
-    /// Whether blocks are being read just now: a round is under way and not paused.
+    /// Whether blocks are being read now: a round is in progress and not paused.
     pub reading: bool,
     /// Whether it is paused.
     pub paused: bool,
@@ -54,7 +55,7 @@ struct Control {
 }
 
 impl Scrubber {
-    /// Begins after a while, at [`SCRUB_BYTES_PER_SECOND`].
+    /// Starts after a while, at [`SCRUB_BYTES_PER_SECOND`].
     pub fn start(
         id: BrickId,
         brick: Arc<Brick>,
@@ -81,14 +82,14 @@ impl Scrubber {
         ScrubReport { paused, reading: report.reading && !paused, ..report }
     }
 
-    /// Reads no further until it is resumed, and goes on there.
+    /// Pauses, or resumes at the same block.
     pub fn pause(&self, paused: bool) {
         if self.control.paused.swap(paused, Ordering::Relaxed) != paused {
             self.thread.unpark();
         }
     }
 
-    /// Begins a round now, unless one is under way. One that is paused begins when it is resumed.
+    /// Begins a round now, unless one is in progress. A paused scrubber begins it when it is resumed.
     pub fn begin_round(&self) {
         if !self.control.report.lock().reading {
             self.control.wanted.store(true, Ordering::Relaxed);
@@ -98,7 +99,7 @@ impl Scrubber {
 }
 
 impl Drop for Scrubber {
-    /// It ends with the block that it is reading, which is not waited for.
+    /// The thread ends after the block that it is reading, which is not waited for.
     fn drop(&mut self) {
         self.control.stop.store(true, Ordering::Relaxed);
         self.thread.unpark();
@@ -110,7 +111,7 @@ impl Control {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is not paused any more, or until the end.
+    /// Waits until it is resumed or ended.
     fn wait_resumed(&self) {
         while self.paused.load(Ordering::Relaxed) && !self.is_over() {
             std::thread::park();

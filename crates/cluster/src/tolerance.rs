@@ -1,4 +1,4 @@
-//! What may die without a standstill.
+//! How many nodes may fail without stopping a volume.
 
 use crate::map::{BrickState, ClusterMap};
 use crate::placement::Rules;
@@ -9,21 +9,21 @@ use std::fmt;
 /// How many nodes may be down at a time while a volume is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tolerance {
-    /// Of those with bricks: a copy of each block is left, and bricks for new blocks.
+    /// Of the nodes with bricks: a copy of each block is left, and bricks for new blocks.
     pub data: usize,
-    /// Of those that keep the volume's metadata.
+    /// Of the nodes with the volume's metadata.
     pub metadata: usize,
 }
 
 impl Tolerance {
-    /// That of a volume; `None` if there is no such volume.
+    /// The tolerance of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Tolerance> {
         let rules = Rules::of(map, volume)?;
         let mut nodes = BTreeMap::<NodeId, usize>::new();
         for (_, brick) in map.bricks_of(volume).filter(|(_, brick)| brick.state == BrickState::Active) {
             *nodes.entry(brick.node).or_default() += 1;
         }
-        // Copies that each node may take; the nodes that could take most are those that die.
+        // Copies that each node may take; the worst case is the loss of the nodes that could take most.
         let mut takes: Vec<usize> = nodes.values().map(|bricks| (*bricks).min(rules.per_node)).collect();
         takes.sort_unstable();
         let left = |dead: usize| takes.iter().rev().skip(dead).sum::<usize>();
@@ -32,7 +32,7 @@ impl Tolerance {
         Some(Tolerance { data, metadata: map.replicas(volume).len().saturating_sub(1) / 2 })
     }
 
-    /// Any nodes, whatever they keep.
+    /// Any nodes, whatever they store.
     pub fn nodes(&self) -> usize {
         self.data.min(self.metadata)
     }

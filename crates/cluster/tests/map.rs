@@ -1,4 +1,4 @@
-//! The cluster map under random commands, and what single commands promise.
+//! The cluster map under random commands, and the promises of single commands.
 
 use proptest::prelude::*;
 use shoal_cluster::placement::Rules;
@@ -61,7 +61,7 @@ fn volume(map: &ClusterMap, replica: u8) -> Command {
     Command::CreateVolume { name: "v".into(), id, replica, bricks, force: false, time }
 }
 
-/// What must hold of a map, and between it and the one before it.
+/// Invariants of a map, and of two consecutive ones.
 fn check(before: &ClusterMap, map: &ClusterMap) {
     assert_eq!(map.epoch, before.epoch + 1);
     assert!(map.nodes.keys().all(|id| id.0 < map.next.node));

@@ -1,4 +1,4 @@
-//! A real brick with a damaged file, scrubbed.
+//! A scrub of a real brick with a damaged file.
 
 #[path = "blocks/support.rs"]
 #[allow(dead_code)]
@@ -63,7 +63,7 @@ fn damage_is_found_and_repaired_without_anybody_reading() {
     for seq in 1..=5 {
         assert!(blocks.store(id(seq), &[content(seq, 10_000)]).unwrap().contains(REAL));
     }
-    // One that no other brick has.
+    // A block without another copy.
     real.put(id(6), &[content(6, 10_000)]).unwrap();
     let mut stored = Vec::new();
     files(&dir.path().join("blocks"), &mut stored);

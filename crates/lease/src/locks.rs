@@ -1,24 +1,28 @@
-//! The lock table of a volume: who holds and who waits for the locks of fcntl(2) and flock(2), among all clients.
+//! The lock table of a volume: holders of and waiters for the locks of fcntl(2) and flock(2), among all
+//! clients.
 //!
-//! **Models.** A lock belongs to an owner (a process or an open file of some session), covers a range of a file's bytes, and is
-//! shared or exclusive. [`LockSpace::Posix`] is fcntl(2): what an owner sets replaces what it had in that range, so its locks are
-//! split, joined, upgraded and downgraded. [`LockSpace::Flock`] is flock(2): whole files, and whoever converts a lock gives up the
-//! old one first, even if it does not get the new one. The two do not see each other.
+//! **Model.** A lock belongs to an owner (a process or an open file of some session), covers a range of a
+//! file's bytes, and is shared or exclusive. [`LockSpace::Posix`] is fcntl(2): what an owner sets replaces
+//! what it had in that range, so its locks are split, joined, upgraded and downgraded. [`LockSpace::Flock`]
+//! is flock(2): whole files. A conversion releases the old lock first, even if it does not get the new one.
+//! The two do not see each other.
 //!
-//! **Assumes** that the caller is the volume's leader, has made sure that an owner's session is the one that speaks, and tells it
-//! of every close and every session's end. It asks before it answers a lock; the table decides, in the order of the calls.
+//! **Assumes** that the caller is the volume's leader, has verified that an owner belongs to the requesting
+//! session, and reports every close and every session's end. It calls the table before it answers a lock
+//! request; the table decides, in the order of the calls.
 //!
 //! **Promises.**
 //! - Two owners never hold conflicting locks.
-//! - Whatever gives up locks returns the waiting requests that are granted by it: those that came first are looked at first, and
-//!   none waits that could be granted. As in Linux, who comes later and does not conflict with what is *held* is not held up by
-//!   those who wait.
-//! - A POSIX request that would close a circle of owners who wait for each other is refused ([`Outcome::Deadlock`]). For flock
-//!   there is no such check, as in Linux.
-//! - The same calls give the same answers, in the same order.
+//! - Each call that releases locks returns the waiting requests that are granted by it. They are tried in the
+//!   order of arrival, and none waits that could be granted. As in Linux, a later request that does not
+//!   conflict with what is *held* is granted ahead of waiters.
+//! - A POSIX request that would close a cycle of owners that wait for each other is refused
+//!   ([`Outcome::Deadlock`]). For flock there is no such check, as in Linux.
+//! - The same calls give the same results, in the same order.
 //!
-//! **Refuses** more than [`LOCKS_PER_SESSION_MAX`] locks of a session and [`WAITERS_PER_INODE_MAX`] waiting requests for a file
-//! ([`Outcome::NoRoom`]). An unlock can be refused for it, too: one that takes out the middle of a lock leaves two.
+//! **Refuses** more than [`LOCKS_PER_SESSION_MAX`] locks of a session and [`WAITERS_PER_INODE_MAX`] waiting
+//! requests for a file ([`Outcome::NoRoom`]). An unlock can be refused for it, too: one that takes out the
+//! middle of a lock leaves two.
 
 mod deadlock;
 mod holders;
@@ -35,7 +39,7 @@ use shoal_types::{Errno, InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use waiters::Waiters;
 
-/// See the module.
+/// The locks of a volume, and the requests that wait for them.
 #[derive(Clone, Debug, Default)]
 pub struct LockTable {
     held: BTreeMap<(InodeId, LockSpace), Holders>,
@@ -50,24 +54,24 @@ struct Tally {
     waiting: usize,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Outcome {
-    /// It is done.
+    /// The lock was set or removed.
     Granted,
-    /// This lock is in the way, and the request is not to wait.
+    /// This lock conflicts, and the request is not to wait.
     Conflict(LockRecord),
     /// It waits; its key will be among those granted, unless it is cancelled or its session ends.
     Waiting,
     /// It would wait for itself.
     Deadlock,
-    /// Too many locks, or too many who wait.
+    /// Too many locks, or too many waiters.
     NoRoom,
 }
 
 impl Outcome {
-    /// The answer to a program whose request has failed; `None` if it has not.
+    /// The errno of a failed request; `None` if it has not failed.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             Outcome::Granted | Outcome::Waiting => None,
@@ -78,29 +82,30 @@ impl Outcome {
     }
 }
 
-/// The outcome of a request, and what follows for others.
+/// The result of a request, and the requests of other owners that it unblocked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[must_use]
 pub struct Settled {
-    /// What became of it.
+    /// The result.
     pub outcome: Outcome,
-    /// Requests that no longer wait: theirs is the lock.
+    /// Requests that no longer wait, as their locks have been granted.
     pub granted: Vec<RequestKey>,
 }
 
-/// What became of a declaration.
+/// The result of a declaration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[must_use]
 pub struct Declared {
-    /// What the session does not hold, although it says so.
+    /// Locks that the session declares and does not hold.
     pub refused: Vec<LockRecord>,
-    /// Requests that no longer wait: theirs is the lock.
+    /// Requests that no longer wait, as their locks have been granted.
     pub granted: Vec<RequestKey>,
 }
 
 impl LockTable {
-    /// Takes a lock (F_SETLK, F_SETLKW, flock(2)). With `wait` the request waits if another owner is in the way. A request that
-    /// comes again with the key of one that waits takes its place, and keeps its turn if it is the same.
+    /// Sets a lock (F_SETLK, F_SETLKW, flock(2)). With `wait` the request waits if another owner's lock
+    /// conflicts. A retry with the key of a waiting request replaces that one, and keeps its place if it is
+    /// equal.
     pub fn set(&mut self, mut lock: LockRecord, wait: Option<RequestKey>) -> Settled {
         if lock.space == LockSpace::Flock {
             lock.range = LockRange::ALL;
@@ -123,7 +128,8 @@ impl LockTable {
         Settled { outcome, granted: self.grant_if(gave_up, lock.ino) }
     }
 
-    /// Gives up a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or [`Outcome::NoRoom`].
+    /// Releases a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or
+    /// [`Outcome::NoRoom`].
     pub fn unlock(&mut self, ino: InodeId, space: LockSpace, owner: LockOwner, range: LockRange) -> Settled {
         let range = if space == LockSpace::Flock { LockRange::ALL } else { range };
         let Some(holders) = self.held.get(&(ino, space)) else {
@@ -137,7 +143,7 @@ impl LockTable {
         Settled { outcome: Outcome::Granted, granted: self.grant_if(freed, ino) }
     }
 
-    /// Which lock would be in the way of this one (F_GETLK): the one that begins first.
+    /// The first lock that conflicts with this one (F_GETLK).
     pub fn get(&self, wanted: &LockRecord) -> Option<LockRecord> {
         let mut wanted = *wanted;
         if wanted.space == LockSpace::Flock {
@@ -146,14 +152,14 @@ impl LockTable {
         self.first_in_the_way(&wanted)
     }
 
-    /// Ends the waiting of a request. `false`: it does not wait, because it has been granted, or nobody knows it.
+    /// Cancels a waiting request. `false`: it does not wait, because it has been granted or is unknown.
     pub fn cancel(&mut self, key: RequestKey) -> bool {
         let Some(lock) = self.waiters.remove(key) else { return false };
         self.count(lock.owner.session, |tally| tally.waiting -= 1);
         true
     }
 
-    /// Gives up all that an owner holds in a file: it has closed it. What it waits for it goes on waiting for. Returns the
+    /// Releases all locks of an owner in a file: it has closed it. Its waiting requests stay. Returns the
     /// requests that are granted by it.
     pub fn release_owner(&mut self, ino: InodeId, owner: LockOwner) -> Vec<RequestKey> {
         let mut freed = 0;
@@ -169,7 +175,8 @@ impl LockTable {
         self.grant_if(freed > 0, ino)
     }
 
-    /// Gives up all that a session holds and waits for: it has ended. Returns the requests that are granted by it.
+    /// Releases all locks of a session and cancels its waiting requests: it has ended. Returns the requests
+    /// that are granted by it.
     pub fn release_session(&mut self, session: SessionId) -> Vec<RequestKey> {
         for key in self.waiters.of_session(session).collect::<Vec<_>>() {
             self.waiters.remove(key);
@@ -185,7 +192,7 @@ impl LockTable {
         freed.into_iter().flat_map(|ino| self.grant(ino)).collect()
     }
 
-    /// All that a session holds, by file, family, owner and range: what it declares to a new leader.
+    /// All locks of a session, by file, family, owner and range: what it declares to a new leader.
     pub fn held_by(&self, session: SessionId) -> Vec<LockRecord> {
         let of_file = |(&(ino, space), holders): (&(InodeId, LockSpace), &Holders)| {
             let records = holders.of_session(session).map(|(owner, piece)| record(ino, space, owner, piece));
@@ -194,8 +201,8 @@ impl LockTable {
         self.held.iter().flat_map(of_file).collect()
     }
 
-    /// Takes a session's word for what it holds, because the leader that granted it is gone. What conflicts with another's locks
-    /// is refused, and so is what is not the session's own. To declare the same again changes nothing.
+    /// Restores the locks that a session held under an earlier leader. Locks that conflict with another
+    /// owner's are refused, and so are those of other sessions. Repeating a declaration changes nothing.
     pub fn declare(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
         let mut declared = Declared::default();
         for lock in locks {
@@ -213,7 +220,7 @@ impl LockTable {
         declared
     }
 
-    /// All that one owner holds of one family in a file, by range.
+    /// All locks of one owner and family in a file, by range.
     pub fn held_of(&self, ino: InodeId, space: LockSpace, owner: LockOwner) -> Vec<LockRecord> {
         let pieces = self.held.get(&(ino, space)).map_or(Pieces::NONE, |holders| holders.of(owner));
         pieces.iter().map(|piece| record(ino, space, owner, piece)).collect()
@@ -226,7 +233,7 @@ impl LockTable {
         pieces.map(|(owner, piece)| record(ino, space, owner, piece)).collect()
     }
 
-    /// Requests that wait for locks in a file, in the order in which they came.
+    /// Waiting requests for locks in a file, in the order of arrival.
     pub fn waiting_in(&self, ino: InodeId) -> Vec<(RequestKey, LockRecord)> {
         self.waiters.queue(ino).filter_map(|key| Some((key, self.waiters.get(key)?))).collect()
     }
@@ -236,7 +243,7 @@ impl LockTable {
         self.sessions.get(&session).map_or(0, |tally| tally.waiting)
     }
 
-    /// Whether a request waits for what this session holds.
+    /// Whether a request waits for a lock of this session.
     pub fn is_waited_for(&self, session: SessionId) -> bool {
         let its = |lock: LockRecord| self.in_the_way(&lock).any(|(owner, _)| owner.session == session);
         self.sessions.contains_key(&session) && self.waiters.all().any(its)
@@ -252,7 +259,7 @@ impl LockTable {
         self.sessions.get(&session).map_or(0, |tally| tally.locks)
     }
 
-    /// Whether nobody holds or wants anything.
+    /// Whether there are neither locks nor waiters.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty() && self.waiters.len() == 0 && self.sessions.is_empty()
     }
@@ -262,7 +269,7 @@ impl LockTable {
         self.waiters.len()
     }
 
-    /// Converting a lock of flock(2) begins with giving up the old one. Returns whether it did.
+    /// Converting a lock of flock(2) begins with releasing the old one. Returns whether it did.
     fn gives_up_first(&mut self, lock: &LockRecord) -> bool {
         let Some(holders) = self.held.get(&(lock.ino, lock.space)) else { return false };
         if lock.space == LockSpace::Posix
@@ -274,7 +281,7 @@ impl LockTable {
         self.apply(lock.ino, lock.space, lock.owner, plan)
     }
 
-    /// Who keeps a lock from being taken, each with the first piece that does.
+    /// The owners that conflict with a lock, each with the first conflicting piece.
     fn in_the_way(&self, lock: &LockRecord) -> impl Iterator<Item = (LockOwner, &Piece)> {
         let (owner, range, kind) = (lock.owner, lock.range, lock.kind);
         let holders = self.held.get(&(lock.ino, lock.space));
@@ -286,7 +293,7 @@ impl LockTable {
         Some(record(lock.ino, lock.space, owner, piece))
     }
 
-    /// Takes a lock that nobody is in the way of.
+    /// Sets a lock that has no conflicts.
     fn take(&mut self, lock: LockRecord, gave_up: bool) -> Settled {
         let plan = self.plan_set(&lock);
         let (outcome, freed) = if self.has_room(lock.owner.session, plan.growth()) {
@@ -330,7 +337,7 @@ impl LockTable {
         if freed { self.grant(ino) } else { Vec::new() }
     }
 
-    /// Grants what can be granted in a file, in the order in which it was asked for.
+    /// Grants waiting requests of a file, in the order of arrival.
     fn grant(&mut self, ino: InodeId) -> Vec<RequestKey> {
         let mut granted = Vec::new();
         let mut again = true;
@@ -340,7 +347,7 @@ impl LockTable {
                 let free = |lock: &LockRecord| self.in_the_way(lock).next().is_none();
                 let Some(lock) = self.waiters.get(key).filter(free) else { continue };
                 self.cancel(key);
-                // There is room: it was kept. A lock that weakens its owner's own can free what others before it wait for.
+                // Capacity was kept for it. A lock that weakens its owner's own can unblock earlier waiters.
                 let plan = self.plan_set(&lock);
                 again |= self.apply(ino, lock.space, lock.owner, plan);
                 granted.push(key);

@@ -9,38 +9,38 @@ use crate::limits::ANSWERED_MAX;
 use shoal_types::{InodeId, Name, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A request that waits: numbered in the order of arrival.
+/// A request's number, in the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct RequestId(pub u64);
 
 /// The number that a client gave to a request; 0: none.
 pub type Token = u64;
 
-/// Something that is going to be changed.
+/// An inode that is to be changed, and names in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     /// The inode.
     pub ino: InodeId,
-    /// What it is counted under.
+    /// Its cover.
     pub cover: InodeId,
     /// Names in it.
     pub names: BTreeSet<Name>,
-    /// Whoever refers to it is asked to say so.
+    /// Sessions that refer to the inode are asked to report it.
     pub hold: bool,
 }
 
-/// Something that is looked at.
+/// What a read is about.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReadItem {
-    /// What a name in a directory stands for.
+    /// The dentry of a name in a directory.
     Name(InodeId, Name),
-    /// All names in a directory.
+    /// All names of a directory.
     Listing(InodeId),
-    /// An inode, and what it is counted under.
+    /// An inode, and its cover.
     Node(InodeId, InodeId),
 }
 
-/// What became of a request.
+/// The state of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// It may go on.
@@ -49,12 +49,12 @@ pub enum Answer {
     Waits,
 }
 
-/// Why something was not taken.
+/// Why a call was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// There is no such session.
     Unknown,
-    /// It contradicts what others hold.
+    /// It contradicts what other sessions hold.
     Contradiction,
 }
 
@@ -67,93 +67,99 @@ pub enum Right {
     Node(InodeId),
 }
 
-/// What a session has a right to, counted.
+/// The rights of a session, counted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rights {
     /// Covers that it may cache.
     pub watched: u64,
-    /// Covers and single inodes that it alone may change.
+    /// Covers and single inodes that it holds exclusively.
     pub exclusive: u64,
 }
 
-/// What a session is to give back.
+/// What a recall asks a session to give back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// The right to change a cover; it goes on watching. Single inodes that it may change there are released with it.
+    /// The right to change a cover; the session still watches it. Rights to single inodes under it are
+    /// released with it.
     Downgrade(InodeId),
-    /// The right to change an inode; it goes on caching it.
+    /// The right to change an inode; the session may still cache it.
     Release(InodeId),
-    /// An inode and names in it, rights included; it goes on watching the cover.
+    /// An inode and names in it: invalidate them, and release the rights. The session still watches the
+    /// cover.
     Drop(Target),
 }
 
-/// What a session is told.
+/// A recall as it is sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recall {
     /// Counts the recalls of a session, from 1.
     pub id: u64,
-    /// Requests that were answered before, and whose answers may be under way.
+    /// Requests that were answered before, and whose replies may be in flight.
     pub after: Vec<Token>,
-    /// What is to be given back.
+    /// What to give back.
     pub items: Vec<Item>,
 }
 
-/// A cover.
+/// The rights to a cover.
 #[derive(Clone, Debug, Default)]
 struct Cover {
-    /// Each with the number of recalls that it had been sent when it was last told something: what it says in answer to later ones
-    /// may be older than that.
+    /// Each with the number of recalls that it had been sent when it was last told something. What it says in
+    /// answer to later ones may be older than that.
     watchers: BTreeMap<SessionId, u64>,
     exclusive: Option<SessionId>,
-    /// The first recall that told the holder to go down. What it says in answer to earlier ones is not about what it holds now.
+    /// The first recall that asked the holder to downgrade. Acknowledgements of earlier recalls are not about
+    /// the current right.
     recalled: Option<u64>,
-    /// Nodes under it that single sessions may change, those included that are just moving elsewhere. They stay when one of
-    /// them gets the cover: it may have moved an inode elsewhere meanwhile, or learn of the smaller right after the greater one.
+    /// Single inodes under it that sessions may change, those included that are being moved elsewhere. They
+    /// stay when one of these sessions gets the cover: it may have moved an inode meanwhile, or learn of the
+    /// smaller right after the greater one.
     nodes: BTreeSet<InodeId>,
 }
 
-/// An inode that one session may change.
+/// The right to change one inode.
 #[derive(Clone, Debug)]
 struct Node {
     holder: SessionId,
     cover: InodeId,
-    /// What it was counted under before, the oldest first, where everybody still finds it: the batches that move it are under way.
+    /// Its earlier covers, the oldest first. Other sessions still find it there, as the batches that move it
+    /// are not applied yet.
     before: Vec<InodeId>,
     names: BTreeSet<Name>,
-    /// As in [`Cover`].
+    /// The first recall that asked the holder to release it.
     recalled: Option<u64>,
 }
 
-/// A session, as far as rights go.
+/// What the table knows of a session.
 #[derive(Clone, Debug, Default)]
 struct Session {
     recalls: u64,
-    /// Told, or to be told, and not acknowledged.
+    /// Recalls that are sent, or to be sent, and not acknowledged.
     unacked: BTreeMap<u64, Pending>,
-    /// Requests that were answered and may not have arrived.
+    /// Requests whose replies may be in flight.
     answered: BTreeSet<Token>,
-    /// Has not said yet what it held under the last leader.
+    /// It has not declared yet what it held under the last leader.
     undeclared: bool,
 }
 
-/// A recall that is under way.
+/// A recall that is not acknowledged.
 #[derive(Clone, Debug)]
 struct Pending {
     items: Vec<Item>,
     /// Requests that had been answered.
     after: Vec<Token>,
     since_ms: u64,
-    /// What the change that waits for it is about and the session was told since: its acknowledgement does not count for that.
+    /// Targets of the waiting change that the session was told about since: its acknowledgement does not
+    /// count for these.
     again: Vec<Target>,
 }
 
-/// A change that waits for others, or is being prepared.
+/// A change that waits for acknowledgements, or is being prepared.
 #[derive(Clone, Debug)]
 struct Change {
     session: SessionId,
     token: Token,
     targets: Vec<Target>,
-    /// Targets before this one have been asked back from everybody.
+    /// How many targets have been recalled from all other sessions.
     asked: usize,
     /// Recalls that it waits for.
     waits: BTreeSet<(SessionId, u64)>,
@@ -166,7 +172,7 @@ enum Waiting {
     Change { session: SessionId, token: Token, targets: Vec<Target> },
 }
 
-/// See the [crate].
+/// The table of rights.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     covers: BTreeMap<InodeId, Cover>,
@@ -175,9 +181,9 @@ pub struct Table {
     requests: u64,
     waiting: BTreeMap<RequestId, Waiting>,
     active: BTreeMap<RequestId, Change>,
-    /// Waiting requests that may go on.
+    /// Waiting requests that may continue.
     ready: Vec<RequestId>,
-    /// Sessions that there is something to tell.
+    /// Sessions with recalls to be sent.
     news: BTreeSet<SessionId>,
     now_ms: u64,
     /// Recalls so far.
@@ -185,12 +191,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// Of a volume that nobody has mounted.
+    /// The table of a volume without sessions.
     pub fn new() -> Table {
         Table::default()
     }
 
-    /// What time it is, in milliseconds since any fixed moment.
+    /// Sets the time, in milliseconds since any fixed moment.
     pub fn set_now(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
     }
@@ -200,7 +206,7 @@ impl Table {
         self.sessions.entry(session).or_default();
     }
 
-    /// A session has ended: what it held and was asked for is free. Its waiting requests are forgotten.
+    /// A session has ended: its rights, recalls and waiting requests are removed.
     pub fn end(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.news.remove(&session);
@@ -226,37 +232,37 @@ impl Table {
         self.progress();
     }
 
-    /// Whether it lives.
+    /// Whether the session is alive.
     pub fn knows(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
     }
 
-    /// The session has taken in the answers to all requests below this one.
+    /// The session has received the replies to all requests below this one.
     pub fn arrived(&mut self, session: SessionId, below: Token) {
         if let Some(session) = self.sessions.get_mut(&session) {
             session.answered = session.answered.split_off(&below);
         }
     }
 
-    /// A request is answered, and the answer may be under way for a while.
+    /// A request is answered, and its reply may be in flight for a while.
     fn answered(&mut self, session: SessionId, token: Token) {
         if let Some(state) = self.sessions.get_mut(&session)
             && token != 0
         {
             state.answered.insert(token);
-            // A client that never says what has arrived has itself to blame.
+            // The set is bounded even if a client never reports arrivals; that only harms its own cache.
             while state.answered.len() > ANSWERED_MAX {
                 state.answered.pop_first();
             }
         }
     }
 
-    /// Requests that have waited and may go on now. Each is asked again with [`Table::retry`].
+    /// Takes the requests that have waited and may continue now. Each is tried again with [`Table::retry`].
     pub fn ready(&mut self) -> Vec<RequestId> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Sessions that there is something to tell.
+    /// Takes the sessions with recalls to be sent.
     pub fn news(&mut self) -> Vec<SessionId> {
         std::mem::take(&mut self.news).into_iter().collect()
     }
@@ -271,12 +277,12 @@ impl Table {
         self.waiting.len() + self.active.len()
     }
 
-    /// Covers and nodes that somebody has a right to.
+    /// Covers and nodes with a right of some session.
     pub fn len(&self) -> usize {
         self.covers.len() + self.nodes.len()
     }
 
-    /// Whether nobody has any right.
+    /// Whether no session has any right.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -299,7 +305,7 @@ impl Table {
         rights
     }
 
-    /// Whether a session may change an inode, without asking. For tests and assertions.
+    /// Whether a session may change an inode without a request. For tests and assertions.
     pub fn may_change(&self, session: SessionId, ino: InodeId, cover: InodeId) -> bool {
         self.covers.get(&cover).is_some_and(|cover| cover.exclusive == Some(session))
             || self.nodes.get(&ino).is_some_and(|node| node.holder == session)
@@ -315,7 +321,7 @@ impl Table {
         RequestId(self.requests)
     }
 
-    /// Looks at everything that waits, in the order of arrival.
+    /// Checks all waiting requests, in the order of arrival.
     fn progress(&mut self) {
         let ids: Vec<RequestId> = self.waiting.keys().copied().collect();
         let mut ahead: Vec<RequestId> = Vec::new();
@@ -344,7 +350,7 @@ impl Table {
                     self.ready.extend((answer == Answer::Ready).then_some(id));
                 }
                 Some(Waiting::Read { session, items }) => {
-                    // It watches from now on, so that the changes that have waited for it do not pass it.
+                    // It watches from now on, so that changes which waited for this read recall it.
                     self.register(session, 0, &items);
                     self.ready.push(id);
                 }
@@ -361,7 +367,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it is about something that is to be changed.
+    /// Whether it is about one of these targets.
     fn concerns(&self, targets: &[Target]) -> bool {
         match self {
             Waiting::Read { items, .. } => items.iter().any(|item| item.meets_any(targets)),
@@ -371,7 +377,7 @@ impl Waiting {
 }
 
 impl ReadItem {
-    /// Whether a change of one of these is one of what is looked at.
+    /// Whether a change of one of these targets is visible to this read.
     fn meets_any(&self, targets: &[Target]) -> bool {
         targets.iter().any(|target| self.meets(target))
     }

@@ -1,4 +1,4 @@
-//! The thread that applies committed entries to the store, in order, and tells whoever waits for them.
+//! The applier: a thread that applies committed entries to the store, in order, and answers their waiters.
 
 use crate::driver::{Input, applying_bytes};
 use crate::machine::Machine;
@@ -15,10 +15,10 @@ use shoal_store::RocksStore;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A store may take so long.
+/// Delay of a store in a planted defect of the simulator.
 const SLOW_STORE: Duration = Duration::from_millis(5);
 
-/// A committed entry, and who is in the group from it on if it says so.
+/// A committed entry; `members`: the group from it on, if it changes the members.
 pub(crate) struct Committed {
     pub(crate) entry: Entry,
     pub(crate) members: Option<ConfState>,
@@ -29,7 +29,7 @@ pub(crate) fn applied_index(store: &impl KvRead) -> Result<u64, TreeError> {
     Ok(number(store, Singleton::Applied)?.unwrap_or(0))
 }
 
-/// The term of that entry; `None` in a store from before it was kept.
+/// The term of that entry; `None` in a store from before the term was recorded.
 pub(crate) fn applied_term(store: &impl KvRead) -> Result<Option<u64>, TreeError> {
     number(store, Singleton::AppliedTerm)
 }
@@ -42,7 +42,7 @@ fn number(store: &impl KvRead, which: Singleton) -> Result<Option<u64>, TreeErro
     }
 }
 
-/// Who is in the group as of that entry; `None`: those that it began with.
+/// The members of the group as of that entry; `None`: its first members.
 pub(crate) fn members(store: &impl KvRead) -> Result<Option<ConfState>, TreeError> {
     let key = singleton(Singleton::Members);
     let Some(value) = store.get(&key)? else { return Ok(None) };
@@ -50,7 +50,7 @@ pub(crate) fn members(store: &impl KvRead) -> Result<Option<ConfState>, TreeErro
     ConfState::decode(bytes.as_slice()).map(Some).map_err(|error| TreeError::damaged(&key, error))
 }
 
-/// Applies one entry. `data` is empty for an entry that a new leader begins its term with.
+/// Applies one entry. `data` is empty for the first entry of a new leader's term.
 pub(crate) fn apply_entry<M: Machine>(
     machine: &M,
     store: &RocksStore,
@@ -76,7 +76,7 @@ pub(crate) fn apply_entry<M: Machine>(
     Ok((applied, batch))
 }
 
-/// Runs until the driver hands nothing over any more.
+/// Runs until the driver's channel is closed.
 pub(crate) fn run<M: Machine>(
     core: &Arc<Core<M>>,
     groups: &Receiver<Vec<Committed>>,

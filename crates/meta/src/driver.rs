@@ -1,7 +1,7 @@
 //! The thread that runs Raft: proposals and messages in, log writes, messages and committed entries out.
 //!
-//! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all. Applying is another
-//! thread's work, so that the disk and the store are busy at the same time.
+//! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all.
+//! Another thread applies, so that the disk and the store are busy at the same time.
 
 mod keep;
 mod lead;
@@ -24,32 +24,32 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the driver is told.
+/// Input of the driver.
 pub(crate) enum Input {
-    /// Something to decide.
+    /// A command to propose.
     Propose {
         /// Names the proposal; comes back with the committed entry.
         id: u64,
-        /// The same, as it stands in the log.
+        /// The id, as it stands in the log.
         context: [u8; 16],
         /// An encoded command.
         data: Vec<u8>,
     },
-    /// Another replica says something.
+    /// A message of another replica.
     Message(Box<Message>),
-    /// Who should be in the group.
+    /// The wanted members of the group.
     Steer(Vec<ReplicaId>),
-    /// Hand the lead over, if it is ours.
+    /// Hand leadership over, if this replica has it.
     Transfer,
     /// Entries up to here are applied.
     Applied(u64),
     /// Entries up to here are durable in the store.
     Durable(u64),
-    /// No more.
+    /// End the thread.
     Stop,
 }
 
-/// What the driver counts.
+/// The driver's counters.
 #[derive(Default)]
 pub(crate) struct DriverStats {
     pub(crate) proposals: AtomicU64,
@@ -60,7 +60,7 @@ pub(crate) struct DriverStats {
     pub(crate) elections: AtomicU64,
 }
 
-/// See the module.
+/// The driver's state.
 pub(crate) struct Driver<M: Machine> {
     node: RawNode<LogStorage>,
     core: Arc<Core<M>>,
@@ -71,24 +71,24 @@ pub(crate) struct Driver<M: Machine> {
     durable: u64,
     /// When the other members were last heard from.
     heard: BTreeMap<u64, Instant>,
-    /// This is the only replica, and has nobody to hear from.
+    /// This is the only replica of the group.
     alone: bool,
-    /// It may have promised its vote to somebody, before it was started.
+    /// It may have granted its vote before it was restarted; until then it grants no other.
     promised_until: Option<Instant>,
     leads: bool,
-    /// The lead is being handed over.
+    /// Leadership is being transferred.
     transferring: bool,
-    /// When followers were asked whether they still follow, by the number of the question.
+    /// When the quorum checks in flight were sent, by their numbers.
     asked: VecDeque<(u64, Instant)>,
     questions: u64,
     ticks: u64,
-    /// After how many silent ticks it asks for votes, and the term and state of which that is.
+    /// The election timeout in ticks, and the term and state for which it was drawn.
     patience: (usize, u64, StateRole),
     stop: bool,
 }
 
 impl<M: Machine> Driver<M> {
-    /// Begins. A replica that is alone for good asks for its own vote at once.
+    /// Starts. The only replica of a group starts an election at once.
     pub(crate) fn new(
         core: Arc<Core<M>>,
         storage: LogStorage,
@@ -144,12 +144,12 @@ impl<M: Machine> Driver<M> {
         })
     }
 
-    /// Runs until it is told to stop; an error means that the log cannot be trusted any more.
+    /// Runs until it is stopped; an error means that the log cannot be trusted any more.
     pub(crate) fn run(mut self) -> Result<(), String> {
         let mut tick = Instant::now() + TICK;
         while !self.stop {
             if !self.node.has_ready() {
-                // Nobody else's silence could mean anything to a single replica: it sleeps until there is work.
+                // A single replica has no timeouts: it sleeps until there is work.
                 let input = if self.alone {
                     self.inputs.recv().map_err(|_| RecvTimeoutError::Disconnected)
                 } else {
@@ -164,7 +164,7 @@ impl<M: Machine> Driver<M> {
             self.gather()?;
             if !self.alone && Instant::now() >= tick {
                 self.tick();
-                // One tick at most for however long it took: a late clock is a safe one.
+                // One tick at most, however long the iteration took: a late clock is a safe one.
                 tick = Instant::now() + TICK;
             }
             while self.node.has_ready() {
@@ -174,7 +174,7 @@ impl<M: Machine> Driver<M> {
         Ok(())
     }
 
-    /// Takes what has come together, up to one group.
+    /// Takes waiting proposals, up to one group.
     fn gather(&mut self) -> Result<(), String> {
         let mut bytes = 0;
         while bytes < GROUP_BYTES_MAX
@@ -226,7 +226,7 @@ impl<M: Machine> Driver<M> {
                 log.drop_through(needless).map_err(|error| error.to_string())?;
                 self.measure_log();
                 if further {
-                    // It may have grown too long again meanwhile, and perhaps nobody writes any more.
+                    // The log may have grown too long again meanwhile, and perhaps no further write comes.
                     self.shorten();
                 }
             }
@@ -238,7 +238,7 @@ impl<M: Machine> Driver<M> {
     fn hear(&mut self, message: Message) -> Result<(), String> {
         let kind = message.get_msg_type();
         if let Some(until) = self.promised_until {
-            // Before it was started it may have followed somebody who still counts on that.
+            // Before its restart it may have acknowledged a leader whose lease still counts on that.
             let vote = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
             if Instant::now() >= until {
                 self.promised_until = None;
@@ -247,7 +247,7 @@ impl<M: Machine> Driver<M> {
             }
         }
         if kind == MessageType::MsgPropose {
-            // Whoever proposes asks the leader itself.
+            // Proposals are only sent to the leader itself.
             return Ok(());
         }
         let (from, commit) = (message.from, message.commit);
@@ -256,7 +256,7 @@ impl<M: Machine> Driver<M> {
         }
         match self.node.step(message) {
             Ok(()) => {}
-            // Somebody who is not, or no longer, in the group.
+            // The sender is not, or no longer, in the group.
             Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
             Err(raft::Error::Store(error)) => return Err(error.to_string()),
             Err(error) => tracing::debug!(%error, from, "a message was not taken"),
@@ -264,7 +264,8 @@ impl<M: Machine> Driver<M> {
         let raft = &self.node.raft;
         let have = raft.raft_log.committed.min(raft.raft_log.persisted);
         if kind == MessageType::MsgHeartbeat && raft.leader_id == from && commit < have {
-            // The leader does not know what this replica has: it got its state otherwise than through the log.
+            // The leader does not know this replica's progress: it got its state otherwise than through the
+            // log.
             let mut ack =
                 Message { to: from, from: raft.id, term: raft.term, index: have, ..Message::default() };
             ack.set_msg_type(MessageType::MsgAppendResponse);
@@ -294,7 +295,7 @@ impl<M: Machine> Driver<M> {
         self.keep_the_lead();
         if let Some(peers) = &self.core.peers {
             let behind = self.node.store().take_behind();
-            // By now it may have come back with a state.
+            // By now it may have returned with a fetched state.
             for behind in behind.into_iter().filter(|id| self.lacks_log(*id)) {
                 peers.send(ReplicaId(behind), crate::snapshot::hint());
             }
@@ -302,7 +303,8 @@ impl<M: Machine> Driver<M> {
         self.publish();
     }
 
-    /// Raft draws this by itself, too, but not by the means that a simulation has in its hands.
+    /// Raft draws the election timeout itself, too, but not from the random source that the simulator
+    /// controls.
     fn draw_patience(&mut self) {
         let (term, state) = (self.node.raft.term, self.node.raft.state);
         if (self.patience.1, self.patience.2) != (term, state) {
@@ -354,7 +356,7 @@ impl<M: Machine> Driver<M> {
             if entry.get_entry_type() == EntryType::EntryConfChange {
                 let change = ConfChange::decode(entry.data.as_slice()).map_err(|error| error.to_string())?;
                 let mut conf = self.node.apply_conf_change(&change).map_err(|error| error.to_string())?;
-                // It goes into the store, which is the same to the byte everywhere.
+                // It goes into the store, which is the same to the byte on all replicas.
                 conf.voters.sort_unstable();
                 conf.learners.sort_unstable();
                 members = Some(conf);
@@ -368,7 +370,7 @@ impl<M: Machine> Driver<M> {
     }
 }
 
-/// What an entry that waits to be applied takes, in bytes, about.
+/// Memory that an entry takes while it waits to be applied, in bytes, about.
 pub(crate) fn applying_bytes(entry: &Entry) -> usize {
     entry.data.len() + std::mem::size_of::<Entry>()
 }

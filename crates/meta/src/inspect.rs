@@ -1,5 +1,5 @@
-//! What an administrator sees of a volume's sessions and locks, and may take away: for
-//! `volume status NAME clients` and `volume clear-locks`.
+//! What an administrator sees of a volume's sessions and locks, and may remove: for `volume status NAME
+//! clients` and `volume clear-locks`.
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
@@ -21,11 +21,11 @@ pub struct SessionInfo {
     pub client: String,
     /// When it began.
     pub opened: Timestamp,
-    /// How long it has not been heard of, in milliseconds.
+    /// How long it has been silent, in milliseconds.
     pub silent_ms: u64,
     /// Covers (directories and files with several links) that it may cache.
     pub watched: u64,
-    /// Covers and inodes that it alone may change.
+    /// Covers and inodes that it holds exclusively.
     pub exclusive: u64,
     /// Locks that its programs hold.
     pub locks: u64,
@@ -35,37 +35,37 @@ pub struct SessionInfo {
     pub granted_bytes: u64,
 }
 
-/// Which locks are to be taken away.
+/// Which locks are to be removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClearLocks {
     /// Requests that wait: they are refused with `ENOLCK`.
     pub blocked: bool,
     /// Locks that are held.
     pub granted: bool,
-    /// Only these bytes of fcntl locks. flock locks are of whole files: they are taken away if this is the
-    /// whole file.
+    /// Only these bytes of fcntl locks. flock locks are of whole files: they are removed if this is the whole
+    /// file.
     pub range: LockRange,
 }
 
-/// A lock that was taken away.
+/// A lock that was removed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ClearedLock {
     /// The lock.
     pub lock: LockRecord,
-    /// What the client of its session calls itself.
+    /// The name that the client of its session chose.
     pub client: String,
 }
 
-/// What was taken away.
+/// The result of removing locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Cleared {
-    /// How many locks that were held.
+    /// How many held locks were removed.
     pub granted_count: u64,
-    /// How many requests that waited.
+    /// How many waiting requests were refused.
     pub blocked_count: u64,
     /// The first [`CLEARED_LOCKS_MAX`] locks that were held.
     pub granted: Vec<ClearedLock>,
-    /// The first requests that waited.
+    /// The first waiting requests that were refused.
     pub blocked: Vec<ClearedLock>,
 }
 
@@ -111,7 +111,7 @@ impl Server {
         Ok(at)
     }
 
-    /// Takes locks of programs in a file away. The programs are not told: a holder goes on as if it had them.
+    /// Removes locks of programs in a file. The programs are not told: a holder goes on as if it had them.
     pub fn clear_locks(&self, ino: InodeId, what: ClearLocks) -> Result<Cleared, MetaError> {
         let shared = &self.shared;
         let term = shared.serving()?;
@@ -136,7 +136,7 @@ impl Server {
 }
 
 impl ClearLocks {
-    /// Whether a lock is among those.
+    /// Whether this lock is to be removed.
     pub(crate) fn covers(&self, lock: &LockRecord) -> bool {
         match lock.space {
             LockSpace::Posix => self.range.overlaps(lock.range),

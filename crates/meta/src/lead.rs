@@ -1,42 +1,42 @@
-//! Whether this replica leads its group, and for how long it may act on that.
+//! Leadership and its lease: whether this replica leads its group, and until when it may act on that.
 //!
-//! **The lease.** A leader asks its followers again and again whether they still follow. Each that does will not help to elect
-//! another for one election timeout after it was asked; so from the moment of asking on, for somewhat less than that, nobody
-//! else leads. All of it is measured on the monotonic clock of the one that asked, and looked at again after every read: a
-//! process that was stopped in between finds its lease run out.
+//! **The lease.** A leader checks its quorum periodically. A follower that replies does not vote for another
+//! replica for one election timeout after the check was sent. So the lease counts from that sending, and is
+//! somewhat shorter than the timeout. It is measured on the leader's own monotonic clock, and checked again
+//! after every read: a process that was stopped in between finds its lease expired.
 
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::ReplicaId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A replica as others may see it.
+/// The published state of a replica.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     /// Which replica.
     pub id: u64,
     /// Raft's term.
     pub term: u64,
-    /// What it is in its group.
+    /// Its role in its group.
     pub role: Role,
     /// The group's leader, if known.
     pub leader: Option<ReplicaId>,
-    /// Who decides.
+    /// Members with a vote.
     pub voters: Vec<ReplicaId>,
-    /// Who follows without deciding.
+    /// Members without a vote.
     pub learners: Vec<ReplicaId>,
-    /// The end of the log, and how far it is decided.
+    /// Index of the last log entry.
     pub last: u64,
-    /// See there.
+    /// Index of the last committed log entry.
     pub committed: u64,
-    /// Of a leader: up to where each of the others has the log.
+    /// Of a leader: the last index at which the log of each member matches its own.
     pub matched: Vec<(ReplicaId, u64)>,
 }
 
-/// See [`Status`].
+/// A replica's role in Raft.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Role {
-    /// Follows, or does not know yet whom.
+    /// Follows, or does not know a leader yet.
     #[default]
     Follower,
     /// Asks for votes.
@@ -63,20 +63,20 @@ const NEVER: u64 = 0;
 /// Leading for good: the only replica of a group that never has others.
 const ALWAYS: u64 = u64::MAX;
 
-/// See the module.
+/// This replica's leadership.
 pub(crate) struct Lead {
     begun: Instant,
-    /// The term in which it leads; 0: it does not.
+    /// The term in which it leads; 0: it does not lead.
     term: AtomicU64,
     /// End of the lease, in milliseconds since `begun`.
     until_ms: AtomicU64,
-    /// What must be applied before anything is read.
+    /// The index that must be applied before a read.
     floor: AtomicU64,
     status: Mutex<Status>,
 }
 
 impl Lead {
-    /// Of a replica that has others, or may have.
+    /// For a replica of a group that has, or may have, other members.
     pub(crate) fn new() -> Lead {
         Lead {
             begun: Instant::now(),
@@ -87,7 +87,7 @@ impl Lead {
         }
     }
 
-    /// Of a replica that is alone for good.
+    /// For the only replica of its group.
     pub(crate) fn alone() -> Lead {
         let lead = Lead::new();
         lead.until_ms.store(ALWAYS, Ordering::Release);
@@ -95,7 +95,7 @@ impl Lead {
         lead
     }
 
-    /// The followers still followed when they were asked at this moment.
+    /// A quorum check that was sent at `asked` has succeeded.
     pub(crate) fn renew(&self, term: u64, asked: Instant, lease: Duration, index: u64) {
         if self.term.swap(term, Ordering::AcqRel) != term {
             self.floor.store(index, Ordering::Release);
@@ -104,14 +104,14 @@ impl Lead {
         self.until_ms.store(until.as_millis() as u64, Ordering::Release);
     }
 
-    /// It leads no more, or is about to hand the lead over.
+    /// Leadership ends, or is about to be transferred.
     pub(crate) fn end(&self) {
         self.until_ms.store(NEVER, Ordering::Release);
         self.floor.store(u64::MAX, Ordering::Release);
         self.term.store(0, Ordering::Release);
     }
 
-    /// The term in which this replica may answer for its group right now, having applied this much.
+    /// The term in which this replica may answer for its group right now, if it has applied this much.
     pub(crate) fn holds(&self, applied: u64) -> Option<u64> {
         let term = self.term.load(Ordering::Acquire);
         let until = self.until_ms.load(Ordering::Acquire);

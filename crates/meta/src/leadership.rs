@@ -1,5 +1,5 @@
-//! What a volume's server does when its replica comes to lead the group: it learns which sessions there are, makes the volume if the
-//! group has just begun, and does the background work until the lead is lost.
+//! Leadership of a volume's server: it learns which sessions exist, creates the volume if the group has just
+//! begun, and does the background work until leadership is lost.
 
 use crate::background;
 use crate::limits::RETRY_AFTER;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How often a replica that does not lead looks whether it is stopped.
+/// How often a replica that does not lead checks whether it is stopped.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs until the server stops.
@@ -36,14 +36,14 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
         tracing::info!(group = %core.group, term, "leads");
         shared.background.begin();
         shared.heal.lead(true);
-        // Looked at again now that there is something to stop: a lead that was lost before is seen here, one that is lost from now
-        // on stops the work.
+        // Checked again now that there is work to stop: a loss of leadership before this is seen here, a
+        // later one stops the work.
         let leads = || core.running().is_ok() && core.lead.holds(core.applied()) == Some(term);
         if leads() {
             background::run(shared, options);
         }
         shared.heal.lead(false);
-        // What ended the work of a leader will not be better at once.
+        // An error that ended a leader's work will not go away at once.
         let _ = core.wait_for(RETRY_AFTER, |_| (!leads_still(shared, term)).then_some(()));
     }
 }
@@ -63,7 +63,7 @@ fn adopt(shared: &Arc<Shared>, term: u64, options: &Options) -> Result<(), MetaE
         format(shared, volume, options)?;
     }
     let sessions = shared.tree(query::sessions(&shared.store))?;
-    // Those whose end was cut off are ended for good.
+    // Sessions whose end was interrupted are ended for good.
     let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.has_ended());
     let ids: Vec<_> = living.iter().map(|(id, _)| *id).collect();
     let adopted = living.into_iter().map(|(id, record)| {
@@ -80,7 +80,7 @@ fn adopt(shared: &Arc<Shared>, term: u64, options: &Options) -> Result<(), MetaE
     Ok(())
 }
 
-/// Makes the volume.
+/// Creates the volume.
 pub(crate) fn format(shared: &Shared, volume: u128, options: &Options) -> Result<(), MetaError> {
     let format = Command::Format {
         volume,

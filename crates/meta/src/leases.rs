@@ -1,12 +1,15 @@
-//! Rights of clients: what the table of `shoal_lease` decides is carried out here.
+//! Rights of clients: executes what the table of `shoal_lease` decides.
 //!
-//! **Requests that wait** for other clients hold no thread: they are parked, and go on on a few threads kept for that.
+//! **Requests that wait** for other clients hold no thread: they are parked, and a few dedicated threads
+//! resume them.
 //!
-//! **Order.** A session is registered for what it looks at before the store is read, so whoever changes it afterwards
-//! waits for it. A change is prepared while nobody can look at it: covers and names are looked up again until they stand still.
+//! **Order.** A session is registered for what it looks up before the store is read, so a later change of it
+//! waits for that session. A change is prepared while no other session can read what it is about: covers and
+//! names are looked up again until they are stable.
 //!
-//! **Ends.** A session that others wait for is ended when it has been silent for [`SESSION_DEAD_AFTER`], or has not given back what it was asked
-//! for within [`RECALL_MAX`]. Silence is measured from the last request of whatever kind.
+//! **Fencing.** A session that blocks another is ended when it has been silent for [`SESSION_DEAD_AFTER`], or
+//! has not acknowledged a recall within [`RECALL_MAX`]. Silence is measured from the last request of any
+//! kind.
 
 mod acquire;
 mod ask;
@@ -43,7 +46,7 @@ enum Parked {
     Acquire(Box<Acquiring>, Done<AcquireReply>),
 }
 
-/// A question for recalls that is kept until there are some.
+/// A long-poll that is kept open until there are recalls.
 struct Asking {
     done: Done<Recalls>,
     seen: u64,
@@ -57,11 +60,11 @@ struct Inner {
     since: Instant,
     parked: BTreeMap<RequestId, Parked>,
     polls: BTreeMap<SessionId, Asking>,
-    /// Of programs.
+    /// Locks of programs.
     locks: Locks,
 }
 
-/// See the module.
+/// The leader's leases, locks and parked requests.
 pub(crate) struct Leases {
     inner: Mutex<Inner>,
     begun: Instant,
@@ -92,7 +95,7 @@ impl Leases {
         }
     }
 
-    /// This replica leads in a new term, with these sessions, who are to say what they hold.
+    /// This replica leads in a new term, with these sessions, which have to reclaim their rights.
     pub(crate) fn adopt(&self, term: u64, sessions: impl Iterator<Item = SessionId>) {
         let table = match mistake("do not wait for what sessions held") {
             true => sessions.fold(Table::new(), |mut table, session| {
@@ -104,7 +107,7 @@ impl Leases {
         self.replace(table, Some(term));
     }
 
-    /// It does not lead any more.
+    /// Leadership is lost.
     pub(crate) fn deposed(&self) {
         self.replace(Table::new(), None);
     }
@@ -130,7 +133,7 @@ impl Leases {
         }));
     }
 
-    /// Ends the threads; what waits is refused by being dropped.
+    /// Ends the threads; parked requests are refused.
     pub(crate) fn stop(&self) {
         self.deposed();
         self.jobs.lock().take();
@@ -138,7 +141,7 @@ impl Leases {
         self.stopped.notify_all();
     }
 
-    /// Lets go of what no thread is left for: it refers to the server, which refers to it.
+    /// Discards jobs that no thread is left for: they refer to the server, which refers to them.
     pub(crate) fn drop_work(&self) {
         while self.work.try_recv().is_ok() {}
     }
@@ -181,7 +184,8 @@ impl Parked {
 }
 
 impl Shared {
-    /// Does something to the table of a term, and sees to what follows from it. Refused if the table is another term's by now.
+    /// Changes the table of a term, and answers the requests that can go on after it. Refused if the table is
+    /// another term's by now.
     fn with_table<T>(
         self: &Arc<Self>,
         term: u64,
@@ -218,15 +222,15 @@ impl Shared {
         Ok(outcome)
     }
 
-    /// A session has begun, here and now.
+    /// A session has begun in this term.
     pub(crate) fn lease_begins(self: &Arc<Self>, term: u64, session: SessionId) -> Result<(), MetaError> {
         self.with_table(term, |inner| inner.table.begin(session))
     }
 
-    /// A session has ended: what it waits for is refused, what it held is free.
+    /// A session has ended: its parked requests are refused, its rights and locks are released.
     pub(crate) fn lease_ends(self: &Arc<Self>, session: SessionId) {
         let Some(term) = self.leases.inner.lock().term else { return };
-        // A table of another term learns of it when it is made.
+        // A table of another term learns of it when it is built.
         let _ = self.with_table(term, |inner| {
             let its_own = |(id, parked): (&RequestId, &Parked)| (parked.session() == session).then_some(*id);
             let ids: Vec<RequestId> = inner.parked.iter().filter_map(its_own).collect();
@@ -244,7 +248,8 @@ impl Shared {
         });
     }
 
-    /// A batch is about to be proposed: what is born in it is its session's before anybody can see it.
+    /// A batch is about to be proposed: its session gets the right to inodes created in it before any other
+    /// session can see them.
     pub(crate) fn lease_born(
         self: &Arc<Self>,
         term: u64,
@@ -256,13 +261,15 @@ impl Shared {
         }
         let known = self.tree(query::session(&self.store, session))?;
         if known.is_some_and(|known| seq <= known.last) {
-            // It comes once more: others may know by now what it has made, also those who have not said yet to a new leader what they watch.
+            // The batch is retried: other sessions may know by now what it has created, including those that
+            // have not reclaimed from a new leader what they watch.
             return Ok(());
         }
         self.with_table(term, |inner| inner.table.born(session, born))
     }
 
-    /// A batch has been applied: these are found where they were born, and those are no more.
+    /// A batch has been applied: the inodes in `born` are found in their directories, those in `gone` no
+    /// longer exist.
     pub(crate) fn lease_applied(
         self: &Arc<Self>,
         term: u64,
@@ -271,7 +278,7 @@ impl Shared {
         gone: &[InodeId],
     ) {
         if !born.is_empty() || !gone.is_empty() {
-            // A table of another term has never heard of them.
+            // A table of another term does not know them.
             let _ = self.with_table(term, |inner| {
                 inner.table.settled(session, born);
                 inner.table.gone(session, gone);
@@ -299,7 +306,8 @@ impl Shared {
         if refers.is_empty() {
             return self.answer_poll(poll, done);
         }
-        // Whatever becomes of the change that it was asked for: from now on the client need not be asked any more.
+        // The hold stays, whatever becomes of the change that caused the recall: the client is not asked
+        // about these inodes again.
         let shared = self.clone();
         self.leases.run(Box::new(move || match shared.hold(poll.session, refers) {
             Ok(()) => shared.answer_poll(poll, done),
@@ -307,11 +315,11 @@ impl Shared {
         }));
     }
 
-    /// Notes in the log that a session refers to inodes, which may lose their last names soon.
+    /// Records in the log that a session refers to inodes, which may lose their last names soon.
     fn hold(self: &Arc<Self>, session: SessionId, inodes: Vec<InodeId>) -> Result<(), MetaError> {
         self.admit(session)?;
         match self.propose(&Command::Hold { session, inodes })? {
-            // It has ended, and holds nothing.
+            // The session has ended, and holds nothing.
             Outcome::Done | Outcome::Fenced { .. } => Ok(()),
             other => Err(MetaError::Failed(format!("a hold was answered with {other:?}"))),
         }
@@ -346,7 +354,7 @@ impl Shared {
             }
             if let Some(done) = done.take() {
                 let old = inner.polls.insert(session, Asking { done, seen: poll.seen, due });
-                // The client has given up waiting for that one.
+                // The client has given up waiting for the older long-poll.
                 if let Some(old) = old {
                     self.leases.run(Box::new(move || {
                         (old.done)(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
@@ -373,7 +381,7 @@ impl Shared {
         if !said.refers.is_empty() {
             self.hold(said.session, said.refers.clone())?;
         }
-        // What was moved by batches that come once more is still found where it was before.
+        // An inode that was moved by a batch that is going to be retried is still found in its old directory.
         let state = self.store.snapshot();
         let (mut nodes, mut moved) = (said.nodes.clone(), Vec::new());
         for (ino, cover, _) in &mut nodes {
@@ -390,11 +398,12 @@ impl Shared {
             let is_new = inner.table.is_undeclared(said.session);
             inner.table.declare(said.session, &said.covers, &nodes, said.last)?;
             inner.table.born(said.session, &moved);
-            // A copy that comes late must not bring back what has been given up since. Nobody waits yet for what is declared.
+            // A delayed duplicate must not restore locks that were released since. No request waits yet for
+            // what is declared.
             let locks = if is_new { said.locks.clone() } else { Vec::new() };
             Ok::<_, Refusal>(inner.locks.table.declare(said.session, locks).refused)
         })?;
-        // Never silently: one of two clients believes something that is not so.
+        // Always logged: one of two clients believes it has a right that it has not.
         match taken {
             Ok(refused) if refused.is_empty() => Ok(()),
             contradiction => {
@@ -405,7 +414,7 @@ impl Shared {
     }
 }
 
-/// What a session is told.
+/// The recalls that a session is sent.
 fn told(table: &mut Table, session: SessionId, seen: u64) -> Vec<Recall> {
     let recalls = table.recalls_after(session, seen);
     if mistake("forget one watcher") && random::number().is_multiple_of(30) {

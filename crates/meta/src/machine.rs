@@ -1,4 +1,4 @@
-//! What a replicated state machine has to say for itself, and what it needs from others.
+//! The interfaces of a replicated state machine, and of the network to other replicas.
 
 use bytes::Bytes;
 use shoal_namespace::kv::WriteBatch;
@@ -7,24 +7,26 @@ use shoal_types::{NodeId, ReplicaId};
 
 /// A deterministic state machine over a store: the namespace of a volume, or the cluster map.
 pub trait Machine: Send + Sync + 'static {
-    /// What is said of a command that was carried out.
+    /// The result of a command.
     type Outcome: Send + 'static;
-    /// What a command changes; a pure function of the store and the command. An error means that the replica is broken.
+    /// Computes the changes of a command: a pure function of the store and the command. An error means that
+    /// the replica is broken.
     fn apply(&self, store: &RocksStore, data: &[u8]) -> Result<(WriteBatch, Self::Outcome), String>;
-    /// These changes are in the store.
+    /// The changes have been written to the store.
     fn applied(&self, _changes: &WriteBatch) {}
-    /// The replica has lost its group's lead. Must not wait for anything.
+    /// The replica has lost leadership of its group. Must not block.
     fn deposed(&self) {}
 }
 
 /// The other replicas of a group.
 pub trait Peers: Send + Sync + 'static {
-    /// Sends a message, which may get lost. Must not wait.
+    /// Sends a message, which may get lost. Must not block.
     fn send(&self, to: ReplicaId, message: Bytes);
-    /// Asks a replica, for [`Replica::answer`](crate::Replica::answer), and waits.
+    /// Sends a request, which [`Replica::answer`](crate::Replica::answer) handles there, and waits for the
+    /// reply.
     fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String>;
-    /// Where a replica is, as far as known.
+    /// The node of a replica, as far as known.
     fn node_of(&self, replica: ReplicaId) -> Option<NodeId>;
-    /// Replicas that there should be besides this one.
+    /// Replicas that the group should have besides this one.
     fn others(&self) -> Vec<ReplicaId>;
 }

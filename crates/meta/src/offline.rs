@@ -11,9 +11,9 @@ use shoal_namespace::kv::KvStore;
 use shoal_store::RocksStore;
 use std::path::Path;
 
-/// Opens the state in a directory, and replays into the store what is in the log behind it, as the next start of the
-/// server would. Of one of several replicas only what it knows to be decided is replayed, and no further than to a change of
-/// the group's members. The caller makes sure that no server runs on it.
+/// Opens the state in a directory, and replays into the store the rest of the log, as the next start of the
+/// server would. Of one of several replicas only what it knows to be committed is replayed, and no further
+/// than to a change of the group's members. The caller makes sure that no server runs on it.
 pub fn open(dir: &Path) -> Result<RocksStore, OpenError> {
     snapshot::finish_install(dir, None)?;
     let open::Disk { log, store, .. } = open::disk(dir, None, None, None)?;

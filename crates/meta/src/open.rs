@@ -26,22 +26,24 @@ use std::time::Duration;
 /// How a server is opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Makes a volume of this identity if there is none. Without it, a directory without a volume is an error.
+    /// Creates a volume of this identity if there is none. Without it, a directory without a volume is an
+    /// error.
     pub create: Option<u128>,
     /// Copies of every block that such a volume is to have; 0: it has one brick and no cluster around it.
     pub replica: u8,
-    /// Room to keep free on each disk, in bytes; by default a part of the disk, see
+    /// Space to keep free on each disk, in bytes; by default a part of the disk, see
     /// [`limits::RESERVE_PART`](crate::limits::RESERVE_PART).
     pub reserve_bytes: Option<u64>,
-    /// The log behind the last flush of the store may grow to this, in bytes; by default it depends on the disk.
+    /// The log after the last flush of the store may grow to this, in bytes; by default it depends on the
+    /// disk.
     pub log_bytes: Option<u64>,
-    /// A session that has not been heard of for this long may be ended for another's sake; by default
+    /// A session that has been silent for this long may be fenced if it blocks another; by default
     /// [`limits::SESSION_DEAD_AFTER`](crate::limits::SESSION_DEAD_AFTER).
     pub session_dead_after: Option<Duration>,
     /// A file of many small extents is left alone for this long before it is compacted; by default
     /// [`limits::COMPACT_AFTER`](crate::limits::COMPACT_AFTER).
     pub compact_after: Option<Duration>,
-    /// Copies that nobody knows of are looked for on all bricks this often; by default
+    /// Interval at which all bricks are searched for unknown copies; by default
     /// [`limits::SWEEP_EVERY`](crate::limits::SWEEP_EVERY).
     pub sweep_every: Option<Duration>,
 }
@@ -49,15 +51,15 @@ pub struct Options {
 /// Why a server could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Nothing there, and nothing was to be made.
+    /// There is no volume, and none was to be created.
     #[error("there is no volume in {0}")]
     Missing(String),
-    /// A directory could not be made or looked at.
+    /// A directory could not be created or read.
     #[error("{path}: {error}")]
     Io {
-        /// Which.
+        /// The directory.
         path: String,
-        /// The system's words.
+        /// The error of the operating system.
         error: std::io::Error,
     },
     /// The log is damaged, or its disk failed.
@@ -66,13 +68,13 @@ pub enum OpenError {
     /// The store is damaged, or its disk failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The store holds what no Shoal has written.
+    /// The store is corrupt: it holds what no version of Shoal writes.
     #[error(transparent)]
     Tree(#[from] TreeError),
-    /// The log and the store do not go together.
+    /// The log and the store do not belong together.
     #[error("{0}")]
     Mismatch(String),
-    /// The server did not come up.
+    /// The server did not start.
     #[error(transparent)]
     Meta(#[from] MetaError),
 }
@@ -82,11 +84,11 @@ pub(crate) struct Disk {
     pub(crate) log: RaftLog,
     pub(crate) store: RocksStore,
     pub(crate) sizes: Sizes,
-    /// There was nothing before.
+    /// The directory was empty before.
     pub(crate) fresh: bool,
 }
 
-/// Opens log and store, or makes them for a group that begins with these founders.
+/// Opens log and store, or creates them for a group that begins with these founders.
 pub(crate) fn disk(
     dir: &Path,
     founders: Option<Vec<u64>>,
@@ -105,7 +107,7 @@ pub(crate) fn disk(
     for made in [&log_dir, &store_dir] {
         std::fs::create_dir_all(made).map_err(io(made))?;
     }
-    // The names of the two, and of the directory itself, must not be lost under what is durable inside them.
+    // The directory entries of both, and of the directory itself, must be as durable as their content.
     for changed in [Some(dir), dir.parent()].into_iter().flatten() {
         let changed = if changed.as_os_str().is_empty() { Path::new(".") } else { changed };
         std::fs::File::open(changed).and_then(|dir| dir.sync_all()).map_err(io(changed))?;
@@ -113,7 +115,8 @@ pub(crate) fn disk(
     let mut sizes = Sizes::for_disk(room::disk(dir)?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
     sizes.reserve_bytes = reserve_bytes.unwrap_or(sizes.reserve_bytes);
-    // A log without a store is recovered by replaying it, which needs all of it to be there; that is checked where both are known.
+    // A log without a store is recovered by a full replay, which needs the log from its beginning. That is
+    // checked where both are known.
     let store = RocksStore::open(&store_dir, &sizes.store_options())?;
     let options = sizes.log_options();
     let log = match exists {
@@ -124,8 +127,8 @@ pub(crate) fn disk(
 }
 
 impl Server {
-    /// Opens the server of the volume in a directory, which has no other replicas, and replays what the store has not seen. The
-    /// caller makes sure that no other process does the same.
+    /// Opens the server of a volume that has no other replicas, and replays what the store lacks. The caller
+    /// makes sure that no other process has the directory open.
     pub fn open(
         dir: &Path,
         bricks: Arc<dyn VolumeBlocks>,
@@ -136,13 +139,13 @@ impl Server {
         let machine = Namespace::new();
         let (replica, last) = Replica::start(dir, disk, (GroupId::CLUSTER, ALONE), None, machine.clone())?;
         let server = Server::around(dir, replica, machine, bricks, &options);
-        // The entry that the new term begins with comes after everything that was in the log.
+        // The first entry of the new term comes after everything that was in the log.
         server.begin_alone(&options, last + 1)?;
         Ok(server)
     }
 
-    /// Opens one of several replicas of a volume's server; see [`ReplicaOptions`]. The first leader of a group without a volume
-    /// makes the one that the options name.
+    /// Opens one of several replicas of a volume's server; see [`ReplicaOptions`]. The first leader of a
+    /// group without a volume creates the one that the options name.
     pub fn open_replica(
         dir: &Path,
         bricks: Arc<dyn VolumeBlocks>,
@@ -210,7 +213,8 @@ impl Server {
             leadership::format(shared, volume, options)?;
         }
         shared.leases.adopt(shared.serving()?, std::iter::empty());
-        // Sessions of an earlier process: their client died with it. Also those whose end was cut off.
+        // Sessions of an earlier process: their client died with it. This includes those whose end was
+        // interrupted.
         for (session, _) in query::sessions(&shared.store)? {
             shared.end_session(session)?;
         }

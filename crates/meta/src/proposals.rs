@@ -1,8 +1,9 @@
-//! Proposals that are under way, and who waits for them.
+//! Proposals in flight, and their waiters.
 //!
-//! Each carries a mark into the log that names this process and the proposal, and comes back with the committed entry: so it does not
-//! matter where in the log it ended up, and an entry of an earlier process finds nobody waiting. How much may be under way is
-//! bounded; whoever proposes beyond it waits, which therefore nobody may do on the thread that applies.
+//! Each carries a mark into the log that names this process and the proposal, and that comes back with the
+//! committed entry. So its index in the log does not matter, and an entry of an earlier process finds no
+//! waiter. The proposals in flight are bounded. A proposer beyond the bound blocks, so the applier must never
+//! propose.
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -10,7 +11,7 @@ use shoal_wire::MetaError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Hears of a command's outcome.
+/// Is called with a command's outcome.
 pub(crate) type Waiter<O> = Box<dyn FnOnce(Result<O, MetaError>) + Send>;
 
 /// Names a proposal in the log.
@@ -32,7 +33,7 @@ impl<O> Default for UnderWay<O> {
     }
 }
 
-/// See the module.
+/// The proposals in flight.
 pub(crate) struct Proposals<O> {
     /// Tells this process's proposals from those of an earlier one in the log.
     incarnation: u64,
@@ -51,7 +52,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// Takes note of a proposal; waits while too much is under way.
+    /// Registers a proposal; blocks while too many are in flight.
     pub(crate) fn begin(&self, bytes: usize, waiter: Waiter<O>) -> (u64, Mark) {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let mut under_way = self.under_way.lock();
@@ -66,7 +67,7 @@ impl<O> Proposals<O> {
         (id, mark)
     }
 
-    /// Whoever waits for a proposal that will not come to anything, or for one that has.
+    /// Removes the waiter of a proposal that has failed or is complete.
     pub(crate) fn take(&self, id: u64) -> Option<Waiter<O>> {
         let mut under_way = self.under_way.lock();
         let proposal = under_way.proposals.remove(&id)?;
@@ -87,7 +88,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// Tells everybody who waits that nothing will come.
+    /// Fails all waiters.
     pub(crate) fn give_up(&self, error: &MetaError) {
         let waiting = std::mem::take(&mut *self.under_way.lock());
         self.completed.notify_all();
@@ -96,7 +97,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// How many are under way, and how many bytes.
+    /// How many are in flight, and how many bytes.
     pub(crate) fn count(&self) -> (usize, usize) {
         let under_way = self.under_way.lock();
         (under_way.proposals.len(), under_way.bytes)

@@ -1,13 +1,16 @@
-//! A replica of a metadata group: a state machine over a store, kept equal to others by Raft.
+//! A replica of a metadata group: a state machine over a store, replicated by Raft.
 //!
-//! **Model.** Commands are proposed to the group's leader, decided by a majority, and applied on every replica in the same order.
-//! Whoever proposed hears of the outcome from this replica's own state machine, once it is applied here.
+//! **Model.** Commands are proposed to the group's leader, committed by a majority, and applied on every
+//! replica in the same order. The proposer learns the outcome from this replica's own state machine, once it
+//! is applied here.
 //!
-//! **Promises.** What was answered survives the death of any minority, at any moment. All replicas that have applied the log up to
-//! the same entry hold the same bytes ([`digest`](Replica::digest)). [`leads`](Replica::leads) is true on one replica at a time.
+//! **Promises.** What was acknowledged survives the loss of any minority, at any moment. All replicas that
+//! have applied the log up to the same entry hold the same bytes ([`digest`](Replica::digest)).
+//! [`leads`](Replica::leads) is true on one replica at a time.
 //!
-//! **Catching up.** A replica that lacks what is no longer in the leader's log, and one that is new, fetches the whole state from
-//! another ([`fetch_state`](crate::fetch_state)) and is then to be opened again: [`needs_reopening`](Replica::needs_reopening).
+//! **Catching up.** A new replica, or one that is behind the leader's log, fetches the whole state from
+//! another ([`fetch_state`](crate::fetch_state)). It then has to be opened again:
+//! [`needs_reopening`](Replica::needs_reopening).
 
 mod core;
 mod start;
@@ -37,21 +40,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Which replica of which group, and how it begins.
+/// Which replica of which group, and how it starts.
 #[derive(Clone, Debug)]
 pub struct ReplicaOptions {
     /// The group.
     pub group: GroupId,
     /// The replica.
     pub id: ReplicaId,
-    /// Where there is nothing yet: the group begins with these members, of which this is one. `None`: the replica must
-    /// exist, or have [fetched](crate::fetch_state) its state.
+    /// For an empty directory: the group begins with these members, of which this is one. `None`: the replica
+    /// must exist, or have [fetched](crate::fetch_state) its state.
     pub founders: Option<Vec<ReplicaId>>,
-    /// The log behind the last flush of the store may grow to this, in bytes; by default it depends on the disk.
+    /// The log after the last flush of the store may grow to this, in bytes; by default it depends on the
+    /// disk.
     pub log_bytes: Option<u64>,
 }
 
-/// See the module. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
+/// A running replica. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
 pub struct Replica<M: Machine> {
     pub(crate) core: Arc<Core<M>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -72,8 +76,8 @@ impl<M: Machine> Replica<M> {
             .map(|(replica, _)| replica)
     }
 
-    /// Proposes a command and waits for its outcome. An error of kind `NotLeader` or `Unavailable` leaves open whether it
-    /// is going to be carried out.
+    /// Proposes a command and waits for its outcome. After an error of kind `NotLeader` or `Unavailable` the
+    /// command may still be applied.
     pub fn propose(&self, command: Vec<u8>) -> Result<M::Outcome, MetaError> {
         self.core.propose(command)
     }
@@ -86,7 +90,7 @@ impl<M: Machine> Replica<M> {
                 let full = self.core.messages_waiting.load(Ordering::Relaxed) >= MESSAGES_WAITING_MAX;
                 if mine && !full {
                     self.core.messages_waiting.fetch_add(1, Ordering::Relaxed);
-                    // A driver that has ended hears nothing.
+                    // A driver that has ended receives nothing.
                     let _ = self.core.inputs.send(Input::Message(message));
                 }
             }
@@ -95,7 +99,7 @@ impl<M: Machine> Replica<M> {
         }
     }
 
-    /// Gets the whole state from another replica, on a thread of its own.
+    /// Fetches the whole state from another replica, on a thread of its own.
     fn fetch(&self, from: ReplicaId) {
         let Some(peers) = self.core.peers.clone() else { return };
         let core = self.core.clone();
@@ -132,7 +136,7 @@ impl<M: Machine> Replica<M> {
         self.core.installed.load(Ordering::Acquire)
     }
 
-    /// Why it does not run any more, if it does not.
+    /// Why it has failed, if it has.
     pub fn failure(&self) -> Option<String> {
         self.core.state.lock().failed.clone()
     }
@@ -147,12 +151,12 @@ impl<M: Machine> Replica<M> {
         self.core.leading().map(drop)
     }
 
-    /// How it stands in its group.
+    /// Its role and progress in the group.
     pub fn status(&self) -> Status {
         self.core.lead.status()
     }
 
-    /// Up to which entry of the log the store has come.
+    /// Index of the last log entry that the store has applied.
     pub fn applied(&self) -> u64 {
         self.core.applied()
     }
@@ -162,17 +166,18 @@ impl<M: Machine> Replica<M> {
         &self.core.store
     }
 
-    /// Says who should be in the group; the leader sees to it, a step with every call.
+    /// Sets the wanted members of the group; the leader takes one step towards them with each call.
     pub fn steer(&self, wanted: &[ReplicaId]) {
         let _ = self.core.inputs.send(Input::Steer(wanted.to_vec()));
     }
 
-    /// Hands the lead over, if it is this replica's and somebody can take it.
+    /// Hands leadership over, if this replica has it and another can take it.
     pub fn transfer_leadership(&self) {
         let _ = self.core.inputs.send(Input::Transfer);
     }
 
-    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same digest.
+    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same
+    /// digest.
     pub fn digest(&self) -> Result<(u64, u128), MetaError> {
         let snapshot = self.core.store.snapshot();
         let failed = |error: TreeError| MetaError::Failed(error.to_string());
@@ -181,7 +186,7 @@ impl<M: Machine> Replica<M> {
         Ok((index, digest))
     }
 
-    /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.
+    /// Counters, for people and for monitoring. Names of counters that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         let (core, driver) = (&self.core, &self.core.driver);
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -202,14 +207,15 @@ impl<M: Machine> Replica<M> {
         stats
     }
 
-    /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.
+    /// Makes everything applied durable in the store and has the log truncated, as happens periodically
+    /// anyway.
     pub fn flush(&self) -> Result<(), MetaError> {
         self.core.running()?;
         upkeep::flush(&self.core).map_err(|error| MetaError::Failed(error.to_string()))
     }
 
-    /// Stops: a leader hands the lead over if it can, what is under way is refused, and the store is flushed so that the next
-    /// start replays nothing.
+    /// Stops: a leader hands leadership over if it can, requests in flight are refused, and the store is
+    /// flushed so that the next start replays nothing.
     pub fn shutdown(&self) {
         if self.leads() && self.core.peers.is_some() && self.core.lead.status().voters.len() > 1 {
             self.transfer_leadership();
@@ -228,12 +234,13 @@ impl<M: Machine> Replica<M> {
     pub(crate) fn stop(&self) {
         self.core.stop_serving();
         self.core.upkeep.stop();
-        // The driver may be gone already, if it failed.
+        // The driver may have ended already, if it failed.
         let _ = self.core.inputs.send(Input::Stop);
         let threads = std::mem::take(&mut *self.threads.lock());
-        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
+        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for
+        // itself.
         for thread in threads.into_iter().filter(|thread| !thread.is_current()) {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
         self.core.proposals.give_up(&stopping());

@@ -1,11 +1,15 @@
-//! Who may still write how much. A local success must not be refused later, so room is granted ahead and never promised twice;
-//! and neither the log nor the store nor a brick must ever meet a full disk, so some of it is never granted.
+//! Room: the space that sessions may still write. A local success must not be refused later, so room is
+//! granted ahead, and never twice. Neither log nor store nor brick may meet a full disk, so a part of the
+//! space is never granted.
 //!
-//! From the free room of each (metadata and bricks may be on one disk or on two) is set aside: a reserve that
-//! nobody gets, in proportion to its size, what
-//! the log may still grow by before it is cut, what the store holds in memory and has yet to write, and what sessions
-//! hold. So a granted byte that ends up inline has room in the log and again in the store, and the store has the reserve to
-//! merge in.
+//! Metadata and bricks may be on one disk or on two. From the free space of each disk these are set aside:
+//! - a reserve in proportion to its size, which is never granted;
+//! - what the log may still grow by before it is truncated;
+//! - what the store holds in memory and has yet to write;
+//! - what sessions hold.
+//!
+//! So a granted byte that ends up inline has room in the log and again in the store, and the store has the
+//! reserve for compactions.
 
 use crate::limits::*;
 use crate::shared::Shared;
@@ -18,12 +22,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// See the module.
+/// The room of a volume.
 pub(crate) struct Room {
     dir: PathBuf,
     bricks: Arc<dyn VolumeBlocks>,
     reserve_bytes: u64,
-    /// The reserve was set and does not follow from the sizes of disks.
+    /// The reserve was configured and does not follow from the sizes of disks.
     is_set: bool,
     /// Held while room is granted.
     granting: Mutex<()>,
@@ -40,7 +44,7 @@ pub(crate) struct Dues {
     outstanding: u64,
 }
 
-/// Total and free bytes of the disk that a directory is on.
+/// Total and free bytes of the disk of a directory.
 pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
     let stat = statvfs(dir).map_err(|error| MetaError::Failed(format!("{}: {error}", dir.display())))?;
     // The types of these fields differ between platforms.
@@ -50,14 +54,14 @@ pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
     Ok((unit * total, unit * free))
 }
 
-/// Room that is never granted on a disk of this size, in bytes.
+/// Space that is never granted on a disk of this size, in bytes.
 pub(crate) fn reserve_of(total_bytes: u64) -> u64 {
     (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
 }
 
 impl Room {
-    /// `reserve`: of this disk; `set`: in the place of what follows from the sizes of this disk and the
-    /// bricks'.
+    /// `reserve`: of this disk; `set`: replaces the reserves that follow from the sizes of this disk and the
+    /// bricks' disks.
     pub(crate) fn new(dir: &Path, bricks: Arc<dyn VolumeBlocks>, reserve: u64, set: Option<u64>) -> Room {
         let (reserve_bytes, is_set) = (set.unwrap_or(reserve), set.is_some());
         Room { dir: dir.to_owned(), bricks, reserve_bytes, is_set, granting: Mutex::default() }
@@ -80,8 +84,8 @@ impl Room {
         Ok(rest(here, self.reserve_bytes).min(rest(brick.free_bytes, kept)))
     }
 
-    /// Room as applications see it. Others may use the same disk: the volume is as large as what it holds and what it may still
-    /// take. What sessions hold counts as free, since they hold it to write into.
+    /// What `statfs` reports. The disk may have other users: the volume's size is what it holds plus what it
+    /// may still take. What sessions hold counts as free, since they hold it to write into.
     pub(crate) fn statfs(&self, dues: Dues, used_bytes: u64, inodes: u64) -> Result<Statfs, MetaError> {
         let free_bytes = self.free(Dues { outstanding: 0, ..dues })?;
         Ok(Statfs {
@@ -103,7 +107,7 @@ impl Shared {
         let core = &self.replica.core;
         let log = core.driver.log_disk_bytes.load(Ordering::Relaxed);
         Dues {
-            // While the store is flushed, the log goes on growing.
+            // The log goes on growing while the store is flushed.
             log_growth: (core.sizes.log_bytes + core.sizes.log_bytes / 2).saturating_sub(log),
             unwritten: self.store.unwritten_bytes(),
             outstanding: self.sessions.outstanding_bytes(),
@@ -115,8 +119,8 @@ impl Shared {
         self.room.free(self.dues())
     }
 
-    /// Grants as much as is wanted, or what there is. When that would leave a session with very little, what was deleted is given
-    /// back first.
+    /// Grants as much as is wanted, or what there is. If that would leave a session with very little, deleted
+    /// space is reclaimed first.
     pub(crate) fn grant_room(&self, session: SessionId, room: Space) -> Result<u64, MetaError> {
         let want = room.want_bytes;
         let least = want.min(SHORT_BYTES.saturating_sub(room.outstanding_bytes));

@@ -1,4 +1,4 @@
-//! The service: what clients ask.
+//! The service: what clients request.
 
 use crate::background::Work;
 use crate::background::heal::HealStatus;
@@ -21,24 +21,25 @@ use shoal_wire::{
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is on a brick, as far as the namespace says.
+/// The content of a brick, as far as the namespace knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BrickUse {
-    /// How many blocks.
+    /// The number of blocks.
     pub blocks: u64,
     /// Their length in bytes.
     pub bytes: u64,
 }
 
-/// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the orderly way.
+/// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the
+/// orderly way.
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Server {
-    /// Stops: the lead is handed over if it can be, what is under way is finished or refused, and the store is flushed so that the
-    /// next start replays nothing.
+    /// Stops: leadership is transferred if possible, requests in flight are completed or refused, and the
+    /// store is flushed so that the next start replays nothing.
     pub fn shutdown(&self) {
         self.shared.background.stop();
         self.shared.heal.stop();
@@ -51,20 +52,21 @@ impl Server {
         self.shared.background.stop();
         self.shared.heal.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
-        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for itself.
+        // A waiter may hold the last reference to the server: the thread that calls it cannot wait for
+        // itself.
         for thread in threads.into_iter().filter(|thread| !thread.is_current()) {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged it.
             let _ = thread.join();
         }
         self.shared.leases.drop_work();
     }
 
-    /// The replica under it.
+    /// The replica of this server.
     pub fn replica(&self) -> &Replica<impl Machine> {
         &self.shared.replica
     }
 
-    /// Counters, for people and for monitoring. Names of things that only grow end in `_total`.
+    /// Counters, for people and for monitoring. Names of counters that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
         let mut stats = shared.replica.stats();
@@ -75,45 +77,45 @@ impl Server {
         stats
     }
 
-    /// Bricks have come, gone or come back, or are to be drained: what that means for blocks is seen to, and what could not be deleted
-    /// is tried again.
+    /// Bricks have been added, have failed or returned, or are to be drained: blocks are healed, and failed
+    /// deletions retried.
     pub fn placement_changed(&self) {
         self.shared.heal.survey();
         self.shared.background.add(Work { bricks: true, sweep_all: true, ..Work::default() });
     }
 
-    /// Has blocks moved to where they would be put today.
+    /// Starts a rebalance: blocks are moved to where placement would put them today.
     pub fn rebalance(&self) {
         self.shared.heal.rebalance();
     }
 
-    /// Leaves blocks where they are: the rebalance under way, and any that was asked for, is given up.
+    /// Aborts the rebalance in progress, and any that was requested.
     pub fn stop_rebalance(&self) {
         self.shared.heal.stop_rebalance();
     }
 
-    /// Has the bricks asked for every block, and what is missing copied.
+    /// Starts a check of every block on the bricks; missing copies are restored.
     pub fn check_copies(&self) {
         self.shared.heal.check();
     }
 
-    /// How fast blocks are copied for that and to heal, in bytes per second; 0: as fast as possible.
+    /// How fast blocks are copied for healing and rebalancing, in bytes per second; 0: as fast as possible.
     pub fn set_heal_rate(&self, bytes_per_second: u64) {
         self.shared.heal.set_rate(bytes_per_second);
     }
 
-    /// How far the healer is.
+    /// The healer's progress.
     pub fn heal_status(&self) -> HealStatus {
         self.shared.heal.status()
     }
 
-    /// Whether the healer has nothing to do that can be done now.
+    /// Whether the healer has no task that can run now.
     pub fn is_healed(&self) -> bool {
         self.shared.heal.is_idle()
     }
 
-    /// What is said to be on each brick: blocks and bytes, garbage that is not deleted yet included. A brick that is not in there can be
-    /// taken away. Reads about all blocks.
+    /// Blocks and bytes on each brick according to the namespace, garbage that is not deleted yet included. A
+    /// brick without an entry can be removed. Reads the records of all blocks.
     pub fn brick_use(&self) -> Result<BTreeMap<BrickId, BrickUse>, MetaError> {
         let shared = &self.shared;
         shared.serving()?;
@@ -151,12 +153,14 @@ impl Server {
         self.shared.tree(query::degraded(&self.shared.store.snapshot(), None, count_max))
     }
 
-    /// Makes everything applied durable in the store and has the log cut, as happens by itself from time to time.
+    /// Makes everything applied durable in the store and has the log truncated, as happens periodically
+    /// anyway.
     pub fn flush(&self) -> Result<(), MetaError> {
         self.shared.replica.flush()
     }
 
-    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same digest.
+    /// A digest of the whole state, and the log index it belongs to. Replicas at the same index have the same
+    /// digest.
     pub fn digest(&self) -> Result<(u64, u128), MetaError> {
         self.shared.replica.digest()
     }
@@ -250,7 +254,8 @@ impl MetaService for Server {
             Box::new(move |outcome| {
                 done(outcome.and_then(|outcome| match outcome {
                     Outcome::Applied { seq } => {
-                        // Only now: until then they could be found by their numbers.
+                        // Not earlier: until the batch was applied the inodes could be found by their
+                        // numbers.
                         table.lease_applied(term, session, &born, &gone);
                         Ok(CommitReply { seq })
                     }
@@ -258,9 +263,9 @@ impl MetaService for Server {
                     Outcome::Refused { index, errno } => {
                         Err(MetaError::Refused { session, seq, index, errno })
                     }
-                    // An earlier one was lost when the lead changed hands.
+                    // An earlier batch was lost when leadership changed.
                     Outcome::OutOfOrder { expected } => Err(MetaError::OutOfOrder { expected }),
-                    // A mistake of the client's, which makes the batch one that cannot be applied.
+                    // An error of the client, which makes the batch one that cannot be applied.
                     other => {
                         tracing::error!(%session, %seq, ?other, "a batch makes no sense");
                         Err(MetaError::Refused { session, seq, index: 0, errno: Errno::EINVAL })

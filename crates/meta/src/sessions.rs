@@ -1,11 +1,12 @@
-//! The sessions that are alive, as far as time has a say in it.
+//! The sessions that are alive, as far as time decides it.
 //!
-//! The namespace knows which sessions exist and what they own; that is in the log. This table knows when each was last heard of
-//! and how much room it holds. It lives in memory, on the leader of the group: a new leader takes all sessions for alive and just
-//! renewed. In a single process the sessions of before a restart are ended, since their client died with the server.
+//! The namespace knows which sessions exist and what they own; that is in the log. This table knows when each
+//! was last heard from and how much room it holds. It is in the memory of the group's leader: a new leader
+//! takes all sessions for alive and just renewed. In a single process the sessions of before a restart are
+//! ended, since their client died with the server.
 //!
-//! **Fencing.** A session that is not in the table is refused at the door; one that is ended while its batches are under way is
-//! refused by the log, where its end comes before them.
+//! **Fencing.** A session that is not in the table is refused at once. If it ends while its batches are in
+//! flight, the log refuses them, as its end comes before them there.
 
 use crate::limits::{ADOPTED_ROOM_BYTES, REBOOT_SILENCE, SIBLINGS_MAX};
 use shoal_runtime::sync::Mutex;
@@ -18,12 +19,12 @@ struct Living {
     client: String,
     /// Chosen by the client; `None` where the session began under an earlier leader.
     instance: Option<u128>,
-    /// Where the client runs, if that is known.
+    /// The machine, boot and process of the client, if known.
     origin: Option<Origin>,
     renewed: Instant,
-    /// It has said something to this leader.
+    /// This leader has received a request of the session.
     heard: bool,
-    /// Bytes that it was granted and that are not committed, as it last said, and what was granted since.
+    /// Bytes that it was granted and has not committed: its last report, and what was granted since.
     outstanding_bytes: u64,
 }
 
@@ -31,12 +32,12 @@ struct Living {
 pub(crate) struct Sessions {
     living: Mutex<BTreeMap<SessionId, Living>>,
     dead_after: Duration,
-    /// Held while a session begins, so that a client that asks twice does not get two.
+    /// Held while a session begins, so that a client that retries does not get two.
     pub(crate) opening: Mutex<()>,
 }
 
 impl Sessions {
-    /// An empty table; whoever has not renewed for `dead_after` may be ended for another's sake.
+    /// An empty table. A session that has not renewed for `dead_after` may be fenced if it blocks another.
     pub(crate) fn new(dead_after: Duration) -> Sessions {
         Sessions { living: Mutex::default(), dead_after, opening: Mutex::default() }
     }
@@ -49,7 +50,7 @@ impl Sessions {
         self.living.lock().insert(session, living);
     }
 
-    /// A new leader learns which sessions there are, and nothing about how they do.
+    /// A new leader learns which sessions exist, but not when they last renewed.
     pub(crate) fn adopt(&self, sessions: impl Iterator<Item = (SessionId, String, Option<Origin>)>) {
         let now = Instant::now();
         let adopted = |(id, client, origin)| {
@@ -69,12 +70,12 @@ impl Sessions {
         if self.living.lock().contains_key(&session) { Ok(()) } else { Err(MetaError::Fenced(session)) }
     }
 
-    /// A sign of life.
+    /// Renews a session.
     pub(crate) fn renew(&self, session: SessionId) -> Result<(), MetaError> {
         self.with(session, |_| ())
     }
 
-    /// What a session says it holds.
+    /// A session reports the room that it holds.
     pub(crate) fn report(&self, session: SessionId, outstanding_bytes: u64) -> Result<(), MetaError> {
         self.with(session, |living| living.outstanding_bytes = outstanding_bytes)
     }
@@ -89,9 +90,12 @@ impl Sessions {
         self.living.lock().values().map(|living| living.outstanding_bytes).fold(0, u64::saturating_add)
     }
 
-    /// The sessions that the same client has begun and never heard of, or that it left behind when it died: of the same name, and silent for
-    /// longer than any that lives. And those of earlier runs of its machine, if this leader has not just heard of them: the word of a machine
-    /// that is taken for another counts for nothing against a sign of life.
+    /// Sessions that a new session of the same client replaces.
+    ///
+    /// These are sessions that it opened without receiving the reply, and those of the same name that a dead
+    /// process left behind: silent for longer than any live one. Sessions of earlier boots of its machine are
+    /// among them, unless this leader has just heard from them. A machine may be mistaken for another, so a
+    /// recent request counts more than its boot.
     pub(crate) fn in_the_way(&self, request: &SessionRequest) -> Vec<SessionId> {
         let SessionRequest { client, instance, origin, .. } = request;
         let instance = *instance;
@@ -105,14 +109,15 @@ impl Sessions {
         let left = |one: &Living| one.client == *client && one.renewed.elapsed() > self.dead_after / 2;
         let its_own = |one: &Living| match one.instance {
             Some(begun_by) => instance != 0 && begun_by == instance,
-            // It began under an earlier leader, and has not said a word to this one.
+            // It was opened under an earlier leader, and has sent nothing to this one.
             None => one.client == *client && !one.heard,
         };
         let is_dead = |one: &Living| its_own(one) || left(one) || of_earlier_run(one);
         living.iter().filter(|(_, one)| is_dead(one)).map(|(session, _)| *session).collect()
     }
 
-    /// Sessions of the same run of the same machine, with processes that a new one there can look up.
+    /// Sessions of the same boot of the same machine, with processes whose existence a new session there can
+    /// check.
     pub(crate) fn siblings(&self, origin: Option<&Origin>) -> Vec<(SessionId, Process)> {
         let Some(origin) = origin else { return Vec::new() };
         let living = self.living.lock();
@@ -126,17 +131,17 @@ impl Sessions {
         self.living.lock().get(&session).map_or(0, |living| living.outstanding_bytes)
     }
 
-    /// How long a session must be silent before it is ended for another's sake.
+    /// How long a session must be silent before it may be fenced.
     pub(crate) fn dead_after(&self) -> Duration {
         self.dead_after
     }
 
-    /// For how long it has not been heard of a session; for ever of one that is not here.
+    /// For how long a session has been silent; the maximum for a session that is not in the table.
     pub(crate) fn silence(&self, session: SessionId) -> Duration {
         self.living.lock().get(&session).map_or(Duration::MAX, |living| living.renewed.elapsed())
     }
 
-    /// Sessions that have not been heard of for this long.
+    /// Sessions that have been silent for longer than this.
     pub(crate) fn silent_for(&self, long: Duration) -> Vec<(SessionId, Duration)> {
         let living = self.living.lock();
         let silence = |(session, one): (&SessionId, &Living)| (*session, one.renewed.elapsed());

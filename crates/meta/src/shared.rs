@@ -35,7 +35,7 @@ impl Namespace {
     }
 }
 
-/// Carries out a batch that has been carried out before.
+/// Applies a batch that has been applied before.
 fn apply_again(store: &RocksStore, command: &Command) -> Option<(WriteBatch, Outcome)> {
     let Command::Batch { session, seq, ops } = command else { return None };
     let last = query::session(store, *session).ok()??.last;
@@ -86,10 +86,10 @@ impl Machine for Namespace {
     }
 }
 
-/// See the module.
+/// The shared state of a volume's server.
 pub(crate) struct Shared {
     pub(crate) replica: Replica<Namespace>,
-    /// That of the replica.
+    /// The replica's store.
     pub(crate) store: Arc<RocksStore>,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) room: Room,
@@ -97,12 +97,12 @@ pub(crate) struct Shared {
     pub(crate) leases: Arc<Leases>,
     pub(crate) background: Arc<Background>,
     pub(crate) heal: Arc<Heal>,
-    /// The term of which the table of sessions is.
+    /// The term to which the table of sessions belongs.
     pub(crate) adopted: AtomicU64,
 }
 
 impl Shared {
-    /// The term in which this server serves, right now; otherwise what it has to say.
+    /// The term in which this server serves, right now; otherwise the refusal.
     pub(crate) fn serving(&self) -> Result<u64, MetaError> {
         let core = &self.replica.core;
         let term = core.leading()?;
@@ -113,7 +113,7 @@ impl Shared {
         core.wait_for(ADOPTION_PATIENCE, |applied| core.lead.holds(applied).and_then(ready))
     }
 
-    /// Lets a session's request in: it has been heard of. Answers the term in which this server serves.
+    /// Admits a request of a session, and renews the session. Answers the term in which this server serves.
     pub(crate) fn admit(&self, session: SessionId) -> Result<u64, MetaError> {
         let term = self.serving()?;
         match self.sessions.renew(session) {
@@ -123,14 +123,14 @@ impl Shared {
         Ok(term)
     }
 
-    /// The term in which this server serves, if it does at this moment. Never waits.
+    /// The term in which this server serves, if it does at this moment. Never blocks.
     pub(crate) fn leads(&self) -> Result<u64, MetaError> {
         let core = &self.replica.core;
         let adopted = self.adopted.load(Ordering::Acquire);
         core.lead.holds(core.applied()).filter(|term| *term == adopted).ok_or_else(|| core.not_leader())
     }
 
-    /// Proposes a command; the waiter hears of its outcome on another thread.
+    /// Proposes a command; the waiter is called with its outcome on another thread.
     pub(crate) fn propose_then(&self, command: &Command, waiter: Waiter<Outcome>) {
         self.replica.core.propose_then(command.encode(), waiter);
     }
@@ -140,12 +140,13 @@ impl Shared {
         self.replica.core.propose(command.encode())
     }
 
-    /// Makes sure that the store has all that was decided before this was asked, and that nobody else led the group then.
+    /// Makes sure that the store has applied all that was committed before this call, and that no other
+    /// replica led the group then.
     pub(crate) fn catch_up(&self) -> Result<(), MetaError> {
         self.propose(&Command::GrantBlocks { count: 0 }).map(drop)
     }
 
-    /// Where a block is.
+    /// The bricks of a block.
     pub(crate) fn group_of(&self, id: BlockId) -> Result<BlockGroup, BlockError> {
         match query::block(&self.store, id) {
             Ok(Some(block)) => Ok(block.info.group),
@@ -154,20 +155,21 @@ impl Shared {
         }
     }
 
-    /// Ends a session: it is refused from here on, its orphans die, and what it stored without committing is deleted.
+    /// Fences a session: its requests are refused from now on, its orphans are reaped, and blocks that it
+    /// stored without committing are deleted.
     pub(crate) fn end_session(self: &Arc<Self>, session: SessionId) -> Result<(), MetaError> {
         self.sessions.remove(session);
         if !mistake("accept what an ended session sends") {
             while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
         }
-        // Only now: nothing that it has under way can be decided any more.
+        // Not earlier: nothing that the session has in flight can be committed any more.
         self.lease_ends(session);
         self.background.add(Work { sweep: vec![session], ..Work::default() });
         Ok(())
     }
 
-    /// Reads for a session, from a state that holds everything that was answered before. Refused for sessions that have ended, and
-    /// by a server that does not serve, or does not any more when it has read.
+    /// Reads for a session, from a state that holds everything that was acknowledged before. Refused for
+    /// sessions that have ended, and if this server does not serve before and after the read.
     pub(crate) fn read_for<T>(
         &self,
         session: SessionId,
@@ -180,7 +182,7 @@ impl Shared {
         found
     }
 
-    /// Refused if this replica has ceased to lead meanwhile: what was read may be old.
+    /// Refused if this replica has lost leadership meanwhile: what was read may be old.
     pub(crate) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
         let core = &self.replica.core;
         match core.lead.holds(core.applied()) {
@@ -189,7 +191,7 @@ impl Shared {
         }
     }
 
-    /// What a reader hears. A store that cannot be read is the end of the server.
+    /// The result of a read. A store that cannot be read stops the server.
     pub(crate) fn read<T>(&self, outcome: Result<T, Fault<TreeError>>) -> Result<T, MetaError> {
         outcome.map_err(|fault| match fault {
             Fault::Errno(errno) => MetaError::Errno(errno),
@@ -200,7 +202,7 @@ impl Shared {
         })
     }
 
-    /// [`read`](Self::read) for what cannot fail with an errno.
+    /// [`read`](Self::read) for reads that cannot fail with an errno.
     pub(crate) fn tree<T>(&self, outcome: Result<T, TreeError>) -> Result<T, MetaError> {
         self.read(outcome.map_err(Fault::Tree))
     }

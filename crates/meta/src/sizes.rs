@@ -4,19 +4,19 @@ use crate::limits::*;
 use crate::room::reserve_of;
 use shoal_store::{LogOptions, RocksOptions};
 
-/// Sizes that follow from the disk's.
+/// Sizes of a server's parts, derived from the disk's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// Bytes of log behind the last flush of the store that bring about the next one.
+    /// Bytes of log after the last flush of the store that start the next one.
     pub(crate) log_bytes: u64,
-    /// Bytes of a table of recent writes in the store.
+    /// Bytes of one memtable of the store.
     pub(crate) memtable_bytes: usize,
     /// Bytes that are never granted.
     pub(crate) reserve_bytes: u64,
 }
 
 impl Sizes {
-    /// For a disk.
+    /// The sizes for a disk.
     pub(crate) fn for_disk(total_bytes: u64) -> Sizes {
         let log_bytes = (total_bytes / LOG_DISK_PART).clamp(LOG_BYTES_MIN, LOG_BYTES_MAX);
         let memtable_most = shoal_store::limits::MEMTABLE_BYTES_DEFAULT;
@@ -27,7 +27,7 @@ impl Sizes {
         }
     }
 
-    /// How much of the log a leader keeps behind a state that is being fetched, in bytes.
+    /// How much of the log a leader keeps after a state that is being fetched, in bytes.
     pub(crate) fn log_fetched_bytes(&self) -> u64 {
         (LOG_FETCHED_FACTOR * self.log_bytes).min(self.reserve_bytes / LOG_RESERVE_PART)
     }

@@ -1,11 +1,14 @@
-//! Whole states: what replicas say to each other besides Raft's own words, and how a replica gets the state of another.
+//! Whole states: the messages between replicas besides Raft's own, and how a replica gets the state of
+//! another.
 //!
-//! **Model.** The state of a replica is its store, which knows the log index that it belongs to. A *checkpoint* of it is a
-//! directory of files; another replica fetches them in pages, puts them where its own store was when it is opened the next time,
-//! and goes on from there. Nothing is taken apart or put together, so the states are the same to the byte.
+//! **Model.** The state of a replica is its store, which knows the log index that it belongs to. A
+//! *checkpoint* of it is a directory of files. Another replica fetches them in pages, and puts them in the
+//! place of its own store when it is opened the next time. The files are copied as they are, so the states
+//! are the same to the byte.
 //!
-//! **Promises.** Until all files are there, durably, nothing of the old replica is touched. From then on, however often the exchange
-//! is interrupted, it is finished by the next start. The promises that the replica has made as a voter are kept.
+//! **Promises.** Until all files have been fetched and are durable, nothing of the old replica is touched.
+//! From then on the next start completes the exchange, however often it is interrupted. The replica keeps its
+//! term and vote.
 
 mod fetch;
 mod install;
@@ -25,13 +28,13 @@ use std::path::{Path, PathBuf};
 const RAFT: u8 = 0;
 const FETCH_STATE: u8 = 1;
 
-/// What another replica has said.
+/// A message of another replica.
 pub(crate) enum Said {
-    /// Something of Raft's.
+    /// A message of Raft.
     Raft(Box<Message>),
-    /// What this replica lacks is not in the log any more: it should fetch the state.
+    /// What the receiver lacks is not in the log any more: it should fetch the state.
     FetchState,
-    /// Nothing that this program understands.
+    /// A message that this version does not understand.
     Nothing,
 }
 
@@ -60,14 +63,14 @@ pub(crate) fn understand(message: &[u8]) -> Said {
 /// Version of the messages below.
 const VERSION: u8 = 1;
 
-/// What is asked about a checkpoint.
+/// A request about a checkpoint.
 #[derive(Debug, Serialize, Deserialize)]
 enum Ask {
-    /// Make one: [`Manifest`].
+    /// Make one; answered with a [`Manifest`].
     Begin,
-    /// Part of a file: the bytes.
+    /// Part of a file; answered with the bytes.
     Page { checkpoint: u64, file: u32, offset: u64, len: u32 },
-    /// It is not needed any more: nothing.
+    /// It is not needed any more; the answer is empty.
     End { checkpoint: u64 },
 }
 
@@ -78,7 +81,7 @@ struct Manifest {
     /// The log entry that the state belongs to.
     index: u64,
     term: u64,
-    /// Who is in the group as of then: voters, learners.
+    /// The members of the group as of that entry: voters, learners.
     voters: Vec<u64>,
     learners: Vec<u64>,
     /// Names and lengths.
@@ -99,12 +102,12 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     shoal_namespace::codec::decode(VERSION, bytes).map_err(|error| error.to_string())
 }
 
-/// Files on their way here.
+/// Directory of files that are being fetched.
 fn incoming(dir: &Path) -> PathBuf {
     dir.join("incoming")
 }
 
-/// Files that are all here, to be put in place.
+/// Directory of files that are complete, to be put in place.
 fn install(dir: &Path) -> PathBuf {
     dir.join("install")
 }

@@ -1,7 +1,7 @@
-//! The Raft log as the `raft` crate wants to see it.
+//! The Raft log, as the `raft` crate's storage trait.
 //!
-//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard state and the group's
-//! members.
+//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard
+//! state and the group's members.
 
 use crate::limits::LOG_CACHE_BYTES;
 use bytes::Bytes;
@@ -13,7 +13,7 @@ use shoal_runtime::sync::Mutex;
 use shoal_store::{LogEntry, LogError, RaftLog};
 use std::collections::{BTreeSet, VecDeque};
 
-/// See the module.
+/// The Raft log, and what Raft asks about it.
 pub(crate) struct LogStorage {
     pub(crate) log: RaftLog,
     hard: HardState,
@@ -21,14 +21,14 @@ pub(crate) struct LogStorage {
     /// The newest entries, consecutive: what was just written is about to be applied.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
-    /// Replicas that lack what is not in the log any more.
+    /// Replicas that lack entries which are not in the log any more.
     behind: Mutex<BTreeSet<u64>>,
 }
 
 /// Version of the encoding of that state.
 const STATE_VERSION: u8 = 1;
 
-/// Members and hard state of a group that begins.
+/// Members and hard state of a new group.
 pub(crate) fn first_state(voters: Vec<u64>) -> Vec<u8> {
     let conf = ConfState { voters, ..ConfState::default() };
     encode_state(&HardState::default(), &conf)
@@ -82,11 +82,12 @@ fn other(what: impl ToString) -> raft::Error {
 }
 
 impl LogStorage {
-    /// Takes over a log; `applied` is how far the store is, `members` who is in the group as of then, if that has ever changed.
+    /// Opens Raft's view of a log; `applied` is the store's last entry, `members` the group as of then, if
+    /// that has ever changed.
     pub(crate) fn new(log: RaftLog, applied: u64, members: Option<ConfState>) -> Result<LogStorage, String> {
         let (mut hard, founders) =
             decode_state(log.state()).map_err(|error| format!("the log's state is damaged: {error}"))?;
-        // What was applied was committed, whether or not that was written down.
+        // What was applied was committed, whether or not the log recorded it.
         hard.commit = hard.commit.max(applied);
         if applied > log.last_index() || applied < log.first_index() - 1 {
             return Err(format!(
@@ -100,22 +101,22 @@ impl LogStorage {
         Ok(LogStorage { log, hard, conf, recent: VecDeque::new(), recent_bytes: 0, behind })
     }
 
-    /// The replicas that decide.
+    /// The members with a vote.
     pub(crate) fn voters(&self) -> &[u64] {
         &self.conf.voters
     }
 
-    /// Who is in the group, as of when the log was taken over.
+    /// The members, as of when the log was opened.
     pub(crate) fn members(&self) -> ConfState {
         self.conf.clone()
     }
 
-    /// How far the group has decided, as far as is written down.
+    /// The last committed index, as far as the log recorded it.
     pub(crate) fn committed(&self) -> u64 {
         self.hard.commit
     }
 
-    /// Replicas that could not be sent what they lack, since this was asked last.
+    /// Takes the replicas that could not be sent what they lack, since the last call.
     pub(crate) fn take_behind(&self) -> BTreeSet<u64> {
         std::mem::take(&mut *self.behind.lock())
     }
@@ -153,7 +154,7 @@ impl LogStorage {
         }
     }
 
-    /// Entries up to this one have been applied and need not be in memory.
+    /// Entries up to `index` have been applied and need not be in memory.
     pub(crate) fn applied(&mut self, index: u64) {
         while self.recent.front().is_some_and(|first| first.index <= index) {
             self.forget(|recent| recent.pop_front());
@@ -216,8 +217,8 @@ impl Storage for LogStorage {
         Ok(self.log.last_index())
     }
 
-    /// Raft's own snapshots are not used: whoever is behind is told to fetch the state, and Raft goes on trying until the
-    /// log is enough again.
+    /// Raft's own snapshots are not used: a replica that is behind is told to fetch the state, and Raft
+    /// retries until the log reaches back far enough.
     fn snapshot(&self, _request_index: u64, to: u64) -> raft::Result<Snapshot> {
         self.behind.lock().insert(to);
         Err(raft::Error::Store(StorageError::SnapshotTemporarilyUnavailable))
@@ -252,7 +253,7 @@ mod tests {
     fn entries_come_back_alike_from_memory_and_from_the_log() {
         let dir = tempfile::tempdir().expect("tempdir");
         let mut storage = storage(dir.path());
-        // As a new leader's first.
+        // As the first entry of a new leader.
         let empty = Entry { index: 2, term: 2, ..Entry::default() };
         let written = vec![entry(1, 10), empty, entry(3, 5000)];
         let hard = HardState { term: 2, vote: 1, commit: 1 };

@@ -1,5 +1,5 @@
-//! The thread that keeps the store and the log in bounds: it flushes the store so that the log can be cut, and, when room is
-//! short, has the store give back what was deleted.
+//! Keeps the store and the log in bounds: this thread flushes the store so that the log can be truncated.
+//! When room is short, it has the store reclaim the space of deleted records.
 
 use crate::limits::*;
 use crate::machine::Machine;
@@ -15,13 +15,13 @@ struct State {
     reclaim: bool,
     busy: bool,
     stop: bool,
-    /// How much had been removed from the store, and when, when room was last given back.
+    /// How much had been removed from the store, and when, at the last reclaim.
     reclaimed: Option<(u64, Instant)>,
-    /// Room is not given back again before this.
+    /// Space is not reclaimed again before this.
     rests_until: Option<Instant>,
 }
 
-/// What the thread is asked to do.
+/// The thread's tasks.
 #[derive(Default)]
 pub(crate) struct Upkeep {
     state: Mutex<State>,
@@ -41,11 +41,11 @@ impl Upkeep {
         }
     }
 
-    /// Room is short: give back what can be, if anything was removed since the last time. Waits until that is done, or
-    /// until a moment.
+    /// Room is short: reclaim space, if anything was removed since the last time. Waits until that is done,
+    /// or until `until`.
     pub(crate) fn reclaim(&self, removed: u64, until: Instant) {
         let mut state = self.state.lock();
-        // What was overwritten is not counted, so now and then it is worth a look anyway.
+        // Overwritten records are not counted, so reclaiming is tried now and then without a removal.
         let in_vain = |(at, when): (u64, Instant)| at == removed && when.elapsed() < RECLAIM_AGAIN_AFTER;
         if !state.reclaim && state.reclaimed.is_some_and(in_vain) {
             return;
@@ -67,14 +67,14 @@ impl Upkeep {
         ]
     }
 
-    /// Ends the thread after what it is doing.
+    /// Ends the thread after the current task.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.work.notify_all();
         self.idle.notify_all();
     }
 
-    /// Waits for something to do; answers whether room is to be given back, besides flushing. `None` to end.
+    /// Waits for a task; answers whether space is to be reclaimed, besides flushing. `None` to end.
     fn next(&self) -> Option<bool> {
         let mut state = self.state.lock();
         state.busy = false;
@@ -113,14 +113,14 @@ pub(crate) fn run<M: Machine>(shared: &Core<M>) {
             shared.upkeep.stop();
             return shared.fail(&error.to_string());
         }
-        // Their files take room as long as they are there, whether or not the store still uses them.
+        // Their files take space as long as they exist, whether or not the store still uses them.
         shared.checkpoints.prune();
         let (blobs, garbage) = (shared.store.blob_bytes(), shared.store.blob_garbage_bytes());
         let wasteful = garbage > shared.sizes.log_bytes && garbage * 100 > blobs * BLOB_GARBAGE_PERCENT_MAX;
         if reclaim || wasteful {
             let room = shared.sizes.reserve_bytes / RECLAIM_RESERVE_PART;
             if let Err(error) = shared.store.reclaim(room, RECLAIM_TIME_MAX) {
-                // Room that is not given back is no loss of data; the store will say so if it cannot go on.
+                // A failed reclaim loses no data; the store reports an error if it cannot go on.
                 tracing::warn!(%error, "giving back the room of what was deleted");
             }
             shared.upkeep.reclaims.fetch_add(1, Ordering::Relaxed);
@@ -129,13 +129,13 @@ pub(crate) fn run<M: Machine>(shared: &Core<M>) {
     }
 }
 
-/// Makes everything applied durable in the store and has the log cut.
+/// Makes everything applied durable in the store and has the log truncated.
 pub(crate) fn flush<M: Machine>(shared: &Core<M>) -> Result<(), StoreError> {
     // Read first: what is applied during the flush may or may not be part of it.
     let applied = shared.applied();
     shared.store.flush()?;
     shared.upkeep.flushes.fetch_add(1, Ordering::Relaxed);
-    // First: whoever hears that it is done may ask for the next.
+    // First: a caller that learns that it is done may request the next.
     shared.upkeep.state.lock().flush = false;
     shared.flushed(applied);
     Ok(())

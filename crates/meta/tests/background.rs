@@ -1,4 +1,4 @@
-//! What a server does when nobody asks.
+//! The background work of a server.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn a_file_of_many_extents_is_taken_apart_and_its_blocks_deleted() {
     let mut session = Session::open(&server);
     let file = session.touch("f");
     for piece in 0..10u64 {
-        // Every other block-sized piece, so that nothing is merged.
+        // Every second block-sized piece, so that nothing is merged.
         let ops: Vec<Op> = (0..200u64)
             .map(|at| session.block(&bricks, file, (piece * 200 + at) * 8192, vec![at as u8; 4096]).1)
             .collect();
@@ -59,7 +59,7 @@ fn a_block_lives_as_long_as_anything_refers_to_it() {
         clear_setid: false,
     };
     session.commit(&[op, clone, unlink_op("a", false)]);
-    // Something that is collected after it, as a sign that there was time.
+    // A block that is collected after it, which shows that there was time.
     let (second, op) = session.block(&bricks, b, 200_000, vec![2; 100]);
     session.commit(&[op]);
     session.commit(&[inline_op(b, 200_000, &[3; 100])]);
@@ -73,13 +73,14 @@ fn a_block_lives_as_long_as_anything_refers_to_it() {
 fn many_small_extents_become_few_and_the_bytes_stay() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
-    // Time enough to write all of it before the first look.
+    // Time enough to write all of it before the first attempt.
     let patient = Options { compact_after: Some(Duration::from_millis(400)), ..options() };
     let server = Server::open(dir.path(), bricks.clone(), patient).expect("open");
     let mut session = Session::open(&server);
     let file = session.touch("f");
     let mut expected = vec![0; 8 << 20];
-    // Backwards, in pieces that are not joined as they are written; some in blocks, one hole, some room reserved ahead.
+    // In reverse order, as pieces that are not joined when they are written: some in blocks, one hole, some
+    // reserved space.
     let mut ops = Vec::new();
     for at in (0..200usize).rev().filter(|at| *at != 77) {
         let (offset, bytes) = (at * 40_000, vec![at as u8 + 1; 40_000]);
@@ -118,7 +119,7 @@ fn a_file_whose_extents_do_not_touch_is_looked_at_once_and_then_left_alone() {
     let ops: Vec<Op> = (0..100u64).map(|at| inline_op(file, at * 100_000, &[1; 5000])).collect();
     session.commit(&ops);
     let candidates = |server: &shoal_meta::Server| stat(server, "raft_applied_index");
-    // Its rest is the last thing that is decided.
+    // The removal of the file from the list of candidates is the last command that is committed.
     let mut last = 0;
     eventually("nothing more is decided", || {
         std::thread::sleep(Duration::from_millis(300));
@@ -137,7 +138,7 @@ fn orphans_die_with_their_session_and_only_then() {
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
     let mut session = Session::open(&server);
-    // More than one command ends.
+    // More inodes than one command of the session's end removes.
     let files: Vec<InodeId> = (0..600).map(|number| session.touch(&format!("f{number}"))).collect();
     let (_, op) = session.block(&bricks, files[0], 0, vec![1; 5000]);
     session.commit(&[op]);
@@ -167,7 +168,7 @@ fn the_end_of_a_session_that_was_cut_off_is_finished() {
     let old = session.id;
     drop((session, server));
     {
-        // The first of several commands, and then no more.
+        // The first of several commands, and no further one.
         let state = offline::open(dir.path()).expect("offline");
         let (batch, outcome) = apply_command(&state, &Command::CloseSession { session: old }).expect("apply");
         assert_eq!(outcome, Outcome::Closed { more: true });
@@ -230,7 +231,7 @@ fn all_that_a_session_has_left_is_found_however_much_it_has_stored() {
     let (mut ops, mut kept) = (Vec::new(), Vec::new());
     for at in 0..10 * LIST_BLOCKS_MAX as u64 {
         let (id, op) = session.block(&bricks, file, at * 8192, vec![1; 4096]);
-        // Pages with some of it, one with nothing else, and one with none.
+        // Pages with some unknown blocks, one with nothing else, and one with none.
         let page = at / LIST_BLOCKS_MAX as u64;
         if page == 3 || (page != 6 && at % 3 == 0) {
             ops.push(op);
@@ -244,7 +245,7 @@ fn all_that_a_session_has_left_is_found_however_much_it_has_stored() {
     assert!(stat(&server, "background_steps_total") >= 10, "a page at a time");
 }
 
-/// Bricks that fail to delete when they are asked to for the first time.
+/// Bricks whose first deletion fails.
 struct Flaky(MemBricks, AtomicBool);
 
 impl BlockService for Flaky {
@@ -287,16 +288,16 @@ fn a_brick_that_fails_for_a_while_holds_nobody_up() {
     eventually("the block is deleted on the second try", || bricks.0.count() == 0);
 }
 
-/// Bricks that do not do what they are asked for.
+/// Bricks that fail in several ways.
 #[derive(Default)]
 struct Unreliable {
     bricks: MemBricks,
-    /// They say of so many deletions that they may not have done them, as those do that do not answer.
+    /// For so many deletions they report that a block may be left, as for a brick that does not answer.
     forgets: AtomicUsize,
-    /// Copies are always wanted, and of what is to be copied nothing is left, since it was deleted meanwhile.
+    /// Copies are always wanted, and the block to be copied is always gone, as it was deleted meanwhile.
     overtaken: bool,
     was_to_copy: AtomicBool,
-    /// They list nothing of this session beyond its first page, and how often they were asked to.
+    /// Of this session they list only the first page. The number counts the listings.
     keeps_to_itself: Mutex<Option<SessionId>>,
     refusals: AtomicUsize,
 }
@@ -348,7 +349,7 @@ impl VolumeBlocks for Unreliable {
     }
 }
 
-/// What sweeps often, where nobody says that a brick is back.
+/// Options with frequent sweeps, without a report that a brick is back.
 fn sweeping() -> Options {
     Options { sweep_every: Some(Duration::from_millis(50)), ..options() }
 }
@@ -360,7 +361,7 @@ fn what_a_brick_did_not_delete_is_deleted_though_nobody_says_that_it_is_back() {
     let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
     let mut session = Session::open(&server);
     let file = session.touch("f");
-    // One of the garbage list, and one that only a sweep knows of.
+    // One block of the garbage list, and one that only a sweep can find.
     let (_, op) = session.block(&bricks.bricks, file, 0, vec![1; 5000]);
     session.commit(&[op, unlink_op("f", false)]);
     session.block(&bricks.bricks, file, 0, vec![2; 5000]);
@@ -429,7 +430,8 @@ fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
     assert_eq!(server.heal_status().last_error, None);
 }
 
-/// A session of many blocks of which nothing is committed, on bricks that do not list all of them, and a file of many that is removed.
+/// A session with many uncommitted blocks, on bricks that do not list all of them, and the removal of a file
+/// with many.
 fn much_to_delete(bricks: &Unreliable, server: &Arc<Server>) -> SessionId {
     let mut abandoned = Session::open(server);
     *bricks.keeps_to_itself.lock().expect("lock") = Some(abandoned.id);

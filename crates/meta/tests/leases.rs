@@ -1,4 +1,4 @@
-//! Rights of clients at a server on its own.
+//! Rights of clients at a single server.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn ask(session: &Session, token: u64, question: Question) -> Told<AskReply> {
     told
 }
 
-/// Asks for the right to take a name from the root directory.
+/// Requests the right to remove a name from the root directory.
 fn acquire_unlink(session: &Session, token: u64, file: &str) -> Told<AcquireReply> {
     let (tell, told) = channel();
     let names = vec![WantName { name: name(file), takes: true }];
@@ -67,7 +67,7 @@ fn who_has_said_that_he_refers_to_a_file_keeps_it_also_if_whoever_asked_has_gone
     }
     server.close_session(first.id).expect("closed");
     assert_eq!(told(&waiting), Err(MetaError::Fenced(first.id)));
-    // From here on it is not asked any more.
+    // From here on it is not recalled again.
     let ack = |recall: &shoal_wire::Recall| Ack {
         id: recall.id,
         refers: vec![file],
@@ -81,7 +81,7 @@ fn who_has_said_that_he_refers_to_a_file_keeps_it_also_if_whoever_asked_has_gone
     server.close_session(third.id).expect("closed");
     let found = told(&ask(&second, 2, Question::Inode(file))).map(|reply| reply.found);
     assert!(matches!(&found, Ok(Found::Inode(record)) if record.inode.nlink == 0), "{found:?}");
-    // It goes with whoever refers to it.
+    // It is removed with the last session that refers to it.
     server.close_session(second.id).expect("closed");
     let found = told(&ask(&Session::open(&server), 1, Question::Inode(file))).map(|reply| reply.found);
     assert!(found.is_err(), "{found:?}");

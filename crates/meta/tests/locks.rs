@@ -1,4 +1,4 @@
-//! Locks of programs at a server on its own.
+//! Locks of programs at a single server.
 
 mod support;
 
@@ -113,7 +113,7 @@ fn a_repeated_request_is_done_once_and_a_late_copy_not_at_all() {
     for _ in 0..2 {
         assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
     }
-    // The connection on which the first was asked is gone.
+    // The connection of the first request is lost.
     let lost = begin(&other, 1, 1, write(&other, true));
     let waits = begin(&other, 1, 1, write(&other, true));
     assert!(matches!(lost.recv().expect("told"), Err(MetaError::Unavailable(_))));
@@ -121,7 +121,7 @@ fn a_repeated_request_is_done_once_and_a_late_copy_not_at_all() {
     assert_eq!(ask(&one, 2, unset(&one)), LockOutcome::Done);
     assert_eq!(outcome(&waits), LockOutcome::Done);
     assert_eq!(ask(&other, 2, unset(&other)), LockOutcome::Done);
-    // It must not take what has been given up.
+    // It must not set what has been released.
     let late = begin(&other, 1, 1, write(&other, false)).recv().expect("told");
     assert!(matches!(late, Err(MetaError::Malformed(_))));
     assert_eq!(stat(&server, "locks"), 0);
@@ -161,7 +161,7 @@ fn a_silent_session_is_ended_when_somebody_wants_its_locks_and_not_before() {
     assert_eq!(stat(&server, "sessions"), 2, "nobody wants anything");
     assert_eq!(ask(&other, 1, write(&other, true)), LockOutcome::Done);
     assert_eq!(stat(&server, "sessions"), 1);
-    // The same for whoever does not wait, but comes again.
+    // A request that does not wait, and is retried.
     let third = Session::open(&server);
     let mut id = 1;
     eventually("it is ended", || {
@@ -192,7 +192,7 @@ fn locks_cleared_by_an_administrator_are_free_and_waiters_are_refused() {
     let waits = begin(&other, 3, 3, write(&other, true));
     assert_eq!(clear(false, true, LockRange::ALL), (0, 1));
     assert_eq!(outcome(&waits), LockOutcome::Done, "the next in line has it");
-    // The former holder is not told, and gives up what it does not have.
+    // The former holder is not told, and releases what it does not have.
     assert_eq!(ask(&one, 2, unset(&one)), LockOutcome::Done);
     assert!(matches!(ask(&one, 3, write(&one, false)), LockOutcome::Conflict(_)));
     assert_eq!(clear(true, true, LockRange::ALL), (0, 1));

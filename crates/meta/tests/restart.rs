@@ -1,4 +1,4 @@
-//! Stops, clean and otherwise, at any moment; the log is cut meanwhile.
+//! Stops, clean and otherwise, at any moment; the log is truncated meanwhile.
 
 mod support;
 
@@ -90,7 +90,8 @@ fn replaying_the_log_leads_to_the_same_bytes() {
     }
 }
 
-/// What the child process below does until it is killed: numbered files, one batch each, told to the parent when acknowledged.
+/// The work of the child process until it is killed: it creates numbered files, one per batch, and reports
+/// each acknowledged one to its parent.
 fn write_until_killed(dir: &Path) {
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir, bricks, small_log()).expect("open");
@@ -101,7 +102,7 @@ fn write_until_killed(dir: &Path) {
         let (file, op) = session.create(InodeId::ROOT, &format!("{number:08}"), FileKind::Regular);
         let content = number.to_be_bytes().repeat(200 + number as usize % 2000);
         waiting.push_back((number, session.send(&[op, inline_op(file, 0, &content)])));
-        // Several are under way.
+        // Several are in flight.
         if waiting.len() > 8
             && let Some((number, outcome)) = waiting.pop_front()
         {
@@ -113,7 +114,7 @@ fn write_until_killed(dir: &Path) {
 
 #[test]
 fn child_that_writes_until_it_is_killed() {
-    // Only does something when the test below calls it.
+    // Does something only if the test below starts it.
     if let Ok(dir) = std::env::var("SHOAL_TEST_CRASH_DIR") {
         write_until_killed(Path::new(&dir));
     }
@@ -138,7 +139,7 @@ fn whatever_was_acknowledged_survives_kill_9_and_the_rest_is_a_prefix() {
             child.wait().expect("wait");
         });
         for line in BufReader::new(out).lines().map_while(Result::ok) {
-            // The test runner writes its own lines, and begins the child's first on one of them.
+            // The test runner writes lines of its own, and the child's first output is on one of them.
             if let Some(number) = line.rsplit(' ').next().and_then(|word| word.parse::<u64>().ok()) {
                 acknowledged = acknowledged.max(Some(number));
             }

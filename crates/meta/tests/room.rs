@@ -1,4 +1,4 @@
-//! Room that is granted, used up and given back.
+//! Room that is granted, used up and returned.
 
 mod support;
 
@@ -23,7 +23,7 @@ fn what_is_granted_is_never_granted_twice() {
     assert!(second > 0 && first + second <= 500 * MIB, "{second}");
     let third = session.grant(0, first + second, 300 * MIB).expect("grant").bytes;
     assert!(third < MIB, "the volume is full, but for what the store has written out meanwhile");
-    // What it has not used comes back.
+    // Unused room is returned.
     assert_eq!(session.grant(0, 0, 300 * MIB).expect("grant").bytes, 300 * MIB);
 }
 
@@ -62,7 +62,7 @@ fn small_bricks_are_of_use_beside_a_large_disk_of_metadata() {
     let server =
         Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: None, ..options() }).expect("open");
     let session = Session::open(&server);
-    // Of a disk of 40 GiB or more, 2 GiB are kept free, which is all that such bricks have.
+    // Of a disk of 40 GiB or more, 2 GiB are reserved, which is all that such bricks have.
     *bricks.free_bytes.lock().expect("lock") = 2048 * MIB;
     let size = server.statfs(session.id).expect("statfs").total_bytes;
     assert!(size > 1500 * MIB, "{size} of 2 GiB");
@@ -105,7 +105,7 @@ fn deleting_makes_room_even_where_it_was_inline() {
     for number in 0..400 {
         session.commit(&[unlink_op(&format!("f{number}"), false)]);
     }
-    // A full disk: the next one who asks for room has it given back.
+    // A full disk: the next request for room has it reclaimed.
     *bricks.free_bytes.lock().expect("lock") = 0;
     session.grant(0, 0, 100 * MIB).expect("grant");
     eventually("the room is given back", || held() < MIB);

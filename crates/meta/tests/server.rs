@@ -1,4 +1,4 @@
-//! A server on its own: sessions, batches, reads, restarts.
+//! A single server: sessions, batches, reads, restarts.
 
 mod support;
 
@@ -101,7 +101,7 @@ fn a_session_that_others_wait_for_is_ended_when_it_is_silent() {
     let second = Session::open(&server);
     assert!(first.grant(0, 0, 0).is_ok(), "nobody waits for it yet");
     assert_eq!(acquire(second.id, 1).expect("granted").rights, [Right::Cover(InodeId::ROOT)]);
-    // Whatever the first still has to say is refused, and it is told why.
+    // Later requests of the first are refused with the reason.
     let fenced = |result: Result<(), MetaError>| {
         assert!(matches!(result, Err(MetaError::Fenced(id)) if id == first.id))
     };

@@ -1,4 +1,4 @@
-//! What both ends of a connection do alike: read frames, write frames, and notice when the other end is gone.
+//! The common part of both ends of a connection: read frames, write frames, and notice when the peer is gone.
 
 use crate::frame::{HEADER_BYTES, Header, Kind};
 use crate::limits::*;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-/// A frame on its way out.
+/// A frame to be sent.
 pub(crate) struct Outgoing {
     pub(crate) kind: Kind,
     pub(crate) flags: u8,
@@ -33,7 +33,7 @@ impl Outgoing {
     }
 }
 
-/// When something was last heard on a connection, and how much went over it.
+/// When the connection last received something, and how much went over it.
 pub(crate) struct Pulse {
     begun: Instant,
     heard_ms: AtomicU64,
@@ -73,7 +73,7 @@ pub(crate) async fn read_frame<R: AsyncRead + Unpin>(
     pulse.beat(HEADER_BYTES);
     let header = Header::decode(&head).map_err(malformed)?;
     let len = header.len as usize;
-    // Grows with what really arrives: a header alone costs nobody's memory.
+    // Grows with what really arrives: a header alone allocates little.
     let mut body = BytesMut::with_capacity(len.min(FIRST_READ_BYTES));
     while body.len() < len {
         if body.capacity() == body.len() {
@@ -131,15 +131,15 @@ async fn write_out<W: AsyncWrite + Unpin>(
     Ok(())
 }
 
-/// Pings, and returns when the other end has been silent for too long.
+/// Sends pings, and returns when the peer has been silent for too long.
 pub(crate) async fn watch(pulse: &Pulse, queue: &mpsc::Sender<Outgoing>) -> io::Error {
     let mut last = Instant::now();
     loop {
         tokio::time::sleep(PING_EVERY).await;
-        // If this process itself was stopped for a while, the other end is given a chance to be heard again.
+        // If this process itself was stopped for a while, the peer gets another chance to be heard.
         let slept = last.elapsed();
         last = Instant::now();
-        // A full queue is a sign of life to come, or of the silence that ends it.
+        // A full queue either drains soon, or ends with the timeout of the silence.
         let _ = queue.try_send(Outgoing::bare(Kind::Ping));
         if slept < 2 * PING_EVERY && pulse.silence() > SILENCE_MAX {
             return io::Error::new(io::ErrorKind::TimedOut, "the other end has fallen silent");

@@ -1,10 +1,12 @@
-//! Who may talk to whom: an authority of the cluster's own, and what it certifies.
+//! Credentials: the cluster's certificate authority, and what it certifies.
 //!
-//! **Model.** A cluster has one authority, made when it begins. It certifies nodes and clients; a certificate's names (subject
-//! alternative names) say which of the two somebody is. Nodes trust nobody else, clients neither. A joining node knows the
-//! authority's fingerprint from its token before it has a certificate.
+//! **Model.** A cluster has one authority, made when it is founded. It certifies nodes and clients; a
+//! certificate's names (subject alternative names) say which of the two its owner is. Nodes and clients trust
+//! only this authority. A joining node knows the authority's fingerprint from its token before it has a
+//! certificate.
 //!
-//! **Assumes** that clocks may be wrong by years: certificates are valid for practically ever, and access is withdrawn by name.
+//! **Assumes** that clocks may be wrong by years: certificates practically never expire, and access is
+//! revoked by name.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -18,7 +20,7 @@ use std::path::Path;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What every node's certificate says besides the node's number; clients look for it.
+/// In every node's certificate besides the node's number; clients check it.
 pub(crate) const NODE_NAME: &str = "node.shoal";
 const CLIENT_DOMAIN: &str = ".client.shoal";
 const NODE_DOMAIN: &str = ".node.shoal";
@@ -32,15 +34,15 @@ pub enum CredentialsError {
     /// A file cannot be read or written.
     #[error("{path}: {cause}")]
     Io {
-        /// Which.
+        /// The file.
         path: String,
-        /// The system's words.
+        /// The system's error.
         cause: std::io::Error,
     },
-    /// Something is no certificate or key, or they do not go together.
+    /// Something is no certificate or key, or they do not belong together.
     #[error("{what}: {why}")]
     Invalid {
-        /// Of which.
+        /// The part.
         what: String,
         /// What is wrong.
         why: String,
@@ -51,7 +53,7 @@ fn invalid(what: &str) -> impl Fn(String) -> CredentialsError + '_ {
     move |why| CredentialsError::Invalid { what: what.to_owned(), why }
 }
 
-/// What a certificate says somebody is.
+/// The role in a certificate.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Role {
     /// A node of the cluster.
@@ -98,7 +100,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A new one for a new cluster.
+    /// Creates one for a new cluster.
     pub fn create(cluster: u128) -> Result<Authority, CredentialsError> {
         let failed = |error: rcgen::Error| invalid("a new authority")(error.to_string());
         let key = KeyPair::generate().map_err(failed)?;
@@ -111,7 +113,7 @@ impl Authority {
         format!("{}{}", self.certificate, self.key.serialize_pem())
     }
 
-    /// The other way round.
+    /// Parses what [`to_pem`](Self::to_pem) returns.
     pub fn from_pem(cluster: u128, pem: &str) -> Result<Authority, CredentialsError> {
         let malformed = |why: String| invalid("the cluster's authority")(why);
         let at =
@@ -122,7 +124,7 @@ impl Authority {
         Ok(Authority { certificate: certificate.to_owned(), key, cluster })
     }
 
-    /// Certifies somebody, with a new key.
+    /// Issues a certificate with a new key.
     pub fn issue(&self, role: &Role) -> Result<Credentials, CredentialsError> {
         let failed = |error: rcgen::Error| invalid(&role.to_string())(error.to_string());
         let mut names = role.names();
@@ -141,7 +143,7 @@ impl Authority {
         Credentials::from_pem(&self.certificate, &certificate.pem(), &key.serialize_pem())
     }
 
-    /// See [`fingerprint`].
+    /// The authority's [`fingerprint`].
     pub fn fingerprint(&self) -> Result<String, CredentialsError> {
         let der =
             parse_certificate(self.certificate.as_bytes()).map_err(invalid("the cluster's authority"))?;
@@ -169,7 +171,7 @@ pub fn fingerprint(certificate: &CertificateDer<'_>) -> String {
     digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What somebody proves with who they are, and whom they trust.
+/// The certificate and key of a process, and the authority that it trusts.
 #[derive(Debug)]
 pub struct Credentials {
     pem: [String; 3],
@@ -194,7 +196,7 @@ impl Clone for Credentials {
 const FILES: [&str; 3] = ["ca.pem", "cert.pem", "key.pem"];
 
 impl Credentials {
-    /// From the authority's certificate, one's own, and one's key.
+    /// From the authority's certificate, the own certificate, and its key.
     pub fn from_pem(authority: &str, certificate: &str, key: &str) -> Result<Credentials, CredentialsError> {
         let ca = parse_certificate(authority.as_bytes()).map_err(invalid(FILES[0]))?;
         let own = parse_certificate(certificate.as_bytes()).map_err(invalid(FILES[1]))?;
@@ -211,7 +213,7 @@ impl Credentials {
         self.pem.clone()
     }
 
-    /// The cluster that they are for, as their certificate says.
+    /// The cluster that the certificate is for.
     pub fn cluster(&self) -> Option<u128> {
         let certificate = webpki::EndEntityCert::try_from(&self.certificate).ok()?;
         certificate.valid_dns_names().find_map(|name| {
@@ -220,12 +222,13 @@ impl Credentials {
         })
     }
 
-    /// Whose they are.
+    /// The role in the certificate.
     pub fn role(&self) -> &Role {
         &self.role
     }
 
-    /// Writes `ca.pem`, `cert.pem` and `key.pem` into a directory, which is made if need be; readable for the owner only.
+    /// Writes `ca.pem`, `cert.pem` and `key.pem` into a directory, which is created if need be; readable for
+    /// the owner only.
     pub fn save(&self, dir: &Path) -> Result<(), CredentialsError> {
         let io = |path: &Path| {
             let path = path.display().to_string();

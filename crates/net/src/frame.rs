@@ -6,7 +6,8 @@
 //! frame      length u32 (of what follows the header), kind u8, flags u8, zero u16, id u64, then that many bytes
 //! request    service (kind u8, number u128), then the body
 //! ```
-//! All numbers are little-endian. Both are refused before anything is allocated for them if they cannot be right.
+//! All numbers are little-endian. A malformed greeting or header is refused before memory is allocated for
+//! its content.
 
 use crate::limits::FRAME_BYTES_MAX;
 use bytes::Bytes;
@@ -16,15 +17,14 @@ use shoal_wire::PROTOCOL_VERSION;
 pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const SERVICE_BYTES: usize = 17;
 pub(crate) const GREETING_BYTES: usize = 28;
-/// Follows the greeting. It is apart from it because the greeting is what all protocol versions have in
-/// common.
+/// Follows the greeting, which is the part that all protocol versions have in common.
 pub(crate) const INCARNATION_BYTES: usize = 16;
 const MAGIC: [u8; 8] = *b"SHOAL\r\n\0";
 
 /// What a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Wants an answer of the same id.
+    /// Expects an answer with the same id.
     Request,
     /// The answer.
     Answer,
@@ -32,15 +32,15 @@ pub(crate) enum Kind {
     Refusal,
     /// The cluster map says that the caller is not served; the body is a [`Denial`](shoal_wire::Denial).
     Denial,
-    /// Wants no answer.
+    /// Expects no answer.
     Post,
     /// Says that this end is alive, and asks whether the other is.
     Ping,
-    /// It is.
+    /// The answer to a ping.
     Pong,
 }
 
-/// The request is carried out after those before it that also say so.
+/// The request is carried out after earlier ones of the connection with this flag.
 pub(crate) const ORDERED: u8 = 1;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub(crate) struct Header {
     pub(crate) id: u64,
 }
 
-/// Why what came in is no frame.
+/// Why received bytes are not a frame.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum FrameError {
     #[error("a frame of {0} bytes; the longest has {FRAME_BYTES_MAX}")]
@@ -100,7 +100,7 @@ impl Header {
     }
 }
 
-/// Whom a request is for.
+/// The service that a request is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Service {
     /// The metadata service of a group.
@@ -111,7 +111,7 @@ pub enum Service {
     Replica(GroupId),
     /// The node itself: the cluster map, reports, administration.
     Cluster,
-    /// The node itself, asked by a machine that has no certificate yet.
+    /// The node itself, for a machine that has no certificate yet.
     Join,
 }
 
@@ -129,7 +129,7 @@ impl Service {
         out
     }
 
-    /// Takes the service off the front of a request.
+    /// Splits the service off the front of a request.
     pub(crate) fn split(body: &Bytes) -> Result<(Service, Bytes), FrameError> {
         let (head, _) = body.split_first_chunk::<SERVICE_BYTES>().ok_or(FrameError::Service)?;
         let [kind, number @ ..] = *head;
@@ -146,7 +146,7 @@ impl Service {
     }
 }
 
-/// What both ends say first.
+/// The first message of both ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting {
     pub(crate) protocol: u32,
@@ -154,7 +154,7 @@ pub(crate) struct Greeting {
     pub(crate) cluster: u128,
 }
 
-/// What the server makes of a greeting.
+/// The verdict of a server that accepts a greeting.
 pub(crate) const WELCOME: u8 = 0;
 pub(crate) const WRONG_PROTOCOL: u8 = 1;
 pub(crate) const WRONG_CLUSTER: u8 = 2;

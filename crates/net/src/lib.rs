@@ -1,19 +1,21 @@
-//! How machines talk: TCP with mutual TLS, frames, requests and their answers.
+//! The transport: TCP with mutual TLS, frames, requests and answers.
 //!
-//! **Model.** A [`Network`] has [`Link`]s to addresses, over which requests are made, and may [listen](Network::listen), which
-//! hands requests to a [`Handler`]. A request is for a [`Service`] and carries bytes; what they mean is the affair of those
-//! who ask and answer.
+//! **Model.** A [`Network`] has [`Link`]s to addresses, over which requests are sent, and may
+//! [listen](Network::listen), which hands requests to a [`Handler`]. A request is for a [`Service`] and
+//! carries bytes; only caller and handler know what they mean.
 //!
-//! **Assumes** nothing of the network but TCP, and nothing of whoever connects.
+//! **Assumes** nothing of the network but TCP, and nothing of a peer that connects.
 //!
-//! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded. Requests are pipelined:
-//! none waits for another's answer. A dead peer is noticed within [`limits::SILENCE_MAX`], closed sockets at once.
+//! **Promises.** Both ends are certified by the cluster's authority ([`credentials`]). Frames are bounded.
+//! Requests are pipelined: none waits for another's answer. A dead peer is noticed within
+//! [`limits::SILENCE_MAX`], closed sockets at once.
 //!
 //! A node's identity is used by one process at a time ([`Membership`]).
 //!
-//! **Refuses** strangers, other clusters, other protocol versions, and frames that cannot be right; each with a log line.
+//! **Refuses** peers without a valid certificate, other clusters, other protocol versions, and malformed
+//! frames; each with a log line.
 //!
-//! Inside, and only here, everything is asynchronous; the outside is threads and callbacks.
+//! Inside, and only here, the code is asynchronous; its interface is threads and callbacks.
 
 mod connection;
 pub mod credentials;

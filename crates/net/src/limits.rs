@@ -4,46 +4,47 @@ use std::time::Duration;
 
 /// The port that servers listen on unless told otherwise.
 pub const PORT_DEFAULT: u16 = 7470;
-/// Longest frame without its header, in bytes: the largest block, batch or page of a listing, and what belongs to it.
+/// Longest frame without its header, in bytes: the largest block, batch or page of a listing, with its
+/// headers.
 pub const FRAME_BYTES_MAX: u32 = 8 << 20;
-/// Room made for a frame before anything of it has arrived, in bytes.
+/// Memory allocated for a frame before anything of it has arrived, in bytes.
 pub const FIRST_READ_BYTES: usize = 256 << 10;
-/// How long making a connection may take, TLS and greetings included.
+/// How long connecting may take, TLS and greetings included.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(1500);
-/// How long a stranger may take to introduce itself.
+/// How long an accepted connection may take for its handshake.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection says something at least this often.
+/// A connection sends something at least this often.
 pub const PING_EVERY: Duration = Duration::from_millis(500);
 /// A connection that has been silent for this long is dead: several pings were not answered.
 pub const SILENCE_MAX: Duration = Duration::from_millis(2200);
-/// A server whose peer has said for this long that another process uses the node's identity believes it: many
-/// times what it takes to notice a dead connection, also on an overloaded machine.
+/// A server fences itself when a peer has reported for this long that another process uses the node's
+/// identity. Many times what it takes to notice a dead connection, also on an overloaded machine.
 pub const DUPLICATE_PATIENCE: Duration = Duration::from_secs(10);
 /// After a failure to connect, requests fail at once for this long.
 pub const BACK_OFF: Duration = Duration::from_millis(150);
 /// Requests that may wait at one end of a connection to be sent.
 pub const SEND_QUEUE_MAX: usize = 4096;
-/// Frames that are handed to the socket and not written yet. Few, so that memory is bounded by the frames' size.
+/// Frames that are handed to the socket and not written yet. Few, as the frames' size bounds the memory.
 pub const WRITE_QUEUE_MAX: usize = 32;
-/// Requests of one connection that a server works on; beyond it, it reads no further.
+/// Requests of one connection in progress at a server; beyond it, the server stops reading.
 pub const IN_FLIGHT_MAX: usize = 256;
 /// Connections that a server keeps.
 pub const CONNECTIONS_MAX: usize = 1024;
-/// Threads on which a server answers requests, all of which may be waiting for disks.
+/// Threads on which a server handles requests, all of which may be waiting for disks.
 pub const WORKERS: usize = 48;
 /// Threads for messages between replicas, which must never wait behind requests.
 pub const URGENT_WORKERS: usize = 4;
-/// Threads that move bytes, where there are cores for them.
+/// Threads for network I/O, if there are enough cores.
 pub const IO_THREADS_MAX: usize = 2;
-/// Cores for each of them beyond the first: on a small machine a second one moves no more, and whenever something arrives it is woken only
-/// to find that the first one is at it.
+/// Cores for each of them beyond the first. On a small machine a second one moves no more, and is woken only
+/// to find that the first one is at work already.
 pub const CORES_PER_IO_THREAD: usize = 2;
 /// Pieces shorter than this are gathered into one write, in bytes.
 pub const GATHER_BYTES: usize = 16 << 10;
-/// Refused strangers that are logged in a minute; the rest is only counted.
+/// Refused connections that are logged in a minute; the rest is only counted.
 pub const REFUSALS_LOGGED_MAX: u64 = 30;
 
-/// How long a look-up at a metadata server may take.
+/// How long a lookup at a metadata server may take.
 pub const META_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a brick may take for one request while it answers pings.
 pub const BRICK_TIMEOUT: Duration = Duration::from_secs(30);

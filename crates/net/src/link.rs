@@ -1,8 +1,8 @@
-//! The calling end: one connection to one address, made when it is needed and made again when it was lost.
+//! The calling end: one connection to one address, made on demand and made again when it is lost.
 //!
-//! **Promises.** Requests leave in the order in which they were made. Each is answered, refused, or fails, within a bounded time
-//! of the other end's death: nobody waits for a machine that is gone. Nothing is repeated here: whether a request that
-//! failed was carried out, only those who understand it can find out.
+//! **Promises.** Requests are sent in the order of the calls. Each is answered, refused, or fails within a
+//! bounded time of the peer's death: no caller waits for a machine that is gone. Nothing is retried here:
+//! only the caller can find out whether a failed request was carried out.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;
@@ -27,7 +27,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Hears what became of a request, on a thread that must not be held up.
+/// Called with the outcome of a request, on a thread that must not be blocked.
 pub type Done = Box<dyn FnOnce(Result<Bytes, NetError>) + Send>;
 
 struct Job {
@@ -37,7 +37,7 @@ struct Job {
     done: Option<Done>,
 }
 
-/// See the module.
+/// A connection to one address.
 pub struct Link {
     address: String,
     jobs: mpsc::Sender<Job>,
@@ -87,12 +87,12 @@ impl Link {
         Arc::new(Link { address: address.to_owned(), jobs, requests: AtomicU64::new(0), totals })
     }
 
-    /// Whom it leads to.
+    /// The address of the peer.
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Asks and waits for the answer. `ordered`: after all earlier ordered requests of this link.
+    /// Sends a request and waits for the answer. `ordered`: after all earlier ordered requests of this link.
     pub fn call(
         &self,
         service: Service,
@@ -106,7 +106,7 @@ impl Link {
             ordered,
             parts,
             Box::new(move |outcome| {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = tell.send(outcome);
             }),
         );
@@ -116,14 +116,14 @@ impl Link {
         }
     }
 
-    /// Asks; `done` hears of the outcome, exactly once.
+    /// Sends a request; `done` is called with the outcome, exactly once.
     pub fn call_then(&self, service: Service, ordered: bool, parts: Vec<Bytes>, done: Done) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         let flags = if ordered { ORDERED } else { 0 };
         self.submit(Job { kind: Kind::Request, flags, parts: addressed(service, parts), done: Some(done) });
     }
 
-    /// Says something that wants no answer; it may get lost.
+    /// Sends a message without an answer; it may get lost.
     pub fn post(&self, service: Service, parts: Vec<Bytes>) {
         self.submit(Job { kind: Kind::Post, flags: ORDERED, parts: addressed(service, parts), done: None });
     }
@@ -143,7 +143,7 @@ impl Link {
         }
     }
 
-    /// What went over the link so far.
+    /// Traffic of the link so far.
     pub fn traffic(&self) -> Traffic {
         let live = self.totals.live.lock();
         let add = |total: &AtomicU64, now: Option<u64>| total.load(Ordering::Relaxed) + now.unwrap_or(0);
@@ -168,7 +168,7 @@ fn fail(done: Option<Done>, error: NetError) {
     }
 }
 
-/// Requests that wait for their answers. `None` once the connection is lost.
+/// Requests in flight. `None` once the connection is lost.
 type Waiting = Arc<Mutex<Option<HashMap<u64, Done>>>>;
 
 struct Connection {
@@ -176,14 +176,14 @@ struct Connection {
     waiting: Waiting,
 }
 
-/// Takes what is to be sent, in order, and keeps a connection for it.
+/// Sends queued frames in order, and keeps a connection for them.
 struct Pump {
     address: String,
     config: Arc<ClientConfig>,
     cluster: u128,
     membership: Arc<Membership>,
     connection: Option<Connection>,
-    /// When and why no connection could be made.
+    /// When and why connecting failed last.
     failed: Option<(Instant, NetError)>,
     totals: Arc<Totals>,
     next: u64,
@@ -214,7 +214,8 @@ impl Pump {
         }
         let frame = Outgoing { kind: job.kind, flags: job.flags, id, parts: job.parts };
         if connection.queue.send(frame).await.is_err() {
-            // The connection ends, and with it everything that waits is told so; perhaps it was told before this came.
+            // The connection ends, which fails all requests in flight; perhaps that happened before this one
+            // was added.
             if let Some(done) = connection.waiting.lock().as_mut().and_then(|waiting| waiting.remove(&id)) {
                 fail(Some(done), NetError::Lost(self.address.clone()));
             }

@@ -1,9 +1,9 @@
-//! The called end: connections from others, and their requests on worker threads.
+//! The called end: accepts connections, and runs their requests on worker threads.
 //!
-//! **Promises.** Strangers disturb nobody: what does not introduce itself properly and in time is closed and logged. Ordered
-//! requests of a connection are carried out one after the other, others at once. Messages between replicas have threads of
-//! their own, so that decisions go on while every other thread waits for one. A connection that asks faster than it is
-//! answered is read more slowly.
+//! **Promises.** A connection without a valid handshake in time is closed and logged, and disturbs no other.
+//! Ordered requests of a connection are carried out one after the other, others at once. Messages between
+//! replicas have threads of their own, so that Raft makes progress while all other threads wait for it. A
+//! connection that sends requests faster than they are answered is read more slowly.
 
 use crate::connection::{Outgoing, Pulse, read_frame, watch, write_frames};
 use crate::credentials::Role;
@@ -30,44 +30,45 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// What its certificate says; `None`: it has none, and may only join.
+    /// The role in its certificate; `None`: it has none, and may only join.
     pub role: Option<Role>,
-    /// Which run of a node's server it is; `None`: it is no server, but a mount or a command.
+    /// The run of a node's server; `None`: it is no server, but a mount or a command.
     pub run: Option<Incarnation>,
-    /// Where it calls from.
+    /// Its address.
     pub address: SocketAddr,
 }
 
-/// Answers requests.
+/// Handles requests.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers a request, now or later. May block.
+    /// Handles a request, now or later. May block.
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier);
 }
 
-/// The way back to whoever asked. Dropped without an answer, it refuses.
+/// Sends the answer to a request. Dropped without an answer, it refuses.
 pub struct Replier {
     queue: Option<mpsc::Sender<Outgoing>>,
     id: u64,
-    /// Given back when the request is answered.
+    /// Released when the request is answered.
     permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Replier {
-    /// Whether anybody waits for an answer.
+    /// Whether the caller still waits for an answer.
     pub fn is_wanted(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// The answer may take for ever: the request takes no place among those that a server works on.
+    /// The answer may take for ever: the request does not count against the server's limit of requests in
+    /// progress.
     pub fn patient(mut self) -> Replier {
         self.permit = None;
         self
     }
 
-    /// Answers.
+    /// Sends the answer.
     pub fn answer(mut self, parts: Vec<Bytes>) {
         let len: usize = parts.iter().map(Bytes::len).sum();
         if len > FRAME_BYTES_MAX as usize {
@@ -76,22 +77,23 @@ impl Replier {
         self.send(Kind::Answer, parts);
     }
 
-    /// Refuses.
+    /// Refuses the request.
     pub fn refuse(mut self, why: &str) {
         self.send(Kind::Refusal, vec![Bytes::copy_from_slice(why.as_bytes())]);
     }
 
-    /// Refuses because the cluster map says so.
+    /// Refuses because of the cluster map.
     pub fn deny(mut self, denial: &Denial) {
         self.send(Kind::Denial, vec![denial.encode().into()]);
     }
 
     fn send(&mut self, kind: Kind, parts: Vec<Bytes>) {
         if let Some(queue) = self.queue.take() {
-            // A connection that is gone wants no answer.
+            // A closed connection needs no answer.
             let frame = Outgoing { kind, flags: 0, id: self.id, parts };
             if let Err(mpsc::error::TrySendError::Full(frame)) = queue.try_send(frame) {
-                // All of Shoal's own threads may block; the network's must not, and have none to answer.
+                // All of Shoal's own threads may block; the network's threads must not, and never send
+                // answers.
                 let _ = queue.blocking_send(frame);
             }
         }
@@ -104,7 +106,7 @@ impl Drop for Replier {
     }
 }
 
-/// Something for a worker to do.
+/// A job for a worker.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// Requests of one connection that are carried out in order.
@@ -174,7 +176,7 @@ impl Listener {
     }
 }
 
-/// Threads that end when nobody can give them work any more.
+/// Threads that end when their sender is dropped.
 fn pool(name: &str, threads: usize) -> io::Result<Sender<Work>> {
     let (give, take): (Sender<Work>, Receiver<Work>) = crossbeam_channel::unbounded();
     for n in 0..threads {
@@ -238,7 +240,7 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: signal:
 }
 
 impl Shared {
-    /// Says whom it would not talk to, and why; not more often than anybody wants to read.
+    /// Logs a refused connection and the reason, at a bounded rate.
     fn refuse(&self, address: SocketAddr, why: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         let mut since = self.refused_since.lock();
@@ -280,7 +282,7 @@ async fn welcome(
     } else {
         WELCOME
     };
-    // Only those of the same protocol version say this, too.
+    // Only peers of the same protocol version send the run.
     let mut run = Incarnation::default();
     let (mut seat, mut fence): (Option<Seat>, Option<Fence>) = (None, None);
     if verdict == WELCOME {
@@ -305,7 +307,7 @@ async fn welcome(
         let run = run.is_server().then_some(run);
         return Ok((stream, Peer { role, run, address }, seat));
     }
-    // The other end reads the verdict before it hears that the connection is closed.
+    // The peer reads the verdict before it sees that the connection is closed.
     let _ = stream.shutdown().await;
     Err(io::Error::other(match (fence, role) {
         (Some(fence), Some(role)) => format!("{role}, start {}: {fence}", run.starts),
@@ -354,7 +356,7 @@ impl Talk {
         let invalid = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
         let wants = match header.kind {
             Kind::Ping => {
-                // If the queue is full, what is in it is sign of life enough.
+                // If the queue is full, what is in it shows that this end is alive.
                 let _ = self.queue.try_send(Outgoing::bare(Kind::Pong));
                 return Ok(());
             }
@@ -382,7 +384,7 @@ impl Talk {
     }
 }
 
-/// Queues work behind what came before it; one worker at a time goes through the queue.
+/// Queues work behind earlier work; one worker at a time runs the queue.
 fn in_order(ordered: &Arc<Mutex<Ordered>>, work: Work, pool: &Sender<Work>) {
     let mut queue = ordered.lock();
     queue.waiting.push_back(work);

@@ -1,11 +1,9 @@
-//! Which run of each node's server may be talked to, so that a node's identity is never used by two
-//! processes.
+//! Which run of each node's server may connect, so that a node's identity is never used by two processes.
 //!
-//! **Models.** A node's identity is a certificate and a data directory; both can be copied. Every start of a
+//! **Model.** A node's identity is a certificate and a data directory; both can be copied. Every start of a
 //! server is an [`Incarnation`] with a count that only grows. This table holds, for each node, the
-//! incarnation that this process talks to, and how many connections there are with it. The cluster map adds
-//! what was decided: which nodes belong to the cluster, and the highest incarnation of each that the map's
-//! group has committed.
+//! incarnation that this process talks to, and its number of connections. The cluster map adds what was
+//! committed: the nodes of the cluster, and the highest incarnation of each.
 //!
 //! **Promises.** A detached node is refused. An incarnation that is older than a known one is refused for
 //! good, as is another one of the same count. A newer one is refused while connections with the older one are
@@ -13,8 +11,7 @@
 //! old process are closed by its kernel, or time out within [`SILENCE_MAX`](crate::limits::SILENCE_MAX). When
 //! the map names a newer incarnation, connections with an older one are closed.
 //!
-//! **Assumes** nothing about a quorum: after a power failure of all nodes each accepts whichever run comes
-//! first.
+//! **Assumes** no quorum: after a power failure of all nodes each accepts the first run that connects.
 
 use crate::frame;
 use crate::limits::DUPLICATE_PATIENCE;
@@ -28,7 +25,7 @@ use tokio::sync::watch;
 /// Why a node's server is refused by its peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Fence {
-    /// It was taken out of the cluster map.
+    /// It was detached from the cluster.
     #[error("the node was detached from the cluster")]
     Detached,
     /// A later run of the node's server, or another one of the same count, is known.
@@ -61,7 +58,7 @@ impl Fence {
 struct Known {
     current: Incarnation,
     connections: usize,
-    /// Dropped when the incarnation is not the current one any more, which ends its connections.
+    /// Dropped when the incarnation is superseded, which ends its connections.
     alive: watch::Sender<()>,
 }
 
@@ -71,7 +68,7 @@ impl Known {
     }
 }
 
-/// What the cluster map says of its nodes.
+/// The nodes of the cluster map.
 #[derive(Default)]
 struct Listed {
     nodes: HashMap<NodeId, Option<Incarnation>>,
@@ -91,11 +88,11 @@ struct State {
     listed: Listed,
     /// Why this process itself is refused.
     fence: Option<Fence>,
-    /// Since when each peer has been saying that another process uses this node's identity.
+    /// Since when each peer has been reporting that another process uses this node's identity.
     duplicate_since: HashMap<String, Instant>,
 }
 
-/// See the module.
+/// The table of incarnations.
 pub struct Membership {
     own: Option<(NodeId, Incarnation)>,
     state: Mutex<State>,
@@ -110,7 +107,7 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Returns when the incarnation is not the current one any more.
+    /// Returns when the incarnation is superseded.
     pub(crate) async fn ended(&mut self) {
         while self.alive.changed().await.is_ok() {}
     }
@@ -126,14 +123,13 @@ impl Drop for Seat {
     }
 }
 
-/// Whether a run is refused for good where another one is known: it is older, or of the same count and not
-/// the same.
+/// Whether a run is refused for good if another one is known: it is older, or different with the same count.
 fn is_superseded(run: Incarnation, known: Incarnation) -> bool {
     run != known && run.starts <= known.starts
 }
 
 impl Membership {
-    /// `own`: which node this process is the server of, and which run of it.
+    /// `own`: the node whose server this process is, and its run.
     pub(crate) fn new(own: Option<(NodeId, Incarnation)>) -> Arc<Membership> {
         Arc::new(Membership { own, state: Mutex::default() })
     }
@@ -143,13 +139,13 @@ impl Membership {
         self.own.map_or(Incarnation::default(), |(_, run)| run)
     }
 
-    /// Why this process may not serve, once peers or the map have said so.
+    /// Why this process may not serve, once peers or the map have reported it.
     pub fn fence(&self) -> Option<Fence> {
         self.state.lock().fence
     }
 
-    /// Takes what a newer cluster map says: its nodes with their committed incarnations, and the first number
-    /// that is free.
+    /// Learns from a newer cluster map: its nodes with their committed incarnations, and the first free
+    /// number.
     pub fn learn(&self, nodes: impl IntoIterator<Item = (NodeId, Option<Incarnation>)>, next: u32) {
         let mut state = self.state.lock();
         let State { known, listed, fence, .. } = &mut *state;
@@ -170,7 +166,7 @@ impl Membership {
         }
     }
 
-    /// Whether a node's server may be talked to.
+    /// Whether a node's server may connect.
     pub(crate) fn admit(self: &Arc<Self>, node: NodeId, run: Incarnation) -> Result<Seat, Fence> {
         let mut state = self.state.lock();
         let State { known, listed, .. } = &mut *state;
@@ -194,8 +190,8 @@ impl Membership {
         Ok(Seat { membership: self.clone(), node, run, alive: one.alive.subscribe() })
     }
 
-    /// A peer has refused this process. That another process has its identity is believed when the peer goes
-    /// on saying so: after a restart it may not have noticed yet that the process before is gone.
+    /// A peer has refused this process. That another process has its identity is believed when the peer keeps
+    /// reporting it: after a restart the peer may not have noticed yet that the old process is gone.
     pub(crate) fn refused(&self, peer: &str, why: Fence) {
         let mut state = self.state.lock();
         if why == Fence::Duplicate {

@@ -1,4 +1,4 @@
-//! One's own side of the network: credentials, links to others, and a place to be called at.
+//! This process's side of the network: credentials, links to peers, and listeners.
 
 use crate::credentials::{Credentials, CredentialsError, Role};
 use crate::limits::{CORES_PER_IO_THREAD, IO_THREADS_MAX};
@@ -27,15 +27,15 @@ pub enum Lane {
     Blocks,
 }
 
-/// Why a request got no answer.
+/// Why a request failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NetError {
     /// No connection can be made.
     #[error("{address}: {why}")]
     Unreachable {
-        /// Whom to.
+        /// The address.
         address: String,
-        /// What the system or the other end says.
+        /// The error of the system or of the peer.
         why: String,
     },
     /// The connection was lost; whether the request was carried out is not known.
@@ -47,25 +47,25 @@ pub enum NetError {
     /// Too much is waiting to be sent.
     #[error("too much is waiting to be sent to {0}")]
     Busy(String),
-    /// The other end refuses to carry the request out.
+    /// The peer refuses to carry the request out.
     #[error("{address} refuses: {why}")]
     Refused {
-        /// Who.
+        /// The peer.
         address: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The cluster map says that this machine is not served.
+    /// The cluster map forbids to serve this machine.
     #[error("{address} refuses: {denial}")]
     Denied {
-        /// Who says so.
+        /// The peer.
         address: String,
-        /// Why.
+        /// The reason.
         denial: Denial,
     },
 }
 
-/// See the module.
+/// Credentials, links and the I/O threads of one process.
 pub struct Network {
     /// Taken when dropped: a runtime must not end on one of its own threads.
     runtime: Option<Runtime>,
@@ -125,12 +125,12 @@ impl Network {
         }))
     }
 
-    /// Who one is to others; `None` for a stranger.
+    /// This process's role; `None` without a certificate.
     pub fn role(&self) -> Option<&Role> {
         self.credentials.as_ref().map(Credentials::role)
     }
 
-    /// Which runs of nodes' servers may be talked to.
+    /// Which runs of nodes' servers may connect.
     pub fn membership(&self) -> &Arc<Membership> {
         &self.membership
     }
@@ -176,7 +176,7 @@ impl Drop for Network {
     }
 }
 
-/// What went over a link, or all of them.
+/// Traffic of a link, or of all links.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
     /// Bytes sent, before encryption.

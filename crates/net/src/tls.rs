@@ -1,4 +1,4 @@
-//! TLS as both ends use it: version 1.3, both sides certified by the cluster's authority.
+//! TLS of both ends: version 1.3, both sides certified by the cluster's authority.
 
 use crate::credentials::{Credentials, CredentialsError, fingerprint};
 use std::sync::Arc;
@@ -27,12 +27,12 @@ fn roots(credentials: &Credentials) -> Result<Arc<RootCertStore>, CredentialsErr
     Ok(Arc::new(roots))
 }
 
-/// A node's certificate comes with the authority's, which a node that joins compares with its token.
+/// A node's certificate comes with the authority's, which a joining node compares with its token.
 fn chain(credentials: &Credentials) -> Vec<CertificateDer<'static>> {
     vec![credentials.certificate.clone(), credentials.authority.clone()]
 }
 
-/// For the end that listens. Peers without a certificate are let in, to join; whoever shows one must be certified.
+/// For the listening end. Peers without a certificate are accepted, to join; a certificate must be valid.
 pub(crate) fn server(credentials: &Credentials) -> Result<Arc<ServerConfig>, CredentialsError> {
     let verifier = WebPkiClientVerifier::builder_with_provider(roots(credentials)?, provider())
         .allow_unauthenticated()
@@ -47,7 +47,7 @@ pub(crate) fn server(credentials: &Credentials) -> Result<Arc<ServerConfig>, Cre
     Ok(Arc::new(config))
 }
 
-/// For the end that connects.
+/// For the connecting end.
 pub(crate) fn client(credentials: &Credentials) -> Result<Arc<ClientConfig>, CredentialsError> {
     let config = ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&TLS13])
@@ -58,7 +58,7 @@ pub(crate) fn client(credentials: &Credentials) -> Result<Arc<ClientConfig>, Cre
     Ok(Arc::new(config))
 }
 
-/// For a node that joins: it has no certificate, and knows the authority by its fingerprint.
+/// For a joining node: it has no certificate, and knows the authority by its fingerprint.
 pub(crate) fn stranger(authority: &str) -> Result<Arc<ClientConfig>, CredentialsError> {
     let verifier = Pinned { fingerprint: authority.to_owned(), provider: provider() };
     let config = ClientConfig::builder_with_provider(provider())
@@ -70,7 +70,7 @@ pub(crate) fn stranger(authority: &str) -> Result<Arc<ClientConfig>, Credentials
     Ok(Arc::new(config))
 }
 
-/// Trusts the authority of this fingerprint, which the server has to show.
+/// Trusts the authority with this fingerprint; the server has to present it.
 #[derive(Debug)]
 struct Pinned {
     fingerprint: String,

@@ -1,4 +1,4 @@
-//! Links and listeners over loopback, with real TLS: what works, what is refused, what happens when the other end dies.
+//! Links and listeners over loopback, with real TLS: normal traffic, refusals, and the death of a peer.
 
 use bytes::Bytes;
 use shoal_net::limits::SILENCE_MAX;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(10);
 const META: Service = Service::Meta(GroupId(5));
 
-/// Answers with what it was told, and notes whom by and in which order.
+/// Echoes requests, and records their senders and order.
 #[derive(Default)]
 struct Echo(Mutex<Vec<(Option<Role>, Bytes)>>);
 
@@ -53,7 +53,7 @@ impl World {
     fn client(&self) -> Arc<Network> {
         Network::new(7, self.authority.issue(&Role::Client("test".into())).unwrap()).unwrap()
     }
-    /// Whether somebody can still talk to it.
+    /// Asserts that requests are still answered.
     fn works(&self) {
         let client = self.client();
         let answer =
@@ -145,7 +145,7 @@ fn certificates_of_others_and_other_clusters_are_refused() {
     let elsewhere = Network::new(8, world.authority.issue(&Role::Node(NodeId(2))).unwrap()).unwrap();
     let refused = call(&elsewhere).unwrap_err().to_string();
     assert!(refused.contains("another cluster"), "{refused}");
-    // A client's certificate is no node's: whoever listens with one is not believed.
+    // A client's certificate is no node's: a listener with such a certificate is not trusted.
     let fake = Network::new(7, world.authority.issue(&Role::Client("fake".into())).unwrap()).unwrap();
     let listener = fake.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Echo::default())).unwrap();
     let client = world.client();
@@ -174,7 +174,7 @@ fn rubbish_on_the_port_is_closed_and_disturbs_nobody() {
     world.works();
 }
 
-/// Passes bytes on until it is told to hold them back.
+/// Forwards bytes until it is told to hold them back.
 fn proxy(to: SocketAddr, hold: Arc<std::sync::atomic::AtomicBool>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

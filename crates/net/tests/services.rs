@@ -1,4 +1,4 @@
-//! The services over a link: what a metadata server answers reaches its client as what it is.
+//! The services over a link: the client gets the answers of a metadata server unchanged.
 
 use bytes::Bytes;
 use shoal_net::limits::FRAME_BYTES_MAX;
@@ -16,7 +16,7 @@ use std::time::Duration;
 const GROUP: GroupId = GroupId(5);
 const SESSION: SessionId = SessionId(3);
 
-/// Gives extents with as many bytes as it is asked for at most, all of them inline, and does nothing else.
+/// Returns inline extents with as many bytes as are requested at most, and does nothing else.
 struct Extents;
 
 fn nothing<T>() -> Result<T, MetaError> {
@@ -105,7 +105,7 @@ impl Handler for Lister {
     }
 }
 
-/// A server of this, and a way to it.
+/// A server of this service, and a link to it.
 struct World {
     networks: [Arc<Network>; 2],
     listener: Listener,
@@ -125,7 +125,8 @@ impl World {
     }
 }
 
-/// A client asks again of whoever leads when a server is lost, as long as it takes. It must not do so for ever because of what it asks for.
+/// A client retries at the next leader when a server is lost, as long as it takes. It must not do so for ever
+/// because of its own request.
 #[test]
 fn an_answer_that_is_too_long_for_a_message_is_an_error_of_the_call_and_the_server_is_not_lost() {
     let world = World::new(Arc::new(Extents));
@@ -136,7 +137,7 @@ fn an_answer_that_is_too_long_for_a_message_is_an_error_of_the_call_and_the_serv
     assert_eq!(found.extents[0].1.len(), u64::from(FRAME_BYTES_MAX) - (64 << 10));
 }
 
-/// Whoever reads all pages must come to an end, and takes what is in them for the session's.
+/// A reader of all pages must come to an end, and takes their content for the session's.
 #[test]
 fn a_page_of_blocks_that_leads_nowhere_or_holds_what_is_not_the_sessions_is_refused() {
     let lister = Arc::new(Lister(Mutex::new(BlockPage { blocks: Vec::new(), next: None })));
@@ -170,7 +171,7 @@ fn a_page_of_blocks_that_leads_nowhere_or_holds_what_is_not_the_sessions_is_refu
     assert_eq!(brick.length(id(3, 77)), Ok(77));
 }
 
-/// Serves nobody, because its cluster map says so.
+/// Refuses every request because of its cluster map.
 struct Denier(Denial);
 
 impl Handler for Denier {

@@ -1,9 +1,11 @@
 //! CRC32C for RocksDB, by the processor's own instruction.
 //!
-//! RocksDB decides when it is compiled which instructions it may use, and `librocksdb-sys` compiles it for any processor of the architecture: its
-//! checksum of blobs is then computed from tables, which was a sixth of a server's time while a tree was read. A program that is linked with `--wrap` for
-//! `rocksdb::crc32c::Extend(uint32_t, const char*, size_t)` (`crates/shoal/build.rs`) has RocksDB call the function here instead, which looks at run time
-//! what the processor can do. The result is the same, and so are the files. A program that is linked without that only takes longer.
+//! RocksDB decides at compile time which instructions it may use, and `librocksdb-sys` compiles it for any
+//! processor of the architecture. Its checksum of blobs is then computed from tables, which was a sixth of a
+//! server's time while a tree was read. A program that is linked with `--wrap` for
+//! `rocksdb::crc32c::Extend(uint32_t, const char*, size_t)` (`crates/shoal/build.rs`) has RocksDB call the
+//! function here instead. That function tests at run time what the processor can do. The result is the same,
+//! and so are the files. A program that is linked without `--wrap` only takes longer.
 
 use std::ffi::{c_char, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +17,8 @@ pub fn calls() -> u64 {
     CALLS.load(Relaxed)
 }
 
-/// Stops a program that would take all files for damaged. (And brings the function into it, in whatever order a linker looks for it.)
+/// Stops a program that would take all files for damaged. Calling it also links the function into the
+/// program, in whatever order a linker looks for it.
 pub(crate) fn assert_right() {
     let of = |crc, digits: &[u8]| {
         // SAFETY: the length is that of the slice.
@@ -28,7 +31,7 @@ pub(crate) fn assert_right() {
     );
 }
 
-/// The checksum of what had the checksum `crc` and has these bytes behind it.
+/// Extends the checksum `crc` by these bytes.
 ///
 /// # Safety
 ///
@@ -39,6 +42,6 @@ unsafe extern "C" fn extend(crc: c_uint, data: *const c_char, size: usize) -> c_
     if size == 0 {
         return crc;
     }
-    // SAFETY: promised by the caller; RocksDB does not write to what it takes the checksum of.
+    // SAFETY: promised by the caller; RocksDB does not write to the bytes meanwhile.
     crc32c::crc32c_append(crc, unsafe { std::slice::from_raw_parts(data.cast(), size) })
 }

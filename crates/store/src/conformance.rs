@@ -1,6 +1,6 @@
 //! What every [`KvStore`] must do, as a suite that a store's own tests call.
 //!
-//! Each function panics with a message when the store it is given does not keep the trait's promise.
+//! Each function panics with a message when the store does not keep the trait's promise.
 
 use bytes::Bytes;
 use shoal_namespace::kv::{Flow, KvRead, KvStore, WriteBatch};

@@ -1,14 +1,14 @@
 //! The key-value trait over RocksDB.
 //!
-//! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on live in blob files, written once when a table of recent
-//! writes is flushed and then only moved to collect garbage: small files' contents are not rewritten by every
-//! compaction. Keys are looked up through Bloom filters; scans are bounded on both sides. Indexes and filters
-//! of tables are partitioned: only their top levels stay in memory, the partitions come and go in the block
-//! cache like any block.
+//! **Shape.** One column family. Values from [`BLOB_BYTES_MIN`] bytes on are in blob files: written once when
+//! a memtable is flushed, and then only moved to collect garbage. So compactions do not rewrite the contents
+//! of small files. Lookups use Bloom filters; scans are bounded on both sides. Indexes and filters of tables
+//! are partitioned: only their top levels stay in memory, the partitions are cached like any block.
 //!
 //! **Promises.** Writes are atomic and visible at once to readers on all threads. They are durable after
-//! [`flush`](KvStore::flush), or once RocksDB has flushed them of its own accord; the order of writes is the order of durability.
-//! Whatever is read from disk has passed its checksum. After a failed write or flush every further one is refused.
+//! [`flush`](KvStore::flush), or once RocksDB has flushed them by itself; the order of writes is the order of
+//! durability. Whatever is read from disk has passed its checksum. After a failed write or flush every
+//! further one is refused.
 //!
 //! **Memory** is bounded by [`RocksOptions`].
 
@@ -31,9 +31,9 @@ use std::time::{Duration, Instant};
 /// How much memory a store may use.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksOptions {
-    /// Whether to make a new store where there is none.
+    /// Whether to create a store if there is none.
     pub create: bool,
-    /// Bytes of one table of recent writes; up to [`MEMTABLES_MAX`] of them exist.
+    /// Size of one memtable, in bytes; up to [`MEMTABLES_MAX`] of them exist.
     pub memtable_bytes: usize,
     /// Bytes of a block cache of its own; without it the store shares the process's, see
     /// [`cache`](crate::cache).
@@ -56,11 +56,11 @@ impl Default for RocksOptions {
 /// A store in a directory of its own.
 pub struct RocksStore {
     db: DB,
-    /// A write or flush failed: what is in memory and on disk may differ, so nothing more is accepted.
+    /// A write or flush failed: memory and disk may differ, so further writes are refused.
     poisoned: AtomicBool,
 }
 
-/// A view that later writes do not change.
+/// A snapshot, which later writes do not change.
 pub struct RocksSnapshot<'a>(Snapshot<'a>);
 
 fn failed(doing: &str, error: rocksdb::Error) -> StoreError {
@@ -68,7 +68,7 @@ fn failed(doing: &str, error: rocksdb::Error) -> StoreError {
 }
 
 impl RocksStore {
-    /// Opens the store in a directory, or makes it.
+    /// Opens the store in a directory, or creates it.
     pub fn open(dir: &Path, options: &RocksOptions) -> Result<RocksStore, StoreError> {
         checksum::assert_right();
         let db = DB::open(&db_options(options), dir)
@@ -76,7 +76,7 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
-    /// Opens a store to be read, and changes nothing of its files.
+    /// Opens a store read-only, without changing its files.
     pub fn open_read_only(dir: &Path) -> Result<RocksStore, StoreError> {
         let options = RocksOptions::default();
         let db = DB::open_for_read_only(&db_options(&options), dir, false)
@@ -84,13 +84,14 @@ impl RocksStore {
         Ok(RocksStore { db, poisoned: AtomicBool::new(false) })
     }
 
-    /// Gives back the room of what was deleted, as far as that needs no more than about `room_bytes` meanwhile: merges all tables,
-    /// which drops blob files that hold nothing but garbage, and then moves living values out of the oldest blob files,
-    /// again and again, until little garbage is left or it has taken longer than `longest`. May be called while the store is in use.
+    /// Reclaims the space of deleted records, as far as that needs no more than about `room_bytes` meanwhile.
+    /// It merges all tables, which removes blob files that hold nothing but garbage. Then it moves live
+    /// values out of the oldest blob files, repeatedly, until little garbage is left or it has taken longer
+    /// than `longest`. May be called while the store is in use.
     pub fn reclaim(&self, room_bytes: u64, longest: Duration) -> Result<(), StoreError> {
         let begun = Instant::now();
         self.collect_blobs(0.0)?;
-        // What is moved becomes the newest: so many rounds have seen every file once.
+        // Moved values become the newest: so many rounds have visited every file once.
         let mut seen = 0.0;
         while seen < 1.0 && begun.elapsed() < longest {
             let (all, garbage) = (self.blob_bytes(), self.blob_garbage_bytes());
@@ -98,19 +99,19 @@ impl RocksStore {
             if files == 0 || garbage < (all as f64 * RECLAIM_GARBAGE_MIN) as u64 {
                 break;
             }
-            // Moving needs room for the living part of what is moved, before any of it is given back. RocksDB rounds
-            // down to whole files.
+            // Moving needs space for the live part of what is moved, before any of it is freed. RocksDB
+            // rounds down to whole files.
             let fits = room_bytes as f64 / all.saturating_sub(garbage).max(1) as f64;
             let share = fits.max(1.01 / files as f64).min(1.0);
             tracing::debug!(all, garbage, files, share, "moving what lives out of blob files");
             self.collect_blobs(share)?;
             seen += (share * files as f64).floor() / files as f64;
         }
-        // A compaction is done before the files that it made superfluous are gone.
+        // A compaction ends before its obsolete input files are removed.
         self.settle()
     }
 
-    /// Merges all tables, and moves the living values out of this share of the blob files, the oldest first.
+    /// Merges all tables, and moves the live values out of this share of the blob files, the oldest first.
     fn collect_blobs(&self, share: f64) -> Result<(), StoreError> {
         let set = |collect: bool, share: f64| {
             let (collect, share) = (collect.to_string(), share.to_string());
@@ -128,8 +129,8 @@ impl RocksStore {
         set(false, 0.0)
     }
 
-    /// Makes a copy of the store, as of now, in a directory that is not there yet. On the same file system it shares the
-    /// files with the store and costs next to nothing.
+    /// Makes a copy of the store, as of now, in a directory that does not exist yet. On the same file system
+    /// it shares the files with the store and costs next to nothing.
     pub fn checkpoint(&self, dir: &Path) -> Result<(), StoreError> {
         let made = Checkpoint::new(&self.db).and_then(|checkpoint| checkpoint.create_checkpoint(dir));
         made.map_err(|error| failed(&format!("copying to {}", dir.display()), error))
@@ -140,7 +141,7 @@ impl RocksStore {
         self.figure(c"rocksdb.total-blob-file-size")
     }
 
-    /// Bytes written that no flush has brought to disk yet.
+    /// Bytes written that are not flushed to disk yet.
     pub fn unwritten_bytes(&self) -> u64 {
         self.figure(c"rocksdb.cur-size-all-mem-tables")
     }
@@ -192,17 +193,18 @@ fn db_options(options: &RocksOptions) -> Options {
     db.create_if_missing(options.create);
     db.set_paranoid_checks(true);
     db.set_max_open_files(OPEN_FILES_MAX);
-    // Contents lie in blob files in the order in which whole directories are read: the kernel is left to find that out, and to read ahead.
+    // Contents are in blob files in the order in which whole directories are read: the kernel's readahead
+    // detects that.
     db.set_advise_random_on_open(false);
     db.set_max_background_jobs(BACKGROUND_JOBS_MAX);
     db.set_keep_log_file_num(INFO_LOGS_KEPT);
     db.set_max_log_file_size(INFO_LOG_BYTES_MAX);
     db.set_log_level(LogLevel::Warn);
-    // The log of the metadata server is the write-ahead log; there is none here whose size could force a flush.
+    // The Raft log is the write-ahead log; RocksDB has none here whose size could force a flush.
     db.set_manual_wal_flush(true);
     db.set_write_buffer_size(options.memtable_bytes);
     db.set_max_write_buffer_number(MEMTABLES_MAX);
-    // Written pages go to the disk as they are made, not in one burst at the end that holds up the log's fsync.
+    // Written pages go to the disk continuously, not in one burst at the end that delays the log's fsync.
     db.set_bytes_per_sync(1 << 20);
     db.set_level_compaction_dynamic_level_bytes(true);
     db.set_compression_type(DBCompressionType::Lz4);
@@ -217,8 +219,9 @@ fn db_options(options: &RocksOptions) -> Options {
     db.set_blob_file_size(options.blob_file_bytes);
     // Contents of files are often compressed already, and small ones too short to gain.
     db.set_blob_compression_type(DBCompressionType::None);
-    // Collecting moves what lives before it gives anything back. So it is done on request only, within the room that the request
-    // names: see `reclaim`. Files that hold nothing but garbage vanish without it.
+    // Collecting garbage moves live values before it frees anything. So it is done on request only, within
+    // the space that the request names: see `reclaim`. Files that hold nothing but garbage are removed
+    // without it.
     db.set_enable_blob_gc(false);
     db.set_blob_gc_force_threshold(1.0);
 

@@ -1,4 +1,4 @@
-//! The log on a disk that loses, damages and refuses.
+//! The log on a disk that loses data, damages it, and refuses calls.
 
 mod support;
 
@@ -70,7 +70,7 @@ fn a_conflict_replaces_everything_from_its_index_on() {
     let mut log = reopen(&disk).expect("open");
     assert_eq!(entries(&log), expected);
     assert_eq!(log.state(), b"later");
-    // Voided segments go with the others.
+    // Voided segments are removed with the others.
     log.drop_through(11).expect("drop");
     let log = reopen(&disk).expect("open");
     assert_eq!((log.first_index(), log.last_index(), log.term(11)), (12, 13, Some(1)));
@@ -121,7 +121,7 @@ fn every_cut_of_an_unflushed_tail_leaves_all_that_was_flushed() {
             let mut log = reopen(&torn).expect("open");
             let found = entries(&log);
             assert!(found.len() >= 2 && whole.starts_with(&found), "cut at {cut}: {} entries", found.len());
-            // And it can be written on.
+            // And entries can be appended again.
             let next = log.last_index() + 1;
             log.append(&[entry(next, 9, 33)], None, true).expect("append");
             assert_eq!(reopen(&torn).expect("open").entry(next).expect("entry"), entry(next, 9, 33));
@@ -147,7 +147,7 @@ fn damage_before_the_last_flush_is_refused_with_file_and_offset() {
         for at in [0, 17, 4096, 4200, 5000] {
             match flip(name, at) {
                 Some(LogError::Damaged { file, offset, .. }) => {
-                    // A lost end of a segment is noticed where the next one begins.
+                    // A segment that lost its end is noticed where the next one begins.
                     assert!(file >= *name && offset <= at as u64, "{name} {at}: {file} {offset}");
                 }
                 Some(LogError::Version { .. }) => {}
@@ -196,7 +196,7 @@ fn after_a_failed_call_nothing_more_is_accepted_and_reopening_recovers() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Entries of these lengths; those who void older ones go back this far.
+    /// Entries of these lengths; `back`: how many older ones they void.
     Append {
         back: u64,
         lens: Vec<usize>,
@@ -225,7 +225,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What happened to the log, one record at a time: a crash may stop between any two.
+/// The changes of the log, one record at a time: a crash may stop between any two.
 #[derive(Clone, PartialEq, Debug)]
 struct Model {
     entries: Vec<LogEntry>,
@@ -241,7 +241,7 @@ proptest! {
         let mut log = new_log(&disk);
         let mut term = 1;
         let mut now = Model { entries: Vec::new(), state: Bytes::from_static(b"start") };
-        // All that a crash may leave, the flushed one first.
+        // All states that a crash may leave, the flushed one first.
         let mut possible = vec![now.clone()];
         let mut dropped = 0;
         for (number, step) in steps.into_iter().enumerate() {
@@ -273,7 +273,7 @@ proptest! {
                     }
                 }
                 Step::Drop { back } => {
-                    // As a server does: only what was flushed is dropped.
+                    // As a server does: only flushed entries are truncated.
                     log.append(&[], None, true).expect("flush");
                     possible = vec![now.clone()];
                     dropped = dropped.max(log.last_index().saturating_sub(back));

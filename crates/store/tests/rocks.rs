@@ -1,4 +1,4 @@
-//! RocksDB as a store: the conformance suite, and what only a disk can get wrong.
+//! RocksDB as a store: the conformance suite, and failures that only a disk has.
 
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_store::conformance::{batch, check, dump};
@@ -40,7 +40,7 @@ fn what_was_flushed_is_there_after_reopening_and_the_rest_is_a_prefix() {
     assert_eq!(store.get(b"a").expect("get").as_deref(), Some(&b"1"[..]));
 }
 
-/// As stores were made before indexes and filters were partitioned.
+/// As stores were created before indexes and filters were partitioned.
 fn open_as_before(dir: &Path) -> rocksdb::DB {
     let mut options = rocksdb::Options::default();
     options.create_if_missing(true);
@@ -201,7 +201,7 @@ fn reclaiming_gets_to_garbage_in_the_middle_with_little_room_to_work_in() {
     store.flush().expect("flush");
     for number in 150..250u32 {
         let key = number.to_be_bytes();
-        // Here and there something lives on, so that no file is all garbage.
+        // Some values stay live, so that no file is all garbage.
         if number % 10 != 0 {
             store.write(&batch(&[(&key, None)])).expect("write");
         }

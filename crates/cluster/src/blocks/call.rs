@@ -1,4 +1,4 @@
-//! Asking several bricks at once.
+//! Parallel requests to several bricks.
 
 use super::Inner;
 use super::lane::Lane;
@@ -9,12 +9,13 @@ use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Requests of one caller to several bricks. What has not begun when this is dropped is not begun any more.
+/// Requests of one caller to several bricks. Requests that have not started when this is dropped are
+/// cancelled.
 pub(super) struct Calls<T> {
     sender: Sender<(BrickId, Result<T, BlockError>)>,
     answers: Receiver<(BrickId, Result<T, BlockError>)>,
     dropped: Arc<AtomicBool>,
-    /// Those that have not answered.
+    /// Bricks that have not answered.
     pub(super) pending: Vec<BrickId>,
 }
 
@@ -24,7 +25,7 @@ impl<T: Send + 'static> Calls<T> {
         Calls { sender, answers, dropped: Arc::default(), pending: Vec::new() }
     }
 
-    /// Asks a brick; its answer comes with [`next`](Self::next).
+    /// Starts a request to a brick; its answer comes with [`next`](Self::next).
     pub(super) fn start(
         &mut self,
         inner: &Arc<Inner>,
@@ -36,18 +37,18 @@ impl<T: Send + 'static> Calls<T> {
         let job = move || {
             if !dropped.load(Ordering::Relaxed) {
                 let answer = of.ask(brick, work);
-                // Whoever asked may have gone on without it.
+                // The caller may have gone on without it.
                 let _ = sender.send((brick, answer));
             }
         };
         if !inner.lane(brick).submit(&format!("{brick}"), Box::new(job)) {
             let refused = BlockError::Unreachable(format!("too many requests wait for {brick}"));
-            // The receiver is ours.
+            // The receiver is in `self`.
             let _ = self.sender.send((brick, Err(refused)));
         }
     }
 
-    /// The next answer; `None`: none came until then, or there is nothing to wait for.
+    /// The next answer; `None`: none came before `until`, or there is nothing to wait for.
     pub(super) fn next(&mut self, until: Instant) -> Option<(BrickId, Result<T, BlockError>)> {
         if self.pending.is_empty() {
             return None;
@@ -64,13 +65,13 @@ impl<T> Drop for Calls<T> {
     }
 }
 
-/// Whether an error says something about the brick, and not about the block or the request.
+/// Whether an error is the brick's, and not about the block or the request.
 pub(super) fn blames_brick(error: &BlockError) -> bool {
     matches!(error, BlockError::Unreachable(_) | BlockError::Io { .. } | BlockError::Full)
 }
 
 impl Inner {
-    /// Asks a brick on this thread and notes whether it answers.
+    /// Sends a request to a brick on this thread, and records whether it answers.
     fn ask<T>(
         &self,
         brick: BrickId,
@@ -90,7 +91,7 @@ impl Inner {
         answer
     }
 
-    /// Whether a brick may be used. Now and then this has it asked for its room, which nobody waits for.
+    /// Whether a brick may be used. Periodically this probes the brick for its free space in the background.
     pub(super) fn is_good(self: &Arc<Inner>, brick: BrickId) -> bool {
         let verdict = self.health.verdict(brick);
         if verdict.ask {

@@ -1,4 +1,4 @@
-//! Deleting blocks, and looking for those that are there.
+//! Deletes and lists blocks.
 
 use super::Inner;
 use super::call::Calls;
@@ -20,7 +20,7 @@ impl Inner {
         })
     }
 
-    /// On a brick whose moment is not known nothing is removed.
+    /// Nothing is deleted on a brick whose moment is not known.
     pub(super) fn discard_older(
         self: &Arc<Inner>,
         blocks: &[(BlockId, BlockGroup)],
@@ -38,7 +38,8 @@ impl Inner {
         Ok(moments)
     }
 
-    /// Has bricks remove blocks, if there is a way to. Answers what may still be on one of them.
+    /// Deletes blocks on bricks, if `way` gives a method. Answers the blocks that may still be on one of
+    /// them.
     fn delete<D>(
         self: &Arc<Inner>,
         blocks: &[(BlockId, BlockGroup)],
@@ -74,7 +75,8 @@ impl Inner {
         Ok(kept.into_iter().collect())
     }
 
-    /// A page ends where the first of the bricks' pages does: of what lies beyond, some of them have not said yet whether they have it.
+    /// A page ends where the first of the bricks' pages does: beyond it, some bricks have not listed their
+    /// blocks yet.
     pub(super) fn copies(
         self: &Arc<Inner>,
         from: BlockId,
@@ -119,7 +121,7 @@ impl Inner {
         there
     }
 
-    /// Asks all bricks that answer the same. An error only if none does.
+    /// Sends the same request to all bricks that are up. An error only if none answers.
     fn survey<T: Send + 'static>(
         self: &Arc<Inner>,
         question: impl Fn(&dyn BlockService) -> Result<T, BlockError> + Clone + Send + 'static,
@@ -140,7 +142,7 @@ impl Inner {
         Err(BlockError::Unreachable("no brick of the volume answers".into()))
     }
 
-    /// Waits for all answers; answers who failed or did not say anything.
+    /// Waits for all answers; returns the bricks that failed or did not answer.
     fn collect<T: Send + 'static>(
         &self,
         mut calls: Calls<T>,

@@ -27,13 +27,13 @@ impl Inner {
     }
 }
 
-/// One block being read.
+/// A read in progress.
 #[derive(Default)]
 struct Reading {
     damaged: Vec<BrickId>,
-    /// A brick does not have it.
+    /// A brick does not have the block.
     missing: bool,
-    /// The worst of what was heard otherwise.
+    /// The most significant other failure.
     failure: Option<BlockError>,
 }
 
@@ -61,7 +61,7 @@ impl Reading {
         while !calls.pending.is_empty() {
             match calls.next((Instant::now() + FETCH_HEDGE).min(give_up)) {
                 Some((_, Ok(content))) if content.len() == len as usize => {
-                    // Another one was faster than those: others should not wait for them, too.
+                    // Another brick was faster than those: later reads should not wait for them, too.
                     waited_for
                         .iter()
                         .filter(|it| calls.pending.contains(it))
@@ -85,13 +85,13 @@ impl Reading {
         Err(self.verdict(id, false))
     }
 
-    /// What it means that nobody had a good copy. `silent`: some have not answered.
+    /// The error if no brick had a good copy. `silent`: some have not answered.
     fn verdict(&mut self, id: BlockId, silent: bool) -> BlockError {
         match self.failure.take() {
             None | Some(BlockError::Corrupt { .. }) if silent => {
                 BlockError::Unreachable(format!("no brick answers with block {id}"))
             }
-            // Its copies are deleted one after the other: the damaged one may be the last of a block that is no more.
+            // Copies are deleted one by one: the damaged one may be the last copy of a deleted block.
             None | Some(BlockError::Corrupt { .. }) if self.missing => BlockError::Missing(id),
             failure => failure.unwrap_or(BlockError::Missing(id)),
         }
@@ -113,7 +113,7 @@ impl Reading {
             }
             _ => {}
         }
-        // A copy that may still be good outweighs one that is not.
+        // A copy that may still be good outweighs a damaged one.
         if matches!(self.failure, None | Some(BlockError::Corrupt { .. })) {
             self.failure = Some(error);
         }

@@ -1,4 +1,4 @@
-//! Which bricks answer, and how much room they have, as far as it was noticed.
+//! Which bricks answer, and their free space, as observed.
 
 use crate::limits::{ROOM_AGE_MAX, SUSPECT_FOR};
 use shoal_runtime::sync::Mutex;
@@ -8,23 +8,23 @@ use std::collections::BTreeMap;
 
 #[derive(Default)]
 struct State {
-    /// It failed or was slow; from this moment on it may be asked whether it is there again.
+    /// It failed or was slow; from this moment on it may be probed again.
     suspected: Option<Instant>,
-    /// It has been asked for its room, and has not answered yet.
+    /// A probe for its free space is in flight.
     asked: bool,
     room: Option<(Statfs, Instant)>,
 }
 
-/// See the module.
+/// The observed state of the bricks.
 #[derive(Default)]
 pub(super) struct Health(Mutex<BTreeMap<BrickId, State>>);
 
-/// What is thought of a brick.
+/// How a brick is to be treated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Verdict {
-    /// It may be used; otherwise it is passed over.
+    /// It may be used; otherwise it is skipped.
     pub(super) good: bool,
-    /// Whoever hears this asks it for its room, which also shows whether it is there, and tells the answer.
+    /// The caller has to probe it for its free space, and to report the result.
     pub(super) ask: bool,
 }
 
@@ -41,13 +41,13 @@ impl Health {
         Verdict { good: state.suspected.is_none(), ask }
     }
 
-    /// It failed, or left somebody waiting.
+    /// A request failed, or took too long.
     pub(super) fn failed(&self, brick: BrickId) {
         let mut bricks = self.0.lock();
         bricks.entry(brick).or_default().suspected = Some(Instant::now() + SUSPECT_FOR);
     }
 
-    /// It has said how much room it has, or failed to. Answers whether it is back after a failure.
+    /// The result of a probe. Answers whether the brick is back after a failure.
     pub(super) fn answered(&self, brick: BrickId, room: Option<Statfs>) -> bool {
         let now = Instant::now();
         let mut bricks = self.0.lock();
@@ -65,12 +65,12 @@ impl Health {
         }
     }
 
-    /// The question could not be asked.
+    /// The probe could not be sent.
     pub(super) fn unasked(&self, brick: BrickId) {
         self.0.lock().entry(brick).or_default().asked = false;
     }
 
-    /// What it last said.
+    /// The free space that it last reported.
     pub(super) fn room(&self, brick: BrickId) -> Option<(Statfs, Instant)> {
         self.0.lock().get(&brick)?.room
     }

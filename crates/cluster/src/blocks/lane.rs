@@ -1,7 +1,7 @@
-//! Threads that wait for a brick, so that nobody else has to.
+//! Threads that wait for bricks, so that callers do not block in a request.
 //!
-//! Each brick has a lane of its own: a brick that has stopped answering holds up those who serve its lane and no one else. A lane
-//! has at most [`LANE_CALLS_MAX`] threads, which come when they are needed and go when they are idle.
+//! Each brick has a lane of its own: a brick that has stopped answering blocks only the threads of its lane.
+//! A lane has at most [`LANE_CALLS_MAX`] threads, which start on demand and end when they are idle.
 
 use crate::limits::{LANE_CALLS_MAX, LANE_IDLE, LANE_QUEUE_MAX};
 use shoal_runtime::sync::{Condvar, Mutex};
@@ -19,7 +19,7 @@ struct State {
     closed: bool,
 }
 
-/// See the module.
+/// The queue and the threads of one brick.
 #[derive(Default)]
 pub(super) struct Lane {
     state: Mutex<State>,
@@ -27,7 +27,7 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    /// Has a job done soon. `false`: there are too many already, or the lane is closed.
+    /// Queues a job. `false`: there are too many already, or the lane is closed.
     pub(super) fn submit(self: &Arc<Lane>, name: &str, job: Job) -> bool {
         let mut state = self.state.lock();
         if state.closed || state.queue.len() >= LANE_QUEUE_MAX {
@@ -45,7 +45,7 @@ impl Lane {
             Ok(_) => state.threads += 1,
             Err(error) => {
                 tracing::warn!(%error, "no thread to wait for a brick");
-                // Those that there are will come to it.
+                // The existing threads will take it.
                 if state.threads == 0 {
                     state.queue.pop_back();
                     return false;
@@ -55,7 +55,7 @@ impl Lane {
         true
     }
 
-    /// Does nothing more, once what is under way has ended.
+    /// Takes no more jobs; those in progress are completed.
     pub(super) fn close(&self) {
         let mut state = self.state.lock();
         state.closed = true;

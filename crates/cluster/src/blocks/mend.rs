@@ -1,4 +1,4 @@
-//! Giving a block the copies that it lacks.
+//! Restores missing copies of a block.
 
 use super::Inner;
 use super::call::Calls;
@@ -12,8 +12,8 @@ use shoal_wire::BlockError;
 use std::sync::Arc;
 
 impl Inner {
-    /// A brick that is away for a while is not gone, and what it has counts. What is on a brick that is being drained stays in
-    /// the group until enough copies are elsewhere.
+    /// A brick that is away for a while is not gone, and its copy counts. A brick that is being drained stays
+    /// in the group until enough copies are elsewhere.
     pub(super) fn mend(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
         let rules = self.rules(&map)?;
@@ -23,7 +23,7 @@ impl Inner {
         let (ranked, good) = self.ranked(&map, id);
         let plan = Plan::new(rules, info.group, (ranked, good), &[]);
         if plan.good == 0 || plan.kept.len() >= rules.replica {
-            // There is nothing to copy, or nowhere to copy it to: it need not be read.
+            // There is nothing to copy, or no brick to copy it to: it need not be read.
             return Ok(self.with_what_is_left(&map, rules, info.group, &[], plan.kept));
         }
         let (content, bad) = self.source(&map, id, info)?;
@@ -32,7 +32,7 @@ impl Inner {
         Ok(self.with_what_is_left(&map, rules, info.group, &bad, mended))
     }
 
-    /// What cannot be replaced yet is better than nothing.
+    /// Copies that cannot be replaced yet stay in the group.
     fn with_what_is_left(
         &self,
         map: &ClusterMap,
@@ -75,7 +75,7 @@ impl Inner {
         ideal.len() == group.len() && ideal.iter().all(|it| group.contains(it.brick))
     }
 
-    /// Only what is wanted somewhere else moves; what cannot go there now stays.
+    /// Only copies that placement wants elsewhere move; what cannot move now stays.
     pub(super) fn rebalance(
         self: &Arc<Inner>,
         id: BlockId,
@@ -99,7 +99,7 @@ impl Inner {
         Ok(self.with_what_is_left(&map, rules, info.group, &[], moved))
     }
 
-    /// A copy that turned out not to be there comes first.
+    /// A copy that turned out to be missing is restored first.
     fn mend_bad(
         self: &Arc<Inner>,
         map: &ClusterMap,
@@ -113,7 +113,7 @@ impl Inner {
         Ok(self.with_what_is_left(map, rules, info.group, &bad, mended))
     }
 
-    /// The whole content, and those of the group that turned out not to have it.
+    /// The whole content, and the bricks of the group that turned out not to have it.
     fn source(
         self: &Arc<Inner>,
         map: &ClusterMap,
@@ -144,17 +144,17 @@ impl Inner {
     }
 }
 
-/// Which copies of a block stay, and where others may go.
+/// Which copies of a block stay, and where new ones may go.
 struct Plan {
     kept: BlockGroup,
     load: Load,
-    /// The best first; so many of them answer.
+    /// The best candidates first; the number of those that answer follows.
     left: Vec<Candidate>,
     good: usize,
 }
 
 impl Plan {
-    /// Where a node has too many copies, those stay that placement would choose, too.
+    /// If a node has too many copies, those stay that placement would choose, too.
     fn new(
         rules: Rules,
         group: BlockGroup,

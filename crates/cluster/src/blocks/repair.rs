@@ -1,4 +1,4 @@
-//! Replacing damaged copies that readers come across.
+//! Repairs damaged copies that readers find.
 
 use super::Inner;
 use crate::limits::REPAIRS_MAX;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Inner {
-    /// Has a damaged copy replaced by a good one, on another thread.
+    /// Replaces a damaged copy by a good one, on another thread.
     pub(super) fn repair(self: &Arc<Inner>, id: BlockId, group: BlockGroup, damaged: BrickId) {
         if self.repairs.fetch_add(1, Ordering::Relaxed) >= REPAIRS_MAX {
             self.repairs.fetch_sub(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Inner {
         }
     }
 
-    /// A brick takes a good block in the place of one that it finds damaged, and keeps one that it finds good.
+    /// A brick replaces a block that it finds damaged, and keeps one that it finds good.
     pub(super) fn repair_now(
         self: &Arc<Inner>,
         id: BlockId,
@@ -47,7 +47,7 @@ impl Inner {
         }
     }
 
-    /// The content of a block whose length is not known, from any brick but one.
+    /// The content of a block of unknown length, from any brick but one.
     fn whole_copy(
         self: &Arc<Inner>,
         id: BlockId,

@@ -53,7 +53,8 @@ impl Inner {
     }
 }
 
-/// The most bytes of which `copies` copies fit on nodes with this much room, no node holding more copies than it may.
+/// The most bytes of which `copies` copies fit on nodes with this much space, no node holding more copies
+/// than it may.
 fn storable(nodes: &[u64], copies: usize, rules: Rules) -> u64 {
     let fits = |bytes: u64| {
         let there = |room: &u64| u128::from(*room).min(u128::from(bytes) * rules.per_node as u128);

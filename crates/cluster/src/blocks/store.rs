@@ -27,7 +27,7 @@ impl Inner {
         Ok(group)
     }
 
-    /// Puts copies of a block on bricks where it is missing, as many as can be had up to `count`.
+    /// Writes copies of a block to bricks that lack it, as many as possible up to `count`.
     pub(super) fn copy(
         self: &Arc<Inner>,
         (id, content): (BlockId, &Bytes),
@@ -37,27 +37,27 @@ impl Inner {
         count: usize,
     ) -> Result<BlockGroup, BlockError> {
         let parts = [content.clone()];
-        // Nobody waits for it, so what does not answer is left for another time.
+        // No caller waits for these copies, so bricks that do not answer are left for a later attempt.
         let mut copying = Copying::new(self, id, &parts, rules, ranked.get(..good).unwrap_or(ranked), good);
         copying.load = load;
         copying.run(count, 0)
     }
 }
 
-/// One block on its way to several bricks.
+/// A write of one block to several bricks.
 struct Copying<'a> {
     inner: &'a Arc<Inner>,
     id: BlockId,
     parts: Arc<[Bytes]>,
     rules: Rules,
-    /// Where it may go and has not been sent yet, the best last, and how many of those are doubtful.
+    /// Candidates that it has not been sent to, the best last, and how many of them are doubtful.
     left: Vec<Candidate>,
     doubtful: usize,
     load: Load,
     nodes: Vec<(BrickId, NodeId)>,
     calls: Calls<()>,
     stored: BlockGroup,
-    /// Bricks that are not waited for if others have it.
+    /// Bricks that are not waited for if enough other bricks have the block.
     slow: Vec<BrickId>,
     failures: Vec<BlockError>,
 }
@@ -87,7 +87,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// Goes on until `wanted` bricks have it, or until `least` have it and no other brick is left to try.
+    /// Runs until `wanted` bricks have the block, or until `least` have it and no other brick is left to try.
     fn run(&mut self, wanted: usize, least: usize) -> Result<BlockGroup, BlockError> {
         let give_up = Instant::now() + STORE_WAIT_MAX;
         let mut patience = Instant::now() + STORE_HEDGE;
@@ -112,7 +112,7 @@ impl<'a> Copying<'a> {
         if self.stored.len() >= least { Ok(self.stored) } else { Err(self.failure(least)) }
     }
 
-    /// Sends it to the best brick that is left; one that is in doubt only if it must be.
+    /// Sends the block to the best candidate that is left; to a doubtful one only if it must be.
     fn start_next(&mut self, must: bool) -> bool {
         let tried = if must { 0 } else { self.doubtful };
         let Some(at) = self
@@ -142,7 +142,7 @@ impl<'a> Copying<'a> {
                 self.stored = self.stored.with(brick).unwrap_or(self.stored);
                 Ok(())
             }
-            // Every brick would say the same.
+            // Every brick would return this error.
             Err(error @ BlockError::Invalid { .. }) => Err(error),
             Err(error) => {
                 if !blames_brick(&error) {
@@ -157,7 +157,7 @@ impl<'a> Copying<'a> {
         }
     }
 
-    /// The bricks that have not answered so far are slow: others may take their place.
+    /// The bricks that have not answered are slow: other bricks take their place.
     fn lose_patience(&mut self) {
         for brick in self.calls.pending.clone() {
             if !self.slow.contains(&brick) {
@@ -185,7 +185,7 @@ impl<'a> Copying<'a> {
     }
 }
 
-/// Puts a block on a brick. One that is there from an earlier attempt counts if it is the same.
+/// Writes a block to a brick. A copy from an earlier attempt counts if it is equal.
 fn put(brick: &dyn BlockService, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
     match brick.put(id, parts) {
         Err(BlockError::Exists(_)) if is_same(brick, id, parts)? => Ok(()),
@@ -206,6 +206,6 @@ fn is_same(brick: &dyn BlockService, id: BlockId, parts: &[Bytes]) -> Result<boo
             None => return Ok(false),
         }
     }
-    // It is not longer either.
+    // And the copy on the brick is not longer.
     Ok(rest.is_empty() && matches!(brick.get(id, len, 1), Err(BlockError::Invalid { .. })))
 }

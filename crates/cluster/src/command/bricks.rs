@@ -1,4 +1,4 @@
-//! Bricks are added, drained, lost and replaced.
+//! Bricks: add, drain, lose and replace.
 
 use super::{Applied, Outcome, volume_mut};
 use crate::map::{Brick, BrickState, ClusterMap};
@@ -68,7 +68,7 @@ fn check_own(map: &mut ClusterMap, volume: GroupId, bricks: &[BrickId]) -> Resul
     Ok(())
 }
 
-/// Whether enough bricks on enough nodes are left when these are not counted.
+/// Checks that enough bricks on enough nodes are left without these.
 fn check_rest(map: &ClusterMap, volume: GroupId, without: &[BrickId]) -> Result<(), String> {
     let replica = map.volumes.get(&volume).map_or(0, |volume| usize::from(volume.replica));
     let left: Vec<&Brick> = map
@@ -122,7 +122,7 @@ pub(super) fn replace(
 ) -> Applied {
     check_own(map, volume, &[old])?;
     if gone {
-        // The same directory may be used again.
+        // The directory may be used again for a new brick.
         set_state(map, &[old], BrickState::Gone);
     }
     let added = add(map, volume, std::slice::from_ref(new))?;

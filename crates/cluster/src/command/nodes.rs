@@ -1,4 +1,4 @@
-//! Nodes come and go.
+//! Nodes: join and leave.
 
 use super::{Applied, Outcome, check_name};
 use crate::map::{BrickState, ClusterMap, Node, ReplicaPlace, Token};
@@ -47,7 +47,7 @@ pub(super) fn join(
     }
     let same = map.nodes.iter().find(|(_, node)| node.address == address).map(|(id, _)| *id);
     if let Some(old) = same {
-        // Whoever asks to join has nothing: what was at this address has lost its disk.
+        // A joining node has no state: the node of this address has lost its disk.
         lose(map, old);
     }
     add(map, name, address, time).map(Outcome::Joined)
@@ -131,7 +131,7 @@ pub(super) fn detach(map: &mut ClusterMap, node: NodeId, force: bool) -> Applied
     Ok(Outcome::Done)
 }
 
-/// A node is gone with all it had.
+/// A node is lost with all it had.
 fn lose(map: &mut ClusterMap, node: NodeId) {
     for brick in map.bricks.values_mut().filter(|brick| brick.node == node) {
         brick.state = BrickState::Gone;
@@ -141,5 +141,5 @@ fn lose(map: &mut ClusterMap, node: NodeId) {
     for nodes in map.arbiters.values_mut() {
         nodes.remove(&node);
     }
-    // Its replicas are replaced where replicas are arranged.
+    // Its replicas are replaced by `arrange`.
 }

@@ -1,4 +1,5 @@
-//! Where replicas of metadata groups are: after every change they are arranged anew, with as few moves as possible.
+//! The places of metadata replicas: after every change of the map they are arranged again, with as few moves
+//! as possible.
 
 use crate::map::{ClusterMap, ReplicaPlace};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
@@ -7,13 +8,13 @@ use std::collections::BTreeSet;
 /// Replicas of the group that keeps the map, as far as there are nodes.
 const MAP_REPLICAS: usize = 3;
 
-/// Replicas that the group of a volume begins with at most: a volume has no settings when it is made. As many founders are all there were.
+/// Most replicas that the group of a new volume begins with: a new volume has no settings.
 pub const FOUNDERS_MAX: usize = 3;
 
-/// Nodes with bricks that keep metadata beside an arbiter: two of three decide, whichever of them dies.
+/// Nodes with bricks that keep metadata beside an arbiter: two of three are a quorum, whichever fails.
 const BESIDE_ARBITER: usize = 2;
 
-/// Gives every group as many replicas as it should have, each on a node of its own that is there.
+/// Gives every group as many replicas as it should have, each on a node of its own.
 pub(super) fn arrange(map: &mut ClusterMap) {
     let nodes: Vec<NodeId> = map.nodes.keys().copied().collect();
     let places = arranged(&mut map.next.replica, &map.replicas, &nodes, MAP_REPLICAS);
@@ -22,8 +23,8 @@ pub(super) fn arrange(map: &mut ClusterMap) {
     for id in volumes {
         let wanted = map.option(id, "cluster.metadata-replicas").and_then(|value| value.parse().ok());
         appoint_arbiter(map, id);
-        // Nodes that have bricks of the volume first: they are up whenever the volume is of use. An arbiter
-        // comes before the third.
+        // Nodes with bricks of the volume first: they are up whenever the volume is of use. An arbiter comes
+        // before the third.
         let mut preferred: Vec<NodeId> = Vec::new();
         for (_, brick) in map.bricks_of(id) {
             if !preferred.contains(&brick.node) {
@@ -41,7 +42,7 @@ pub(super) fn arrange(map: &mut ClusterMap) {
     forget_tombstones(map);
 }
 
-/// A volume whose arbiters have all left gets another, if there is a node without bricks of it.
+/// A volume without an arbiter gets another, if there is a node without bricks of it.
 fn appoint_arbiter(map: &mut ClusterMap, volume: GroupId) {
     if !map.arbiters.get(&volume).is_some_and(BTreeSet::is_empty) {
         return;
@@ -51,14 +52,14 @@ fn appoint_arbiter(map: &mut ClusterMap, volume: GroupId) {
     map.arbiters.insert(volume, free.into_iter().collect());
 }
 
-/// Bricks that are gone and whose volume is, too, are named by nobody.
+/// Removes gone bricks of deleted volumes.
 fn forget_tombstones(map: &mut ClusterMap) {
     let ClusterMap { bricks, volumes, .. } = map;
     bricks.retain(|_: &BrickId, brick| volumes.contains_key(&brick.volume));
 }
 
-/// Places of a group that is to have `wanted` replicas, or the largest odd number that there are nodes for: an even number
-/// survives no more deaths than one less.
+/// Places of a group that is to have `wanted` replicas, or the largest odd number that there are nodes for:
+/// an even number tolerates no more failures than one less.
 fn arranged(next: &mut u64, now: &[ReplicaPlace], nodes: &[NodeId], wanted: usize) -> Vec<ReplicaPlace> {
     let mut candidates: Vec<NodeId> = Vec::new();
     for node in nodes {
@@ -70,7 +71,7 @@ fn arranged(next: &mut u64, now: &[ReplicaPlace], nodes: &[NodeId], wanted: usiz
     let mut places: Vec<ReplicaPlace> = now.iter().filter(there).copied().collect();
     let most = wanted.min(candidates.len());
     let count = if most.is_multiple_of(2) { most.saturating_sub(1) } else { most };
-    // A group that is larger than wanted shrinks by its newest; one that lost its last node has nobody to shrink to.
+    // A group that is larger than wanted shrinks by its newest members, and keeps at least one.
     places.truncate(count.max(1));
     let founder = now.is_empty();
     while places.len() < count {

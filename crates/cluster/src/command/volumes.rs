@@ -1,4 +1,4 @@
-//! Volumes are made, started, stopped and forgotten.
+//! Volumes: create, start, stop and delete.
 
 use super::{Applied, Outcome, bricks, check_name, replicas, state_of, volume_mut};
 use crate::map::{ClusterMap, Volume, VolumeState};

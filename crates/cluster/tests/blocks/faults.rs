@@ -1,4 +1,4 @@
-//! Random stores, reads, mends and failures: what was acknowledged is read back as long as one copy lives.
+//! Random stores, reads, mends and failures: what was acknowledged can be read as long as one copy survives.
 
 use crate::support::*;
 use bytes::Bytes;
@@ -55,7 +55,8 @@ proptest! {
                 Step::Up(brick) => world.mem(BrickId(brick)).set_down(false),
                 Step::Full(brick, full) => world.mem(BrickId(brick)).set_full(full),
                 Step::Damage { brick, block } => {
-                    // One damaged copy of a block at a time: the last good one is not the code's to save.
+                    // One damaged copy of a block at a time: the code cannot restore a block without a good
+                    // copy.
                     if let Some((id, (_, group))) = stored.iter().nth(block) {
                         let spoiled = group.bricks().any(|it| world.mem(it).is_damaged(*id));
                         if !spoiled && group.contains(BrickId(brick)) {

@@ -71,7 +71,8 @@ fn damage_everywhere_is_an_error_and_never_data() {
     assert!(matches!(blocks.fetch(id(1), group, 0, 100), Err(BlockError::Corrupt { .. })));
 }
 
-/// Copies are deleted one after the other, and whoever reads the block meanwhile has to look again where it is, if it still is.
+/// Copies are deleted one by one. A reader of the block meanwhile has to look its group up again, if the
+/// block still exists.
 #[test]
 fn a_damaged_copy_is_no_reason_to_take_a_block_that_is_being_deleted_for_damaged() {
     let (world, blocks) = World::new(2, 2, &[1, 2]);
@@ -125,13 +126,13 @@ fn copies_in_excess_are_not_discarded_where_they_have_been_put_since() {
         }
     }
     let than = blocks.moments().unwrap();
-    // Whoever leads now wants a copy there once more; it is found to be there.
+    // A new leader wants a copy there once more; the brick finds that it has it.
     let again = world.mem(BrickId(1)).put(id(1), &[content(1, 10)]);
     assert_eq!(again, Err(BlockError::Exists(id(1))));
     let excess = [(id(1), group(&[1, 2])), (id(2), group(&[1, 2]))];
     assert_eq!(blocks.discard_older(&excess, &than).unwrap(), [id(1)]);
     assert_eq!((world.holders(id(1)), world.holders(id(2))), (group(&[1, 3]), group(&[3])));
-    // Of a brick that did not say when that was, nothing is removed.
+    // Nothing is deleted on a brick that did not report its moment.
     let than = blocks.moments().unwrap().into_iter().filter(|(brick, _)| *brick == BrickId(1)).collect();
     assert_eq!(blocks.discard_older(&[(id(1), all)], &than).unwrap(), [id(1)]);
     assert_eq!(world.holders(id(1)), group(&[3]));
@@ -148,7 +149,7 @@ fn blocks_of_a_session_are_found_wherever_they_are() {
     assert_eq!(blocks.stored_sessions().unwrap(), [SessionId(3)]);
 }
 
-/// Which of three bricks has which of some blocks: one has few, one many, one only some of the last.
+/// Three bricks with different blocks: one has few, one many, one only some of the last.
 fn spread(world: &World) -> Vec<(BlockId, BlockGroup)> {
     let few = (0..200).step_by(40);
     let many = 0..(5 * LIST_BLOCKS_MAX as u64);
@@ -158,7 +159,7 @@ fn spread(world: &World) -> Vec<(BlockId, BlockGroup)> {
             world.mem(BrickId(brick)).put(id(seq), &[content(seq, 7)]).unwrap();
         }
     }
-    // A neighbour's, which is none of this session's.
+    // A block of another session.
     let other = BlockId { session: SessionId(4), seq: 0 };
     world.mem(BrickId(1)).put(other, &[content(0, 7)]).unwrap();
     let all = (0..1000).map(|seq| (id(seq), world.holders(id(seq))));
@@ -178,7 +179,7 @@ fn pages_of_bricks_that_hold_different_blocks_become_pages_of_all() {
 fn what_is_deleted_between_two_pages_is_not_in_the_next_and_all_else_is() {
     let (world, blocks) = World::new(3, 2, &[1, 2, 3]);
     let all = spread(&world);
-    // Where the page should begin, and more than all that it would hold.
+    // The start of the page, and more blocks than it can hold.
     let is_deleted = |seq: u64| (LIST_BLOCKS_MAX as u64..3 * LIST_BLOCKS_MAX as u64).contains(&seq);
     let found = all_copies(&blocks, |from| {
         if from > id(0) {

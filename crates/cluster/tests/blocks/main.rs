@@ -1,4 +1,4 @@
-//! Blocks on bricks that fail in every way.
+//! Blocks on bricks with all kinds of failures.
 
 mod faults;
 mod fetch;

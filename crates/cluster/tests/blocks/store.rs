@@ -43,7 +43,7 @@ fn with_a_node_down_a_majority_of_copies_counts_and_less_does_not() {
     world.mem(BrickId(2)).set_down(true);
     assert!(matches!(blocks.store(id(2), &[content(2, 9)]), Err(BlockError::Unreachable(_))));
     world.mem(BrickId(2)).set_down(false);
-    // The caller tries again at once: what is doubtful is tried where nothing else is left.
+    // A retry at once: doubtful bricks are tried if no other is left.
     assert_eq!(blocks.store(id(2), &[content(2, 9)]).unwrap(), group(&[1, 2]));
 }
 

@@ -1,4 +1,4 @@
-//! A cluster of bricks in memory that can be made to fail.
+//! A cluster of bricks in memory that fail on request.
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub const VOLUME: GroupId = GroupId(77);
-/// Blocks in one page of what a brick lists.
+/// Blocks in one page of a brick's listing.
 pub const LIST_BLOCKS_MAX: usize = 16;
 
 #[derive(Default)]
@@ -22,7 +22,7 @@ struct State {
     stuck: bool,
     full: bool,
     gets: u64,
-    /// Puts so far, and the last one of each block.
+    /// Writes so far, and the last write of each block.
     puts: u64,
     put: BTreeMap<BlockId, u64>,
 }
@@ -35,11 +35,11 @@ pub struct MemBrick {
 }
 
 impl MemBrick {
-    /// Fails every request from now on, or not any more.
+    /// Sets whether every request fails.
     pub fn set_down(&self, down: bool) {
         self.state.lock().down = down;
     }
-    /// Answers nothing until it is released.
+    /// Sets whether requests block.
     pub fn set_stuck(&self, stuck: bool) {
         self.state.lock().stuck = stuck;
         self.released.notify_all();
@@ -172,14 +172,14 @@ impl Bricks for World {
 }
 
 impl World {
-    /// A cluster with a volume on these nodes' bricks (one for each mention of a node).
+    /// A cluster with a volume on these nodes' bricks: one brick for each occurrence of a node.
     pub fn new(nodes: u32, replica: u8, bricks: &[u32]) -> (Arc<World>, Arc<ReplicatedBlocks>) {
         let (name, time, bricks) = ("v".to_owned(), Timestamp::default(), places(bricks));
         let create = Command::CreateVolume { name, id: VOLUME, replica, bricks, force: true, time };
         World::with(nodes, create)
     }
 
-    /// Three nodes with a volume of two copies on these, and the third node as the arbiter.
+    /// Three nodes with a volume of two copies on these bricks, and the third node as the arbiter.
     pub fn arbitrated(bricks: &[u32]) -> (Arc<World>, Arc<ReplicatedBlocks>) {
         let (name, time, arbiters) = ("v".to_owned(), Timestamp::default(), vec![NodeId(3)]);
         let bricks = places(bricks);
@@ -206,7 +206,7 @@ impl World {
         (world, blocks)
     }
 
-    /// Carries out a command; new bricks come up empty.
+    /// Applies a command; new bricks start empty.
     pub fn change(&self, command: Command) -> Outcome {
         let mut map = self.map.write();
         let (next, outcome) = apply(&map, &command);
@@ -246,7 +246,7 @@ pub fn id(seq: u64) -> BlockId {
     BlockId { session: SessionId(3), seq }
 }
 
-/// All copies of a session's blocks, page after page; something may be done before each page.
+/// All copies of a session's blocks, page by page; `before` is called before each page.
 pub fn all_copies(blocks: &ReplicatedBlocks, mut before: impl FnMut(BlockId)) -> Vec<(BlockId, BlockGroup)> {
     let (mut all, mut next) = (Vec::new(), Some(id(0)));
     while let Some(from) = next {
@@ -262,7 +262,7 @@ pub fn all_copies(blocks: &ReplicatedBlocks, mut before: impl FnMut(BlockId)) ->
     all
 }
 
-/// Content that tells blocks and places in them apart.
+/// Content that differs between blocks and between offsets.
 pub fn content(seq: u64, len: usize) -> Bytes {
     (0..len).map(|at| (seq as usize * 31 + at * 7) as u8).collect()
 }
@@ -271,7 +271,7 @@ pub fn group(bricks: &[u16]) -> BlockGroup {
     BlockGroup::new(bricks.iter().map(|brick| BrickId(*brick))).unwrap()
 }
 
-/// Waits for something that other threads bring about.
+/// Waits for a condition that other threads bring about.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_so() {

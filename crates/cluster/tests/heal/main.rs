@@ -1,4 +1,4 @@
-//! A metadata server that heals a volume's blocks on bricks that fail, come and go.
+//! A metadata server that heals a volume's blocks on bricks that fail, join and leave.
 
 #[path = "../blocks/support.rs"]
 #[allow(dead_code)]
@@ -90,7 +90,7 @@ fn copies_that_nobody_knows_of_vanish() {
     let (id, group) = v.write(1000);
     let stray = v.world.ids().into_iter().find(|brick| !group.contains(*brick)).unwrap();
     v.world.mem(stray).put(id, &[cluster::content(id.seq, 1000)]).unwrap();
-    // Stored by a client that died before it committed; and by one that lives and may still commit.
+    // One was stored by a client that died before it committed, one by a live client that may still commit.
     let abandoned = BlockId { session: SessionId::SERVER, seq: 7 };
     let pending = BlockId { session: v.session.id, seq: 9999 };
     for id in [abandoned, pending] {
@@ -147,7 +147,7 @@ fn what_was_left_on_a_brick_goes_though_its_block_was_deleted_before_the_brick_w
     v.blocks.store(pending, &[cluster::content(1, 10)]).unwrap();
     away.set_down(false);
     assert_eq!(away.len(), left);
-    // Those were named before this one, or are never going to be; the other one may yet be.
+    // These were named before this block, or never will be; the other one may still be named.
     v.write(1000);
     v.server.placement_changed();
     eventually("nothing is left on it", || away.len() == 0);

@@ -1,4 +1,4 @@
-//! Random writes, deletions and failures: nothing is lost, and in the end everything is where it should be.
+//! Random writes, deletions and failures: nothing is lost, and in the end every copy is where it should be.
 
 use crate::cluster::{VOLUME, eventually};
 use crate::world::Volume;
@@ -77,7 +77,7 @@ impl Run {
             }
             Step::Back => self.back(),
             Step::Replace(index) => {
-                // What was lost before must have been made up for, or the last copy may be the one that goes.
+                // The earlier loss must have been healed, or the last copy may be the one that is lost now.
                 self.heal();
                 self.lost += 1;
                 let old = brick(index);
@@ -119,7 +119,7 @@ proptest! {
             run.step(step);
         }
         run.v.assert_content();
-        // What was left of deleted blocks on bricks that were away is told by a later block from what may yet be named.
+        // Leftovers of deleted blocks can be told from uncommitted blocks only when a later block is known.
         run.v.write(1);
         run.heal();
         let mut tries = 0;

@@ -15,7 +15,7 @@ pub struct Volume {
     pub blocks: Arc<ReplicatedBlocks>,
     pub server: Arc<Server>,
     pub session: Session,
-    /// What should be in the files.
+    /// The expected content of the files.
     pub files: BTreeMap<String, (BlockId, Bytes)>,
     made: u64,
     dir: tempfile::TempDir,
@@ -37,7 +37,7 @@ impl Volume {
         Volume { world, blocks, server, session, files: BTreeMap::new(), made: 0, dir }
     }
 
-    /// A new file of one block; answers where that is.
+    /// Creates a file of one block; answers the block's id and group.
     pub fn write(&mut self, len: usize) -> (BlockId, BlockGroup) {
         self.made += 1;
         let id = BlockId { session: self.session.id, seq: self.made };
@@ -84,7 +84,8 @@ impl Volume {
         }
     }
 
-    /// Every block comes to have all its copies, where the namespace says, and all of them right.
+    /// Waits until every block has all its copies, on the bricks that the namespace names, with the right
+    /// content.
     pub fn assert_healed(&self) {
         eventually("nothing lacks copies", || {
             let waiting = self.server.heal_status().waiting_blocks;
@@ -93,7 +94,7 @@ impl Volume {
         self.assert_content();
     }
 
-    /// The bricks hold what the namespace says, and nothing else.
+    /// The bricks store exactly what the namespace says.
     pub fn assert_exact(&self) {
         for (id, content) in self.files.values() {
             let group = self.group(*id);
@@ -108,7 +109,7 @@ impl Volume {
         assert_eq!(copies, known);
     }
 
-    /// Stops the server and looks at what it leaves behind.
+    /// Stops the server and checks the state on disk.
     pub fn assert_consistent(self) {
         let Volume { server, session, dir, .. } = self;
         server.shutdown();

@@ -1,12 +1,12 @@
-//! Whether a request would wait for itself.
+//! Deadlock detection: whether a request would wait for itself.
 
 use super::LockTable;
 use super::record::{LockOwner, LockRecord, LockSpace};
 use std::collections::BTreeSet;
 
 impl LockTable {
-    /// Whether an owner in the way of this lock waits, itself or through others, for the one who wants it. As in Linux an owner
-    /// counts as waiting when one of its threads does.
+    /// Whether an owner with a conflicting lock waits, directly or through other owners, for the owner of
+    /// this request. As in Linux, an owner counts as waiting when one of its threads does.
     pub(super) fn would_deadlock(&self, wanted: &LockRecord) -> bool {
         if wanted.space == LockSpace::Flock {
             return false;

@@ -1,15 +1,15 @@
-//! Who holds the locks of one family in one file.
+//! The holders of the locks of one family in one file.
 
 use super::pieces::{Piece, Pieces, Plan};
 use super::record::{LockKind, LockOwner, LockRange};
 use shoal_types::SessionId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Owners that hold something.
+/// The owners with a lock, and their locks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Holders {
     owners: BTreeMap<LockOwner, Pieces>,
-    /// Those with an exclusive lock: who wants a shared one need not look at the others.
+    /// Owners with an exclusive lock: a shared request need not check other owners.
     exclusive: BTreeSet<LockOwner>,
 }
 
@@ -18,7 +18,7 @@ impl Holders {
         self.owners.is_empty()
     }
 
-    /// Every owner that stands in the way of a lock, with the first piece that does.
+    /// Every owner with a conflicting lock, with the first conflicting piece.
     pub(super) fn conflicts(
         &self,
         owner: LockOwner,
@@ -32,17 +32,17 @@ impl Holders {
         others.filter_map(move |(other, pieces)| Some((*other, pieces.conflict(range, kind)?)))
     }
 
-    /// What one owner holds.
+    /// The locks of one owner.
     pub(super) fn of(&self, owner: LockOwner) -> &Pieces {
         self.owners.get(&owner).unwrap_or(Pieces::NONE)
     }
 
-    /// What all owners hold.
+    /// The locks of all owners.
     pub(super) fn all(&self) -> impl Iterator<Item = (LockOwner, &Piece)> {
         self.owners.iter().flat_map(|(owner, pieces)| pieces.iter().map(|piece| (*owner, piece)))
     }
 
-    /// What all owners of a session hold.
+    /// The locks of all owners of a session.
     pub(super) fn of_session(&self, session: SessionId) -> impl Iterator<Item = (LockOwner, &Piece)> {
         let owners = LockOwner { session, owner: 0 }..=LockOwner { session, owner: u64::MAX };
         self.owners.range(owners).flat_map(|(owner, pieces)| pieces.iter().map(|piece| (*owner, piece)))
@@ -61,13 +61,13 @@ impl Holders {
         }
     }
 
-    /// Takes everything from one owner; how many locks that were.
+    /// Removes all locks of an owner; returns how many there were.
     pub(super) fn remove_owner(&mut self, owner: LockOwner) -> usize {
         self.exclusive.remove(&owner);
         self.owners.remove(&owner).map_or(0, |pieces| pieces.len())
     }
 
-    /// Takes everything from all owners of a session; how many locks that were.
+    /// Removes all locks of a session's owners; returns how many there were.
     pub(super) fn remove_session(&mut self, session: SessionId) -> usize {
         let before = self.len();
         self.exclusive.retain(|owner| owner.session != session);

@@ -1,9 +1,9 @@
-//! The locks of one owner in one file: disjoint pieces in order, neighbours of the same kind joined.
+//! The locks of one owner in one file: disjoint pieces in order, adjacent ones of the same kind joined.
 
 use super::record::{LockKind, LockRange};
 use std::collections::BTreeMap;
 
-/// Bytes that are locked alike.
+/// A range that is locked in one way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub range: LockRange,
@@ -19,11 +19,11 @@ pub(super) struct Pieces {
     exclusive: usize,
 }
 
-/// What a change takes out and puts in.
+/// The pieces that a change removes and inserts.
 pub(super) struct Plan {
     out: Vec<u64>,
     put: Vec<Piece>,
-    /// Whether others may have something afterwards that they could not have before.
+    /// Whether another owner's request may succeed after it that failed before.
     pub frees: bool,
 }
 
@@ -33,7 +33,7 @@ impl Plan {
         self.put.len() as isize - self.out.len() as isize
     }
 
-    /// Takes a range out of a piece.
+    /// Removes a range from a piece.
     fn cut(&mut self, piece: &Piece, range: LockRange) {
         self.out.push(piece.range.start());
         self.put
@@ -42,7 +42,7 @@ impl Plan {
 }
 
 impl Pieces {
-    /// Those of an owner that holds nothing.
+    /// The pieces of an owner without locks.
     pub(super) const NONE: &Pieces = &Pieces { by_start: BTreeMap::new(), exclusive: 0 };
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Piece> {
@@ -72,7 +72,7 @@ impl Pieces {
         self.near(range).filter(|piece| piece.range.overlaps(range) && piece.kind.conflicts(kind)).last()
     }
 
-    /// What changes when the owner takes a lock in place of whatever it has in that range.
+    /// The change that sets a lock in place of what the owner has in that range.
     pub(super) fn plan_set(&self, lock: Piece) -> Plan {
         let mut plan = Plan { out: Vec::new(), put: Vec::new(), frees: false };
         let mut joined = lock;
@@ -89,7 +89,7 @@ impl Pieces {
         plan
     }
 
-    /// What changes when the owner gives up a range.
+    /// The change that releases a range.
     pub(super) fn plan_clear(&self, range: LockRange) -> Plan {
         let mut plan = Plan { out: Vec::new(), put: Vec::new(), frees: false };
         for piece in self.near(range).filter(|piece| piece.range.overlaps(range)) {

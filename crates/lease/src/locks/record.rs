@@ -7,8 +7,8 @@ use std::fmt;
 /// Which of Linux's two families a lock belongs to. They never conflict with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockSpace {
-    /// fcntl(2): ranges of bytes, owned by processes. Open file description locks are of this kind, too: FUSE does not tell them
-    /// apart.
+    /// fcntl(2): ranges of bytes, owned by processes. Open file description locks are of this kind, too: FUSE
+    /// does not tell them apart.
     Posix,
     /// flock(2): whole files, owned by open files.
     Flock,
@@ -24,18 +24,18 @@ impl LockSpace {
 pub enum LockKind {
     /// Shared: excludes writers.
     Read,
-    /// Excludes everybody else.
+    /// Excludes all other owners.
     Write,
 }
 
 impl LockKind {
-    /// Whether two owners may not have these at the same place.
+    /// Whether two owners may not have locks of these kinds on the same byte.
     pub fn conflicts(self, other: LockKind) -> bool {
         self == LockKind::Write || other == LockKind::Write
     }
 }
 
-/// Who holds a lock: to a client's kernel it is a number, to us that number means something in its session only.
+/// The owner of a lock. Its number is chosen by the client's kernel, and is unique only within its session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct LockOwner {
     /// The client.
@@ -58,12 +58,13 @@ pub struct LockRange {
 pub struct NoSuchRange(u64, u64);
 
 impl LockRange {
-    /// The end of a range that reaches to the end of the file, however far that may move: the kernel's `OFFSET_MAX`.
+    /// The end of a range that reaches to the end of the file, however far that may move: the kernel's
+    /// `OFFSET_MAX`.
     pub const EOF: u64 = i64::MAX as u64;
     /// The whole file.
     pub const ALL: LockRange = LockRange { start: 0, end: LockRange::EOF };
 
-    /// The bytes `start..=end`; an end beyond [`EOF`](Self::EOF) is that.
+    /// The bytes `start..=end`; an end beyond [`EOF`](Self::EOF) becomes `EOF`.
     pub fn new(start: u64, end: u64) -> Result<LockRange, NoSuchRange> {
         let range = LockRange { start, end: end.min(LockRange::EOF) };
         if range.start <= range.end { Ok(range) } else { Err(NoSuchRange(start, end)) }
@@ -95,7 +96,7 @@ impl LockRange {
         LockRange { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 
-    /// What lies before `other`, and what behind.
+    /// The parts before and after `other`.
     pub fn around(self, other: LockRange) -> [Option<LockRange>; 2] {
         let before =
             (self.start < other.start).then(|| LockRange { start: self.start, end: other.start - 1 });
@@ -141,8 +142,8 @@ pub struct LockRecord {
     pub kind: LockKind,
 }
 
-/// A request that may wait: the session that made it and a number of that session's choosing, so that it can be answered later
-/// and given up.
+/// A request that may wait: the session that made it and a number of that session's choosing, so that it can
+/// be answered later and given up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestKey {
     /// Who waits.

@@ -4,7 +4,7 @@ use super::record::{LockOwner, LockRecord, RequestKey};
 use shoal_types::{InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every waiting request, found by its key, its file or its owner.
+/// Every waiting request, indexed by its key, its file and its owner.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Waiters {
     requests: BTreeMap<RequestKey, Waiter>,
@@ -29,12 +29,12 @@ impl Waiters {
         self.requests.get(&key).map(|waiter| waiter.lock)
     }
 
-    /// What is waited for.
+    /// The locks that are waited for.
     pub(super) fn all(&self) -> impl Iterator<Item = LockRecord> {
         self.requests.values().map(|waiter| waiter.lock)
     }
 
-    /// Appends a request, whose key must not wait already.
+    /// Appends a request; its key must not wait already.
     pub(super) fn push(&mut self, key: RequestKey, lock: LockRecord) {
         let arrival = self.arrivals;
         self.arrivals += 1;
@@ -65,12 +65,12 @@ impl Waiters {
         self.queues.get(&ino).map_or(0, BTreeMap::len)
     }
 
-    /// Who waits for a file, first come first.
+    /// The waiters for a file, in the order of arrival.
     pub(super) fn queue(&self, ino: InodeId) -> impl Iterator<Item = RequestKey> {
         self.queues.get(&ino).into_iter().flat_map(|queue| queue.values().copied())
     }
 
-    /// What an owner waits for.
+    /// The locks that an owner waits for.
     pub(super) fn of(&self, owner: LockOwner) -> impl Iterator<Item = LockRecord> {
         let keys = self.owners.get(&owner).into_iter().flatten();
         keys.filter_map(|key| self.get(*key))

@@ -1,12 +1,13 @@
-//! Changing: everybody else drops what is to be changed first.
+//! Changes: all other sessions invalidate what is to be changed first.
 
 use super::{Answer, Change, Item, Node, Refusal, RequestId, Right, Table, Target, Token, Waiting, share};
 use shoal_types::{InodeId, Name, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Table {
-    /// A session wants to change these. [`Answer::Ready`]: everybody else has dropped them, and nobody can look at them, until the request is
-    /// [finished](Self::finish) or [given up](Self::give_up).
+    /// A session requests the right to change these targets. [`Answer::Ready`]: all other sessions have
+    /// invalidated them, and cannot read them until the request is [finished](Self::finish) or [given
+    /// up](Self::give_up).
     pub fn acquire(
         &mut self,
         session: SessionId,
@@ -25,12 +26,12 @@ impl Table {
         Ok((id, self.activate(id, session, token, targets)))
     }
 
-    /// Whether somebody is about to change one of these.
+    /// Whether another change has one of these targets.
     pub(super) fn is_being_changed(&self, targets: &[Target]) -> bool {
         self.active.values().any(|change| share(&change.targets, targets))
     }
 
-    /// Nobody is ahead any more.
+    /// Starts a change that no earlier request blocks.
     pub(super) fn activate(
         &mut self,
         id: RequestId,
@@ -43,8 +44,8 @@ impl Table {
         self.ask_others(id)
     }
 
-    /// A request that is ready has found that it is about more. [`Answer::Waits`] also if somebody else is about to change that: then the request has to
-    /// be made anew, and `None` is answered.
+    /// Adds targets to a request that is ready. `None` if another change has one of them: then the request
+    /// has to be made anew.
     pub fn extend(&mut self, id: RequestId, more: Vec<Target>) -> Option<Answer> {
         let session = self.active.get(&id)?.session;
         let busy = self.active.iter().any(|(other, change)| {
@@ -59,7 +60,8 @@ impl Table {
         let change = self.active.get_mut(&id)?;
         for target in more {
             match change.targets.iter_mut().position(|known| known.ino == target.ino) {
-                // Its cover, its names, or that it is lost, were not known before: everybody is asked once more.
+                // Its cover, its names, or that it loses its last name, were not known before: it is recalled
+                // once more.
                 Some(at) => {
                     let mut known = change.targets.remove(at);
                     if at < change.asked {
@@ -74,13 +76,15 @@ impl Table {
             }
         }
         let answer = self.ask_others(id);
-        // Whoever is asked once more may be told of it once more; and may have to be, before it can drop it.
+        // A session that is recalled again may have to read the targets first, so its waiting reads are
+        // tried.
         self.progress();
         Some(answer)
     }
 
-    /// Recalls what others have of the targets that were not asked for yet. Holders are told to go down by a recall of its own, before they are told
-    /// to drop: others may wait for the first while the second waits for them.
+    /// Recalls the new targets from other sessions. A holder is asked to downgrade in a recall of its own,
+    /// before the one that asks it to invalidate. A read may wait for the first, while the second waits for
+    /// that read.
     fn ask_others(&mut self, id: RequestId) -> Answer {
         let Some(change) = self.active.get_mut(&id) else { return Answer::Waits };
         let session = change.session;
@@ -96,7 +100,7 @@ impl Table {
                 if let Some(holder) = cover.exclusive.filter(|holder| *holder != session) {
                     others.insert(holder);
                     match cover.recalled {
-                        // It has been told, and has not done it yet.
+                        // The holder has been asked, and has not downgraded yet.
                         Some(first) => drop(waits.insert((holder, first))),
                         None => down.entry(holder).or_default().extend(self.going_down(target.cover)),
                     }
@@ -129,7 +133,7 @@ impl Table {
         change.waits.extend(waits);
         if change.waits.is_empty() { Answer::Ready } else { Answer::Waits }
     }
-    /// What a request that is ready is about by now: the rest of what it has been about is no longer wanted, nor given.
+    /// Reduces a request that is ready to the wanted inodes; no rights to the rest are granted.
     pub fn keep_only(&mut self, id: RequestId, wanted: &BTreeSet<InodeId>) {
         let Some(change) = self.active.get_mut(&id) else { return };
         let before = change.targets.len();
@@ -140,7 +144,7 @@ impl Table {
         }
     }
 
-    /// The session gets its rights: to a whole cover if nobody else has anything to do with it.
+    /// Grants the rights of a request: to the whole cover if no other session uses it.
     pub fn finish(&mut self, id: RequestId) -> Vec<Right> {
         let Some(change) = self.active.remove(&id) else { return Vec::new() };
         let Change { session, token, targets, .. } = change;
@@ -155,7 +159,8 @@ impl Table {
 
     fn give(&mut self, session: SessionId, target: Target) -> Right {
         let Target { ino, cover, names, .. } = target;
-        // It has moved it since then, by a batch that whoever asked for this could not see yet.
+        // The session has moved the inode since, in a batch that the lookup for this request could not see
+        // yet.
         let moved = self.nodes.get(&ino).filter(|node| node.holder == session).map(|node| node.cover);
         let cover = moved.unwrap_or(cover);
         self.watch(session, cover);
@@ -167,7 +172,8 @@ impl Table {
         Right::Node(ino)
     }
 
-    /// A session may change an inode, and these names in it besides those that it may already.
+    /// Grants a session the right to change an inode, and these names in addition to those it may already
+    /// change.
     pub(super) fn hold_node(
         &mut self,
         session: SessionId,
@@ -185,11 +191,11 @@ impl Table {
             None => {}
         }
         self.covers.entry(cover).or_default().nodes.insert(ino);
-        // Given anew: whoever needs it has to ask for it anew.
+        // A new right: it has to be recalled anew.
         self.nodes.insert(ino, Node { holder: session, cover, before, names, recalled: None });
     }
 
-    /// Whether nobody else watches a cover, holds anything under it, or waits for that.
+    /// Whether no other session watches a cover, holds anything under it, or waits for that.
     pub(super) fn is_alone(&self, session: SessionId, cover: InodeId) -> bool {
         let Some(found) = self.covers.get(&cover) else { return false };
         let held = |ino: &InodeId| {
@@ -208,7 +214,7 @@ impl Table {
         found.exclusive = Some(session);
     }
 
-    /// Whether anybody else waits for something under a cover.
+    /// Whether another session waits for something under a cover.
     fn wanted_by_others(&self, session: SessionId, cover: InodeId) -> bool {
         let of_cover = |targets: &[Target]| targets.iter().any(|target| target.cover == cover);
         self.active.values().any(|change| change.session != session && of_cover(&change.targets))
@@ -220,7 +226,7 @@ impl Table {
             })
     }
 
-    /// A request that waits, or is ready, is not wanted any more.
+    /// Removes a request that waits or is ready.
     pub fn give_up(&mut self, id: RequestId) {
         self.waiting.remove(&id);
         self.active.remove(&id);

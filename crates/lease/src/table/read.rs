@@ -1,12 +1,13 @@
-//! Looking: waits for those who may be changing it, and registers whoever looks.
+//! Reads: wait for sessions that may change what is read, and register the reader.
 
 use super::{Answer, Change, Item, ReadItem, Refusal, RequestId, Table, Target, Token, Waiting};
 use shoal_types::{InodeId, SessionId};
 use std::collections::BTreeMap;
 
 impl Table {
-    /// A session wants to look at these. [`Answer::Ready`]: it is registered, and whatever is read from now on may be told to it. If it has to
-    /// wait, the number is that of the request, to be asked again with [`Table::retry_read`] when it is ready.
+    /// A session reads these items. [`Answer::Ready`]: it is registered, and may be told what is read from
+    /// the store from now on. If it has to wait, the number is that of the request, to be tried again with
+    /// [`Table::retry_read`] when it is ready.
     pub fn read(
         &mut self,
         session: SessionId,
@@ -20,7 +21,7 @@ impl Table {
         Ok((id, self.read_as(id, session, token, items)))
     }
 
-    /// The same for a request that has waited, perhaps for more than it did.
+    /// Tries a read that has waited once more, perhaps with more items than before.
     pub fn retry_read(
         &mut self,
         id: RequestId,
@@ -39,7 +40,7 @@ impl Table {
             self.register(session, token, items);
             return Answer::Ready;
         }
-        // What was registered for it before is not answered now.
+        // The earlier registration is not answered now.
         if let Some(state) = self.sessions.get_mut(&session) {
             state.answered.remove(&token);
         }
@@ -47,7 +48,7 @@ impl Table {
         Answer::Waits
     }
 
-    /// Whether nobody is in the way; recalls those who are.
+    /// Whether no other session conflicts; recalls those that do.
     pub(super) fn try_read(&mut self, session: SessionId, items: &[ReadItem]) -> bool {
         if self.recovering() {
             return false;
@@ -80,7 +81,7 @@ impl Table {
         free && !self.waits_for_change(session, items)
     }
 
-    /// Whether what is looked at is just about to be changed, and the session has dropped it, if it had it.
+    /// Whether an item is about to be changed, and the session has invalidated it or never had it.
     fn waits_for_change(&self, session: SessionId, items: &[ReadItem]) -> bool {
         self.active.values().any(|change| {
             change.session != session
@@ -89,7 +90,7 @@ impl Table {
         })
     }
 
-    /// The recall that has a session drop what is to be changed, and that it has not acknowledged.
+    /// The recall that asks a session to invalidate the targets of a change, if it is not acknowledged.
     fn drop_under_way(&self, change: &Change, session: SessionId) -> Option<u64> {
         let state = self.sessions.get(&session)?;
         let drops = |recall: &u64| {
@@ -100,7 +101,8 @@ impl Table {
         waits.map(|(_, recall)| *recall).find(drops)
     }
 
-    /// From now on the session watches. Changes that have asked it to drop what it looks at ask once more.
+    /// The session watches from now on. Changes that have recalled one of these items from it recall that
+    /// once more.
     pub(super) fn register(&mut self, session: SessionId, token: Token, items: &[ReadItem]) {
         for item in items {
             self.watch(session, item.cover());
@@ -122,13 +124,13 @@ impl Table {
         }
     }
 
-    /// A session is told something that is counted under a cover.
+    /// A session is told something under a cover.
     pub(super) fn watch(&mut self, session: SessionId, cover: InodeId) {
         let recalls = self.sessions.get(&session).map_or(0, |state| state.recalls);
         self.covers.entry(cover).or_default().watchers.insert(session, recalls);
     }
 
-    /// Covers among those that a session has just been registered for and that nobody else has anything to do with: it holds them from now on.
+    /// Grants those covers of a registered read that no other session uses, and answers them.
     pub fn alone(&mut self, session: SessionId, items: &[ReadItem]) -> Vec<InodeId> {
         let mut alone = Vec::new();
         for cover in items.iter().map(ReadItem::cover) {
@@ -140,7 +142,8 @@ impl Table {
         alone
     }
 
-    /// Registers a session for more that was found on the way, as far as nobody is in the way. Answers whether it is.
+    /// Registers a session for an inode found by a listing, if no other session conflicts. Answers whether it
+    /// did.
     pub fn read_along(&mut self, session: SessionId, token: Token, ino: InodeId, cover: InodeId) -> bool {
         let exclusive = self.covers.get(&cover).and_then(|cover| cover.exclusive);
         let held = self.nodes.get(&ino).map(|node| node.holder);
@@ -159,13 +162,13 @@ impl Table {
         true
     }
 
-    /// Whether another session may change all that is counted under a cover: it goes down to watching when it is asked to.
+    /// Whether another session may change all that is under a cover: it downgrades when it is recalled.
     pub fn is_held_by_another(&self, session: SessionId, cover: InodeId) -> bool {
         let exclusive = self.covers.get(&cover).and_then(|cover| cover.exclusive);
         exclusive.is_some_and(|holder| holder != session)
     }
 
-    /// Whether another session may change this very inode, or is about to: more than a look that comes early is worth.
+    /// Whether another session may change this inode, or is about to. Readahead does not recall such a right.
     pub fn is_busy(&self, session: SessionId, ino: InodeId) -> bool {
         let changes = |change: &Change| {
             change.session != session && change.targets.iter().any(|target| target.ino == ino)
@@ -175,12 +178,12 @@ impl Table {
             || self.recovering()
     }
 
-    /// Whether there is anybody else.
+    /// Whether this is the only session.
     pub fn is_only(&self, session: SessionId) -> bool {
         self.sessions.keys().all(|other| *other == session)
     }
 
-    /// Nodes under a cover that others may be changing.
+    /// Nodes under a cover that other sessions may be changing.
     pub fn held_by_others(&self, session: SessionId, cover: InodeId) -> Vec<InodeId> {
         let Some(found) = self.covers.get(&cover) else { return Vec::new() };
         let held = |ino: &&InodeId| self.nodes.get(ino).is_some_and(|node| node.holder != session);
@@ -209,7 +212,7 @@ impl ReadItem {
         }
     }
 
-    /// Whether someone who may change an inode and these names in it may change this.
+    /// Whether the right to an inode and these names in it covers this item.
     fn is_of(&self, names: &std::collections::BTreeSet<shoal_types::Name>) -> bool {
         match self {
             ReadItem::Name(_, name) => names.contains(name),

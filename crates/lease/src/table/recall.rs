@@ -1,4 +1,4 @@
-//! Asking rights back, and hearing that they were given.
+//! Recalls and their acknowledgements.
 
 use super::{Cover, Item, Pending, Recall, Refusal, Table, Target};
 use shoal_types::{InodeId, SessionId};
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 
 impl Table {
-    /// Tells a session to give something back. Answers the number of the recall.
+    /// Recalls items from a session. Answers the number of the recall.
     pub(super) fn recall(&mut self, session: SessionId, items: Vec<Item>) -> Option<u64> {
         let state = self.sessions.get_mut(&session)?;
         state.recalls += 1;
@@ -35,7 +35,7 @@ impl Table {
         Some(id)
     }
 
-    /// What the holder of a cover is told when others need something of it.
+    /// The items of a recall that downgrades the holder of a cover.
     pub(super) fn going_down(&self, cover: InodeId) -> Vec<Item> {
         let Some(found) = self.covers.get(&cover) else { return Vec::new() };
         let its_own = |ino: &&InodeId| {
@@ -46,12 +46,12 @@ impl Table {
         std::iter::once(Item::Downgrade(cover)).chain(nodes).collect()
     }
 
-    /// What a session is to be told that has heard of all recalls up to `seen`.
+    /// The recalls to send to a session that has received all up to `seen`.
     pub fn recalls_after(&mut self, session: SessionId, seen: u64) -> Vec<Recall> {
         self.news.remove(&session);
         let Some(state) = self.sessions.get(&session) else { return Vec::new() };
         let tell = |(id, pending): (&u64, &Pending)| {
-            // Some may have arrived meanwhile.
+            // Some replies may have arrived meanwhile.
             let under_way = |token: &&super::Token| state.answered.contains(*token);
             let after = pending.after.iter().filter(under_way).copied().collect();
             Recall { id: *id, after, items: pending.items.clone() }
@@ -59,8 +59,9 @@ impl Table {
         state.unacked.range((Bound::Excluded(seen), Bound::Unbounded)).map(tell).collect()
     }
 
-    /// A session has carried a recall out. `unwatched` are covers of which it has dropped everything. If it was asked whether it refers to
-    /// something, what it has said is to be noted before: it may not be asked again.
+    /// A session has carried a recall out. `unwatched` are covers of which it no longer caches anything. If
+    /// the recall asked for references, the caller must have recorded the session's answer before: it may not
+    /// be asked again.
     pub fn acknowledge(&mut self, session: SessionId, id: u64, unwatched: &[InodeId]) {
         let Some(state) = self.sessions.get_mut(&session) else { return };
         let Some(pending) = state.unacked.remove(&id) else { return };
@@ -85,7 +86,8 @@ impl Table {
         self.progress();
     }
 
-    /// What the session was told since the recall may be what it had dropped, or was not to drop then.
+    /// What the session was told since the recall was sent may be what it had invalidated, or did not have to
+    /// invalidate then.
     fn recall_again(&mut self, session: SessionId, id: u64, targets: Vec<Target>) {
         if !self.active.values().any(|change| change.waits.contains(&(session, id))) {
             return;
@@ -99,7 +101,8 @@ impl Table {
         }
     }
 
-    /// A recall was carried out that told a session to go down. If that is what it holds now is another question: it may have been given it anew.
+    /// An acknowledged recall asked a session to downgrade. It may have been granted the right anew since:
+    /// then it keeps it.
     fn downgraded(&mut self, session: SessionId, recall: u64, cover: InodeId) {
         let Some(found) = self.covers.get_mut(&cover) else { return };
         if found.exclusive == Some(session) && found.recalled.is_some_and(|first| first <= recall) {
@@ -107,7 +110,8 @@ impl Table {
         }
     }
 
-    /// The same for an inode.
+    /// An acknowledged recall asked a session to release an inode. It may have been granted the right anew
+    /// since: then it keeps it.
     fn released(&mut self, session: SessionId, recall: u64, ino: InodeId) {
         if let Some(node) = self.nodes.get(&ino)
             && node.holder == session
@@ -117,7 +121,7 @@ impl Table {
         }
     }
 
-    /// Nobody may change an inode on its own any more.
+    /// Removes the right to change a single inode.
     pub(super) fn forget_node(&mut self, ino: InodeId) {
         let Some(node) = self.nodes.remove(&ino) else { return };
         for cover in node.before.into_iter().chain([node.cover]) {
@@ -132,7 +136,7 @@ impl Table {
         }
     }
 
-    /// Forgets a cover that nobody has any right to.
+    /// Removes a cover without rights.
     pub(super) fn tidy(&mut self, cover: InodeId) {
         if let Some(found) = self.covers.get(&cover)
             && found.watchers.is_empty()
@@ -143,8 +147,8 @@ impl Table {
         }
     }
 
-    /// A session had dropped everything under a cover when it carried a recall out. It still watches if it has been told something since then, or may
-    /// change something there.
+    /// A session cached nothing under a cover when it carried a recall out. It still watches if it has been
+    /// told something since then, or may change something there.
     fn unwatch(&mut self, session: SessionId, recall: u64, cover: InodeId) {
         let Some(found) = self.covers.get_mut(&cover) else { return };
         let holds = |ino: &InodeId| self.nodes.get(ino).is_some_and(|node| node.holder == session);
@@ -157,7 +161,7 @@ impl Table {
         self.tidy(cover);
     }
 
-    /// Sessions that have been asked for something for longer than this, in milliseconds, and for how long.
+    /// Sessions with a recall that is unacknowledged for longer than this, in milliseconds, and for how long.
     pub fn overdue(&self, longest_ms: u64) -> Vec<(SessionId, u64)> {
         let mut late = Vec::new();
         for (session, state) in &self.sessions {
@@ -170,14 +174,15 @@ impl Table {
         late
     }
 
-    /// What a session has been asked for and has not given, for people to read.
+    /// Unacknowledged recalls of a session, for people to read.
     pub fn unacknowledged(&self, session: SessionId) -> Vec<(u64, Vec<Item>)> {
         let Some(state) = self.sessions.get(&session) else { return Vec::new() };
         state.unacked.iter().map(|(id, pending)| (*id, pending.items.clone())).collect()
     }
 
-    /// Inodes that a session has made, and that it alone may change, and inodes that are counted elsewhere from now on, also if it may change all
-    /// around them: the right to such an inode alone may be on its way. And what each is counted under. Said before anybody else can see it.
+    /// Registers inodes that a session has created, or moved to another cover, each with its new cover. The
+    /// session gets the right to each alone, even if it holds the whole cover: the right to such an inode
+    /// alone may be in flight. Called before another session can see the change.
     pub fn born(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
         if !self.sessions.contains_key(&session) {
             return;
@@ -185,7 +190,7 @@ impl Table {
         for (ino, cover) in inodes {
             let found = self.covers.get(cover);
             if let Some(node) = self.nodes.get(ino) {
-                // Otherwise it is an old batch that comes once more.
+                // Otherwise it is an old batch that is retried.
                 if node.holder == session {
                     self.count_under(*ino, *cover);
                     self.watch(session, *cover);
@@ -199,14 +204,15 @@ impl Table {
                     self.hold_cover(session, *cover);
                 }
             } else if found.and_then(|found| found.exclusive).is_none_or(|holder| holder == session) {
-                // Also if it has been given the whole cover, which it may never learn.
+                // Also if it has been granted the whole cover, as that reply may get lost.
                 self.watch(session, *cover);
                 self.hold_node(session, *ino, *cover, BTreeSet::new());
             }
         }
     }
 
-    /// A single inode that somebody may change is counted under another cover. It stays where it was, too, until that is [settled](Self::settled).
+    /// Counts a node under another cover. It stays under the old one, too, until the move is
+    /// [settled](Self::settled).
     fn count_under(&mut self, ino: InodeId, cover: InodeId) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         if node.cover != cover {
@@ -216,7 +222,8 @@ impl Table {
         }
     }
 
-    /// A batch has been applied, in which these were [born](Self::born): everybody finds them under these covers.
+    /// A batch has been applied, in which these were [born](Self::born): all sessions find them under these
+    /// covers.
     pub fn settled(&mut self, session: SessionId, inodes: &[(InodeId, InodeId)]) {
         for (ino, cover) in inodes {
             let Some(node) = self.nodes.get_mut(ino).filter(|node| node.holder == session) else { continue };
@@ -230,7 +237,7 @@ impl Table {
         }
     }
 
-    /// Inodes that are no more.
+    /// Inodes that no longer exist.
     pub fn gone(&mut self, session: SessionId, inodes: &[InodeId]) {
         for ino in inodes {
             if let Some(node) = self.nodes.get(ino)
@@ -251,7 +258,7 @@ impl Table {
         }
     }
 
-    /// A session may not be known here.
+    /// Refuses a session that is not known.
     pub(super) fn check(&self, session: SessionId) -> Result<(), Refusal> {
         if self.sessions.contains_key(&session) { Ok(()) } else { Err(Refusal::Unknown) }
     }

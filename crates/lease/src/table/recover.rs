@@ -1,10 +1,10 @@
-//! A new leader: what the sessions held under the last one.
+//! Recovery: a new leader learns what the sessions held under the last one.
 
 use super::{Refusal, Session, Table};
 use shoal_types::{InodeId, Name, SessionId};
 
 impl Table {
-    /// Of a leader that takes these sessions over.
+    /// The table of a leader that takes these sessions over.
     pub fn recover(sessions: impl IntoIterator<Item = SessionId>) -> Table {
         let mut table = Table::new();
         for session in sessions {
@@ -13,22 +13,23 @@ impl Table {
         table
     }
 
-    /// Whether there are sessions that have not said yet what they hold.
+    /// Whether there are sessions that have not declared what they hold.
     pub fn recovering(&self) -> bool {
         self.sessions.values().any(|session| session.undeclared)
     }
 
-    /// Whether a session has not said yet what it holds.
+    /// Whether a session has not declared what it holds.
     pub fn is_undeclared(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|session| session.undeclared)
     }
 
-    /// Sessions that have not said yet what they hold.
+    /// Sessions that have not declared what they hold.
     pub fn undeclared(&self) -> Vec<SessionId> {
         self.sessions.iter().filter(|(_, state)| state.undeclared).map(|(session, _)| *session).collect()
     }
 
-    /// Part of what a session says it holds. What contradicts what others said is refused: then one of them is wrong, and must be ended.
+    /// A part of what a session declares to hold. What contradicts an earlier declaration is refused: then
+    /// one of the sessions is wrong, and must be ended.
     pub fn declare(
         &mut self,
         session: SessionId,
@@ -38,7 +39,7 @@ impl Table {
     ) -> Result<(), Refusal> {
         match self.sessions.get(&session) {
             None => return Err(Refusal::Unknown),
-            // Said twice, because the answer was lost.
+            // A retry, because the reply was lost.
             Some(state) if !state.undeclared => return Ok(()),
             Some(_) => {}
         }

@@ -107,7 +107,7 @@ fn what_moves_on_and_back_is_held_wherever_it_is_found() {
     assert_eq!(held(&table), [1, 1]);
     table.settled(A, &[(FILE, DIR)]);
     assert_eq!(held(&table), [1, 0]);
-    // Nothing is left of it when it is given back in the middle.
+    // A recall in the middle removes all of it.
     table.born(A, &[(FILE, OTHER)]);
     table.gone(A, &[FILE]);
     assert_eq!(held(&table), [0, 0]);

@@ -1,4 +1,4 @@
-//! Words for short tests: three sessions, two directories, some files in the first.
+//! Helpers for short tests: three sessions, two directories, some files in the first.
 
 pub use shoal_lease::{Answer, Item, ReadItem, Recall, Refusal, RequestId, Right, Table, Target};
 pub use shoal_types::{InodeId, Name, SessionId};
@@ -15,7 +15,7 @@ pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes().to_vec()).expect("a name")
 }
 
-/// Three sessions that know nothing yet.
+/// Three sessions without rights.
 pub fn table() -> Table {
     let mut table = Table::new();
     [A, B, C].into_iter().for_each(|session| table.begin(session));
@@ -40,14 +40,14 @@ pub fn see_name(text: &str) -> ReadItem {
     ReadItem::Name(DIR, name(text))
 }
 
-/// Looks at something that nobody is in the way of.
+/// Reads something that no other session conflicts with.
 #[track_caller]
 pub fn look(table: &mut Table, session: SessionId, item: ReadItem) {
     let (_, answer) = table.read(session, 0, &[item]).expect("the session lives");
     assert_eq!(answer, Answer::Ready);
 }
 
-/// Looks at something that others are in the way of.
+/// Reads something that another session conflicts with.
 #[track_caller]
 pub fn wait(table: &mut Table, session: SessionId, item: ReadItem) -> RequestId {
     let (id, answer) = table.read(session, 0, &[item]).expect("the session lives");
@@ -55,13 +55,13 @@ pub fn wait(table: &mut Table, session: SessionId, item: ReadItem) -> RequestId 
     id
 }
 
-/// Asks to change, and tells whether everybody else has dropped it.
+/// Requests the right to change; answers whether all other sessions have invalidated.
 #[track_caller]
 pub fn want(table: &mut Table, session: SessionId, targets: &[Target]) -> (RequestId, Answer) {
     table.acquire(session, 0, targets.to_vec()).expect("the session lives")
 }
 
-/// Gets rights that nobody is in the way of.
+/// Gets rights that no other session conflicts with.
 #[track_caller]
 pub fn take(table: &mut Table, session: SessionId, target: Target) -> Vec<Right> {
     let (id, answer) = want(table, session, &[target]);
@@ -77,12 +77,12 @@ pub fn told(table: &mut Table, session: SessionId) -> Recall {
     recalls.remove(0)
 }
 
-/// What all the recalls that a session has not acknowledged are about.
+/// The items of all recalls that a session has not acknowledged.
 pub fn items(table: &mut Table, session: SessionId) -> Vec<Vec<Item>> {
     table.recalls_after(session, 0).into_iter().map(|recall| recall.items).collect()
 }
 
-/// Acknowledges all that a session was told, once.
+/// Acknowledges all recalls of a session, once.
 pub fn acknowledge(table: &mut Table, session: SessionId) {
     for recall in table.recalls_after(session, 0) {
         table.acknowledge(session, recall.id, &[]);

@@ -47,7 +47,7 @@ fn whoever_has_been_told_something_since_watches_on_whatever_it_says() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
-    // Nothing to do with the change: the acknowledgement counts, but not that nothing is cached.
+    // Unrelated to the change: the acknowledgement counts, but not that nothing is cached.
     look(&mut table, B, see_name("y"));
     table.acknowledge(B, recall.id, &[DIR]);
     assert!(table.watches(B, DIR));
@@ -67,7 +67,7 @@ fn whoever_may_change_something_in_a_directory_watches_it() {
 
 #[test]
 fn whoever_goes_down_from_a_directory_gives_back_all_in_it() {
-    // B leaves, and A gets the whole directory.
+    // B stops watching, and A gets the whole directory.
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
@@ -83,7 +83,7 @@ fn whoever_goes_down_from_a_directory_gives_back_all_in_it() {
 
 #[test]
 fn an_inode_that_was_held_alone_stays_held_when_its_old_directory_is() {
-    // A moves FILE to another directory, which nobody knows here yet; then it gets its old directory.
+    // A moves FILE to another directory, which no session knows here yet; then it gets its old directory.
     let mut table = held_file();
     look(&mut table, C, ReadItem::Listing(OTHER));
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
@@ -101,7 +101,7 @@ fn an_answer_to_an_older_recall_does_not_take_what_was_given_since() {
     let (change, _) = want(&mut table, C, &[file(FILE2)]);
     let told: Vec<u64> = table.recalls_after(A, 0).iter().map(|recall| recall.id).collect();
     assert_eq!(told, [1, 2], "one for each");
-    // Both lose interest before A has said anything to the second.
+    // Both stop watching before A has acknowledged the second recall.
     table.acknowledge(A, 1, &[]);
     assert_eq!(table.ready(), [reader]);
     table.give_up(change);

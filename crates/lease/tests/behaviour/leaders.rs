@@ -64,7 +64,7 @@ fn what_contradicts_others_is_refused() {
 fn a_declaration_that_comes_twice_counts_once() {
     let mut table = Table::recover([A, B]);
     table.declare(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("nobody contradicts");
-    // It has moved the file before it says it again.
+    // It has moved the file before it declares again.
     let again = [(FILE, OTHER, vec![])];
     table.declare(A, &[(DIR, false), (OTHER, false)], &again, true).expect("nobody contradicts");
     table.declare(A, &[(InodeId(77), true)], &[], true).expect("it has said so already");

@@ -1,4 +1,4 @@
-//! What the table of rights promises, one sentence at a time.
+//! What the table of rights promises, one test per promise.
 
 mod batches;
 mod changing;

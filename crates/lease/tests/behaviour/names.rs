@@ -58,7 +58,7 @@ fn names_that_are_given_while_others_wait_for_older_ones_are_asked_back_anew() {
     acknowledge(&mut table, B);
     assert_eq!(table.ready(), [id]);
     table.finish(id);
-    // It may have given the old one back before it was given the new one.
+    // It may have released the old name before it was granted the new one.
     table.acknowledge(A, first.id, &[]);
     assert!(table.may_change(A, DIR, DIR) && table.ready().is_empty());
     acknowledge(&mut table, A);

@@ -1,6 +1,6 @@
 use crate::common::*;
 
-/// `A` has watched, and `B` wants to change `FILE`, while answers 1 and 2 are on their way to `A`.
+/// `A` has watched, and `B` wants to change `FILE`, while replies 1 and 2 are in flight to `A`.
 fn answered() -> Table {
     let mut table = table();
     look(&mut table, B, see_name("x"));

@@ -1,4 +1,4 @@
-//! Short words for the tests.
+//! Helpers for the tests.
 
 use shoal_lease::locks::*;
 use shoal_types::{InodeId, SessionId};
@@ -36,18 +36,18 @@ pub fn flock(owner: LockOwner, kind: LockKind) -> LockRecord {
     LockRecord { space: Flock, ..posix(owner, kind, LockRange::ALL) }
 }
 
-/// A request that may wait, numbered by the test.
+/// A waiting request, numbered by the test.
 pub fn key(lock: &LockRecord, request: u64) -> RequestKey {
     RequestKey { session: lock.owner.session, request }
 }
 
-/// Takes a lock that is free and frees nothing for others.
+/// Sets a lock that is free, which grants no waiting request.
 #[track_caller]
 pub fn take(table: &mut LockTable, lock: LockRecord) {
     assert_eq!(table.set(lock, None), Settled { outcome: Granted, granted: vec![] });
 }
 
-/// Asks for a lock that is not free, and waits.
+/// Requests a lock that is not free, and waits.
 #[track_caller]
 pub fn wait(table: &mut LockTable, lock: LockRecord, request: u64) -> RequestKey {
     let key = key(&lock, request);
@@ -55,7 +55,7 @@ pub fn wait(table: &mut LockTable, lock: LockRecord, request: u64) -> RequestKey
     key
 }
 
-/// Asks for a lock, and does not wait. Whether it was free.
+/// Requests a lock without waiting. Answers whether it was free.
 pub fn attempt(table: &mut LockTable, lock: LockRecord) -> bool {
     match table.set(lock, None).outcome {
         Granted => true,
@@ -64,7 +64,7 @@ pub fn attempt(table: &mut LockTable, lock: LockRecord) -> bool {
     }
 }
 
-/// Unlocks, and says who is granted something by it.
+/// Unlocks; answers the owners that are granted something by it.
 #[track_caller]
 pub fn unlock(table: &mut LockTable, lock: LockRecord) -> Vec<RequestKey> {
     let Settled { outcome, granted } = table.unlock(lock.ino, lock.space, lock.owner, lock.range);
@@ -72,7 +72,7 @@ pub fn unlock(table: &mut LockTable, lock: LockRecord) -> Vec<RequestKey> {
     granted
 }
 
-/// What a session holds in a file, without what is the same everywhere.
+/// The locks of an owner in a file, as ranges and kinds.
 pub fn held(table: &LockTable, owner: LockOwner) -> Vec<(LockRange, LockKind)> {
     let records = table.held_by(owner.session).into_iter().filter(|lock| lock.owner == owner);
     records.map(|lock| (lock.range, lock.kind)).collect()

@@ -16,7 +16,7 @@ fn two_who_would_wait_for_each_other_are_told() {
     take(&mut table, of(C, 1));
     wait(&mut table, of(A, 1), 1);
     assert_eq!(outcome(&mut table, of(C, 0), 2), Deadlock);
-    // Who is refused holds what it held.
+    // The refused owner keeps its locks.
     assert_eq!(held(&table, C), [(bytes(1, 1), Write)]);
     assert_eq!(table.waiting_count(), 1);
 }

@@ -2,7 +2,7 @@ use crate::common::*;
 use shoal_lease::limits::*;
 use shoal_lease::locks::*;
 
-/// A session with as many locks as it may have, less some: single bytes, each with a gap behind it.
+/// A session with as many locks as it may have, less some: single bytes, each with a gap after it.
 fn nearly_full(less: usize) -> LockTable {
     let mut table = LockTable::default();
     for n in 0..(LOCKS_PER_SESSION_MAX - less) as u64 {
@@ -18,7 +18,7 @@ fn a_session_has_only_so_many_locks_and_others_have_theirs() {
     assert_eq!(table.set(posix(B, Read, far), None).outcome, Outcome::NoRoom);
     assert_eq!(table.set(flock(A, Read), None).outcome, Outcome::NoRoom);
     take(&mut table, posix(C, Read, far));
-    // What makes them fewer, or leaves their number, is always possible.
+    // A request that does not increase their number is always possible.
     take(&mut table, posix(A, Read, bytes(0, 0)));
     take(&mut table, posix(A, Write, bytes(0, 9)));
     take(&mut table, posix(B, Read, far));
@@ -62,7 +62,7 @@ fn only_so_many_wait_for_one_file() {
     }
     let late = flock(owner(9, 9), Write);
     assert_eq!(table.set(late, Some(key(&late, 1))).outcome, Outcome::NoRoom);
-    // Elsewhere there is room; and one who gives up makes room here.
+    // Another session has its own limit; and a release makes room here.
     take(&mut table, LockRecord { ino: OTHER, ..flock(C, Write) });
     wait(&mut table, LockRecord { ino: OTHER, ..late }, 2);
     assert!(table.cancel(RequestKey { session: owner(1000, 1).session, request: 1 }));

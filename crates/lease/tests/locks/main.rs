@@ -1,4 +1,4 @@
-//! The lock table's behaviours, one module per concern, and random operations against a simple model.
+//! The behaviour of the lock table, one module per concern, and random operations against a simple model.
 
 mod common;
 mod deadlocks;

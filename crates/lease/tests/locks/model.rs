@@ -1,11 +1,11 @@
-//! The rules, spelled out byte by byte for tiny files. Slow and plain.
+//! The rules of locks, byte by byte for tiny files. Slow and plain.
 
 use crate::common::*;
 use shoal_lease::locks::*;
 use shoal_types::InodeId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of a file; the last stands for everything behind.
+/// Bytes of a file; the last stands for all later ones.
 pub const BYTES: u64 = 12;
 
 pub const OWNERS: [LockOwner; 4] = [A, B, C, D];
@@ -14,13 +14,13 @@ type File = (InodeId, LockSpace);
 
 #[derive(Default, Debug)]
 pub struct Model {
-    /// Every byte that somebody has locked.
+    /// Every locked byte.
     pub held: BTreeMap<(File, LockOwner, u64), LockKind>,
-    /// In the order of asking.
+    /// In the order of the requests.
     pub waiting: Vec<(RequestKey, LockRecord)>,
 }
 
-/// What the model says of an outcome; a conflict may be any that is one.
+/// The model's outcome; a conflict may be any conflicting lock.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Verdict {
     Granted,
@@ -62,7 +62,7 @@ impl Model {
         }
     }
 
-    /// Looks through all who wait, again and again until nobody can be granted.
+    /// Tries all waiters repeatedly, until none can be granted.
     fn grant(&mut self) -> Vec<RequestKey> {
         let mut granted = Vec::new();
         loop {
@@ -137,7 +137,7 @@ impl Model {
         self.grant()
     }
 
-    /// Runs of bytes that are locked alike.
+    /// Runs of bytes that are locked in one way.
     pub fn held_by(&self, session: shoal_types::SessionId) -> Vec<LockRecord> {
         let mut runs: Vec<LockRecord> = Vec::new();
         for (((ino, space), owner, byte), kind) in &self.held {

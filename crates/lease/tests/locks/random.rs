@@ -40,9 +40,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Both {
     table: LockTable,
     model: Model,
-    /// Every request that was told to wait, and what it wanted.
+    /// Every request that had to wait, and its lock.
     asked: Vec<(RequestKey, LockRecord)>,
-    /// Those that do not wait any more, by whatever way.
+    /// Requests that no longer wait, for any reason.
     over: BTreeSet<RequestKey>,
 }
 
@@ -99,7 +99,7 @@ impl Both {
         Ok((settled.granted, expected))
     }
 
-    /// A session's end frees several files at once: the order is told for each file only.
+    /// A session's end frees several files at once: the order is defined for each file only.
     fn granted(
         &mut self,
         mut granted: Vec<RequestKey>,
@@ -149,9 +149,9 @@ impl Both {
         Ok(())
     }
 
-    /// Whoever holds something gives it up, until nobody holds anything.
+    /// Holders release their locks, until no owner holds any.
     fn wind_down(&mut self) -> Result<(), TestCaseError> {
-        // Everybody who waits is granted once, so this ends.
+        // Each waiter is granted once, so this ends.
         for _ in 0..=self.asked.len() + OWNERS.len() * 4 * BYTES as usize {
             let sessions = [A.session, C.session].into_iter();
             let Some(lock) = sessions.flat_map(|session| self.table.held_by(session)).next() else { break };

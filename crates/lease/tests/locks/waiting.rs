@@ -46,7 +46,8 @@ fn a_granted_lock_that_weakens_its_owners_own_lets_in_who_came_before() {
     take(&mut table, posix(A, Write, bytes(0, 9)));
     take(&mut table, posix(B, Write, bytes(10, 19)));
     let reader = wait(&mut table, posix(C, Read, bytes(0, 9)), 1);
-    // It asks to read all: its own exclusive lock becomes a shared one when that is granted.
+    // It requests a shared lock on all bytes: its own exclusive lock becomes a shared one when that is
+    // granted.
     let both = wait(&mut table, posix(A, Read, bytes(0, 19)), 2);
     assert_eq!(unlock(&mut table, posix(B, Write, bytes(10, 19))), [both, reader]);
 }
@@ -93,7 +94,7 @@ fn a_request_that_comes_again_keeps_its_turn() {
     wait(&mut table, wanted, 1);
     assert_eq!(table.waiting_count(), 2);
     assert_eq!(unlock(&mut table, posix(A, Write, LockRange::ALL)), [first]);
-    // Had the answer been lost, it would come once more, and is granted.
+    // If the answer is lost, the request is retried, and granted again.
     assert_eq!(table.set(wanted, Some(first)).outcome, Granted);
 }
 

@@ -1,10 +1,10 @@
-//! What must hold at every moment, and when nothing can happen any more.
+//! Invariants of every state, and of the final states.
 
 use crate::world::*;
 use shoal_types::InodeId;
 
 impl World {
-    /// What must hold at every moment. The first thing that does not, in words.
+    /// The invariants of every state. The error is the first violation, in words.
     pub fn check(&self) -> Result<(), String> {
         if let Some(wrong) = &self.wrong {
             return Err(wrong.clone());
@@ -26,7 +26,7 @@ impl World {
         Ok(())
     }
 
-    /// Whoever may change something is the only one to show it.
+    /// A client that may change something is the only one that may show it.
     fn check_rights(&self, c: usize) -> Result<(), String> {
         for thing in self.truth.versions.keys().filter(|thing| self.clients[c].may_change(**thing)) {
             for (other, client) in self.clients.iter().enumerate().filter(|(other, _)| *other != c) {
@@ -41,7 +41,7 @@ impl World {
         Ok(())
     }
 
-    /// Whatever a client believes to have, it has according to the table.
+    /// A client has every right that it believes to have according to the table.
     fn check_table(&self, c: usize) -> Result<(), String> {
         let (client, table) = (&self.clients[c], &self.table);
         let unborn =
@@ -66,7 +66,7 @@ impl World {
         Ok(())
     }
 
-    /// Nothing can happen any more: everybody has been answered.
+    /// In a state without further events, every request has been answered.
     pub fn check_rest(&self) -> Result<(), String> {
         for (c, client) in self.clients.iter().enumerate() {
             if let Some((token, request)) = client.out.iter().next() {
@@ -85,7 +85,7 @@ impl World {
         Ok(())
     }
 
-    /// Everybody leaves: nothing is left.
+    /// When all clients have left, the table is empty.
     pub fn check_end(mut self) -> Result<(), String> {
         for client in std::mem::take(&mut self.clients) {
             self.table.end(client.session);

@@ -1,4 +1,4 @@
-//! A client: a cache, rights, a journal, recalls that it is carrying out, and requests that are under way.
+//! A client: a cache, rights, a journal, recalls in progress, and requests in flight.
 
 use crate::server::{Reply, Stage};
 use crate::world::*;
@@ -6,7 +6,7 @@ use shoal_lease::{Item, Recall, Right};
 use shoal_types::{InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A change that is done, and not committed.
+/// A local change that is not committed.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     pub changes: Vec<(Thing, Version)>,
@@ -14,11 +14,12 @@ pub struct Batch {
     pub born: Vec<(InodeId, InodeId)>,
     /// Inodes whose removal was committed before this.
     pub gone: Vec<InodeId>,
-    /// Inodes that it removes. They stay held until that is committed: until then others could be told of them.
+    /// Inodes that it removes. They stay held until that is committed: until then another client could be
+    /// told about them.
     pub removed: Vec<InodeId>,
-    /// The server has it, and is about to commit it.
+    /// The server has received it, and is about to commit it.
     pub proposed: bool,
-    /// It is committed, which the client has not heard.
+    /// It is committed, and the client does not know it yet.
     pub applied: bool,
 }
 
@@ -32,13 +33,13 @@ pub struct NodeRight {
 #[derive(Clone, Debug)]
 pub struct Begun {
     pub recall: Recall,
-    /// Up to where the journal has to be committed.
+    /// The journal has to be committed up to here.
     pub needed: u64,
-    /// Of the leader who told it.
+    /// The term of the leader that sent it.
     pub term: u64,
 }
 
-/// An acknowledgement under way.
+/// An acknowledgement in flight.
 #[derive(Clone, Debug)]
 pub struct Ack {
     pub id: u64,
@@ -47,7 +48,7 @@ pub struct Ack {
     pub below: u64,
 }
 
-/// What a client says to a new leader.
+/// A client's declaration to a new leader.
 #[derive(Clone, Debug)]
 pub struct Said {
     pub term: u64,
@@ -55,22 +56,22 @@ pub struct Said {
     pub nodes: Vec<(InodeId, InodeId, Vec<shoal_types::Name>)>,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub op: Op,
-    /// For the right to change; otherwise to see.
+    /// It requests the right to change; otherwise it reads.
     pub acquires: bool,
-    /// What was committed, and how much had been dropped, when it was made.
+    /// Counts of commits and of invalidations when it was made.
     pub ticket: (u64, u64),
     pub stage: Stage,
 }
 
-/// Covers that a client does not watch any more when it has carried a recall out.
+/// Covers that a client stops watching when it has carried a recall out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Leaves {
     Nothing,
-    /// Those of what it was to drop.
+    /// Those of what it invalidates.
     Dropped,
     /// All in which it holds nothing.
     All,
@@ -79,21 +80,21 @@ pub enum Leaves {
 #[derive(Clone, Debug)]
 pub struct Client {
     pub session: SessionId,
-    /// It has heard of the servers lately.
+    /// Its session lease is valid.
     pub lease: bool,
     pub term: u64,
     pub cache: BTreeMap<Thing, Version>,
     pub places: BTreeMap<InodeId, InodeId>,
-    /// Covers of which something is cached, and whether all of each may be changed.
+    /// Covers with cached content, and whether all of each may be changed.
     pub covers: BTreeMap<InodeId, bool>,
     pub nodes: BTreeMap<InodeId, NodeRight>,
-    /// Inodes that it has removed: answers may still tell of them.
+    /// Inodes that it has removed: replies in flight may still contain them.
     pub dead: BTreeSet<InodeId>,
-    /// Those whose removal is committed, to be told with the next batch.
+    /// Inodes whose removal is committed, to be reported with the next batch.
     pub gone: Vec<InodeId>,
     pub journal: VecDeque<Batch>,
     pub committed: u64,
-    /// Recalls that it was told. Each goes its own way from here on.
+    /// Recalls that it has received. Each is carried out independently.
     pub inbox: Vec<Recall>,
     pub seen: u64,
     pub begun: Vec<Begun>,
@@ -102,7 +103,7 @@ pub struct Client {
     pub out: BTreeMap<u64, Request>,
     pub last_token: u64,
     pub ops_left: u32,
-    /// The batch that changed each thing last; how much was dropped, and the newest change among it.
+    /// The batch that changed each thing last; the count of invalidations, and the newest change among them.
     pub modified: BTreeMap<Thing, u64>,
     pub dropped: u64,
     pub dropped_modified: u64,
@@ -144,7 +145,7 @@ impl Client {
         }
     }
 
-    /// All answers to requests before this have been taken in.
+    /// All replies to requests before this have been received.
     pub fn below(&self) -> u64 {
         self.out.keys().next().copied().unwrap_or(self.last_token + 1)
     }
@@ -174,7 +175,7 @@ impl Client {
         self.out.insert(token, Request { op, acquires, ticket, stage: Stage::Sent { below } });
     }
 
-    /// Takes an answer in, of which everything must be true at this moment.
+    /// Installs a reply, all of which must be true at this moment.
     pub fn install(&mut self, request: &Request, reply: &Reply, fault: Fault) {
         let op = request.op;
         if reply.term != self.term && fault != Fault::TakesInOldAnswers {
@@ -201,7 +202,7 @@ impl Client {
             self.covers.insert(*cover, true);
             self.nodes.retain(|_, node| node.cover != *cover);
         }
-        // Something that was changed here since the request was made, and dropped, may be told as it was before.
+        // A thing that was changed here and invalidated since the request was made: the reply may be older.
         let (committed, dropped) = request.ticket;
         if self.dropped != dropped && self.dropped_modified > committed {
             return;
@@ -224,7 +225,7 @@ impl Client {
         }
     }
 
-    /// Nothing of this is changed any more.
+    /// Nothing of this recall is changed any more.
     pub fn begin(&mut self, id: u64, fault: Fault) {
         let Some(at) = self.inbox.iter().position(|recall| recall.id == id) else { return };
         let recall = self.inbox.remove(at);
@@ -235,7 +236,7 @@ impl Client {
         let needed = if fault == Fault::AcknowledgesBeforeItHasCommitted { 0 } else { needed };
         let term = self.term;
         self.begun.push(Begun { recall, needed, term });
-        // The order does not matter: worlds that differ in nothing else are the same.
+        // The order does not matter: sorting makes equal worlds compare equal.
         self.begun.sort_by_key(|begun| begun.recall.id);
     }
 
@@ -251,7 +252,7 @@ impl Client {
         }
     }
 
-    /// What a recall has it drop.
+    /// What a recall asks it to invalidate.
     fn to_drop(recall: &Recall) -> Vec<Thing> {
         let mut things = Vec::new();
         for item in &recall.items {
@@ -263,8 +264,8 @@ impl Client {
         things
     }
 
-    /// Whether a kernel that waits for an answer keeps it from dropping what it is to drop: names of a directory in which it looks for
-    /// some, or a file that it reads.
+    /// Whether a kernel that waits for a reply prevents the invalidation: of names in a directory of a
+    /// lookup, or of a file that is being read.
     fn is_kept(&self, recall: &Recall) -> bool {
         let meets = |drop: &Thing, seen: &Thing| match (drop, seen) {
             (Thing::Name(one, _), Thing::Name(other, _)) => one == other,
@@ -282,12 +283,12 @@ impl Client {
         self.begun.iter().filter(may).map(|begun| begun.recall.id).collect()
     }
 
-    /// Nothing is waited for any more but the kernel.
+    /// Only the kernel is waited for.
     pub fn may_declare(&self) -> bool {
         self.begun.iter().all(|begun| self.committed >= begun.needed)
     }
 
-    /// Whether there are covers that it may leave besides those that a recall is about.
+    /// Whether there are covers that it may leave besides those of a recall.
     pub fn may_leave_more(&self, id: u64) -> bool {
         let Some(begun) = self.begun.iter().find(|begun| begun.recall.id == id) else { return false };
         let dropped: Vec<InodeId> =
@@ -295,14 +296,14 @@ impl Client {
         self.covers.keys().any(|cover| !dropped.contains(cover) && self.may_leave(*cover))
     }
 
-    /// What was changed is committed: it is dropped, with all else under the covers that the client leaves,
-    /// if that can be.
+    /// The changes are committed: invalidates the recalled things, and all else under the covers that the
+    /// client leaves, if possible.
     pub fn finish(&mut self, id: u64, leaves: Leaves, fault: Fault) {
         let Some(at) = self.begun.iter().position(|begun| begun.recall.id == id) else { return };
         let Begun { recall, term, .. } = self.begun[at].clone();
         let things = Self::to_drop(&recall);
         if things.iter().any(|thing| self.is_dirty(*thing)) && fault == Fault::None {
-            // It was given the right anew meanwhile, and has changed it: once more.
+            // It was granted the right anew meanwhile, and has changed it: release it once more.
             self.let_go(&recall);
             self.begun[at].needed = self.committed + self.journal.len() as u64;
             return;
@@ -358,7 +359,7 @@ impl Client {
             && !self.under(cover).iter().any(|thing| self.is_dirty(*thing))
     }
 
-    /// What it holds, for a new leader.
+    /// What it declares to a new leader.
     pub fn declare(&mut self, term: u64, fault: Fault) {
         let node = |(ino, right): (&InodeId, &NodeRight)| {
             (*ino, right.cover, right.names.iter().map(|number| name(*number)).collect())

@@ -1,4 +1,4 @@
-//! What may happen next, and what it does.
+//! The possible events, and their effects.
 
 use crate::client::{Batch, Client, Leaves, NodeRight};
 use crate::server::Stage;
@@ -6,42 +6,43 @@ use crate::world::*;
 use shoal_lease::Table;
 use shoal_types::SessionId;
 
-/// One thing that may happen. Clients and their requests by number.
+/// One event. Clients and their requests by number.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Event {
-    /// A client does something, or asks for what it needs for it, under this number.
+    /// A client does something, or requests the rights for it, under this number.
     Start(usize, Op, u64),
-    /// The server takes a request in, or goes on with it.
+    /// The server takes a request, or continues with it.
     Serve(usize, u64),
-    /// An answer is taken in; what it was for is done at once, if it can be.
+    /// A reply arrives; the operation is done at once, if possible.
     Receive(usize, u64),
     /// A recall is begun, carried out, and acknowledged: in any order with others.
     Begin(usize, u64),
     Finish(usize, u64),
-    /// ... and leaves the directory, too; or every directory in which it holds nothing.
+    /// A recall is carried out, and the client stops watching the directory; or every directory in which it
+    /// holds nothing.
     FinishAndLeave(usize, u64),
     FinishAndLeaveAll(usize, u64),
     Acknowledge(usize, u64),
     /// The oldest batch of a journal arrives; and is committed.
     Propose(usize),
     Commit(usize),
-    /// A client hears that it is; or has not heard it, and sends it once more.
+    /// A client learns of the commit; or it does not, and retries the batch.
     Confirm(usize),
     Resend(usize),
-    /// A client has not heard of the servers for long, and then again.
+    /// A client's lease expires, and is renewed.
     Expire(usize),
     Renew(usize),
-    /// The session of a client that has not heard of the servers for long is ended. It begins another one.
+    /// The session of a client without a lease is ended. The client begins another one.
     End(usize),
-    /// Another leader, who knows nothing.
+    /// A new leader without any state of the last one.
     Lead,
-    /// A client learns of it, and says what it holds; which arrives.
+    /// A client learns of it, and declares what it holds; the declaration arrives.
     Learn(usize),
     Declare(usize),
 }
 
 impl World {
-    /// What can happen without anybody wanting anything new, or failing.
+    /// Events that need neither a new operation nor a failure.
     pub fn progress(&self, setup: &Setup) -> Vec<Event> {
         let mut events = Vec::new();
         for (c, client) in self.clients.iter().enumerate() {
@@ -80,7 +81,7 @@ impl World {
         events
     }
 
-    /// What else may happen.
+    /// All other possible events.
     pub fn choices(&self, setup: &Setup) -> Vec<Event> {
         let mut events = Vec::new();
         for (c, client) in self.clients.iter().enumerate() {
@@ -109,7 +110,7 @@ impl World {
         events
     }
 
-    /// Whether something can happen that could in a similar world.
+    /// Whether an event is possible in this world, which may have been taken from a similar one.
     pub fn can_happen(&self, setup: &Setup, event: Event) -> bool {
         match event {
             Event::Start(c, _, token) => {
@@ -180,7 +181,7 @@ impl World {
                 let Some(said) = self.clients[c].said.take() else { return };
                 if said.term == self.term {
                     let session = self.clients[c].session;
-                    // What was moved by a batch that is to come once more is still found where it was.
+                    // What was moved by a batch that is going to be retried is still found at its old place.
                     let (mut nodes, mut moved) = (said.nodes.clone(), Vec::new());
                     for (ino, cover, _) in &mut nodes {
                         if self.store.exists(*ino) && self.store.cover(*ino) != *cover {
@@ -199,7 +200,7 @@ impl World {
         self.pump();
     }
 
-    /// Does it if that can be; otherwise asks for what is missing.
+    /// Does an operation if possible; otherwise requests what is missing.
     fn attempt(&mut self, c: usize, op: Op, token: Option<u64>) {
         let made = matches!(op, Op::Create(..)).then(|| op.things()[2]);
         if made.is_some_and(|thing| self.is_used(thing)) {
@@ -229,12 +230,12 @@ impl World {
         }
     }
 
-    /// Numbers of inodes are not used twice.
+    /// Numbers of inodes are not reused.
     fn is_used(&self, thing: Thing) -> bool {
         self.truth.version(thing) > 0 || matches!(thing, Thing::Node(ino) if self.used.contains(&ino))
     }
 
-    /// A change is done: from now on nobody may see what was before.
+    /// A change is done: from now on no client may show the old version.
     fn apply(&mut self, c: usize, op: Op) {
         let client = &mut self.clients[c];
         let mut batch = Batch { gone: std::mem::take(&mut client.gone), ..Batch::default() };
@@ -253,7 +254,8 @@ impl World {
                 if let Some(right) = client.nodes.get_mut(&ino) {
                     right.cover = to;
                 }
-                // Also without a right to it alone: that may be on its way, and is counted under the old directory.
+                // Also without a right to it alone: that may be in flight, and is counted under the old
+                // directory.
                 batch.born.push((ino, to));
             }
             Op::Create(ino, dir, _) if is_dir(ino) => {
@@ -304,10 +306,10 @@ impl World {
         self.table.gone(session, &batch.gone);
     }
 
-    /// A session ends: what it has not committed never was.
+    /// A session ends: its uncommitted changes are void.
     pub fn end(&mut self, c: usize, setup: &Setup) {
         self.ends = self.ends.saturating_sub(1);
-        // What has arrived is decided before the end of the session is.
+        // A batch that has arrived is committed before the end of the session is.
         if self.clients[c].journal.front().is_some_and(|batch| batch.proposed && !batch.applied) {
             self.commit(c);
         }
@@ -328,7 +330,7 @@ impl World {
         }
         self.table.end(old.session);
         if setup.fault == Fault::IgnoresTheEndOfItsLease {
-            // It does not know, and goes on reading.
+            // The client does not know it, and goes on reading.
             self.clients[c].out.clear();
             self.clients[c].inbox.clear();
             self.clients[c].begun.clear();
@@ -343,7 +345,7 @@ impl World {
         self.table.begin(next);
     }
 
-    /// What was at the server is lost; what it has sent is not.
+    /// Messages at the server are lost; those that it has sent are not.
     fn lead(&mut self) {
         self.leaders -= 1;
         self.term += 1;
@@ -351,7 +353,7 @@ impl World {
         for client in &mut self.clients {
             client.out.retain(|_, request| matches!(request.stage, Stage::Replied(_)));
             client.inbox.clear();
-            // It is sent once more.
+            // It is retried.
             client.journal.iter_mut().for_each(|batch| batch.proposed &= batch.applied);
         }
     }

@@ -1,4 +1,4 @@
-//! Ways through the world: all of them, or long ones by chance.
+//! Paths through the states of the world: all of them, or long random ones.
 
 use crate::events::Event;
 use crate::world::*;
@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What went wrong, and how it came to that.
+/// A violation, and the path that leads to it.
 #[derive(Debug)]
 pub struct Broken {
     pub what: String,
@@ -22,18 +22,19 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// How much was looked at.
+/// How much was explored.
 #[derive(Debug, Default)]
 pub struct Seen {
     pub states: usize,
     pub rests: usize,
 }
 
-/// Looks at every state that can be reached. Fails also if there are more than `states_max`: then somebody goes round for ever.
+/// Explores every reachable state. Fails also if there are more than `states_max`: then some client loops for
+/// ever.
 pub fn everywhere(setup: &Setup, states_max: usize) -> Result<Seen, Broken> {
     let mut seen = Seen::default();
     let mut known: HashSet<(u64, u64)> = HashSet::new();
-    // Where each state came from: to tell the way.
+    // The predecessor of each state, to reconstruct the path.
     let mut origins: Vec<(usize, Option<Event>)> = vec![(0, None)];
     let mut todo = vec![(0, World::new(setup))];
     let mut text = String::new();
@@ -80,7 +81,7 @@ fn fingerprint(text: &str) -> (u64, u64) {
     (hash(1), hash(2))
 }
 
-/// Numbers by chance, the same for the same seed.
+/// Pseudo-random numbers from a seed.
 pub struct Chance(u64);
 
 impl Chance {
@@ -96,7 +97,8 @@ impl Chance {
     }
 }
 
-/// One long way by chance; in the end everybody is answered, within a number of steps that depends on what is under way.
+/// A long random path. In the end every request is answered, within a number of steps that depends on what is
+/// in flight.
 pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Broken> {
     let mut chance = Chance::new(seed);
     let mut world = World::new(setup);
@@ -106,7 +108,7 @@ pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Broken> {
         world.happen(setup, event);
         world.check().map_err(|what| Broken { what, way: way.clone() })
     };
-    // How often something new is begun: different from way to way.
+    // How often something new is begun: different for each path.
     let eager = 1 + chance.below(6);
     for _ in 0..steps {
         let (progress, choices) = (world.progress(setup), world.choices(setup));
@@ -139,7 +141,7 @@ pub fn walk(setup: &Setup, seed: u64, steps: usize) -> Result<(), Broken> {
     rest.map_err(|what| Broken { what, way })
 }
 
-/// The same failure in fewer steps, for people to read.
+/// The same violation in fewer steps, for people to read.
 pub fn shorten(setup: &Setup, broken: Broken) -> Broken {
     let mut best = broken;
     let mut part = best.way.len() / 2;
@@ -158,7 +160,7 @@ pub fn shorten(setup: &Setup, broken: Broken) -> Broken {
     best
 }
 
-/// Goes a way as far as it can be gone, and on until nothing happens.
+/// Follows a path as far as possible, and then runs until no event is possible.
 fn again(setup: &Setup, way: &[Event]) -> Result<(), Broken> {
     let mut world = World::new(setup);
     let mut gone = Vec::new();

@@ -1,10 +1,12 @@
-//! The table of rights in a small world of clients that cache, change and keep journals, with every message under way for as long as it likes.
+//! A model of the table of rights: a small world of clients that cache, change and keep journals, with
+//! arbitrary delays of every message.
 //!
 //! Clients carry recalls out, and acknowledge them, in any order.
 //!
-//! Checked at every moment: nobody shows what is older than a completed change of another; nobody may change what another shows or
-//! may change; whatever a client believes to have, it has according to the table. When nothing can happen any more, everybody has been
-//! answered; and when all have left, nothing is left in the table.
+//! Invariants of every state: no client shows what is older than a completed change of another. No client may
+//! change what another shows or may change. A client has every right that it believes to have according to
+//! the table. When no event is possible, every request has been answered. When all clients have left, the
+//! table is empty.
 
 mod check;
 mod client;
@@ -59,12 +61,12 @@ const ALL: &[Op] = &[
     Op::Remove(F1, D2, 0),
 ];
 
-/// All that can happen, to three clients.
+/// All kinds of events, with three clients.
 fn everything(fault: Fault) -> Setup {
     Setup { ends: 3, leaders: 2, resends: 3, fault, ..setup(3, 40, ALL) }
 }
 
-/// Walks by chance; the first that goes wrong, in as few steps as it can be told.
+/// Random paths; the first violation, shortened.
 fn walks(setup: &Setup, seeds: std::ops::Range<u64>) -> Result<(), String> {
     for seed in seeds {
         if let Err(broken) = walk(setup, seed, 400) {
@@ -74,7 +76,7 @@ fn walks(setup: &Setup, seeds: std::ops::Range<u64>) -> Result<(), String> {
     Ok(())
 }
 
-/// `SHOAL_LEASE_SEEDS=from..to` looks at others than the usual ones.
+/// `SHOAL_LEASE_SEEDS=from..to` selects other seeds than the usual ones.
 fn seeds() -> std::ops::Range<u64> {
     let said = std::env::var("SHOAL_LEASE_SEEDS").unwrap_or_default();
     let ends = said.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
@@ -136,7 +138,7 @@ fn faults_that_are_planted_are_found() {
     }
 }
 
-/// Small worlds in which everything that can happen is looked at.
+/// Small worlds that are explored completely.
 fn small() -> Vec<(&'static str, Setup)> {
     let (see, touch) = (Op::See(Thing::Node(F1)), Op::Touch(D1, 0));
     let name = Op::See(Thing::Name(D1, 0));

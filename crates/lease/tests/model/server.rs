@@ -1,11 +1,11 @@
-//! The server: what it does with requests, between which others may come.
+//! The server: the steps of a request, between which other events are possible.
 
 use crate::world::*;
 use shoal_lease::{Answer, ReadItem, RequestId, Right, Target};
 use shoal_types::InodeId;
 use std::collections::BTreeMap;
 
-/// An answer under way.
+/// A reply in flight.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     pub term: u64,
@@ -15,23 +15,23 @@ pub struct Reply {
     pub rights: Vec<Right>,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// On its way to the server.
+    /// In flight to the server.
     Sent { below: u64 },
-    /// It waits for others, for a change with what is known that it is about.
+    /// It waits for other clients; a change with its known targets.
     Parked { id: RequestId, known: Vec<Target> },
-    /// It has waited and may go on, or, a change, has to look at what it is about once more.
+    /// It has waited and may continue. A change has to look its targets up once more.
     Ready { id: RequestId, known: Vec<Target> },
     /// It is registered for these, and the store is about to be read.
     Registered { id: RequestId, items: Vec<ReadItem>, held: Vec<InodeId>, exclusive: Vec<InodeId> },
-    /// The answer is on its way.
+    /// The reply is in flight.
     Replied(Reply),
 }
 
 impl World {
-    /// One step of the server with a request. Answers that are on their way are the client's to take.
+    /// One step of the server with a request. Replies in flight are received by the client.
     pub fn serve(&mut self, c: usize, token: u64) {
         let Some(request) = self.clients[c].out.get(&token).cloned() else { return };
         let session = self.clients[c].session;
@@ -48,7 +48,7 @@ impl World {
                     Some(now) if now.iter().all(|item| items.contains(item)) => {
                         Stage::Replied(self.read(c, token, request.op, &held, exclusive))
                     }
-                    // What was asked about is counted elsewhere by now.
+                    // The cover of an item has changed.
                     Some(_) => self.ask(c, token, request.op, Some(id)),
                     None => Stage::Replied(Reply::default()),
                 }
@@ -61,7 +61,7 @@ impl World {
         self.pump();
     }
 
-    /// Tells those who wait, and whoever has to give something back.
+    /// Continues waiting requests, and sends recalls.
     pub fn pump(&mut self) {
         for id in self.table.ready() {
             for request in self.clients.iter_mut().flat_map(|client| client.out.values_mut()) {
@@ -101,7 +101,7 @@ impl World {
 
     fn ask(&mut self, c: usize, token: u64, op: Op, id: Option<RequestId>) -> Stage {
         let session = self.clients[c].session;
-        // Nothing of it is there.
+        // None of it exists.
         let Some(items) = self.about(op) else { return Stage::Replied(Reply::default()) };
         let answer = match id {
             None => self.table.read(session, token, &items),
@@ -137,7 +137,7 @@ impl World {
         Reply { term, found, places, exclusive, rights: Vec::new() }
     }
 
-    /// What a change is about, as things stand.
+    /// The targets of a change in this state.
     fn targets(&self, op: Op) -> Option<Vec<Target>> {
         let there = |want: &Want| self.store.exists(want.0).then(|| self.target(want));
         op.wants().iter().map(there).collect()

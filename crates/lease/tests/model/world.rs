@@ -1,8 +1,8 @@
-//! A small world: what there is in it, what clients may want, and how it looks at one moment.
+//! A small world: its objects, the operations of its clients, and its state.
 //!
-//! Everything that can be cached is a *thing* with a version: an inode, or a name in a directory. A change makes a new version. The
-//! *truth* has every change from the moment in which its client was told that it is done; the *store* of the server has it when it
-//! is committed.
+//! Everything that can be cached is a *thing* with a version: an inode, or a name in a directory. A change
+//! makes a new version. The *truth* has a change from the moment in which its client considers it done; the
+//! *store* of the server has it when it is committed.
 
 use crate::client::Client;
 use shoal_lease::{Table, Target};
@@ -27,21 +27,21 @@ pub enum Thing {
     Name(InodeId, u8),
 }
 
-/// What a client may want to do.
+/// An operation of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     See(Thing),
-    /// A name, and the inode that it stands for.
+    /// A name, and the inode that it leads to.
     Lookup(InodeId, u8, InodeId),
     List(InodeId),
     Write(InodeId),
     /// Two inodes at once.
     Both(InodeId, InodeId),
-    /// Puts something else behind a name.
+    /// Changes what a name leads to.
     Touch(InodeId, u8),
-    /// A file from one directory to another, under the same name.
+    /// Moves a file from one directory to another, under the same name.
     Move(InodeId, InodeId, InodeId, u8),
-    /// A file is counted elsewhere from now on, and nothing is changed where it was: it gets another name.
+    /// Gives a file another name. It gets a cover of its own, and nothing is changed in its old one.
     Link(InodeId, InodeId, u8),
     /// A new file, or a new directory.
     Create(InodeId, InodeId, u8),
@@ -49,7 +49,7 @@ pub enum Op {
     Remove(InodeId, InodeId, u8),
 }
 
-/// An inode that is wanted, names in it, and whether it may be counted elsewhere afterwards.
+/// A wanted inode, names in it, and whether it may have another cover afterwards.
 pub type Want = (InodeId, BTreeSet<u8>, bool);
 
 pub fn is_dir(ino: InodeId) -> bool {
@@ -84,7 +84,7 @@ impl Op {
         }
     }
 
-    /// What it looks at or changes.
+    /// What it reads or changes.
     pub fn things(&self) -> Vec<Thing> {
         match *self {
             Op::See(thing) => vec![thing],
@@ -123,37 +123,37 @@ impl State {
         self.version(Thing::Node(ino)) > 0
     }
 
-    /// What an inode is counted under.
+    /// The cover of an inode.
     pub fn cover(&self, ino: InodeId) -> InodeId {
         if is_dir(ino) { ino } else { self.places.get(&ino).copied().unwrap_or(ino) }
     }
 }
 
-/// A fault that is planted on purpose: the checks must find it.
+/// A planted defect, which the checks must find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     None,
-    /// A client says that it has dropped what it keeps.
+    /// A client acknowledges without invalidating.
     AcknowledgesWithoutDropping,
     DropsTheInodeAndNotTheNames,
-    /// Recalls are carried out although answers that came before them are on their way.
+    /// Recalls are carried out while earlier replies are in flight.
     DoesNotWaitForAnswers,
-    /// A client that does not hear of the servers goes on using its cache.
+    /// A client uses its cache after its lease has expired.
     IgnoresTheEndOfItsLease,
     AcknowledgesBeforeItHasCommitted,
-    /// What it is told to go down from it goes on changing.
+    /// A client goes on changing what it was asked to downgrade.
     KeepsTheRight,
-    /// It says that it caches nothing of a directory, and keeps some.
+    /// It reports that it caches nothing of a directory, and keeps some.
     KeepsWhatItDoesNotWatch,
-    /// A new leader is not told of single inodes.
+    /// Rights to single inodes are not declared to a new leader.
     DeclaresCoversOnly,
-    /// Answers of former leaders are taken in.
+    /// Replies of former leaders are installed.
     TakesInOldAnswers,
-    /// Answers of former leaders are ignored, but nothing is declared to the new one.
+    /// Replies of former leaders are ignored, but nothing is declared to the new one.
     DeclaresNothing,
 }
 
-/// What a world is made of.
+/// The parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub clients: usize,
@@ -164,9 +164,9 @@ pub struct Setup {
     pub ends: u32,
     /// Leaders that take over.
     pub leaders: u32,
-    /// Batches that come once more.
+    /// Retried batches.
     pub resends: u32,
-    /// A kernel that waits for an answer keeps what it waits for from being dropped.
+    /// A kernel that waits for a reply prevents the invalidation of what it waits for.
     pub kernel: bool,
     pub fault: Fault,
 }
@@ -178,7 +178,7 @@ pub struct World {
     pub store: State,
     pub truth: State,
     pub clients: Vec<Client>,
-    /// Something that must not happen has happened.
+    /// A violation that was found in an event.
     pub wrong: Option<String>,
     /// Inodes that were removed.
     pub used: BTreeSet<InodeId>,
@@ -216,7 +216,7 @@ impl World {
         }
     }
 
-    /// A want as the table sees it.
+    /// A want as a target of the table.
     pub fn target(&self, (ino, names, hold): &Want) -> Target {
         let names = names.iter().map(|number| name(*number)).collect();
         Target { ino: *ino, cover: self.store.cover(*ino), names, hold: *hold }

@@ -1,6 +1,6 @@
-//! Deletes blocks that nothing refers to: first on the bricks, then from the list.
+//! Deletes blocks that nothing refers to: first on the bricks, then from the garbage list.
 //!
-//! What a brick that is away still holds stays on the list, and is left alone until bricks are said to be back.
+//! Blocks on a brick that is away stay on the list, and are deferred until bricks return.
 
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, DEFERRED_BLOCKS_MAX};
@@ -10,13 +10,14 @@ use shoal_types::BlockId;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// Goes through the garbage list from front to end, so that it does not wade through what it has just taken off.
+/// Walks the garbage list from front to end, so that it does not scan the tombstones of what it has just
+/// removed.
 #[derive(Default)]
 pub(crate) struct Collector {
     after: Option<BlockId>,
-    /// Those that are still on some brick that did not answer.
+    /// Blocks that some brick has not confirmed to have deleted.
     deferred: HashSet<BlockId>,
-    /// This round has come upon something to delete.
+    /// This round has found something to delete.
     found: bool,
 }
 
@@ -26,7 +27,7 @@ impl Collector {
         let garbage = query::garbage(&shared.store, self.after, COLLECT_PAGE)?;
         let Some((last, _)) = garbage.last().copied() else {
             self.after = None;
-            // New garbage may lie before the place where this round was when it came.
+            // New garbage may have been added before this round's position.
             return Ok(std::mem::take(&mut self.found));
         };
         self.after = Some(last);
@@ -49,7 +50,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// Everything on the list is worth trying again.
+    /// All blocks of the list are to be tried again.
     pub(crate) fn bricks_are_back(&mut self) {
         self.deferred.clear();
         self.after = None;

@@ -1,9 +1,10 @@
-//! Merges runs of many small extents into blocks.
+//! The compactor: merges runs of many small extents into blocks.
 //!
-//! A file is a candidate when the namespace says so (many extents, small on the average). It is left alone for a while: whoever is
-//! still writing it would undo the work. Then each run of neighbouring extents that fits a block is read, stored as one block and put
-//! in their place, if they are still the same. Readers see the same bytes before and after; one that has looked the
-//! extents up before finds the old blocks gone and looks again.
+//! A file is a candidate when the namespace says so (many extents, small on average). It is left alone for a
+//! while, as a writer that is still active would undo the work. Then each run of adjacent extents that fits a
+//! block is read and stored as one block. The block replaces them, if they are still the same. Readers see
+//! the same bytes before and after; a reader that looked the extents up before finds the old blocks gone, and
+//! looks again.
 
 use super::Trouble;
 use crate::limits::*;
@@ -27,7 +28,7 @@ type Run = Vec<(u64, Extent)>;
 /// What the compactor remembers.
 pub(crate) struct Compactor {
     after: Duration,
-    /// When each candidate may be compacted.
+    /// When each candidate is due.
     ripe: BTreeMap<InodeId, Instant>,
     look_at: Option<Instant>,
     /// Block numbers reserved and not used.
@@ -35,19 +36,19 @@ pub(crate) struct Compactor {
 }
 
 impl Compactor {
-    /// One that leaves a candidate alone for `after`.
+    /// A compactor that leaves a candidate alone for `after`.
     pub(crate) fn new(after: Duration) -> Compactor {
         // There may be candidates from before the last start.
         Compactor { after, ripe: BTreeMap::new(), look_at: Some(Instant::now()), ids: 0..0 }
     }
 
-    /// There are new candidates.
+    /// There may be new candidates.
     pub(crate) fn look(&mut self) {
         let at = Instant::now() + LOOK_EVERY.min(self.after);
         self.look_at.get_or_insert(at);
     }
 
-    /// When there is something to do.
+    /// When the next step is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.ripe.values().copied().chain(self.look_at).min()
     }
@@ -117,7 +118,7 @@ impl Compactor {
         }
         self.merge(shared, ino, run)?;
         if shared.background.stopped() {
-            // What was not merged for that is still to be.
+            // The run is still to be merged.
             return Ok(());
         }
         let before = InodeId(ino.0.saturating_sub(1));
@@ -127,7 +128,7 @@ impl Compactor {
         Ok(())
     }
 
-    /// Stores a run as one block, if that is worth it, and puts it in the run's place.
+    /// Stores a run as one block, if that is worth it, and replaces the run by it.
     fn merge(&mut self, shared: &Shared, ino: InodeId, run: Run) -> Result<(), Trouble> {
         let Some((offset, _)) = run.first().cloned() else { return Ok(()) };
         let has_bytes = run.iter().any(|(_, extent)| !matches!(extent, Extent::Zero { .. }));
@@ -139,7 +140,8 @@ impl Compactor {
         let started = Instant::now();
         let parts = match read(shared, &run) {
             Ok(parts) => parts,
-            // Overwritten and collected since we looked, or damaged: whoever reads the file will hear of the latter.
+            // Overwritten and collected since it was looked up, or damaged: a reader of the file gets that
+            // error.
             Err(error) => {
                 tracing::debug!(%ino, %error, "reading what was to be compacted");
                 return Ok(());
@@ -148,7 +150,8 @@ impl Compactor {
         let block = self.next_id(shared)?;
         let group = shared.bricks.store(block, &parts)?;
         if shared.background.stopped() {
-            // The lead was lost meanwhile: whoever leads next may have taken the block for one that nothing refers to, also if that is we again.
+            // Leadership was lost meanwhile: the next leader may have taken the block for garbage, even if
+            // this replica is the next leader.
             return Ok(());
         }
         let info = BlockInfo { len, group };

@@ -1,14 +1,16 @@
-//! Gives every block the copies it should have, on the bricks it should be on.
+//! The healer: gives every block the copies it should have, on the bricks it should be on.
 //!
-//! **Models.** There are four tasks, each a walk over blocks that ends when all have been looked at:
-//! *copies* takes the list of blocks that were stored on too few bricks; *survey* looks at all blocks, because a brick is gone or is
-//! being drained; *rebalance* moves blocks to where they would be put today; *check* asks the bricks whether they have what they
-//! should have.
+//! **Model.** There are four tasks, each a walk over blocks that ends when all have been visited:
+//! - *copies* takes the list of blocks that were stored on too few bricks;
+//! - *survey* visits all blocks, because a brick is gone or is being drained;
+//! - *rebalance* moves blocks to where placement would put them today;
+//! - *check* asks the bricks whether they store what the namespace says.
 //!
-//! **How.** A block is copied first, then the log says where it is, and only then are copies elsewhere deleted. So a crash at any
-//! point leaves at worst a copy that nobody knows of. Blocks are copied by several threads, no faster than a rate that can be set.
+//! **Order.** A block is copied first, then its new place is committed to the log, and only then are excess
+//! copies deleted. A crash at any point leaves at worst a copy that the namespace does not know. Blocks are
+//! copied by several threads, below a configurable rate.
 //!
-//! **Where.** On the leader alone: whoever does not lead waits until it does, and then surveys everything once.
+//! **Where.** On the leader alone. A new leader surveys all blocks once.
 
 mod pace;
 mod round;
@@ -30,46 +32,47 @@ pub enum HealTask {
     Idle,
     /// It copies blocks that were stored on too few bricks.
     Copies,
-    /// It looks at all blocks, and copies those that have too few copies or are on a brick that is gone or being drained.
+    /// It visits all blocks, and copies those that have too few copies or are on a brick that is gone or
+    /// being drained.
     Survey,
-    /// It moves blocks to where they would be put today.
+    /// It moves blocks to where placement would put them today.
     Rebalance,
     /// It asks the bricks for each block, and copies what turns out to be missing.
     Check,
 }
 
-/// How far the healer has come with its task, or came with its last one.
+/// Progress of the healer's current task, or of its last one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct HealStatus {
-    /// What it does now.
+    /// The current task.
     pub task: HealTask,
-    /// What it did last, if it does nothing now; else the same.
+    /// The last task if it is idle, else the current one.
     pub last: HealTask,
-    /// How long it has been at it, or took, in milliseconds.
+    /// How long the task has run, or took, in milliseconds.
     pub took_ms: u64,
-    /// Blocks that have to be seen to, as far as they have been found.
+    /// Blocks that the task has to heal, as far as they have been found.
     pub total_blocks: u64,
-    /// Those that have been seen to, with or without success.
+    /// Blocks that were tried, with or without success.
     pub done_blocks: u64,
-    /// Those that were copied.
+    /// Blocks that were copied.
     pub moved_blocks: u64,
     /// Their bytes.
     pub moved_bytes: u64,
-    /// Those that still lack something, because the bricks they need do not answer or have no room.
+    /// Blocks that still lack a copy, because the bricks they need do not answer or have no space.
     pub waiting_blocks: u64,
-    /// Those of which no good copy could be read.
+    /// Blocks of which no good copy could be read.
     pub failed_blocks: u64,
     /// Blocks copied by all tasks since the server began.
     pub all_moved_blocks: u64,
-    /// Their bytes.
+    /// Bytes of these blocks.
     pub all_moved_bytes: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
-    /// Rebalances that came to their end since the server began: as many as were asked for, though one may do for several.
+    /// Rebalances completed since the server started. Each request counts, though one run may serve several.
     pub rebalances: u64,
-    /// Checks that came to their end since the server began.
+    /// Checks completed since the server started.
     pub checks: u64,
-    /// Surveys that came to their end since the server began.
+    /// Surveys completed since the server started.
     pub surveys: u64,
 }
 
@@ -77,25 +80,25 @@ pub struct HealStatus {
 struct State {
     stop: bool,
     leading: bool,
-    /// When blocks are spread anew, and how often that is tried again while some cannot go where they should.
+    /// When the next rebalance starts, and how often it is retried while some blocks cannot be moved.
     rebalance_at: Option<Instant>,
     rebalance_retries: u32,
-    /// How often it was asked for and has not come to an end.
+    /// Requests for a rebalance that are not completed.
     rebalances_asked: u64,
     check: bool,
-    /// The rebalance under way is to be given up.
+    /// The running rebalance is to be aborted.
     gives_up: bool,
-    /// When all blocks are looked at.
+    /// When the next survey starts.
     survey_at: Option<Instant>,
-    /// When blocks with too few copies are looked at.
+    /// When blocks with too few copies are tried next.
     copies_at: Option<Instant>,
-    /// The last task left some waiting for bricks.
+    /// The last task left some blocks waiting for bricks.
     waits: bool,
     begun: Option<Instant>,
     status: HealStatus,
 }
 
-/// What is to be healed, and how far that is.
+/// The healer's queue of tasks, and its progress.
 #[derive(Default)]
 pub(crate) struct Heal {
     state: Mutex<State>,
@@ -106,7 +109,7 @@ pub(crate) struct Heal {
 }
 
 impl Heal {
-    /// This replica leads the group from now on, or does not any more.
+    /// This replica has become the leader, or has lost leadership.
     pub(crate) fn lead(&self, leading: bool) {
         let mut state = self.state.lock();
         if leading && !state.leading {
@@ -120,25 +123,25 @@ impl Heal {
     pub(crate) fn copies_are_short(&self) {
         let mut state = self.state.lock();
         if state.copies_at.is_none() {
-            // While bricks are away it only gets more: there is no use in looking again and again.
+            // While bricks are away the list only grows: trying again at once is of no use.
             let after = if state.waits { HEAL_RETRY } else { HEAL_AFTER };
             state.copies_at = Some(Instant::now() + after);
             self.wake.notify_all();
         }
     }
 
-    /// Bricks have come, gone, or are to be drained.
+    /// Bricks were added, have failed, or are to be drained.
     pub(crate) fn survey(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.survey_at = Some(now);
-        // One that is under way may have passed over what is there again.
+        // A running rebalance may have skipped a brick that is back now.
         let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
         state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
         self.wake.notify_all();
     }
 
-    /// Blocks should be spread anew.
+    /// Requests a rebalance.
     pub(crate) fn rebalance(&self) {
         let mut state = self.state.lock();
         (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
@@ -146,7 +149,7 @@ impl Heal {
         self.wake.notify_all();
     }
 
-    /// Blocks should stay where they are. What is being copied at this moment is finished.
+    /// Aborts the rebalance. Copies in progress are completed.
     pub(crate) fn stop_rebalance(&self) {
         let mut state = self.state.lock();
         (state.rebalance_at, state.rebalance_retries) = (None, 0);
@@ -154,7 +157,7 @@ impl Heal {
         state.status.rebalances += std::mem::take(&mut state.rebalances_asked);
     }
 
-    /// The bricks should be asked for each block.
+    /// Requests a check of all bricks.
     pub(crate) fn check(&self) {
         self.state.lock().check = true;
         self.wake.notify_all();
@@ -165,7 +168,7 @@ impl Heal {
         self.pace.set(bytes_per_second);
     }
 
-    /// How far it is.
+    /// The healer's progress.
     pub(crate) fn status(&self) -> HealStatus {
         let state = self.state.lock();
         let mut status = state.status.clone();
@@ -175,7 +178,7 @@ impl Heal {
         status
     }
 
-    /// Whether there is nothing to do that can be done now.
+    /// Whether no task can run now.
     pub(crate) fn is_idle(&self) -> bool {
         let state = self.state.lock();
         let soon = Instant::now() + HEAL_AFTER * 2;
@@ -193,12 +196,13 @@ impl Heal {
         self.wake.notify_all();
     }
 
-    /// Held by whoever deletes copies that the namespace does not know of; a block that is in here must be left alone.
+    /// Held while copies that the namespace does not know of are deleted: a block in this set must be left
+    /// alone.
     pub(crate) fn moving(&self) -> MutexGuard<'_, HashSet<BlockId>> {
         self.moving.lock()
     }
 
-    /// Whether a task is to be given up.
+    /// Whether the running task is to be aborted.
     fn is_over(&self) -> bool {
         let state = self.state.lock();
         state.stop || !state.leading || state.gives_up
@@ -267,7 +271,7 @@ impl Heal {
         });
     }
 
-    /// A task has come to its end, or was given up.
+    /// A task was completed or aborted.
     fn finished(&self, task: HealTask, complete: bool) {
         let mut state = self.state.lock();
         if let Some(begun) = state.begun.take() {
@@ -284,12 +288,12 @@ impl Heal {
         }
         match task {
             HealTask::Survey if complete => state.status.surveys += 1,
-            // A brick that was added a moment ago may not answer yet, another may be full for good.
+            // A brick that was just added may not answer yet; another may be full for good.
             HealTask::Rebalance if state.waits && state.rebalance_retries > 0 => {
                 state.rebalance_retries -= u32::from(complete);
                 state.rebalance_at.get_or_insert(again);
             }
-            // It was asked for again while it ran.
+            // It was requested again while it ran.
             HealTask::Rebalance if state.rebalance_at.is_some() => {}
             HealTask::Rebalance => state.status.rebalances += std::mem::take(&mut state.rebalances_asked),
             HealTask::Check if complete => state.status.checks += 1,
@@ -333,7 +337,7 @@ mod tests {
         assert_eq!(heal.next(), Some(HealTask::Survey));
         heal.finished(HealTask::Survey, true);
         heal.rebalance();
-        // The survey that is to come now and then is not due yet.
+        // The periodic survey is not due yet.
         assert_eq!(heal.next(), Some(HealTask::Rebalance));
         heal.note(|status| status.waiting_blocks = 1);
         heal.survey();

@@ -1,9 +1,9 @@
-//! What the metadata group does when nobody asks: taking dead inodes apart, deleting blocks that nothing refers to, deleting copies
-//! on the bricks that nobody knows of, merging many small extents into blocks.
+//! The background work of a metadata group: it reaps dead inodes, deletes unreferenced blocks and unknown
+//! copies on the bricks, and merges many small extents into blocks.
 //!
-//! One thread does it all, one bounded step after the other. It sleeps until a change makes work (the applying thread
-//! sees that in what it writes), and looks around for it only on the bricks, a few times a day. Everything it decides goes through the log like everybody's
-//! commands, so it may stop or crash between any two steps and begin again.
+//! One thread does it all, in bounded steps. It sleeps until a change makes work, which the applier sees in
+//! what it writes; only bricks are searched periodically, a few times a day. All decisions go through the
+//! log, like commands of clients, so the thread may stop or crash between any two steps and start again.
 
 mod collect;
 mod compact;
@@ -24,10 +24,10 @@ use shoal_wire::{BlockError, MetaError};
 use std::sync::atomic::{AtomicU64, Ordering};
 use sweep::Sweeper;
 
-/// What there is to do.
+/// The work that there is.
 #[derive(Default, Clone, Debug)]
 pub(crate) struct Work {
-    /// Dead inodes are waiting.
+    /// Dead inodes are queued.
     pub(crate) reap: bool,
     /// There is garbage.
     pub(crate) collect: bool,
@@ -35,9 +35,9 @@ pub(crate) struct Work {
     pub(crate) compact: bool,
     /// These sessions have ended.
     pub(crate) sweep: Vec<SessionId>,
-    /// Look for copies that nobody knows of in all sessions.
+    /// Sweep all sessions for unknown copies.
     pub(crate) sweep_all: bool,
-    /// Bricks may have come back: what they did not delete is tried again.
+    /// Bricks may have returned: failed deletions are retried.
     pub(crate) bricks: bool,
 }
 
@@ -63,7 +63,7 @@ struct State {
     stop: bool,
 }
 
-/// What was done.
+/// Counters of completed work.
 #[derive(Default)]
 pub(crate) struct Done {
     steps: AtomicU64,
@@ -74,7 +74,7 @@ pub(crate) struct Done {
     compacted_bytes: AtomicU64,
 }
 
-/// What is to be done, and what was.
+/// The queue of work, and its counters.
 #[derive(Default)]
 pub(crate) struct Background {
     state: Mutex<State>,
@@ -137,7 +137,7 @@ impl Background {
         ]
     }
 
-    /// Waits until nothing is left that gives room back, or until a moment.
+    /// Waits until no work is left that frees space, or until `until`.
     pub(crate) fn wait_idle(&self, until: Instant) {
         let mut state = self.state.lock();
         while (state.busy || state.work.reap || state.work.collect) && !state.stop {
@@ -147,7 +147,7 @@ impl Background {
         }
     }
 
-    /// There is everything to look for: what was left when somebody else did this, or nobody.
+    /// Queues all work: an earlier leader may have left some.
     pub(crate) fn begin(&self) {
         let work = Work {
             reap: true,
@@ -160,7 +160,7 @@ impl Background {
         *self.state.lock() = State { work, ..State::default() };
     }
 
-    /// Ends the thread after the step it is doing.
+    /// Ends the thread after the current step.
     pub(crate) fn stop(&self) {
         self.state.lock().stop = true;
         self.wake.notify_all();
@@ -172,7 +172,7 @@ impl Background {
         self.state.lock().stop
     }
 
-    /// Waits for work, or until a moment; `None` to end.
+    /// Waits for work, or until `until`; `None` to end.
     fn next(&self, until: Instant) -> Option<Work> {
         let mut state = self.state.lock();
         state.busy = false;
@@ -186,7 +186,7 @@ impl Background {
             return None;
         }
         let work = std::mem::take(&mut state.work);
-        // Compaction needs room before it gives any back: nobody waits for it.
+        // Compaction needs room before it frees any: `wait_idle` does not wait for it.
         state.busy = work.reap || work.collect;
         Some(work)
     }
@@ -199,7 +199,7 @@ impl Background {
     }
 }
 
-/// What is done, one bounded step after the other.
+/// Executes the work, one bounded step at a time.
 struct Worker {
     collector: Collector,
     sweeper: Sweeper,
@@ -219,7 +219,7 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
         let outcome = worker.step(shared, &work, &mut left);
         match outcome {
             Ok(()) => shared.background.add(left),
-            // The group has no leader for a while, or too few bricks answer to know how much room there is.
+            // The group has no leader for a while, or too few bricks answer to tell the free space.
             Err(Trouble::Server(error @ (MetaError::Unavailable(_) | MetaError::NotLeader { .. })))
                 if shared.serving().is_ok() =>
             {
@@ -236,7 +236,7 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
             }
             Err(Trouble::Brick(error)) => {
                 tracing::warn!(%error, "background work waits for the brick");
-                // Whichever piece it was: all of it is found again.
+                // Whichever step failed: the retry finds all of it again.
                 shared.background.add(Work { compact: true, ..work });
                 shared.background.rest(RETRY_AFTER);
             }
@@ -245,7 +245,7 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
 }
 
 impl Worker {
-    /// When there is something to do that nobody asks for.
+    /// When the next periodic work is due.
     fn due(&self) -> Instant {
         let sweep = self.sweeper.due();
         self.compactor.due().map_or(sweep, |compact| compact.min(sweep))
@@ -266,12 +266,12 @@ impl Worker {
             self.sweeper.all(now);
         }
         work.sweep.iter().for_each(|session| self.sweeper.ended(*session, now));
-        // Whatever was not deleted, for whichever reason, is tried again then, too.
+        // Deletions that failed for any reason are retried with a periodic round, too.
         left.bricks = self.sweeper.step(shared)?;
         if work.compact {
             self.compactor.look();
         }
-        // What gives room back goes first.
+        // Work that frees space goes first.
         if !left.reap && !left.collect {
             self.compactor.step(shared)?;
         }

@@ -1,4 +1,4 @@
-//! Takes dead inodes with many extents apart, a few hundred extents per command.
+//! Removes the extents of dead inodes that have many, a few hundred per command.
 
 use super::Trouble;
 use crate::limits::{REAP_EXTENTS, REAP_PAGE};

@@ -1,20 +1,22 @@
-//! Deletes copies that nobody knows of: blocks that a session stored and never committed, and copies on bricks that are not among
-//! those that the namespace names.
+//! The sweeper: deletes copies of blocks that the namespace does not know. These are blocks that a session
+//! stored and never committed, and copies on bricks outside of the block's group.
 //!
-//! **Which.** A session's blocks become known in the log with the batch that first names them. When the session has ended, no such batch can
-//! come any more, so what is unknown then is garbage. While it lives, that is so of a block that is unknown where a later one is known: batches
-//! name blocks in the order of their numbers. So a copy that was left on a brick goes although its block was deleted before the brick was
-//! back, and a mount may last for months. The metadata group's own blocks (compaction) are swept by the thread that writes them,
-//! between two of its steps. Of a block that is known, copies are in excess on bricks outside of its group, unless the healer is about
-//! to add one of them.
+//! **What is garbage.** A session's block becomes known in the log with the batch that first names it. When
+//! the session has ended, no such batch can follow, so its unknown blocks are garbage. While it lives, an
+//! unknown block is garbage if a later one is known, as batches name blocks in the order of their numbers.
+//! This also finds a copy that a brick kept because it was away when the block was deleted, even if the mount
+//! lasts for months. The metadata group's own blocks (compaction) are swept by the thread that writes them,
+//! between two of its steps. Of a known block, copies outside of its group are in excess, unless the healer
+//! is about to add one of them.
 //!
-//! **When.** A session that has ended is swept at once, all sessions when this replica comes to lead and when a brick is back. Whoever stored a
-//! block may have given up on a brick that takes it nevertheless, a while later: so each of these is repeated once, and all sessions are
-//! swept now and then for good. So nothing has to remember what was left somewhere, and nothing is left for ever.
+//! **When.** A session is swept when it has ended; all sessions are swept when this replica becomes leader
+//! and when a brick is back. A brick may complete a write long after its writer has given up. So each of
+//! these sweeps is repeated once, and all sessions are swept periodically. No list of leftovers is needed,
+//! and nothing is left for ever.
 //!
-//! **How.** One page of a session is a step, so that other work comes in between, however much a session has stored. When no brick answers, all
-//! of this pauses, and goes on where it was. A brick that fails alone is passed over: of what it has, nothing is deleted that it did not list, and
-//! when it is back all sessions are swept.
+//! **How.** One page of a session is a step, so that other work gets its turn, however much a session has
+//! stored. When no brick answers, sweeping pauses, and resumes where it stopped. A single failed brick is
+//! skipped: no copy is deleted that it did not list, and when it is back all sessions are swept.
 
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER};
@@ -30,35 +32,35 @@ use std::sync::atomic::Ordering;
 /// Which sessions are to be swept, and when.
 pub(crate) struct Sweeper {
     every: Duration,
-    /// Those that are swept for themselves.
+    /// Sessions that are swept outside of a round.
     alone: BTreeMap<SessionId, Due>,
-    /// When a round over all sessions begins, and whether there is a reason for it.
+    /// When the next round over all sessions begins, and whether it was requested.
     all_at: Instant,
     asked: bool,
-    /// What is left of a round, and when it goes on.
+    /// The rest of the current round, and when it resumes.
     round: VecDeque<Pass>,
     rests_until: Instant,
-    /// The bricks have failed: nothing is swept before.
+    /// The bricks have failed: nothing is swept before this.
     paused_until: Option<Instant>,
 }
 
-/// When a session is swept for itself: it has ended, or the bricks failed when its turn came in a round.
+/// When a session is swept outside of a round: it has ended, or the bricks failed at its turn in a round.
 #[derive(Clone, Copy)]
 struct Due {
     at: Instant,
-    /// It is the last time.
+    /// This is the last sweep of the session.
     last: bool,
     pass: Pass,
 }
 
-/// How far a session has been swept.
+/// Progress of the sweep of one session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Pass {
-    /// Where it goes on.
+    /// The first block of the next page.
     from: BlockId,
-    /// Copies of so many blocks were deleted.
+    /// Blocks of which copies were deleted.
     deleted: usize,
-    /// Of so many of them some brick did not say that it did.
+    /// Deleted blocks that some brick did not confirm.
     kept: usize,
 }
 
@@ -70,25 +72,25 @@ impl Pass {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Piece {
-    /// The next page of a session for itself.
+    /// The next page of a session that is swept outside of a round.
     Alone(Pass),
     /// The next page of the round.
     OfRound(Pass),
-    /// A round begins.
+    /// A new round begins.
     Round,
 }
 
-/// What became of a page.
+/// The result of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Swept {
-    /// There is more of the session.
+    /// The session has more pages.
     Page(Pass),
-    /// It was the last one; whether all bricks deleted what they should have.
+    /// It was the last page; `is_clean`: all bricks confirmed their deletions.
     All { is_clean: bool },
 }
 
 impl Sweeper {
-    /// One that sweeps all sessions every so often, if there is no other reason to.
+    /// A sweeper that sweeps all sessions at this interval, if there is no other reason to.
     pub(crate) fn new(every: Duration) -> Sweeper {
         let now = Instant::now();
         Sweeper {
@@ -107,12 +109,12 @@ impl Sweeper {
         self.alone.insert(session, Due { at: now, last: false, pass: Pass::new(session) });
     }
 
-    /// There may be something of any session.
+    /// Blocks of any session may be left somewhere.
     pub(crate) fn all(&mut self, now: Instant) {
         (self.all_at, self.asked) = (now, true);
     }
 
-    /// When there is something to do.
+    /// When the next step is due.
     pub(crate) fn due(&self) -> Instant {
         let round = if self.round.is_empty() { self.all_at } else { self.rests_until };
         let alone = self.alone.values().map(|due| due.at).min();
@@ -120,7 +122,7 @@ impl Sweeper {
         self.paused_until.map_or(first, |until| first.max(until))
     }
 
-    /// Sweeps a page of one session, if one is due. Answers whether a round has begun for no other reason than that it was time.
+    /// Sweeps a page of one session, if one is due. Answers whether a periodic round has begun.
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let begun = Instant::now();
         let Some(piece) = self.next(begun) else { return Ok(false) };
@@ -150,7 +152,7 @@ impl Sweeper {
         if self.paused_until.is_some_and(|until| now < until) {
             return None;
         }
-        // Who has waited longest, so that each gets its turn.
+        // The longest waiting first, so that each gets its turn.
         let due = self.alone.values().filter(|due| due.at <= now).min_by_key(|due| due.at);
         match self.round.front() {
             _ if due.is_some() => due.map(|due| Piece::Alone(due.pass)),
@@ -187,7 +189,8 @@ impl Sweeper {
         !was_asked
     }
 
-    /// Nothing is tried again at once, and what fails again and again keeps no other session waiting.
+    /// After a failure nothing is retried at once, and a session that fails repeatedly does not delay other
+    /// sessions.
     fn failed(&mut self, piece: Piece, now: Instant) {
         let again = now + SWEEP_RETRY_AFTER.min(self.every);
         self.paused_until = Some(again);
@@ -206,11 +209,11 @@ impl Sweeper {
     }
 }
 
-/// Deletes what nobody knows of among the next blocks of a session.
+/// Deletes unknown copies among the next blocks of a session.
 fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     let session = pass.from.session;
     let next = query::counters(&shared.store)?.next_session;
-    // A number that was never given out is not ours to judge.
+    // A session number that this namespace has never assigned: leave its blocks alone.
     if session >= next || mistake("leave what a dead client stored") {
         return Ok(Swept::All { is_clean: true });
     }
@@ -223,11 +226,11 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
         if unknown(shared, page, has_ended, |_| false)?.is_empty() {
             continue;
         }
-        // A server that was deposed and does not know it must not judge what the next leader has stored. What that has copied to a brick since this moment
-        // stays, however late the brick hears of what is found now.
+        // A deposed leader that does not know it must not judge what the next leader has stored. Copies that
+        // the next leader makes after this moment are kept, however late the brick handles the deletion.
         let than = shared.bricks.moments()?;
         shared.catch_up()?;
-        // What the healer adds to a group, it adds before or after this, and not in between.
+        // The healer adds a copy to a group either before or after this lock is held.
         let moving = shared.heal.moving();
         let unknown = unknown(shared, page, has_ended, |id| moving.contains(&id))?;
         for is_known in [true, false] {
@@ -258,12 +261,12 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
     Ok(Swept::All { is_clean: pass.kept == 0 })
 }
 
-/// Copies that nobody knows of, and nobody is going to name.
+/// A block with copies that the namespace does not know, and that no batch is going to name.
 struct Unknown {
     id: BlockId,
-    /// The bricks that have one.
+    /// The bricks with such a copy.
     on: BlockGroup,
-    /// The block as such is known: others may copy it to these bricks once more.
+    /// The block as such is known: a later leader may copy it to these bricks once more.
     is_known: bool,
 }
 
@@ -273,7 +276,7 @@ fn unknown(
     has_ended: bool,
     is_moving: impl Fn(BlockId) -> bool,
 ) -> Result<Vec<Unknown>, TreeError> {
-    // What is known of a block and of those after it must be of one moment.
+    // One snapshot: a block and the blocks after it must be looked up in the same state.
     let state = shared.store.snapshot();
     let mut unknown = Vec::new();
     for (id, on) in page {
@@ -335,7 +338,7 @@ mod tests {
         assert_eq!(sweeper.next(begun), Some(Piece::OfRound(pass(1, 0))));
         sweeper.went_on(CLEAN, begun, MOMENT);
         assert_eq!(sweeper.next(begun), None, "it rests");
-        // Another reason while a round is under way: this one goes on, and another follows.
+        // Another request while a round is in progress: this one is completed, and another follows.
         sweeper.all(begun);
         let rested = begun + MOMENT * SWEEP_REST_FACTOR;
         assert_eq!(sweeper.next(rested), Some(Piece::OfRound(pass(2, 0))));
@@ -383,7 +386,7 @@ mod tests {
         sweeper.ended(SessionId(9), begun);
         let again = begun + SWEEP_RETRY_AFTER;
         assert_eq!((sweeper.due(), sweeper.next(begun + MOMENT)), (again, None));
-        // One that has ended: where it was, and after others that are due.
+        // A session that has ended: it resumes where it was, and after others that are due.
         assert_eq!(sweeper.next(again), Some(Piece::Alone(pass(9, 0))));
         sweeper.swept(SessionId(9), Swept::Page(pass(9, 40)), again);
         sweeper.failed(Piece::Alone(pass(9, 40)), again);
@@ -391,7 +394,7 @@ mod tests {
         let later = again + SWEEP_RETRY_AFTER;
         assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(10, 0))));
         let is_done_with = |sweeper: &mut Sweeper, session: u64| {
-            // Once, and once more.
+            // The first sweep, and its repetition.
             sweeper.swept(SessionId(session), CLEAN, later);
             sweeper.swept(SessionId(session), CLEAN, later);
         };
@@ -399,7 +402,7 @@ mod tests {
         assert_eq!(sweeper.next(later), Some(Piece::Alone(pass(9, 40))));
         is_done_with(&mut sweeper, 9);
         assert_eq!(sweeper.next(later), Some(Piece::Round), "it has been due all the time");
-        // One of a round: the others do not wait for it for ever.
+        // A session of a round: the rest of the round does not wait for it for ever.
         sweeper.begin(vec![SessionId(1), SessionId(2)], later);
         sweeper.went_on(Swept::Page(pass(1, 50)), later, Duration::ZERO);
         sweeper.failed(Piece::OfRound(pass(1, 50)), later);

@@ -1,14 +1,15 @@
-//! How much of the log is kept: what a restart replays, and, within bounds, what others lack.
+//! Log retention: the log is kept for the replay at a restart, and, within bounds, for followers that are
+//! behind.
 
 use super::Driver;
 use crate::limits::{FOLLOWER_SILENT_MAX, LOG_KEPT_FACTOR};
 use crate::machine::Machine;
 
 impl<M: Machine> Driver<M> {
-    /// Up to where the log may go.
+    /// The index up to which the log may be truncated.
     ///
-    /// Whether a follower is there is not what Raft says of it (`recent_active`): that is forgotten at every look for a quorum, and until
-    /// the next answer the log would be cut under whoever is behind.
+    /// Raft's `recent_active` does not tell which followers are alive: it is reset at every quorum check.
+    /// Until the next reply the log would be truncated before a follower that is behind.
     pub(super) fn needless(&mut self) -> u64 {
         if !self.leads || self.alone {
             return self.durable;
@@ -16,20 +17,20 @@ impl<M: Machine> Driver<M> {
         self.heard.retain(|_, when| when.elapsed() <= FOLLOWER_SILENT_MAX);
         let log = &self.node.store().log;
         let cut = log.first_index() - 1;
-        // Whoever lacks more than the log has needs none of it.
+        // A follower that lacks more than the log has needs none of it.
         let fits = |index: u64, most: u64| index >= cut && log.bytes_since(index + 1) <= most;
         let there = self.node.raft.prs().iter().filter(|(id, _)| self.heard.contains_key(id));
-        // What a follower has that a new leader did not ask yet may be anything.
+        // The progress of a follower that a new leader has not probed yet is unknown.
         let followers = there.map(|(_, one)| if one.matched == 0 { cut } else { one.matched });
         let followers = followers.filter(|index| fits(*index, LOG_KEPT_FACTOR * self.log_bytes_max));
-        // Whoever fetches a state must find in the log what comes after it, or it would fetch for ever. While it is opened with that
-        // state it is silent.
+        // A replica that fetches a state must find in the log what comes after it, or it would fetch for
+        // ever. While it opens that state it is silent.
         let most = self.core.sizes.log_fetched_bytes();
         let given = self.core.checkpoints.given_from().into_iter().filter(|index| fits(*index, most));
         followers.chain(given).fold(self.durable, u64::min)
     }
 
-    /// Whether a member lacks what is not in the log any more.
+    /// Whether a member lacks entries that are not in the log any more.
     pub(super) fn lacks_log(&self, id: u64) -> bool {
         let first = self.node.store().log.first_index();
         self.node.raft.prs().get(id).is_some_and(|one| one.next_idx < first)

@@ -1,4 +1,4 @@
-//! Having the lead: keeping the lease on it, losing it, handing it over, and telling others about it.
+//! Leadership: renew its lease, lose it, transfer it, and publish it.
 
 use super::Driver;
 use crate::lead::{Role, Status};
@@ -11,11 +11,12 @@ use shoal_types::ReplicaId;
 use std::sync::atomic::Ordering;
 
 impl<M: Machine> Driver<M> {
-    /// Asks the others whether they still follow, at every tick that is due for it.
+    /// Starts a quorum check, at every tick that is due for one.
     pub(super) fn keep_the_lead(&mut self) {
         if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
-            // Nobody took the lead, but the word to take it may still be on its way, and whoever gets it need not wait for a lease
-            // to run out. A word of an earlier term is not listened to: so this one ends.
+            // The transfer has failed, but its message may still be in flight, and its receiver need not wait
+            // for this lease to run out. A message of an earlier term is ignored, so this replica gives up
+            // its term.
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }
@@ -29,7 +30,7 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// The lead was gained or lost, or somebody else has it now.
+    /// Leadership was gained or lost, or another replica has it now.
     pub(super) fn turn(&mut self, leads: bool) {
         if self.leads && !leads {
             self.asked.clear();
@@ -47,7 +48,7 @@ impl<M: Machine> Driver<M> {
         self.core.progress_moved();
     }
 
-    /// A majority still followed when it was asked.
+    /// A quorum check has succeeded.
     pub(super) fn confirmed(&mut self, state: &ReadState) {
         let Ok(number) = state.request_ctx.as_slice().try_into().map(u64::from_be_bytes) else { return };
         while let Some((asked, when)) = self.asked.pop_front() {
@@ -61,7 +62,7 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Hands the lead over to whoever is furthest.
+    /// Transfers leadership to the voter with the longest log.
     pub(super) fn transfer(&mut self) {
         let me = self.core.id.0;
         let raft = &self.node.raft;
@@ -76,14 +77,14 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Hands the lead, which is this replica's, over to another.
+    /// Transfers this replica's leadership to another.
     pub(super) fn transfer_to(&mut self, to: u64) {
         self.core.lead.end();
         self.node.transfer_leader(to);
         self.transferring = self.node.raft.lead_transferee.is_some();
     }
 
-    /// Tells others how this replica stands.
+    /// Publishes this replica's status.
     pub(super) fn publish(&self) {
         let raft = &self.node.raft;
         let conf = raft.prs().conf().to_conf_state();
@@ -95,7 +96,7 @@ impl<M: Machine> Driver<M> {
         let role = match raft.state {
             StateRole::Leader => Role::Leader,
             StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
-            // One that is new has not heard of its own admission at first.
+            // A new replica has not applied its own admission at first.
             StateRole::Follower if !conf.voters.contains(&raft.id) => Role::Learner,
             StateRole::Follower => Role::Follower,
         };

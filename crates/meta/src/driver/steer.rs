@@ -1,13 +1,16 @@
-//! Bringing a group to the members that it should have, one safe step at a time.
+//! Membership: moves a group towards the wanted members, one safe step at a time.
 //!
-//! A new replica first follows without a vote; it gets one when it has caught up. Only then does one that is not wanted lose its
-//! vote, so that the group never has fewer replicas than it can have, and only if those that stay can decide without it. A leader
-//! that is not wanted itself hands the lead over as soon as one that is wanted can take it, for clients ask nobody else.
+//! A new replica starts as a learner, and gets a vote when it has caught up. Only then does an unwanted
+//! member lose its vote, and only if the remaining members have a quorum without it. So the group never has
+//! fewer replicas than it can have. An unwanted leader hands leadership over as soon as a wanted member can
+//! take it, for clients only ask the wanted ones.
 //!
-//! Who is there is what Raft saw since its last look for a quorum: somebody who has died counts until the next one, an election time at most.
-//! A lead that is handed to the dead in that time is given up after another election time, and whoever is elected then has to hear from
-//! them first: that is one pause, and not the next. A member that loses its vote while others have just died may have been needed: the
-//! group stands still until one of them is back, as if they had died a moment later. Nothing that was acknowledged is lost by either.
+//! Which members are alive is what Raft saw since its last quorum check: a dead one counts as alive until the
+//! next check, an election timeout at most. Leadership that is transferred to a dead member in that time is
+//! given up after another election timeout. The leader elected then has to hear from the members first, so
+//! this pause does not repeat. A member that loses its vote may have been needed, if other members have just
+//! died. The group then stands still until one of them is back, as if they had died a moment later. Neither
+//! loses an acknowledged write.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
@@ -16,7 +19,7 @@ use raft::prelude::*;
 use shoal_types::ReplicaId;
 
 impl<M: Machine> Driver<M> {
-    /// Takes the next step, if this replica leads and none is under way.
+    /// Takes the next step, if this replica leads and no step is in progress.
     pub(super) fn steer(&mut self, wanted: &[ReplicaId]) -> Result<(), String> {
         let raft = &self.node.raft;
         if !self.leads || wanted.is_empty() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
@@ -40,14 +43,14 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Whether a replica answers and has about all of the log.
+    /// Whether a replica answers and has almost all of the log.
     fn is_close(&self, id: u64) -> bool {
         let raft = &self.node.raft;
         let close = raft.raft_log.last_index().saturating_sub(CAUGHT_UP_ENTRIES);
         raft.prs().get(id).is_some_and(|one| one.recent_active && one.matched >= close && one.matched > 0)
     }
 
-    /// Who takes the lead over, if this replica is not wanted.
+    /// The member to transfer leadership to, if this replica is not wanted.
     fn heir(&self, wanted: &[ReplicaId]) -> Option<u64> {
         if wanted.contains(&self.core.id) {
             return None;
@@ -70,7 +73,7 @@ impl<M: Machine> Driver<M> {
         if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
             return Some((ConfChangeType::AddNode, *caught_up));
         }
-        // All that are wanted have a vote, or cannot get one now: then those that are not wanted stay, too.
+        // All wanted members have a vote, or cannot get one now: then unwanted ones stay, too.
         if wanted.iter().any(|id| !conf.voters.contains(id)) {
             return None;
         }
@@ -82,7 +85,7 @@ impl<M: Machine> Driver<M> {
         };
         let gone = conf.learners.iter().chain(&conf.voters);
         let gone = gone.filter(|id| !wanted.contains(id) && decides_without(**id));
-        // Oneself last.
+        // This replica last.
         gone.clone().find(|id| **id != me).or(gone.clone().next()).map(|id| (ConfChangeType::RemoveNode, *id))
     }
 }

@@ -1,4 +1,4 @@
-//! Rights to change: prepared while nobody can look, then given.
+//! Rights to change: prepared while other sessions cannot read what they are about, then granted.
 
 use super::Parked;
 use crate::limits::WANTS_MAX;
@@ -11,12 +11,12 @@ use shoal_wire::{Acquire, AcquireReply, Done, MOVES, MetaError, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A request for rights, as far as it has come.
+/// A request for rights, and its progress.
 pub(super) struct Acquiring {
     pub(super) acquire: Acquire,
-    /// Its number, once it has been taken.
+    /// Its number in the table, once it is queued.
     id: Option<RequestId>,
-    /// What it is known to be about.
+    /// The inodes and names that it is known to be about.
     targets: Vec<Target>,
 }
 
@@ -26,16 +26,16 @@ impl Acquiring {
     }
 }
 
-/// What comes next.
+/// The next step.
 enum Step {
-    /// It waits for others.
+    /// It waits for other sessions.
     Parked,
-    /// It is ready, and what it is about is to be looked at once more.
+    /// It is ready; its targets are looked up once more.
     Look,
 }
 
 impl Shared {
-    /// Goes on with a request as far as it can.
+    /// Continues a request as far as it can.
     pub(super) fn go_on_acquiring(
         self: &Arc<Self>,
         term: u64,
@@ -53,7 +53,7 @@ impl Shared {
             Err(error) => {
                 let Some((acquiring, done)) = kept else { return };
                 if let Some(id) = acquiring.id {
-                    // A table of another term knows nothing of it.
+                    // A table of another term does not know the request.
                     let _ = self.with_table(term, |inner| inner.table.give_up(id));
                 }
                 done(Err(error));
@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// Takes a request in, or extends it.
+    /// Queues a request, or extends it.
     fn take(
         self: &Arc<Self>,
         term: u64,
@@ -105,7 +105,8 @@ impl Shared {
             let (id, answer) = match extended {
                 Some((id, Some(answer))) => (id, answer),
                 other => {
-                    // Somebody else is about to change what was found: behind them, with all that is known by now.
+                    // Another session is about to change what was found: queue up behind it, with all that is
+                    // known by now.
                     if let Some((id, None)) = other {
                         inner.table.give_up(id);
                     }
@@ -148,7 +149,8 @@ impl Shared {
             }
             for wanted in &want.names {
                 let found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
-                // Of inodes that nobody was asked about nothing is said, also if their names are taken.
+                // Nothing is told about an inode that was not recalled from other sessions, even if its name
+                // was.
                 if let Some((_, record)) = &found.found
                     && !acquiring.targets.iter().any(|target| target.ino == record.ino)
                 {
@@ -175,7 +177,7 @@ impl Shared {
     }
 }
 
-/// Whether a target is among those that are known, with all its names.
+/// Whether `known` has a target with all its names.
 fn contains(known: &[Target], target: &Target) -> bool {
     known.iter().any(|one| {
         one.ino == target.ino
@@ -185,7 +187,7 @@ fn contains(known: &[Target], target: &Target) -> bool {
     })
 }
 
-/// What the wants come to, as things stand: with what wanted names stand for.
+/// The targets of the wants in this state, including the inodes that wanted names lead to.
 fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>, Fault<TreeError>> {
     let mut found: BTreeMap<InodeId, Target> = BTreeMap::new();
     let mut add = |ino: InodeId, names: BTreeSet<_>, hold: bool| -> Result<(), Fault<TreeError>> {
@@ -193,7 +195,8 @@ fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>
             true => MOVES,
             false => match query::record(state, ino)? {
                 Some(inode) => inode.cover(ino),
-                // Not here yet, and its session's own; or gone, and then the session sees that it is told nothing of it.
+                // Either it is not committed yet, and its session's own; or it is gone, and the reply does
+                // not mention it.
                 None => return Ok(()),
             },
         };

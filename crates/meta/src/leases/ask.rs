@@ -1,4 +1,4 @@
-//! Questions: registered first, answered then.
+//! Lookups and other reads: registered first, then answered.
 
 use super::{Parked, walk};
 use crate::limits::ASK_ROUNDS_MAX;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 type Answered<T> = Result<T, Fault<TreeError>>;
 
 impl Shared {
-    /// Answers from the store, for somebody who does not cache it.
+    /// Answers from the store, for a client that does not cache the reply.
     pub(super) fn answer_plainly(&self, term: u64, ask: &Ask) -> Result<AskReply, MetaError> {
         let found = self.read(answer(&self.store.snapshot(), &ask.question))?;
         self.still_leads(term)?;
         Ok(AskReply { term, found, exclusive: Vec::new() })
     }
 
-    /// One try to answer a question, as a request that has waited or a new one.
+    /// Tries once to answer a read, whether it has waited or is new.
     pub(super) fn go_on_asking(
         self: &Arc<Self>,
         term: u64,
@@ -45,7 +45,7 @@ impl Shared {
         kept: &mut Option<(Ask, Done<AskReply>)>,
     ) -> Option<Result<AskReply, MetaError>> {
         let (ask, _) = kept.as_mut()?;
-        // What waits has been looked at before.
+        // A request that has waited did this before.
         let along = if id.is_none() { self.along(term, ask) } else { Ok(Vec::new()) };
         let ask = ask.clone();
         let asked = self.read(about(&self.store.snapshot(), &ask.question));
@@ -95,7 +95,7 @@ impl Shared {
                 Err(error) => return Some(Err(error)),
             };
             if now.iter().any(|item| !items.contains(item)) {
-                // What the name stands for, or where it is counted, is not what it was.
+                // The name leads elsewhere by now, or the inode has another cover.
                 items = now;
                 continue;
             }
@@ -119,8 +119,8 @@ impl Shared {
         Some(Err(MetaError::Unavailable("what was asked for does not stand still".into())))
     }
 
-    /// Entries that others may be changing come without their records; sub-directories and files of several names, which are counted on their own, are
-    /// registered and read once more.
+    /// Entries that another session may be changing are returned without their records. Sub-directories and
+    /// files with several names have covers of their own, so they are registered and read again.
     fn list_children(
         self: &Arc<Self>,
         term: u64,
@@ -164,7 +164,7 @@ impl Shared {
     }
 }
 
-/// The directories that a question is about as wholes.
+/// The directories that a read lists as a whole.
 fn listed(question: &Question) -> &[InodeId] {
     match question {
         Question::List { dir, .. } => std::slice::from_ref(dir),
@@ -173,7 +173,7 @@ fn listed(question: &Question) -> &[InodeId] {
     }
 }
 
-/// What a question is about, as things stand.
+/// What a read is about in this state.
 fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<ReadItem>> {
     Ok(match question {
         Question::Lookup { dir, name } => {
@@ -186,7 +186,7 @@ fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<Re
         Question::Walk { dirs, .. } => walk::about(state, dirs)?,
         Question::List { dir, .. } => match query::record(state, *dir)? {
             Some(_) => vec![ReadItem::Listing(*dir)],
-            // Nobody is given a right to what is not there (yet).
+            // No right is granted to an inode that does not exist (yet).
             None => return Err(Errno::ENOENT.into()),
         },
         Question::Inode(ino) | Question::Extents { ino, .. } => match query::record(state, *ino)? {
@@ -196,7 +196,7 @@ fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<Re
     })
 }
 
-/// Answers a question from a state.
+/// Answers a read from a state.
 fn answer(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Found> {
     Ok(match question {
         Question::Lookup { dir, name } => Found::Lookup(Box::new(query::lookup(state, *dir, name)?)),

@@ -1,9 +1,10 @@
-//! Locks of programs: requests in, answers out, around the table of `shoal_lease::locks`.
+//! Locks of programs: requests in, replies out, around the table of `shoal_lease::locks`.
 //!
-//! **A new leader** knows of no locks. What is asked of it is put off until every session has declared its own, or has been ended.
+//! **A new leader** knows no locks. Requests to it are deferred until every session has reclaimed its locks,
+//! or has ended.
 //!
-//! **Repeated requests.** What a copy of a request has done is not done again: who holds a lock is granted it once more, who waits goes on
-//! waiting. A copy that comes after all requests up to it have been answered is refused.
+//! **Retried requests** are idempotent: a holder is granted its lock once more, a waiter keeps its place. A
+//! duplicate that arrives after the session has reported all requests up to it as answered is refused.
 
 use super::Inner;
 use crate::inspect::ClearLocks;
@@ -19,10 +20,10 @@ use shoal_wire::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// An answer, and who hears it.
+/// A reply, and the callback that takes it.
 pub(super) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
 
-/// What an answer tells about: what this owner holds of a family in a file.
+/// The subject of a reply: what this owner holds of a family in a file.
 type Key = (InodeId, LockSpace, LockOwner);
 
 /// The locks of a term.
@@ -30,16 +31,16 @@ type Key = (InodeId, LockSpace, LockOwner);
 pub(super) struct Locks {
     pub(super) table: LockTable,
     term: u64,
-    /// Counts what was done.
+    /// Numbers the requests carried out.
     at: u64,
     waiting: BTreeMap<RequestKey, (Key, Done<LockReply>)>,
-    /// Put off until all sessions have declared what they hold.
+    /// Deferred until all sessions have declared their locks.
     put_off: Vec<(LockRequest, Done<LockReply>)>,
-    /// All earlier requests of a session have been answered.
+    /// All requests of a session below this number have been answered.
     below: BTreeMap<SessionId, u64>,
     /// Requests that were cancelled before they arrived.
     cancelled: BTreeSet<RequestKey>,
-    /// When somebody was last refused a lock because of what a session holds.
+    /// When a lock was last refused because of one that this session holds.
     refused_for: BTreeMap<SessionId, Instant>,
 }
 
@@ -48,14 +49,14 @@ impl Locks {
         Locks { term, ..Locks::default() }
     }
 
-    /// Everybody who waits is refused.
+    /// Refuses all waiters.
     pub(super) fn end(self, why: &MetaError) -> Vec<Answer> {
         let waiting = self.waiting.into_values().map(|(_, done)| done);
         let all = waiting.chain(self.put_off.into_iter().map(|(_, done)| done));
         all.map(|done| (done, Err(why.clone()))).collect()
     }
 
-    /// Keeps a request until all sessions have declared.
+    /// Defers a request until all sessions have declared.
     pub(super) fn put_off(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
         let session = request.session;
         let LockOp::Cancel { id } = request.op else {
@@ -72,7 +73,7 @@ impl Locks {
         let mut answers = vec![(done, Ok(self.reply(LockOutcome::Done)))];
         match self.put_off.iter().position(is_it) {
             Some(at) => {
-                // What its owner holds is not known before its session has declared it.
+                // What its owner holds is unknown before its session has declared it.
                 let cancelled = LockReply { at: 0, ..self.reply(LockOutcome::Cancelled) };
                 answers.push((self.put_off.remove(at).1, Ok(cancelled)));
             }
@@ -81,7 +82,7 @@ impl Locks {
         answers
     }
 
-    /// Goes on with what was put off.
+    /// Carries out the deferred requests.
     pub(super) fn go_on(&mut self) -> Vec<Answer> {
         let put_off = std::mem::take(&mut self.put_off);
         put_off.into_iter().flat_map(|(request, done)| self.take(request, done)).collect()
@@ -149,7 +150,7 @@ impl Locks {
         let cancelled = self.cancelled.remove(&key);
         let waits = wait && !cancelled;
         let mut answers = Vec::new();
-        // An earlier copy: whoever waited for its answer hears this one's.
+        // An earlier copy of the request waits: its callback gets the reply to this one.
         if waits {
             answers.extend(self.waiting.remove(&key).map(|(_, done)| (done, Err(superseded()))));
         } else {
@@ -195,11 +196,12 @@ impl Locks {
         answers
     }
 
-    /// Takes locks in a file away for an administrator: what was held, what was waited for, and who is to be answered.
+    /// Removes locks of a file for an administrator. Answers the removed locks, the refused requests, and the
+    /// replies to send.
     fn clear(&mut self, ino: InodeId, what: ClearLocks) -> (Vec<LockRecord>, Vec<LockRecord>, Vec<Answer>) {
         let (mut granted, mut blocked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         self.at += 1;
-        // Requests first: none of them is to be granted by what is taken away next.
+        // Requests first: none of them may be granted by the removal of the locks.
         if what.blocked {
             for (key, lock) in self.table.waiting_in(ino).into_iter().filter(|(_, lock)| what.covers(lock)) {
                 answers.extend(self.stop_waiting(key, LockOutcome::NoRoom));
@@ -220,13 +222,13 @@ impl Locks {
         (granted, blocked, answers)
     }
 
-    /// Whether somebody wants what a session holds that has been silent for this long.
+    /// Whether a session that has been silent for this long holds a lock that another owner wants.
     pub(super) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
         self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))
     }
 
-    /// Answers those whose turn has come.
+    /// Replies to requests that have been granted.
     fn granted(&mut self, keys: &[RequestKey]) -> Vec<Answer> {
         let waiting: Vec<_> = keys.iter().filter_map(|key| self.waiting.remove(key)).collect();
         waiting.into_iter().map(|(of, done)| (done, Ok(self.reply_of(of, LockOutcome::Done)))).collect()
@@ -268,7 +270,8 @@ fn superseded() -> MetaError {
 }
 
 impl Inner {
-    /// What is to be answered now that a table has changed: nothing is done about locks while sessions have not declared theirs.
+    /// Replies to send after a change of the table. Locks are not touched before all sessions have declared
+    /// theirs.
     pub(super) fn locks_go_on(&mut self) -> Vec<Answer> {
         match self.locks.has_put_off() && self.table.undeclared().is_empty() {
             true => self.locks.go_on(),
@@ -277,7 +280,7 @@ impl Inner {
     }
 }
 
-/// What a session holds, counted.
+/// Counts of what a session holds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Held {
     pub(crate) rights: Rights,
@@ -303,8 +306,7 @@ impl Shared {
         })
     }
 
-    /// Takes locks in a file away: those that were held, and those that were waited for. Refused while sessions are still to declare
-    /// theirs.
+    /// Removes locks and waiting requests of a file. Refused until all sessions have declared their locks.
     pub(crate) fn take_locks_away(
         self: &Arc<Self>,
         term: u64,

@@ -1,8 +1,8 @@
-//! What is looked at next: sub-directories of what is listed, and directories that somebody walks towards.
+//! Readahead of directories: sub-directories of a listing, and directories on the way of a tree walk.
 //!
-//! A session that has made a tree holds each of its directories. Whoever walks through it would have it called upon once per directory. So it is
-//! asked for all sub-directories of what is listed at once, in one recall. That is not done to who works there: a directory that was changed a moment
-//! ago is left to its holder until somebody really looks at it.
+//! A session that has created a tree holds each of its directories, so another client's walk would cost one
+//! recall per directory. Instead, all sub-directories of a listing are recalled in one message. A directory
+//! that was changed a moment ago is in use, and is left to its holder until a real lookup needs it.
 
 use super::Inner;
 use crate::limits::{LEFT_ALONE_AFTER, WALK_DIRS_MAX, WALK_RECALLS_MAX};
@@ -15,12 +15,12 @@ use shoal_wire::{Ask, MetaError, Prefetch, Question};
 use std::sync::Arc;
 
 impl Shared {
-    /// What else somebody is to give back before a listing or a walk is answered. From a walk, directories that are not to be had without
-    /// disturbing somebody are struck out.
+    /// What else has to be recalled before a listing or a walk is answered. Directories that are in use are
+    /// removed from a walk.
     pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
         let (session, mut items) = (ask.session, Vec::new());
         let (parents, after) = match &mut ask.question {
-            // Who looks a single name up is not made to wait for what goes on elsewhere.
+            // A lookup of a single name does not wait for other directories.
             Question::List { dir, after, prefetch: Prefetch::Contents, .. } => (vec![*dir], *after),
             Question::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
                 return Err(MetaError::Malformed("too many directories are asked for at once".into()));
@@ -57,7 +57,7 @@ impl Shared {
         Ok(items)
     }
 
-    /// Those among some directories that can be looked at without disturbing anybody.
+    /// The directories of `dirs` that can be read without disturbing their holders.
     fn not_in_use(
         self: &Arc<Self>,
         term: u64,
@@ -86,7 +86,7 @@ fn is_left_alone(state: &(impl KvRead + ?Sized), dir: InodeId) -> Result<bool, T
     Ok(inode.ctime < recently)
 }
 
-/// What is walked through, as far as it is there.
+/// The directories of a walk that exist.
 pub(super) fn about(
     state: &(impl KvRead + ?Sized),
     dirs: &[InodeId],

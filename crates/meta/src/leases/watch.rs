@@ -1,4 +1,5 @@
-//! Looks at the clock: answers questions for recalls that have waited long enough, and ends sessions that others have waited for too long.
+//! Timeouts: answers long-polls that have waited long enough, and fences sessions that have blocked other
+//! sessions for too long.
 
 use super::Inner;
 use crate::limits::*;
@@ -75,7 +76,7 @@ fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool)
         tracing::warn!(%session, client, seconds, "ending a session that others wait for and that is silent");
     }
     if let Err(error) = shared.end_session(session) {
-        // It is tried again, by this server or the next.
+        // It is retried, by this server or the next.
         tracing::warn!(%session, %error, "a session could not be ended");
     }
 }

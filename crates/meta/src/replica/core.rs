@@ -1,4 +1,4 @@
-//! What the threads of a replica share: how far it has come, whether it goes on, and the way of a proposal.
+//! What the threads of a replica share: its progress, its failure or end, and the path of a proposal.
 
 use crate::driver::{DriverStats, Input};
 use crate::lead::Lead;
@@ -27,7 +27,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Refuses what a replica cannot do that has failed or is stopping.
+    /// Refuses requests to a replica that has failed or is stopping.
     fn running(&self) -> Result<(), MetaError> {
         match &self.failed {
             Some(why) => Err(MetaError::Failed(why.clone())),
@@ -37,15 +37,15 @@ impl State {
     }
 }
 
-/// See the module.
+/// The shared state of a replica.
 pub(crate) struct Core<M: Machine> {
     pub(crate) machine: Arc<M>,
     pub(crate) dir: PathBuf,
     pub(crate) group: GroupId,
     pub(crate) id: ReplicaId,
-    /// `None`: there are no others and never will be.
+    /// `None`: the group never has other members.
     pub(crate) peers: Option<Arc<dyn Peers>>,
-    /// Written by the applying thread alone.
+    /// Written by the applier alone.
     pub(crate) store: Arc<RocksStore>,
     pub(crate) sizes: Sizes,
     pub(crate) proposals: Proposals<M::Outcome>,
@@ -53,13 +53,13 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) driver: DriverStats,
     pub(crate) lead: Lead,
     pub(crate) apply_micros: AtomicU64,
-    /// Records removed from the store: what could be given back when room is short.
+    /// Records removed from the store: what could be reclaimed when room is short.
     pub(crate) removed: AtomicU64,
     pub(crate) messages_waiting: AtomicUsize,
-    /// Of entries that are decided and wait to be applied, about.
+    /// Bytes of committed entries that wait to be applied, about.
     pub(crate) applying_bytes: AtomicUsize,
     pub(crate) checkpoints: Checkpoints,
-    /// Who is in the group, unless the store says otherwise.
+    /// The members of the group, unless the store has newer ones.
     pub(crate) founders: ConfState,
     pub(crate) fetching: AtomicBool,
     pub(crate) installed: AtomicBool,
@@ -73,7 +73,7 @@ pub(crate) fn stopping() -> MetaError {
 }
 
 impl<M: Machine> Core<M> {
-    /// Index up to which the store is.
+    /// Index of the last entry that the store has applied.
     pub(crate) fn applied(&self) -> u64 {
         self.state.lock().applied
     }
@@ -83,14 +83,14 @@ impl<M: Machine> Core<M> {
         self.moved.notify_all();
     }
 
-    /// Something has changed that others may wait for.
+    /// Wakes all waiters: progress, leadership or failure has changed.
     pub(crate) fn progress_moved(&self) {
-        // Whoever looks holds the lock from looking until waiting.
+        // A waiter holds this lock from its check until it sleeps.
         drop(self.state.lock());
         self.moved.notify_all();
     }
 
-    /// The log or the store cannot be trusted any more: everybody who waits or asks is told so.
+    /// The log or the store cannot be trusted any more: all waiters and later requests get an error.
     pub(crate) fn fail(&self, why: &str) {
         tracing::error!(group = %self.group, why, "the metadata server stops");
         self.state.lock().failed.get_or_insert(why.to_owned());
@@ -103,7 +103,7 @@ impl<M: Machine> Core<M> {
         self.state.lock().running()
     }
 
-    /// What is said to those who ask a replica that does not lead.
+    /// The refusal of a replica that does not lead.
     pub(crate) fn not_leader(&self) -> MetaError {
         let leader = self.lead.status().leader.filter(|leader| *leader != self.id);
         let peers = self.peers.as_ref();
@@ -112,7 +112,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Waits a moment, if need be, until something is so of a replica that may lead, and answers it.
+    /// Waits a moment, if need be, until a condition holds on a replica that may lead, and answers its value.
     pub(crate) fn wait_for<T>(
         &self,
         longest: Duration,
@@ -132,8 +132,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The term in which this replica leads, right now. A leader that has just come to lead, or waits for its followers, is
-    /// waited for; others refuse at once.
+    /// The term in which this replica leads, right now. A new leader that is not ready, or one whose lease
+    /// must be renewed, is waited for; a follower refuses at once.
     pub(crate) fn leading(&self) -> Result<u64, MetaError> {
         self.running()?;
         if let Some(term) = self.lead.holds(self.applied()) {
@@ -145,7 +145,8 @@ impl<M: Machine> Core<M> {
         self.wait_for(LEASE_PATIENCE, |applied| self.lead.holds(applied))
     }
 
-    /// Waits while too much waits to be applied. A leader whose store is slow goes on being one for a while.
+    /// Blocks while too much waits to be applied. A leader with a slow store keeps its leadership for a
+    /// while.
     pub(crate) fn wait_to_apply(&self) {
         let mut state = self.state.lock();
         while self.applying_bytes.load(Ordering::Relaxed) > APPLYING_BYTES_MAX
@@ -156,7 +157,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Waits until the store is as far as `index`.
+    /// Waits until the store has applied `index`.
     pub(crate) fn wait_applied(&self, index: u64, longest: Duration) -> Result<(), MetaError> {
         self.wait_for(longest, |applied| (applied >= index).then_some(())).map_err(|error| match error {
             MetaError::NotLeader { .. } => {
@@ -166,20 +167,21 @@ impl<M: Machine> Core<M> {
         })
     }
 
-    /// Nobody decides about this proposal here.
+    /// This proposal is not going to be committed by this replica.
     pub(crate) fn drop_proposal(&self, id: u64) {
         if let Some(waiter) = self.proposals.take(id) {
             waiter(Err(self.not_leader()));
         }
     }
 
-    /// The lead is lost: what was proposed may be decided or not, and whoever waits must ask the next leader.
+    /// Leadership is lost: proposals in flight may or may not be committed, and their waiters must ask the
+    /// next leader.
     pub(crate) fn deposed(&self) {
         self.machine.deposed();
         self.proposals.give_up(&self.not_leader());
     }
 
-    /// Proposes a command; the waiter hears of its outcome on another thread.
+    /// Proposes a command; the waiter is called with its outcome on another thread.
     pub(crate) fn propose_then(&self, data: Vec<u8>, waiter: Waiter<M::Outcome>) {
         if let Err(error) = self.running() {
             return waiter(Err(error));
@@ -191,7 +193,7 @@ impl<M: Machine> Core<M> {
         let (id, context) = self.proposals.begin(data.len(), waiter);
         let sent = self.inputs.send(Input::Propose { id, context, data });
         if sent.is_err() || self.running().is_err() {
-            // Whoever gave up meanwhile may have missed this one.
+            // If all waiters were failed meanwhile, this one may have been missed.
             let error = self.running().err().unwrap_or_else(stopping);
             if let Some(waiter) = self.proposals.take(id) {
                 waiter(Err(error));
@@ -205,20 +207,20 @@ impl<M: Machine> Core<M> {
         self.propose_then(
             data,
             Box::new(move |result| {
-                // Whoever asked is still waiting below.
+                // The caller is still waiting below.
                 let _ = done.send(result);
             }),
         );
         outcome.recv().unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// The store is durable up to here: the log before it may go.
+    /// The store is durable up to `index`: the log before it may be truncated.
     pub(crate) fn flushed(&self, index: u64) {
         // A driver that has ended has no use for it.
         let _ = self.inputs.send(Input::Durable(index));
     }
 
-    /// From here on, what is asked is refused.
+    /// Refuses requests from now on.
     pub(crate) fn stop_serving(&self) {
         self.state.lock().stopping = true;
         self.moved.notify_all();

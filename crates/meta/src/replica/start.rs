@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 
 impl<M: Machine> Replica<M> {
-    /// Starts what was opened. Answers also the end of the log, up to where it will be replayed.
+    /// Starts a replica's threads. Answers also the end of the log, up to which it will be replayed.
     pub(crate) fn start(
         dir: &Path,
         disk: Disk,
@@ -81,8 +81,8 @@ impl<M: Machine> Replica<M> {
     }
 }
 
-/// Runs a thread of a replica. If it ends otherwise than it should, so does the replica; a panic is what Raft does when it meets a
-/// state that there cannot be.
+/// Runs a thread of a replica. If it fails, so does the replica; Raft panics when it meets a state that
+/// cannot occur.
 fn watch<M: Machine>(core: &Core<M>, run: impl FnOnce() -> Result<(), String>) {
     match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(())) => {}

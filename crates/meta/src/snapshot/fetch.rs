@@ -1,9 +1,10 @@
-//! The side that wants the state.
+//! The replica that fetches a state.
 //!
-//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the leader's log in the end. A
-//! leader keeps that within a bound. So a state of which more was fetched than that bound is brought up to date before it is used:
-//! most files of a newer checkpoint are those of the one before. Each round fetches what was written during the last one, until
-//! a round is as short as the bound is. So, where fetching is faster than writing, fetching ends.
+//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the
+//! leader's log in the end. A leader keeps that within a bound. So a state of which more was fetched than
+//! that bound is brought up to date before it is used: most files of a newer checkpoint are those of the one
+//! before. Each round fetches what was written during the last one, until a round is as short as the bound.
+//! So fetching ends, if it is faster than writing.
 
 use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
@@ -17,8 +18,8 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-/// Fetches the state of a group for a new replica, from any of the others. The replica can be opened afterwards. `stop` is asked
-/// now and then.
+/// Fetches the state of a group for a new replica, from any of the others. The replica can be opened
+/// afterwards. `stop` is called periodically, and ends the fetch.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(said(dir))?;
     let disk = room::disk(dir).map_err(|error| error.to_string())?;
@@ -55,9 +56,9 @@ pub(crate) fn fetch(
         if fetched <= kept {
             break;
         }
-        // Refused when others are fetching, too: then this one has to do.
+        // Refused, for example because more replicas are fetching: then this checkpoint has to do.
         let Ok(newer) = fetching.begin() else { break };
-        // If the earlier one is still there, both were made by the same process from the same store.
+        // If the earlier checkpoint still exists, both were made by the same process from the same store.
         let known = fetching.immutable_files(&manifest).unwrap_or_default();
         fetching.end(&manifest);
         tracing::info!(%from, index = newer.index, fetched, "bringing the state up to date");
@@ -76,11 +77,11 @@ pub(crate) fn fetch(
     Ok(())
 }
 
-/// A state on its way here.
+/// A state that is being fetched.
 struct Fetching<'a> {
     peers: &'a dyn Peers,
     from: ReplicaId,
-    /// Where its files go.
+    /// Directory of its files.
     store: &'a Path,
     stop: &'a dyn Fn() -> bool,
 }
@@ -95,18 +96,19 @@ impl Fetching<'_> {
     }
 
     fn end(&self, manifest: &Manifest) {
-        // If this gets lost, the other side forgets it in time.
+        // If this gets lost, the other replica removes the checkpoint after a timeout.
         let _ = self.peers.ask(self.from, encode(&Ask::End { checkpoint: manifest.checkpoint }));
     }
 
-    /// Files that a newer checkpoint of the same store has alike, if it has them.
+    /// Files that a newer checkpoint of the same store shares with this one, if it still exists.
     fn immutable_files(&self, manifest: &Manifest) -> Option<BTreeSet<(String, u64)>> {
         self.page(manifest, 0, 0, 0).ok()?;
         let immutable = |(name, _): &&(String, u64)| name.ends_with(".sst") || name.ends_with(".blob");
         Some(manifest.files.iter().filter(immutable).cloned().collect())
     }
 
-    /// Makes the files those of a checkpoint, of which some may be there. Answers how many bytes were fetched for it.
+    /// Completes the files of a checkpoint, of which some may have been fetched. Answers how many bytes were
+    /// fetched for it.
     fn files(&self, manifest: &Manifest, known: &BTreeSet<(String, u64)>) -> Result<u64, String> {
         for entry in std::fs::read_dir(self.store).map_err(said(self.store))? {
             let path = entry.map_err(said(self.store))?.path();

@@ -1,4 +1,4 @@
-//! Putting a state that was fetched in the place of a replica's own, before the replica is opened.
+//! Puts a fetched state in the place of a replica's own, before the replica is opened.
 
 use super::{Manifest, decode, incoming, install, remove, said, sync_dir};
 use crate::open::OpenError;
@@ -9,7 +9,8 @@ use raft::prelude::HardState;
 use shoal_store::{LogError, RaftLog};
 use std::path::Path;
 
-/// Finishes what was begun, if anything was. May be interrupted at any point and called again.
+/// Completes an installation that was begun, if there is one. May be interrupted at any point and called
+/// again.
 pub(crate) fn finish_install(dir: &Path, log_bytes: Option<u64>) -> Result<(), OpenError> {
     finish(dir, log_bytes).map_err(|why| OpenError::Mismatch(format!("taking over the state: {why}")))
 }
@@ -23,7 +24,8 @@ fn finish(dir: &Path, log_bytes: Option<u64>) -> Result<(), String> {
         return Ok(());
     }
     exchange(dir, &place, log_bytes)?;
-    // In one step, so that what an interrupted removal leaves is not taken for a state to be put in place.
+    // In one step, so that an interrupted removal does not leave something that looks like a state to be
+    // installed.
     std::fs::rename(&place, &done).map_err(said(&place))?;
     sync_dir(dir)?;
     remove(&done)
@@ -36,7 +38,7 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     let mut sizes = Sizes::for_disk(room::disk(dir).map_err(|error| error.to_string())?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
     let said_log = |error: LogError| error.to_string();
-    // Whom the replica has voted for outlives its log.
+    // The replica's vote outlives its log.
     let promise = place.join("promise");
     if !promise.exists() {
         if RaftLog::exists(&log).map_err(said_log)? {
@@ -74,8 +76,8 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     sync_dir(dir)
 }
 
-/// Whether the log holds all that the state does. The replica went on while it fetched: another leader may have brought it further than
-/// the state is, and what it has confirmed since must not be lost.
+/// Whether the log holds all that the state does. The replica went on while it fetched. Another leader may
+/// have brought it further than the state is, and what it has acknowledged since must not be lost.
 fn is_known(log: &RaftLog, manifest: &Manifest) -> bool {
     manifest.index < log.first_index() || log.term(manifest.index) == Some(manifest.term)
 }

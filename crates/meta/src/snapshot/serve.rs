@@ -1,4 +1,4 @@
-//! The side that has the state.
+//! The replica that serves its state.
 
 use super::{Ask, Manifest, decode, encode, remove, said};
 use crate::applier::{applied_index, applied_term, members};
@@ -24,12 +24,13 @@ struct Checkpoint {
 pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Checkpoint>>,
-    /// Log entries that states were given from, and when that was last asked for: whoever has such a state needs the log from there.
+    /// Log entries of which the state was served, and when that was last fetched: a replica with such a state
+    /// needs the log from there.
     given: Mutex<BTreeMap<u64, (u64, Instant)>>,
 }
 
 impl Checkpoints {
-    /// None yet. What an earlier process left behind is removed.
+    /// None yet. Files of an earlier process are removed.
     pub(crate) fn new(dir: &Path) -> Checkpoints {
         let dir = dir.join("checkpoints");
         if let Err(why) = remove(&dir) {
@@ -55,14 +56,14 @@ impl Checkpoints {
         }
     }
 
-    /// The log entries that other replicas have, or will soon have, as their states.
+    /// The log entries up to which other replicas have, or will soon have, the state.
     pub(crate) fn given_from(&self) -> Vec<u64> {
         let mut given = self.given.lock();
         given.retain(|_, (_, asked)| asked.elapsed() <= CHECKPOINT_IDLE_MAX);
         given.values().map(|(index, _)| *index).collect()
     }
 
-    /// Removes those that nobody fetches any more.
+    /// Removes checkpoints that are no longer fetched.
     pub(crate) fn prune(&self) {
         let mut open = self.open.lock();
         open.retain(|_, one| {
@@ -102,17 +103,19 @@ impl Checkpoints {
         made
     }
 
-    /// Has the log kept from what the store holds now, which a copy that is made after this holds, too: making it takes its time, in
-    /// which the log may be cut.
+    /// Keeps the log from what the store holds now, and so what the next copy holds, too: while the copy is
+    /// made, the log may be truncated.
     fn promise(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
-        // Locked first: if the store goes on after the look, the log cannot be cut for that before this is seen.
+        // Locked first: if the store advances after it was read, the log is not truncated before this entry
+        // is seen.
         let mut given = self.given.lock();
         let index = applied_index(store).map_err(|error| error.to_string())?;
         given.insert(checkpoint, (index, Instant::now()));
         Ok(())
     }
 
-    /// Makes room for another by the one that has been idle for longest, if for long.
+    /// Makes room for another checkpoint by removing the one that has been idle for longest, if it has been
+    /// long.
     fn drop_abandoned(&self, open: &mut BTreeMap<u64, Checkpoint>) -> Result<(), String> {
         let idle = open.iter().min_by_key(|(_, one)| one.used);
         let idle = idle.filter(|(_, one)| one.used.elapsed() > CHECKPOINT_ABANDONED_AFTER).map(|(id, _)| *id);
@@ -139,12 +142,13 @@ impl Checkpoints {
     }
 }
 
-/// Copies a store and looks what the copy holds.
+/// Copies a store, and reads from the copy what it holds.
 fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -> Result<Manifest, String> {
     let failed = |error: &dyn std::fmt::Display| error.to_string();
     store.flush().map_err(|error| failed(&error))?;
     store.checkpoint(dir).map_err(|error| failed(&error))?;
-    // Only the copy itself knows how far it goes. It stays as it is: what has a name in it has the same name and content in the next.
+    // Only the copy itself knows its last entry. The copy must not change: a file with the same name in the
+    // next checkpoint has the same content.
     let copy = RocksStore::open_read_only(dir).map_err(|error| failed(&error))?;
     let index = applied_index(&copy).map_err(|error| failed(&error))?;
     let term = applied_term(&copy).map_err(|error| failed(&error))?;
@@ -156,7 +160,7 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
     for entry in std::fs::read_dir(dir).map_err(said(dir))? {
         let entry = entry.map_err(said(dir))?;
         let name = entry.file_name().into_string().map_err(|name| format!("{name:?}"))?;
-        // What opening it has left: its lock, and messages for people.
+        // Left by opening it: its lock, and its log files.
         if name != "LOCK" && !name.starts_with("LOG") {
             files.push((name, entry.metadata().map_err(said(dir))?.len()));
         }

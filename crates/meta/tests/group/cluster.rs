@@ -1,4 +1,5 @@
-//! A group of replicas with their disks, that can be crashed, started and looked at, and a client that keeps on until it is answered.
+//! A group of replicas with their disks, which can be crashed, started and inspected, and a client that
+//! retries until it is answered.
 
 use crate::fabric::{End, Fabric};
 use crate::support::{MemBricks, VOLUME, assert_consistent, name, time};
@@ -14,15 +15,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long anything that should happen may take on a busy machine.
+/// Longest time for anything that should happen, on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A group, its disks and its network.
 pub struct Cluster {
     pub fabric: Arc<Fabric>,
     pub bricks: Arc<MemBricks>,
     pub up: BTreeMap<u64, Arc<Server>>,
-    /// Of replicas that are started from now on.
+    /// For replicas that are started from now on.
     pub compact_after: Option<Duration>,
     founders: Vec<u64>,
     log_bytes: u64,
@@ -62,7 +63,7 @@ impl Cluster {
         Arc::new(End { fabric: self.fabric.clone(), me: id })
     }
 
-    /// Starts a replica, on what is on its disk.
+    /// Starts a replica on its disk.
     pub fn start(&mut self, id: u64) {
         let dir = self.dir(id);
         std::fs::create_dir_all(&dir).expect("directory");
@@ -85,7 +86,7 @@ impl Cluster {
         self.up.insert(id, server);
     }
 
-    /// Makes a new replica out of what the others have.
+    /// Creates a new replica from the state of the others.
     pub fn join(&mut self, id: u64) {
         let dir = self.dir(id);
         std::fs::create_dir_all(&dir).expect("directory");
@@ -98,14 +99,14 @@ impl Cluster {
     pub fn crash(&mut self, id: u64) {
         self.fabric.unplug(id);
         if let Some(mut server) = self.up.remove(&id) {
-            // The postman may be handing over a message.
+            // The network's thread may be delivering a message.
             while Arc::get_mut(&mut server).is_none() {
                 std::thread::yield_now();
             }
         }
     }
 
-    /// Does what a node does all the time: replicas that have fetched a state are opened again.
+    /// Does the periodic work of a node: replicas that have fetched a state are opened again.
     pub fn tend(&mut self) {
         let behind = |(id, server): (&u64, &Arc<Server>)| server.replica().needs_reopening().then_some(*id);
         for id in self.up.iter().filter_map(behind).collect::<Vec<_>>() {
@@ -114,7 +115,7 @@ impl Cluster {
         }
     }
 
-    /// The one that may answer for the group right now.
+    /// The replica that may answer for the group right now.
     pub fn leader(&self) -> Option<u64> {
         self.up.iter().find(|(_, server)| server.replica().leads()).map(|(id, _)| *id)
     }
@@ -131,7 +132,7 @@ impl Cluster {
         }
     }
 
-    /// Has the lead handed over until it is this one's.
+    /// Transfers leadership until this replica has it.
     pub fn lead(&mut self, wanted: u64) {
         let due = Instant::now() + PATIENCE;
         while self.leader() != Some(wanted) {
@@ -148,7 +149,7 @@ impl Cluster {
         status.learners.is_empty().then(|| status.voters.iter().map(|id| id.0).collect())
     }
 
-    /// Has the members changed to these, and waits for that.
+    /// Changes the members to these, and waits for that.
     pub fn steer(&mut self, wanted: &[u64]) {
         let ids: Vec<ReplicaId> = wanted.iter().map(|id| ReplicaId(*id)).collect();
         let due = Instant::now() + PATIENCE;
@@ -173,7 +174,8 @@ impl Cluster {
         self.up.iter().map(show).collect()
     }
 
-    /// Waits until all replicas have applied the same, and makes sure that they hold the same bytes and no contradictions.
+    /// Waits until all replicas have applied the same entries, and asserts that they hold the same bytes in a
+    /// consistent state.
     pub fn assert_alike(&mut self) {
         let due = Instant::now() + PATIENCE;
         loop {
@@ -211,7 +213,7 @@ pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A session that makes numbered files, one per batch, and sends each batch until it is committed.
+/// A session that creates numbered files, one per batch, and retries each batch until it is committed.
 pub struct Client {
     pub id: SessionId,
     pub acknowledged: u64,
@@ -221,7 +223,7 @@ pub struct Client {
 
 type Answer = Receiver<Result<(), MetaError>>;
 
-/// Opens a session with whoever leads.
+/// Opens a session with the current leader.
 pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Result<Client, MetaError> {
     let due = Instant::now() + PATIENCE;
     loop {
@@ -248,7 +250,7 @@ impl Client {
         open_session(cluster, "host, process, mount point", 77).expect("session")
     }
 
-    /// The batch that makes file `number`, from 1.
+    /// The batch that creates file `number`, from 1.
     pub fn batch(&self, number: u64) -> Commit {
         let new = NewInode {
             kind: FileKind::Regular,
@@ -281,8 +283,8 @@ impl Client {
         answer
     }
 
-    /// Sends the next batches, several at once, to whoever leads. Answers how many were acknowledged; an error is one that
-    /// no change of the lead explains.
+    /// Sends the next batches, several at once, to the current leader. Answers how many were acknowledged; an
+    /// error is one that no change of leadership explains.
     pub fn try_write(&mut self, cluster: &mut Cluster, count: u64) -> Result<u64, MetaError> {
         let Some(server) = cluster.leader().and_then(|leader| cluster.up.get(&leader)) else { return Ok(0) };
         let numbers = self.acknowledged + 1..=self.acknowledged + count;
@@ -291,7 +293,7 @@ impl Client {
         for answer in answers {
             match await_answer(cluster, &answer) {
                 Ok(()) => self.acknowledged += 1,
-                // The rest is sent again, whatever becomes of it now.
+                // The rest is retried, whatever becomes of it now.
                 Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => break,
                 Err(MetaError::OutOfOrder { .. }) => break,
                 Err(error) => return Err(error),
@@ -314,7 +316,7 @@ impl Client {
         }
     }
 
-    /// Everything that was acknowledged is there, once, and nothing else than what was sent.
+    /// Asserts that everything acknowledged is there, once, and nothing that was not sent.
     pub fn assert_all_there(&self, cluster: &mut Cluster) {
         let leader = cluster.await_leader();
         let server = &cluster.up[&leader];
@@ -328,7 +330,8 @@ impl Client {
     }
 }
 
-/// Waits for an answer, and meanwhile does what a node does: without that, a majority may lack a member.
+/// Waits for an answer, and meanwhile does the periodic work of a node: without it, a majority may lack a
+/// member.
 fn await_answer(cluster: &mut Cluster, answer: &Answer) -> Result<(), MetaError> {
     let due = Instant::now() + PATIENCE;
     loop {
@@ -340,7 +343,7 @@ fn await_answer(cluster: &mut Cluster, answer: &Answer) -> Result<(), MetaError>
     }
 }
 
-/// Where an error says that the leader is.
+/// The leader that an error names.
 pub fn redirected(error: &MetaError) -> Option<NodeId> {
     match error {
         MetaError::NotLeader { leader } => *leader,

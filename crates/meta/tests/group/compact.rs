@@ -7,7 +7,7 @@ use shoal_types::Extent;
 use shoal_wire::{BlockService, MetaService};
 use std::time::Duration;
 
-/// What a file consists of: two of these are too long to be one, and all of them together fit a block.
+/// Pieces of a file: two of them are too long to be joined, and all of them together fit a block.
 const PIECES: u8 = 100;
 const PIECE_BYTES: usize = 40_000;
 
@@ -24,7 +24,7 @@ fn a_block_that_a_deposed_leader_has_stored_is_not_named_when_it_leads_again() {
     let mut session = Session::open(&cluster.up[&2]);
     let file = session.touch("f");
     let expected: Vec<u8> = (0..PIECES).flat_map(|piece| [piece; PIECE_BYTES]).collect();
-    // Backwards: what continues something else is joined as it is written.
+    // In reverse order: a piece that continues another is joined when it is written.
     let piece = |at: u8| inline_op(file, u64::from(at) * PIECE_BYTES as u64, &[at; PIECE_BYTES]);
     let pieces: Vec<Op> = (0..PIECES).rev().map(piece).collect();
     pieces.chunks(20).for_each(|some| session.commit(some));

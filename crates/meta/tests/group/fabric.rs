@@ -1,4 +1,4 @@
-//! A network between replicas of one process: messages get lost, late, out of order, or stay on one side of a cut.
+//! A network between replicas of one process: messages get lost, delayed or reordered, or are cut off.
 
 use bytes::Bytes;
 use rand::Rng;
@@ -10,16 +10,16 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How the network is at present.
+/// The current faults of the network.
 #[derive(Clone, Debug, Default)]
 pub struct Weather {
     /// Messages do not pass from the first to the second.
     pub cut: BTreeSet<(u64, u64)>,
-    /// Of so many messages one gets lost; 0: none.
+    /// One of so many messages gets lost; 0: none.
     pub loses_one_of: u32,
-    /// The longest time that a message takes, in milliseconds.
+    /// The longest delay of a message, in milliseconds.
     pub delay_ms_max: u64,
-    /// Questions are held until they are [let through](Fabric::let_one_through).
+    /// Requests are held until they are [let through](Fabric::let_one_through).
     pub holds_questions: bool,
 }
 
@@ -32,17 +32,17 @@ struct Letter {
 #[derive(Default)]
 struct State {
     weather: Weather,
-    /// Due, number, letter's place in `letters`.
+    /// Due time, number, and the message's place in `letters`.
     due: BinaryHeap<Reverse<(Instant, u64)>>,
     letters: BTreeMap<u64, Letter>,
     sent: u64,
     servers: BTreeMap<u64, Weak<Server>>,
-    /// The next question may pass.
+    /// The next request may pass.
     lets_through: bool,
     stop: bool,
 }
 
-/// See the module.
+/// The network.
 #[derive(Default)]
 pub struct Fabric {
     state: Mutex<State>,
@@ -56,7 +56,7 @@ pub struct End {
 }
 
 impl Fabric {
-    /// A network in fair weather, and the thread that delivers.
+    /// A network without faults, and the thread that delivers.
     pub fn new() -> (Arc<Fabric>, JoinHandle<()>) {
         let fabric: Arc<Fabric> = Arc::default();
         let postman = fabric.clone();
@@ -68,7 +68,7 @@ impl Fabric {
         self.posted.notify_all();
     }
 
-    /// Nothing passes between these and all others.
+    /// Cuts these off from all others.
     pub fn isolate(&self, some: &[u64], all: &[u64]) {
         self.set(|weather| {
             for one in some {
@@ -83,7 +83,7 @@ impl Fabric {
         self.set(|weather| *weather = Weather::default());
     }
 
-    /// Lets a question pass, and waits a while for one to do so.
+    /// Lets a request pass, and waits a while for one to do so.
     pub fn let_one_through(&self, longest: Duration) {
         let mut state = self.state.lock().expect("lock");
         state.lets_through = true;

@@ -1,4 +1,5 @@
-//! Whatever happens to a minority and to the network: nothing that was acknowledged is lost, and nothing is applied twice.
+//! Random failures of a minority and of the network: no acknowledged batch is lost, and none is applied
+//! twice.
 
 use crate::cluster::{Client, Cluster};
 use rand::rngs::StdRng;
@@ -6,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use shoal_types::ReplicaId;
 use std::time::{Duration, Instant};
 
-/// How long each seed makes trouble.
+/// How long each seed causes failures.
 const TROUBLE: Duration = Duration::from_secs(12);
 
 fn seeds() -> Vec<u64> {
@@ -21,7 +22,7 @@ fn make_trouble(cluster: &mut Cluster, random: &mut StdRng, all: &[u64]) {
     match random.random_range(0..10) {
         0 | 1 if cluster.up.len() == all.len() => cluster.crash(one),
         2 => {
-            // Half of the time the one that hurts.
+            // Half of the time the leader.
             let victim = cluster.leader().filter(|_| random.random_bool(0.5)).unwrap_or(one);
             cluster.fabric.isolate(&[victim], all);
         }
@@ -42,7 +43,7 @@ fn make_trouble(cluster: &mut Cluster, random: &mut StdRng, all: &[u64]) {
     }
 }
 
-/// Makes trouble for a while, during which a client writes.
+/// Causes failures for a while, during which a client writes.
 fn survive(cluster: &mut Cluster, client: &mut Client, seed: u64, all: &[u64], members_change: bool) {
     let random = &mut StdRng::seed_from_u64(seed);
     client.fill = 3000;

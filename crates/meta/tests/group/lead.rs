@@ -1,4 +1,4 @@
-//! Who leads, and what becomes of requests when that changes.
+//! Leadership, and requests while it changes.
 
 use crate::cluster::{Client, Cluster, PATIENCE, eventually, open_session, redirected};
 use shoal_types::{BatchSeq, InodeId, NodeId};
@@ -99,7 +99,7 @@ fn a_leader_that_nobody_hears_stops_answering_before_the_next_one_begins() {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(first_new > Some(last_old), "two replicas answered at the same time");
-    // The side of the majority takes what the other cannot decide.
+    // The majority commits what the minority cannot.
     let cut_off = client.send(&cluster.up[&old], client.acknowledged + 1).recv_timeout(PATIENCE);
     assert!(matches!(cut_off, Ok(Err(MetaError::NotLeader { .. }))), "{cut_off:?}");
     client.write(&mut cluster, 20);
@@ -123,7 +123,7 @@ fn a_leader_hands_over_when_it_is_told_to_or_shut_down() {
             true => cluster.up[&old].shutdown(),
         }
         eventually("another leads", || cluster.leader().is_some_and(|leader| leader != old));
-        // Nobody's patience had to run out first.
+        // No timeout had to expire first.
         assert!(begun.elapsed() < Duration::from_secs(4), "it took {:?}", begun.elapsed());
         client.write(&mut cluster, 20);
     }
@@ -137,7 +137,7 @@ fn a_lead_that_nobody_takes_over_is_not_kept_in_the_same_term() {
     client.write(&mut cluster, 20);
     let old = cluster.await_leader();
     let term = cluster.up[&old].replica().status().term;
-    // The word to take the lead over does not arrive.
+    // The message that hands leadership over does not arrive.
     let others: Vec<u64> = (1..=3).filter(|id| *id != old).collect();
     cluster.fabric.set(|weather| weather.cut.extend(others.iter().map(|other| (old, *other))));
     cluster.up[&old].replica().transfer_leadership();

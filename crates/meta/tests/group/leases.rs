@@ -1,4 +1,4 @@
-//! Rights of clients when the lead changes hands.
+//! Rights of clients when leadership changes.
 
 use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
 use shoal_meta::Server;
@@ -6,7 +6,7 @@ use shoal_types::{InodeId, SessionId};
 use shoal_wire::{Declaration, MetaError, MetaService, Poll, Token, wait_for};
 use std::sync::mpsc::channel;
 
-/// Says that a session caches what is counted under an inode, and that this is all.
+/// Declares that a session caches what is counted under an inode, and nothing else.
 fn declare(server: &Server, session: SessionId, cover: InodeId) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;

@@ -1,4 +1,4 @@
-//! Locks of programs when the lead changes hands.
+//! Locks of programs when leadership changes.
 
 use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
 use shoal_meta::Server;
@@ -29,7 +29,7 @@ fn begin(server: &Server, session: SessionId, id: u64, wait: bool) -> Receiver<R
     told
 }
 
-/// Says what a session holds, and that it is all.
+/// Declares all locks of a session.
 fn declare(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;
@@ -56,7 +56,7 @@ fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
     let waits = begin(&cluster.up[&first], other, 1, true);
     cluster.crash(first);
     waits.recv().expect("told").expect_err("its leader is gone");
-    // The next one knows nothing of it yet, and says nothing.
+    // The next leader does not know the lock yet, as its session has not declared it.
     let next = cluster.await_leader();
     let server = cluster.up[&next].clone();
     eventually("it serves", || server.statfs(other).is_ok());

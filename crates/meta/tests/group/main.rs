@@ -1,4 +1,4 @@
-//! Several replicas of a metadata server in one process, over a network that fails in every way.
+//! Several replicas of a metadata server in one process, over a network with all kinds of failures.
 
 mod cluster;
 mod compact;

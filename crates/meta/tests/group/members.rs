@@ -1,4 +1,4 @@
-//! Who is in the group.
+//! Members of the group.
 
 use crate::cluster::{Client, Cluster, eventually};
 use shoal_types::ReplicaId;
@@ -17,7 +17,7 @@ fn a_replica_that_lost_its_disk_is_replaced_by_a_new_one() {
     cluster.steer(&wanted);
     client.write(&mut cluster, 100);
     cluster.assert_alike();
-    // The new one counts.
+    // The new one has a vote.
     let another = wanted[0];
     cluster.crash(another);
     client.write(&mut cluster, 20);
@@ -36,7 +36,7 @@ fn a_group_grows_to_five_and_shrinks_to_other_three_while_it_is_written_to() {
     }
     cluster.steer(&[1, 2, 3, 4, 5]);
     client.write(&mut cluster, 50);
-    // Two of five may die.
+    // Two of five may fail.
     for id in [1, 4] {
         cluster.crash(id);
     }
@@ -45,7 +45,7 @@ fn a_group_grows_to_five_and_shrinks_to_other_three_while_it_is_written_to() {
         cluster.start(id);
     }
     cluster.assert_alike();
-    // Whoever leads, at least one of these steps is its own removal or that of a follower.
+    // For every leader, at least one of these steps is its own removal or that of a follower.
     cluster.steer(&[3, 4, 5]);
     for id in [1, 2] {
         cluster.crash(id);
@@ -67,7 +67,7 @@ fn a_removed_replica_that_does_not_know_does_not_disturb_the_group() {
     cluster.steer(&wanted);
     let term = cluster.up[&leader].replica().status().term;
     cluster.fabric.heal();
-    // It asks for votes that nobody gives.
+    // It asks for votes in vain.
     std::thread::sleep(std::time::Duration::from_secs(4));
     client.write(&mut cluster, 20);
     assert_eq!(cluster.up[&leader].replica().status().term, term);
@@ -82,7 +82,7 @@ fn members_are_not_removed_if_the_rest_could_not_decide() {
     let leader = cluster.await_leader();
     let others: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
     cluster.crash(others[0]);
-    // Its silence shows after an election timeout or two.
+    // Its silence is noticed after an election timeout or two.
     std::thread::sleep(std::time::Duration::from_secs(4));
     let wanted = [leader, others[0]].map(ReplicaId);
     for _ in 0..20 {
@@ -103,7 +103,7 @@ fn a_leader_that_is_not_wanted_hands_the_lead_over_even_if_the_group_needs_it() 
     for id in &others[..2] {
         cluster.crash(*id);
     }
-    // Their silence shows after an election timeout or two.
+    // Their silence is noticed after an election timeout or two.
     std::thread::sleep(std::time::Duration::from_secs(4));
     let wanted = [others[0], others[1], others[2]].map(ReplicaId);
     eventually("the one that is wanted and there leads", || {

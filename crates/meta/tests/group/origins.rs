@@ -1,4 +1,5 @@
-//! Sessions that a machine left behind: it says that they are dead, and they are not waited for.
+//! Sessions that a machine left behind: a client of its next boot reports them dead, and they are ended at
+//! once.
 
 use crate::cluster::{Cluster, eventually};
 use shoal_meta::Server;
@@ -6,7 +7,7 @@ use shoal_types::{InodeId, Origin, Process, SessionId};
 use shoal_wire::{MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest};
 use std::time::{Duration, Instant};
 
-/// A session that was heard of within this is taken to live, whatever is said of it.
+/// A session that was heard from within this time counts as alive, whatever is reported about it.
 const SILENCE: Duration = Duration::from_secs(4);
 
 fn origin(machine: u128, boot: u128, number: u32) -> Origin {
@@ -35,7 +36,7 @@ fn sessions_of_an_earlier_run_of_a_machine_end_when_it_opens_another() {
     let leader = cluster.await_leader();
     let [one, two] = [1, 2].map(|number| open(&cluster.up[&leader], origin(7, 1, number)).session);
     let other = open(&cluster.up[&leader], origin(8, 1, 3)).session;
-    // All servers lose power, and the first machine does.
+    // All servers lose power, and so does the first machine.
     for id in 1..=3 {
         cluster.crash(id);
     }

@@ -1,4 +1,4 @@
-//! Whole states that go from replica to replica.
+//! Whole states that are sent from replica to replica.
 
 use crate::cluster::{Client, Cluster, PATIENCE, eventually};
 use crate::fabric::End;
@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const SMALL_LOG: u64 = 1 << 20;
-/// After this a leader does not count on a follower that is down any more: it has looked twice whether it is there.
+/// After this a leader no longer keeps the log for a follower that is down: it has checked its quorum twice.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(6);
 
-/// Peers of which one is asked.
+/// Peers of which only one is asked.
 struct Only(u64, Arc<End>);
 
 impl Peers for Only {
@@ -31,7 +31,8 @@ impl Peers for Only {
     }
 }
 
-/// A group, and one of its followers that is down and lacks what is not in the leader's log any more.
+/// A group, and one of its followers that is down and lacks entries that are not in the leader's log any
+/// more.
 fn one_far_behind() -> (Cluster, Client, u64) {
     let mut cluster = Cluster::with_log(3, SMALL_LOG);
     let mut client = Client::new(&mut cluster);
@@ -57,7 +58,7 @@ fn a_replica_that_lacks_what_is_cut_off_the_log_fetches_the_state() {
     eventually("the state is fetched", || cluster.up[&behind].replica().needs_reopening());
     client.write(&mut cluster, 20);
     cluster.assert_alike();
-    // It counts: with it and one other the group goes on.
+    // It has a vote: with it and one other the group goes on.
     let leader = cluster.await_leader();
     cluster.crash(if leader == behind { 3 } else { leader });
     client.write(&mut cluster, 20);
@@ -139,7 +140,8 @@ fn fetching_ends_although_more_is_written_meanwhile_than_the_log_usually_keeps()
     let due = Instant::now() + PATIENCE;
     while !caught_up(&cluster) {
         assert!(Instant::now() < due, "{fetched} attempts, {:#?}", cluster.statuses());
-        // With each page, a third of one is written: in the time that fetching takes, more than any leader keeps of this log.
+        // With each page, a third of one is written: in the time that fetching takes, more than any leader
+        // keeps of this log.
         client.write(&mut cluster, 8);
         cluster.fabric.let_one_through(Duration::from_millis(200));
         fetched += usize::from(cluster.up[&behind].replica().needs_reopening());

@@ -22,13 +22,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 pub const VOLUME: u128 = 0x5eed;
-/// Blocks in one page of what bricks in memory list.
+/// Blocks in one page of a listing of bricks in memory.
 pub const LIST_BLOCKS_MAX: usize = 64;
 
-/// Nobody is held for longer, so that a test that fails ends.
+/// The longest hold, so that a failing test ends.
 const HELD_MAX: Duration = Duration::from_secs(60);
 
-/// A block that is there, and whoever stores it is not told.
+/// Whether the write of a stored block is held back from its writer.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Held {
     #[default]
@@ -57,12 +57,12 @@ impl MemBricks {
         self.blocks.lock().expect("lock").len()
     }
 
-    /// Whoever stores the next block of a compaction is not told that it is there, until it is let go.
+    /// Holds the reply to the next write of a compaction, until it is released.
     pub fn hold_next_compaction(&self) {
         *self.held.lock().expect("lock") = Held::NextCompaction;
     }
 
-    /// The block of which nobody is told.
+    /// The block whose reply is held.
     pub fn held(&self) -> Option<BlockId> {
         match *self.held.lock().expect("lock") {
             Held::This(id) => Some(id),
@@ -203,14 +203,14 @@ impl Session {
         (ino, Op::Create { parent, name: name(file), ino, new })
     }
 
-    /// Makes an empty file in the root directory.
+    /// Creates an empty file in the root directory.
     pub fn touch(&mut self, file: &str) -> InodeId {
         let (ino, op) = self.create(InodeId::ROOT, file, FileKind::Regular);
         self.commit(&[op]);
         ino
     }
 
-    /// Stores a block and answers with the operation that puts it into a file.
+    /// Stores a block; answers the operation that puts it into a file.
     pub fn block(&mut self, bricks: &MemBricks, ino: InodeId, offset: u64, bytes: Vec<u8>) -> (BlockId, Op) {
         self.next_block += 1;
         let id = BlockId { session: self.id, seq: self.next_block };
@@ -258,7 +258,7 @@ pub fn unlink_op(file: &str, keep: bool) -> Op {
     Op::Unlink { parent: InodeId::ROOT, name: name(file), time: time(9), keep }
 }
 
-/// All bytes of a file, as its extents say.
+/// All bytes of a file, according to its extents.
 pub fn read_file(session: &Session, bricks: &MemBricks, ino: InodeId) -> Vec<u8> {
     let size = session.server.inode(session.id, ino).expect("inode").inode.size;
     let mut bytes = vec![0; size as usize];
@@ -286,7 +286,7 @@ pub fn extents(session: &Session, ino: InodeId) -> Vec<(u64, Extent)> {
     }
 }
 
-/// Nothing in the whole state contradicts anything else in it.
+/// Asserts that the whole state is consistent.
 pub fn assert_consistent(state: &impl KvRead) {
     struct Findings(Vec<String>);
     impl Visitor for Findings {
@@ -299,7 +299,7 @@ pub fn assert_consistent(state: &impl KvRead) {
     assert!(findings.0.is_empty(), "{:#?}", findings.0);
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(20);
     while !is_so() {

@@ -137,14 +137,14 @@ impl BlockService for RemoteBrick {
     }
 }
 
-/// Whether a page holds what it was asked for, and leads further: whoever reads them all must come to an end, and what is judged as a session's
-/// must be its own.
+/// Whether a page continues the listing from `from`. Otherwise a reader of all pages might never end, or take
+/// a block for one of another session.
 fn goes_on(page: &BlockPage<BlockId>, from: BlockId) -> bool {
     let belongs = |id: &BlockId| id.session == from.session && *id >= from;
     page.blocks.iter().chain(&page.next).all(belongs) && page.next != Some(from)
 }
 
-/// Carries a request for a brick out.
+/// Carries out a request for a brick.
 pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
     let (call, content) = match unpack::<Call>(body) {
         Ok(call) => call,

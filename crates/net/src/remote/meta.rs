@@ -55,7 +55,7 @@ pub(super) enum Answer {
     Statfs(Statfs),
 }
 
-/// Longest page of a listing that is given to a remote client, in bytes, so that it fits a frame.
+/// Longest page of a listing for a remote client, in bytes, so that it fits a frame.
 const LIST_BYTES_MAX: u64 = 6 << 20;
 
 /// A replica of a volume's metadata group on another node, as a service.
@@ -88,7 +88,7 @@ fn understand(body: &Bytes) -> Result<Answer, MetaError> {
     answer
 }
 
-/// Calls and takes the one answer that fits.
+/// Sends a request and takes the one answer that fits.
 macro_rules! ask {
     ($self:ident, $call:expr, $answer:pat => $value:expr) => {
         match $self.call(&$call)? {
@@ -98,7 +98,8 @@ macro_rules! ask {
     };
 }
 
-/// Calls, and hears of the one answer that fits when it comes: whoever waits for other clients waits for as long as the server lives.
+/// Sends a request, and takes the one answer that fits when it comes. A request that waits for other clients
+/// waits for as long as the server lives.
 macro_rules! hear {
     ($self:ident, $call:expr, $answer:pat => $value:expr, $done:ident) => {
         let hear = move |outcome: Result<Bytes, NetError>| {
@@ -160,12 +161,12 @@ impl MetaService for RemoteMeta {
     }
 }
 
-/// Carries a request for a metadata server out, of a client with this certificate.
+/// Carries out a request for a metadata server, of a client with this certificate.
 pub fn serve_meta(meta: &dyn MetaService, certificate: &str, body: &Bytes, reply: Replier) {
     serve_meta_noting(meta, certificate, body, reply, &|_| ());
 }
 
-/// [`serve_meta`], which tells `polled` of the sessions that ask for recalls: each session does so all the time.
+/// [`serve_meta`], which reports long-polls to `polled`: each live session always has one open.
 pub fn serve_meta_noting(
     meta: &dyn MetaService,
     certificate: &str,
@@ -199,7 +200,7 @@ pub fn serve_meta_noting(
                     (*bytes_target, *bytes_max) =
                         ((*bytes_target).min(LIST_BYTES_MAX), (*bytes_max).min(LIST_BYTES_MAX));
                 }
-                // They come in no more than fits a frame, whatever is asked for.
+                // The server bounds the reply to what fits a frame.
                 Question::Extents { .. } | Question::Lookup { .. } | Question::Inode(_) => {}
             }
             return meta.ask(ask, Box::new(move |answer| respond(reply, answer.map(Answer::Found))));
@@ -214,7 +215,7 @@ pub fn serve_meta_noting(
         }
         Call::Lock(request) => {
             let reply = match request.op {
-                // As long as a program keeps its lock: the places are for requests that will be answered.
+                // The lock may be held for ever: it must not take one of the places for requests in progress.
                 LockOp::Set { wait: true, .. } => reply.patient(),
                 _ => reply,
             };
@@ -227,8 +228,8 @@ pub fn serve_meta_noting(
     respond(reply, answer);
 }
 
-/// Answers. What no frame can carry is an error of the call itself: refused by the transport, it would look as if the server were lost, and
-/// be asked for again and again.
+/// Sends the answer. An answer that no frame can carry becomes an error of the call itself. Refused by the
+/// transport, it would look as if the server were lost, and be retried for ever.
 fn respond(reply: Replier, answer: Result<Answer, MetaError>) {
     let mut parts = pack(&answer, []);
     let bytes: usize = parts.iter().map(Bytes::len).sum();
@@ -243,7 +244,7 @@ fn respond(reply: Replier, answer: Result<Answer, MetaError>) {
     reply.answer(parts);
 }
 
-/// What an answer is about, for people to read.
+/// The kind of an answer, for people to read.
 fn what(answer: &Result<Answer, MetaError>) -> &'static str {
     match answer {
         Ok(Answer::Found(reply)) => match reply.found {

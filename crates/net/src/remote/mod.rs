@@ -1,6 +1,6 @@
-//! The services of `wire`, spoken over links: stubs that callers hold, and the side that serves them.
+//! The services of `wire` over links: client stubs, and the server side.
 //!
-//! A message is a versioned head and, where there are bytes that nobody need look at on the way, those bytes behind it.
+//! A message is a versioned head and, if there are bytes to be passed through unread, those bytes after it.
 
 mod brick;
 mod meta;
@@ -17,7 +17,7 @@ const CALL_VERSION: u8 = 1;
 
 /// Length of the head, the head; the tail follows as further parts.
 fn pack<T: Serialize>(head: &T, tail: impl IntoIterator<Item = Bytes>) -> Vec<Bytes> {
-    // Answers are megabytes at times, so they are not moved to make room for their length.
+    // Answers can be megabytes, so they are not moved to make room for their length.
     let mut first = shoal_wire::encode_behind(vec![0; 4], CALL_VERSION, head);
     let len = (first.len() - 4) as u32;
     first[..4].copy_from_slice(&len.to_le_bytes());
@@ -26,7 +26,7 @@ fn pack<T: Serialize>(head: &T, tail: impl IntoIterator<Item = Bytes>) -> Vec<By
     parts
 }
 
-/// The other way round.
+/// Splits and decodes what [`pack`] returns.
 fn unpack<T: DeserializeOwned>(body: &Bytes) -> Result<(T, Bytes), String> {
     let short = || "the message is cut off".to_owned();
     let (len, _) = body.split_first_chunk::<4>().ok_or_else(short)?;

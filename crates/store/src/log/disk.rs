@@ -1,4 +1,4 @@
-//! The few things a log asks of a disk. A trait, so that tests can lose what was not flushed.
+//! What the log needs of a disk. A trait, so that tests can lose what was not flushed.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -11,7 +11,7 @@ use std::rc::Rc;
 pub trait Disk: Send {
     /// Names of the files, in no order.
     fn list(&self) -> io::Result<Vec<String>>;
-    /// Opens a file that is there, or makes a new and empty one.
+    /// Opens an existing file, or creates a new and empty one.
     fn open(&self, name: &str, create_new: bool) -> io::Result<Box<dyn DiskFile>>;
     /// Renames a file; the new name is free.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
@@ -22,7 +22,7 @@ pub trait Disk: Send {
 }
 
 /// An open file.
-#[allow(clippy::len_without_is_empty)] // Nobody asks whether a file is empty.
+#[allow(clippy::len_without_is_empty)] // No caller needs to know whether a file is empty.
 pub trait DiskFile: Send {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -32,13 +32,13 @@ pub trait DiskFile: Send {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Sets the length.
     fn set_len(&self, len: u64) -> io::Result<()>;
-    /// Makes sure that there is room up to a length and sets the length to no less.
+    /// Makes sure that there is space up to a length and sets the length to no less.
     fn reserve(&self, len: u64) -> io::Result<()>;
     /// Makes content and length durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// Opens the disk that a directory is on.
+/// Opens the disk of a directory.
 pub type Opener = Rc<dyn Fn(&Path) -> io::Result<Box<dyn Disk>>>;
 
 thread_local! {

@@ -14,9 +14,10 @@
 //! All numbers little-endian.                          32  8  bytes of this segment known durable when written
 //! ```
 //!
-//! The salt and the place in the checksum make sure that nothing is taken for a record that was not written as one, here:
-//! neither the old content of a segment that is written again, nor a file's content that looks like a log. The
-//! durable length tells a torn tail (nothing behind it claims to have been written after a flush of it) from damage.
+//! The checksum includes the salt and the place, so that only what was written as a record here is taken for
+//! one. The old content of a reused segment is not, and neither is a payload that looks like a log. The
+//! durable length tells damage from a torn tail: no record after a torn one was written after a flush of the
+//! torn one.
 
 use super::error::LogError;
 use crate::limits::RECORD_BYTES_MAX;
@@ -32,16 +33,16 @@ const SEGMENT_MAGIC: &[u8; 8] = b"SHOALLOG";
 const RECORD_MAGIC: &[u8; 4] = b"Slrc";
 const ALIGN: usize = 8;
 
-/// The head of a segment.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// Counts segments up from 1; never used twice in a log.
     pub number: u64,
-    /// Index of the entry before the segment's first: what came after it in earlier segments is void.
+    /// Index of the entry before the segment's first: later entries of earlier segments are void.
     pub base_index: u64,
     /// Term of that entry.
     pub base_term: u64,
-    /// Begins the checksums of this use of the file.
+    /// The first input of the checksums of this use of the file.
     pub salt: u64,
 }
 
@@ -59,7 +60,7 @@ pub enum RecordKind {
 pub struct RecordHeader {
     /// What it holds.
     pub kind: RecordKind,
-    /// The caller's mark on an entry.
+    /// The caller's tag of an entry.
     pub tag: u8,
     /// The entry's index.
     pub index: u64,
@@ -120,7 +121,7 @@ impl SegmentHeader {
     }
 }
 
-/// The room a record takes, in bytes.
+/// The space that a record takes, in bytes.
 pub fn record_bytes(payload: usize) -> u64 {
     (RECORD_HEADER_BYTES + payload).next_multiple_of(ALIGN) as u64
 }
@@ -154,7 +155,8 @@ pub fn encode_record(out: &mut Vec<u8>, salt: u64, offset: u64, header: &RecordH
     out.resize(start + record_bytes(payload.len()) as usize, 0);
 }
 
-/// Reads the record at the start of `bytes`, which lies at `offset` of its segment. `None`: there is no intact record here.
+/// Reads the record at the start of `bytes`, which lies at `offset` of its segment. `None`: there is no
+/// intact record here.
 pub fn decode_record(bytes: &[u8], salt: u64, offset: u64) -> Option<(RecordHeader, &[u8])> {
     if bytes.get(..4)? != RECORD_MAGIC {
         return None;

@@ -1,18 +1,20 @@
 //! A segmented log of numbered entries and of one small state.
 //!
-//! **Model.** Entries have consecutive indexes, each with the term it was proposed in, a tag and a payload, none of which mean
-//! anything here. Beside them the log keeps one state, a few bytes that are replaced as a whole. An append may begin at
-//! an index that exists already: then everything from there on is void (a Raft conflict). From the front, entries are
-//! dropped in whole segments.
+//! **Model.** Entries have consecutive indexes, each with the term it was proposed in, a tag and a payload,
+//! none of which mean anything here. Beside them the log keeps one state, a few bytes that are replaced as a
+//! whole. An append may begin at an index that exists already: then everything from there on is void (a Raft
+//! conflict). From the front, the log is truncated in whole segments.
 //!
-//! **Promises.** When [`RaftLog::append`] with `sync` returns, everything appended so far survives a crash: one flush of
-//! the disk per call. After a crash, [`RaftLog::open`] finds a prefix of what was appended that contains all of that. A torn
-//! tail of the last segment is cut off; damage anywhere else is refused with the name of the file and the offset.
+//! **Promises.** When [`RaftLog::append`] with `sync` returns, everything appended so far survives a crash:
+//! one flush of the disk per call. After a crash, [`RaftLog::open`] finds a prefix of what was appended that
+//! contains all of that. A torn tail of the last segment is cut off; damage anywhere else is refused with the
+//! name of the file and the offset.
 //!
-//! **Failure.** After a failed write or flush nobody knows what the disk holds, so the log is poisoned: every further
-//! append is refused until it is opened again.
+//! **Failure.** After a failed write or flush the content of the disk is unknown. So the log is poisoned:
+//! every further append is refused until it is opened again.
 //!
-//! **Files.** `segment-NUMBER` (16 hex digits), see [`format`](mod@format); `spare-NUMBER`, dropped segments to be written again.
+//! **Files.** `segment-NUMBER` (16 hex digits), see [`format`](mod@format); `spare-NUMBER`, old segments for
+//! reuse.
 
 pub mod disk;
 mod error;
@@ -33,9 +35,9 @@ use std::path::Path;
 /// How a log keeps its files.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// A new segment is begun when one has reached this size, in bytes.
+    /// A new segment is begun when the last one has reached this size, in bytes.
     pub segment_bytes: u64,
-    /// Dropped segments kept to be written again.
+    /// Old segments that are kept for reuse.
     pub spare_segments: usize,
 }
 
@@ -58,7 +60,7 @@ pub struct LogEntry {
     pub payload: Bytes,
 }
 
-/// Where an entry is.
+/// The place of an entry on disk.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     term: u64,
@@ -71,7 +73,7 @@ struct Place {
 pub struct RaftLog {
     disk: Box<dyn Disk>,
     options: LogOptions,
-    /// In file order; the last one is written. Never empty.
+    /// In file order; the last one is being written. Never empty.
     segments: VecDeque<Segment>,
     /// Entries after `base_index`, in order.
     places: VecDeque<Place>,
@@ -85,7 +87,7 @@ pub struct RaftLog {
 }
 
 impl RaftLog {
-    /// Makes a new log in an empty directory: no entries, as if all up to `base_index` had been there and been dropped.
+    /// Creates a log in an empty directory: no entries, as if all up to `base_index` had been truncated.
     pub fn create(
         dir: &Path,
         options: LogOptions,
@@ -145,7 +147,7 @@ impl RaftLog {
         }
     }
 
-    /// Index of the first entry there is, or would be.
+    /// Index of the first entry, or of the next one if the log is empty.
     pub fn first_index(&self) -> u64 {
         self.base_index + 1
     }
@@ -168,12 +170,12 @@ impl RaftLog {
         &self.state
     }
 
-    /// Bytes of the log's living segments, as far as they are written.
+    /// Bytes of the log's segments, as far as they are written.
     pub fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.end).sum()
     }
 
-    /// Bytes that the log takes on its disk, reserved room and spare segments included.
+    /// Bytes that the log takes on its disk, reserved space and spare segments included.
     pub fn disk_bytes(&self) -> u64 {
         let reserved = self.options.segment_bytes;
         let living: u64 = self.segments.iter().map(|segment| segment.end.max(reserved)).sum();
@@ -204,8 +206,9 @@ impl RaftLog {
         segment.read(index, u64::from(place.offset), place.len)
     }
 
-    /// Appends entries and, if there is one, a new state, in this order. The first entry's index is at most one more than the
-    /// last one's; from it on, older entries are void. With `sync`, all of it is durable when this returns.
+    /// Appends entries and, if there is one, a new state, in this order. The first entry's index is at most
+    /// one more than the last one's; existing entries from it on become void. With `sync`, all of it is
+    /// durable when this returns.
     pub fn append(&mut self, entries: &[LogEntry], state: Option<&[u8]>, sync: bool) -> Result<(), LogError> {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned(why.clone()));
@@ -218,7 +221,7 @@ impl RaftLog {
         result
     }
 
-    /// Drops segments all of whose entries have indexes up to `index`.
+    /// Removes segments all of whose entries have indexes up to `index`.
     pub fn drop_through(&mut self, index: u64) -> Result<(), LogError> {
         if let Some(why) = &self.poisoned {
             return Err(LogError::Poisoned(why.clone()));
@@ -301,7 +304,7 @@ impl RaftLog {
         put.map(|_| ())
     }
 
-    /// Gathers a record and answers its segment and place.
+    /// Buffers a record and answers its segment and offset.
     fn put(&mut self, mut header: RecordHeader, payload: &[u8]) -> Result<(u64, u64), LogError> {
         let gathered = self.scratch.len() as u64;
         let segment = last(&mut self.segments)?;
@@ -321,7 +324,7 @@ impl RaftLog {
         }
         last(&mut self.segments)?.write(&self.scratch)?;
         self.scratch.clear();
-        // One huge record must not leave its room taken for good.
+        // One huge record must not keep its memory for good.
         self.scratch.shrink_to(2 * GATHER_BYTES);
         Ok(())
     }
@@ -343,8 +346,8 @@ impl RaftLog {
         self.roll(self.term(self.last_index()).unwrap_or(self.base_term))
     }
 
-    /// Finishes the last segment and begins the next. Everything before it is durable from then on, so that only the
-    /// last segment can ever be torn.
+    /// Completes the last segment and begins the next. Everything before it is durable from then on, so that
+    /// only the last segment can ever be torn.
     fn roll(&mut self, base_term: u64) -> Result<(), LogError> {
         self.write_out()?;
         self.sync_last()?;
@@ -357,7 +360,7 @@ impl RaftLog {
         let spare = self.spares.pop();
         let segment = Segment::begin(&*self.disk, header, spare, self.options.segment_bytes)?;
         self.segments.push_back(segment);
-        // Old segments go, so each begins with the state.
+        // Old segments are removed, so each begins with the state.
         self.put_state()?;
         self.write_out()?;
         self.sync_last()?;
@@ -402,7 +405,7 @@ impl RaftLog {
         } else {
             self.disk.remove(&name).map_err(LogError::io(&name, "removing"))?;
         }
-        // One by one, so that a crash leaves no gap between the segments that are still there.
+        // One by one, so that a crash leaves no gap between the remaining segments.
         self.disk.sync().map_err(LogError::io(".", "flushing the directory"))
     }
 }

@@ -1,8 +1,9 @@
-//! Opening a log after whatever happened.
+//! Opening a log after a crash or a shutdown.
 //!
-//! Segments are read in the order of their numbers and checked record by record. A segment begins under a temporary name and
-//! gets its own only when its header and state are durable, and the one before it is durable by then: so every segment but
-//! the last is intact to its end, and of the last only the tail behind its last flush may be torn.
+//! Segments are read in the order of their numbers and checked record by record. A segment begins under a
+//! temporary name. It gets its own only when its header and state are durable, and the previous segment is
+//! durable by then. So every segment but the last is intact to its end, and of the last only the tail after
+//! its last flush may be torn.
 
 use super::disk::Disk;
 use super::error::LogError;
@@ -60,7 +61,7 @@ pub fn open(disk: Box<dyn Disk>, options: LogOptions) -> Result<RaftLog, LogErro
     Ok(log)
 }
 
-/// Keeps spare files for use, removes what is too many and what a crash left half made.
+/// Keeps spare files for reuse; removes excess ones and files that a crash left incomplete.
 fn collect_spares(disk: &dyn Disk, names: &[String], keep: usize) -> Result<Vec<String>, LogError> {
     let mut spares = Vec::new();
     for name in names {
@@ -106,7 +107,8 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
     }
     match format::find_record(&bytes, header.salt, end) {
         None if newest => {}
-        // An earlier segment ends where the next one begins; the index of its first entry shows whether anything is missing.
+        // An earlier segment ends where the next one begins; the index of its first entry shows whether
+        // anything is missing.
         None => {}
         Some((place, _)) if !newest => {
             return Err(damaged(end, format!("no intact record here, but there is one at byte {place}")));
@@ -117,7 +119,7 @@ fn read_segment(log: &mut RaftLog, number: u64, newest: bool) -> Result<(), LogE
             return Err(damaged(end, what));
         }
         Some(_) => {
-            // Leftovers of the torn write: they must not line up with what is written next.
+            // Leftovers of the torn write must not be taken for a continuation of what is written next.
             tracing::info!(file = %name, offset = end, "cutting off the torn tail of the log");
             file.set_len(end).map_err(LogError::io(&name, "cutting off the torn tail"))?;
             file.sync().map_err(LogError::io(&name, "flushing"))?;
@@ -131,10 +133,10 @@ fn rest(bytes: &[u8], offset: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(offset).ok()?..)
 }
 
-/// Takes note that a segment begins: what came after its base is void.
+/// Registers the start of a segment: entries after its base are void.
 fn begin(log: &mut RaftLog, header: &SegmentHeader) -> Result<(), String> {
     if log.segments.is_empty() || header.base_index < log.base_index {
-        // The first one, or one that overwrote everything that is left of older ones.
+        // The first one, or one that overwrote all entries that are left of older ones.
         log.places.clear();
         log.base_index = header.base_index;
         log.base_term = header.base_term;

@@ -10,9 +10,9 @@ use bytes::Bytes;
 pub struct Segment {
     pub header: SegmentHeader,
     pub file: Box<dyn DiskFile>,
-    /// Where the next record goes, in bytes.
+    /// Offset of the next record, in bytes.
     pub end: u64,
-    /// Up to where the content is known to be durable, in bytes.
+    /// The content is known to be durable up to here, in bytes.
     pub durable: u64,
 }
 
@@ -21,29 +21,29 @@ pub fn name(number: u64) -> String {
     format!("segment-{number:016x}")
 }
 
-/// Name of a dropped segment that waits to be written again.
+/// Name of an old segment that is kept for reuse.
 pub fn spare_name(number: u64) -> String {
     format!("spare-{number:016x}")
 }
 
-/// Name of a segment that is not ready: under this name a crash leaves nothing that anybody reads.
+/// Name of an incomplete segment: files with such a name are ignored after a crash.
 pub fn temporary_name(number: u64) -> String {
     format!("new-{number:016x}")
 }
 
-/// Reads the number back out of a name with the given prefix.
+/// Parses the number of a name with the given prefix.
 pub fn number_of(name: &str, prefix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?;
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// A number that nobody can guess.
+/// An unpredictable number.
 pub fn random_salt() -> u64 {
     shoal_runtime::random::number()
 }
 
 impl Segment {
-    /// Makes a segment under its temporary name, out of a spare one if there is one. Nothing is durable yet.
+    /// Creates a segment under its temporary name, from a spare one if there is one. Nothing is durable yet.
     pub fn begin(
         disk: &dyn Disk,
         header: SegmentHeader,
@@ -64,7 +64,7 @@ impl Segment {
         Ok(Segment { header, file, end: HEADER_BYTES, durable: 0 })
     }
 
-    /// Writes encoded records behind the others.
+    /// Appends encoded records.
     pub fn write(&mut self, records: &[u8]) -> Result<(), LogError> {
         self.file.write_at(records, self.end).map_err(LogError::io(&name(self.header.number), "writing"))?;
         self.end += records.len() as u64;

@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not flushed, sector by sector, and fails when told to.
+//! A disk in memory that loses what was not flushed, sector by sector, and fails on request.
 
 #![allow(dead_code)]
 
@@ -56,7 +56,8 @@ impl SimDisk {
         self.0.lock().expect("lock")
     }
 
-    /// A power cut: any prefix of the directory's changes and any sectors of what was written may have reached the disk.
+    /// A power cut: any prefix of the directory's changes and any sectors of what was written may have
+    /// reached the disk.
     pub fn crash(&self, chance: &mut Chance) -> SimDisk {
         let mut state = self.state().clone();
         let kept = chance.next(state.pending_names.len() + 1);
@@ -67,7 +68,7 @@ impl SimDisk {
         state.pending_names.clear();
         state.calls_until_failure = None;
         for file in &mut state.files {
-            // Often all or nothing, else each sector for itself.
+            // Often all or nothing, else each sector independently.
             let mood = chance.next(4);
             for (offset, bytes) in std::mem::take(&mut file.pending) {
                 let mut at = 0;
@@ -89,7 +90,7 @@ impl SimDisk {
         self.state().calls_until_failure = Some(calls);
     }
 
-    /// Changes the bytes of a file behind everybody's back.
+    /// Changes the bytes of a file without a write.
     pub fn edit(&self, name: &str, change: impl FnOnce(&mut Vec<u8>)) {
         let mut state = self.state();
         let id = state.names[name];
@@ -211,7 +212,8 @@ impl DiskFile for SimFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.call()?;
         let file = &mut state.files[self.id];
-        // A new length is durable with the next flush at the latest; here it is at once, which is no kinder.
+        // A new length is durable with the next flush at the latest; here it is at once, which is no easier
+        // for the log.
         for bytes in [&mut file.seen, &mut file.durable] {
             bytes.resize(len as usize, 0);
         }

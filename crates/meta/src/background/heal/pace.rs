@@ -4,7 +4,7 @@ use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::{Duration, Instant};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longest sleep at a time, so that whoever is slowed down notices that it should stop.
+/// Longest sleep at a time, so that a delayed thread notices soon that it should stop.
 const NAP_MAX: Duration = Duration::from_millis(100);
 
 /// Keeps several threads together below a rate.
@@ -18,11 +18,11 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn set(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
-        // What was put off under the old rate need not wait that long.
+        // What was delayed under the old rate need not wait that long.
         *self.next.lock() = None;
     }
 
-    /// Waits until so many bytes may be copied; false if it is over before.
+    /// Waits until so many bytes may be copied; false if `is_over` before that.
     pub(super) fn wait(&self, bytes: u64, is_over: impl Fn() -> bool) -> bool {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         let due = {

@@ -29,7 +29,7 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
-/// Answers whether it came to the end.
+/// Answers whether it reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
     let mut after = None;
     loop {
@@ -48,7 +48,7 @@ fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
     }
 }
 
-/// Blocks behind one that have to be seen to, and the one to go on behind, if there may be more.
+/// Blocks after `from` that have to be healed, and where to continue, if there may be more.
 fn find(
     shared: &Shared,
     task: HealTask,
@@ -86,7 +86,7 @@ fn find(
     Ok((found, after))
 }
 
-/// Copies some blocks, has the log say so, and deletes the copies that are in excess then.
+/// Copies some blocks, commits their new places to the log, and deletes the copies that are in excess then.
 fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
     shared.heal.moving().extend(page);
     let outcome = heal_marked(shared, task, page);
@@ -101,7 +101,8 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
     if blocks.is_empty() {
         return Ok(());
     }
-    // Whoever leads later may copy blocks back to where they are in excess now. That begins after this moment, if the log says then what follows here.
+    // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
+    // succeeds, such a copy is made after this moment.
     let than = shared.bricks.moments();
     shared.propose(&Command::Place { blocks: blocks.clone() })?;
     let mut excess = Vec::new();
@@ -115,21 +116,21 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
             let bytes = known.map_or(0, |block| u64::from(block.info.len));
             shared.heal.note_moved(bytes);
         }
-        // Where it was moved or died meanwhile, it is the new copies that nobody knows of.
+        // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
         let rest = if placed { from } else { to };
         let rest = keep.bricks().fold(rest, BlockGroup::without);
         if !rest.is_empty() {
             excess.push((id, rest));
         }
     }
-    // What is left where a brick does not answer is found by the sweep.
+    // Copies left on a brick that does not answer are found by the sweep.
     if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
         tracing::debug!(%error, "deleting copies in excess");
     }
     Ok(())
 }
 
-/// Copies blocks, several at a time; answers those that have come to be elsewhere.
+/// Copies blocks, several at a time; answers those whose bricks have changed.
 fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>, Trouble> {
     let next = AtomicUsize::new(0);
     let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
@@ -182,7 +183,7 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
     Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
 }
 
-/// A block could not be read. If nothing refers to it any more that is because it was deleted meanwhile.
+/// A block could not be read. If nothing refers to it any more, it was deleted meanwhile.
 fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), Trouble> {
     if query::block(&shared.store, id)?.is_none_or(|block| block.refs == 0) {
         return Ok(());
