@@ -73,7 +73,8 @@ pub(crate) struct Driver<M: Machine> {
     heard: BTreeMap<u64, Instant>,
     /// This is the only replica of the group.
     alone: bool,
-    /// It may have granted its vote before it was restarted; until then it grants no other.
+    /// Until then it ignores requests for votes: before its restart it may have acknowledged a leader, whose
+    /// lease counts on that.
     promised_until: Option<Instant>,
     leads: bool,
     /// Leadership is being transferred.
@@ -238,7 +239,8 @@ impl<M: Machine> Driver<M> {
     fn hear(&mut self, message: Message) -> Result<(), String> {
         let kind = message.get_msg_type();
         if let Some(until) = self.promised_until {
-            // Before its restart it may have acknowledged a leader whose lease still counts on that.
+            // Before its restart it may have acknowledged a leader, whose lease counts on it not to vote. A
+            // vote for a transfer of leadership is allowed.
             let vote = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
             if Instant::now() >= until {
                 self.promised_until = None;

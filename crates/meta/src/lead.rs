@@ -58,9 +58,9 @@ impl std::fmt::Display for Role {
     }
 }
 
-/// Not leading.
+/// The end of the lease of a replica that does not lead.
 const NEVER: u64 = 0;
-/// Leading for good: the only replica of a group that never has others.
+/// The end of the lease of the only replica of a group, which never expires.
 const ALWAYS: u64 = u64::MAX;
 
 /// This replica's leadership.

@@ -211,7 +211,7 @@ pub const HEAL_THREADS: usize = 4;
 /// Blocks copied before the log records their places: at most 128 MiB of copies are wasted when a leader
 /// dies.
 pub const HEAL_PAGE: usize = 32;
-/// Blocks looked at in one read of the store.
+/// Records of blocks read from the store at a time.
 pub const HEAL_READ_PAGE: usize = 1024;
 /// Blocks to be healed that are remembered at a time; 16 bytes each.
 pub const HEAL_FOUND_MAX: usize = 1 << 18;

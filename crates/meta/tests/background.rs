@@ -119,7 +119,7 @@ fn a_file_whose_extents_do_not_touch_is_looked_at_once_and_then_left_alone() {
     let ops: Vec<Op> = (0..100u64).map(|at| inline_op(file, at * 100_000, &[1; 5000])).collect();
     session.commit(&ops);
     let candidates = |server: &shoal_meta::Server| stat(server, "raft_applied_index");
-    // The removal of the file from the list of candidates is the last command that is committed.
+    // `RestFromCompaction` for the file is the last command that is committed.
     let mut last = 0;
     eventually("nothing more is decided", || {
         std::thread::sleep(Duration::from_millis(300));

@@ -146,7 +146,7 @@ impl RocksStore {
         self.figure(c"rocksdb.cur-size-all-mem-tables")
     }
 
-    /// Waits until flushes and compactions under way are done. For tests and measurements.
+    /// Waits until running flushes and compactions are done. For tests and measurements.
     pub fn settle(&self) -> Result<(), StoreError> {
         self.db.wait_for_compact(&WaitForCompactOptions::default()).map_err(|error| failed("waiting", error))
     }

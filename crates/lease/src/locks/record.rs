@@ -19,7 +19,7 @@ impl LockSpace {
     pub const BOTH: [LockSpace; 2] = [LockSpace::Posix, LockSpace::Flock];
 }
 
-/// How much a lock excludes.
+/// Shared or exclusive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockKind {
     /// Shared: excludes writers.
@@ -136,18 +136,18 @@ pub struct LockRecord {
     pub owner: LockOwner,
     /// The process that asked, a number of the client's machine. Only shown (F_GETLK), never compared.
     pub pid: u32,
-    /// The bytes. Always [`LockRange::ALL`] in [`LockSpace::Flock`], whatever was asked for.
+    /// The bytes. Always [`LockRange::ALL`] in [`LockSpace::Flock`], whatever was requested.
     pub range: LockRange,
-    /// How much it excludes.
+    /// Shared or exclusive.
     pub kind: LockKind,
 }
 
-/// A request that may wait: the session that made it and a number of that session's choosing, so that it can
-/// be answered later and given up.
+/// A request that may wait: its session, and a number that the session chose, by which it is answered or
+/// cancelled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct RequestKey {
-    /// Who waits.
+    /// The session.
     pub session: SessionId,
-    /// Which of its requests.
+    /// The number of the request.
     pub request: u64,
 }

@@ -62,7 +62,7 @@ impl<M: Machine> Driver<M> {
         }
     }
 
-    /// Transfers leadership to the voter with the longest log.
+    /// Transfers leadership to the voter with the longest log, to an active one if possible.
     pub(super) fn transfer(&mut self) {
         let me = self.core.id.0;
         let raft = &self.node.raft;

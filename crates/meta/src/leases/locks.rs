@@ -26,7 +26,7 @@ pub(super) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
 /// The subject of a reply: what this owner holds of a family in a file.
 type Key = (InodeId, LockSpace, LockOwner);
 
-/// The locks of a term.
+/// The locks and lock requests of a term.
 #[derive(Default)]
 pub(super) struct Locks {
     pub(super) table: LockTable,
@@ -150,7 +150,8 @@ impl Locks {
         let cancelled = self.cancelled.remove(&key);
         let waits = wait && !cancelled;
         let mut answers = Vec::new();
-        // An earlier copy of the request waits: its callback gets the reply to this one.
+        // An earlier copy of the request may wait: this one replaces it, and the earlier callback gets an
+        // error or a cancellation.
         if waits {
             answers.extend(self.waiting.remove(&key).map(|(_, done)| (done, Err(superseded()))));
         } else {
@@ -222,7 +223,8 @@ impl Locks {
         (granted, blocked, answers)
     }
 
-    /// Whether a session that has been silent for this long holds a lock that another owner wants.
+    /// Whether a lock of this session is waited for, or another owner's request was refused because of it
+    /// within `silence`.
     pub(super) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
         self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))
