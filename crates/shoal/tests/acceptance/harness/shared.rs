@@ -12,7 +12,7 @@ use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::mpsc::Sender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The name of the volume.
@@ -125,6 +125,12 @@ impl Shared {
     /// Stops the process of a mount (SIGSTOP), or lets it go on.
     pub fn stop(&self, mount: usize, stopped: bool) {
         let process = self.processes.lock()[1 + mount].id() as i32;
+        // The mount can be used a moment before the process that guards it has begun.
+        let until = Instant::now() + MOUNT_LIMIT;
+        while stopped && !is_guarded(process) {
+            assert!(Instant::now() < until, "no process guards the mount");
+            std::thread::sleep(Duration::from_millis(10));
+        }
         // SAFETY: kill(2) takes two integers; the process is our child and has not been waited for.
         assert_eq!(unsafe { libc::kill(process, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) }, 0);
     }
@@ -237,6 +243,16 @@ impl Shared {
         };
         names.map(log).collect()
     }
+}
+
+/// Whether the guard of a mount's process runs.
+fn is_guarded(process: i32) -> bool {
+    let parent = format!("PPid:\t{process}\n");
+    let is_guard = |dir: PathBuf| {
+        let read = |file: &str| fs::read_to_string(dir.join(file)).unwrap_or_default();
+        read("status").contains(&parent) && read("cmdline").contains("guard-mount")
+    };
+    fs::read_dir("/proc").expect("/proc can be listed").flatten().any(|entry| is_guard(entry.path()))
 }
 
 impl Drop for Shared {
