@@ -83,13 +83,6 @@ impl Shared {
         words.iter().fold(self.shoal(), Run::arg).ok()
     }
 
-    /// The log of one of the mounts.
-    #[allow(dead_code)]
-    pub fn log(&self, mount: usize) -> String {
-        fs::read_to_string(self.dir.path().join(format!("{}.log", name(&self.mounts[mount]))))
-            .unwrap_or_default()
-    }
-
     /// One plain directory under all names, to test the tests.
     fn link(&self) {
         let one = self.dir.path().join("one");
