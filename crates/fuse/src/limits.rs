@@ -162,11 +162,16 @@ pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
 /// The deadline until which the kernel's cache may be used is written for the guard process only when it has
 /// grown by this much.
 pub const DEADLINE_STEP: Duration = Duration::from_millis(100);
-/// Threads of the guard process that invalidate the content of open files while the mount process is stopped.
-/// Each may wait for a read that only the mount process can answer.
-pub const STOPPED_DROPPERS_MAX: usize = 32;
-/// For how long the guard process waits for these threads at most: the other files are done soon.
-pub const STOPPED_DROP_MAX: Duration = Duration::from_secs(1);
+/// Threads of the guard process that invalidate inodes while the mount process is stopped. Each may wait for
+/// a read that only the mount process can answer.
+pub const STOPPED_INVALIDATORS_MAX: usize = 32;
+/// Threads of the guard process that search `/proc`. Each may wait for a process in execve(2), which waits
+/// for the mount process.
+pub const STOPPED_SEARCHERS_MAX: usize = 64;
+/// After this time without progress the guard process searches with one more thread.
+pub const STOPPED_STANDSTILL: Duration = Duration::from_millis(10);
+/// For how long the guard process waits for these threads at most: the other inodes are done soon.
+pub const STOPPED_INVALIDATE_MAX: Duration = Duration::from_secs(1);
 /// A second lookup of a moved directory by a thread within this time counts as a second walk: the kernel may
 /// have failed to move the dentry.
 pub const ARRIVAL_AGAIN_MAX: Duration = Duration::from_secs(1);

@@ -14,26 +14,26 @@
 //! **Not found** are files that are open only in messages between processes (`SCM_RIGHTS`), in `io_uring`, or
 //! by threads with a file table of their own.
 
-use crate::limits::{DEADLINE_STEP, STOPPED_DROP_MAX, STOPPED_DROPPERS_MAX};
-use crate::nodes::inode_id;
+mod queue;
+mod search;
+
+use crate::limits::{
+    DEADLINE_STEP, STOPPED_INVALIDATE_MAX, STOPPED_INVALIDATORS_MAX, STOPPED_SEARCHERS_MAX,
+    STOPPED_STANDSTILL,
+};
 use crate::stale::notify::Notifications;
-use crate::statx;
-use fuser::INodeNo;
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use parking_lot::{Condvar, Mutex};
+use queue::{Progress, Queue};
+use search::Search;
 use shoal_types::InodeId;
-use std::collections::BTreeSet;
-use std::ffi::CString;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Until when the kernel's cache may be used, in milliseconds since the machine was started; 0 if not known.
 #[derive(Default)]
@@ -97,13 +97,6 @@ pub struct StoppedKernel {
     device: String,
 }
 
-/// The open files whose content is to be invalidated.
-#[derive(Default)]
-struct Left {
-    queue: BTreeSet<InodeId>,
-    under_way: usize,
-}
-
 impl StoppedKernel {
     /// From the inherited descriptors, in the order of [`Watch::files`], and the device number of the
     /// [mount](crate::Mounted::device).
@@ -120,77 +113,59 @@ impl StoppedKernel {
         Some(Duration::from_millis(u64::from_ne_bytes(until_ms))).filter(|until| !until.is_zero())
     }
 
-    /// Invalidates what can be found. Waits a bounded time, and returns how many files are left: their pages
+    /// Invalidates what can be found. Waits a bounded time, and returns how many inodes are left: their pages
     /// are being read.
+    ///
+    /// Names and the root are invalidated before anything is searched for, so they depend on no program.
     pub fn empty(self: &Arc<StoppedKernel>) -> io::Result<usize> {
         self.kernel.epoch()?;
-        let mut found = open_inodes(&self.device);
+        let begun = Instant::now();
+        let queue = Arc::new(Queue::default());
         // The root is node 1 to the kernel, whatever its inode number is.
-        found.insert(InodeId::ROOT);
-        for ino in &found {
-            self.kernel.attributes(*ino)?;
+        self.kernel.attributes(InodeId::ROOT)?;
+        queue.add(InodeId::ROOT);
+        for n in 0..STOPPED_INVALIDATORS_MAX {
+            let (kernel, queue) = (self.clone(), queue.clone());
+            Builder::new().name(format!("invalidate-{n}")).spawn(move || kernel.invalidate(&queue))?;
         }
-        let threads = found.len().min(STOPPED_DROPPERS_MAX);
-        let left = Arc::new((Mutex::new(Left { queue: found, under_way: 0 }), Condvar::new()));
-        for n in 0..threads {
-            let (kernel, left) = (self.clone(), left.clone());
-            Builder::new().name(format!("drop-{n}")).spawn(move || kernel.drop_content(&left))?;
-        }
-        let (left, news) = &*left;
-        let mut left = left.lock();
-        news.wait_while_for(&mut left, |left| left.under_way + left.queue.len() > 0, STOPPED_DROP_MAX);
-        Ok(left.under_way + left.queue.len())
+        let outcome = self.search(begun, &queue);
+        queue.close();
+        outcome.map(|()| queue.left())
     }
 
-    fn drop_content(&self, (left, news): &(Mutex<Left>, Condvar)) {
-        loop {
-            let Some(ino) = ({
-                let mut left = left.lock();
-                let next = left.queue.pop_first();
-                left.under_way += usize::from(next.is_some());
-                next
-            }) else {
-                return;
-            };
+    /// Searches `/proc`, with one more thread whenever nothing happens for a while.
+    fn search(self: &Arc<StoppedKernel>, begun: Instant, queue: &Arc<Queue>) -> io::Result<()> {
+        let (kernel, found) = (self.clone(), queue.clone());
+        let report = move |ino| {
+            // Attributes never wait. This fails only when the mount has ended.
+            let _ = kernel.kernel.attributes(ino);
+            found.add(ino);
+        };
+        let search = Search::new(&self.device, report)?;
+        let (mut searchers, mut wanted) = (0, 1);
+        while begun.elapsed() < STOPPED_INVALIDATE_MAX {
+            if searchers < wanted && searchers < STOPPED_SEARCHERS_MAX {
+                searchers += 1;
+                queue.searcher_begins();
+                let ended = queue.clone();
+                search.add_searcher(move || ended.searcher_ends())?;
+            }
+            match queue.wait(STOPPED_STANDSTILL) {
+                Progress::Done => break,
+                Progress::Standstill if search.left() > 0 => wanted = searchers + 1,
+                Progress::Standstill | Progress::Step => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn invalidate(&self, queue: &Queue) {
+        while let Some(ino) = queue.take() {
             // It fails only when the mount has ended.
             let _ = self.kernel.inode(ino, 0, 0);
-            left.lock().under_way -= 1;
-            news.notify_all();
+            queue.done();
         }
     }
-}
-
-/// The inodes on a device that programs have open or mapped, or as their directory.
-fn open_inodes(device: &str) -> BTreeSet<InodeId> {
-    let mut found = BTreeSet::new();
-    let Ok(processes) = fs::read_dir("/proc") else { return found };
-    let names = processes.filter_map(Result::ok).map(|entry| entry.path());
-    for process in
-        names.filter(|path| path.file_name().is_some_and(|name| name.as_bytes()[0].is_ascii_digit()))
-    {
-        let links = ["cwd", "root", "exe"].map(|name| process.join(name));
-        let files = fs::read_dir(process.join("fd")).into_iter().flatten();
-        let files = files.filter_map(Result::ok).map(|entry| entry.path());
-        found.extend(links.into_iter().chain(files).filter_map(|link| inode_on(device, &link)));
-        let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-        found.extend(maps.lines().filter_map(|line| mapped_on(device, line)));
-    }
-    found
-}
-
-fn inode_on(device: &str, link: &Path) -> Option<InodeId> {
-    let seen = statx::known(&CString::new(link.as_os_str().as_bytes()).ok()?).ok()?;
-    (statx::device(&seen) == device).then(|| inode_id(INodeNo(seen.stx_ino)))
-}
-
-/// The inode of a line of `/proc/PID/maps`, if it is on the device.
-fn mapped_on(device: &str, line: &str) -> Option<InodeId> {
-    let mut words = line.split_ascii_whitespace().skip(3);
-    let (on, ino) = (words.next()?, words.next()?);
-    let (major, minor) = on.split_once(':')?;
-    let number = |hex| u32::from_str_radix(hex, 16).ok();
-    let ino = inode_id(INodeNo(ino.parse().ok()?));
-    (format!("{}:{}", number(major)?, number(minor)?) == device).then_some(ino)
 }
 
 #[cfg(test)]
@@ -199,7 +174,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     #[test]
-    fn the_deadline_is_read_by_who_has_the_file() {
+    fn deadline_is_read_by_the_holder_of_the_file() {
         let deadline = Deadline::default();
         let null = || OwnedFd::from(File::open("/dev/null").expect("opens"));
         let kernel = StoppedKernel::new([null(), deadline.file().expect("a file").into()], "0:1");
@@ -210,24 +185,5 @@ mod tests {
         assert_eq!(kernel.until(), Some(Duration::from_millis(700)), "that is next to nothing");
         deadline.is(Duration::from_millis(800));
         assert_eq!(kernel.until(), Some(Duration::from_millis(800)));
-    }
-
-    #[test]
-    fn what_is_open_or_mapped_is_found() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let file = File::create(dir.path().join("file")).expect("made");
-        let seen =
-            statx::known(&CString::new(dir.path().join("file").as_os_str().as_bytes()).expect("a path"));
-        let seen = seen.expect("there");
-        let (device, ino) = (statx::device(&seen), InodeId(seen.stx_ino));
-        assert!(open_inodes(&device).contains(&ino));
-        drop(file);
-        let line = format!(
-            "7f0-7f1 r--p 00000000 {:02x}:{:02x} {}       /a file",
-            seen.stx_dev_major, seen.stx_dev_minor, ino.0
-        );
-        assert_eq!(mapped_on(&device, &line), Some(ino));
-        assert_eq!(mapped_on("0:0", &line), None);
-        assert_eq!(mapped_on(&device, "7f0-7f1 rw-p 00000000 00:00 0"), None);
     }
 }

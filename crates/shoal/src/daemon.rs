@@ -74,9 +74,10 @@ pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> an
     };
     logging::abort_on_panic();
     let running = job.start(taken)?;
+    let guard = start_guard(&running);
     ready(&running);
     notify::ready();
-    wait_for_end(running, signals)
+    wait_for_end(running, guard, signals)
 }
 
 /// Does a job in this process, which nobody watches.
@@ -99,12 +100,13 @@ pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
     });
     match started {
         Ok(running) => {
+            let guard = start_guard(&running);
             background::report(&Ok(()))?;
             match running.mounted() {
                 Some(mounted) => tracing::info!(mountpoint = %mounted.mountpoint().display(), "mounted"),
                 None => tracing::info!("serving"),
             }
-            let outcome = wait_for_end(running, signals);
+            let outcome = wait_for_end(running, guard, signals);
             match &outcome {
                 Ok(_) => tracing::info!("stopped"),
                 Err(error) => tracing::error!("{error:#}"),
@@ -129,17 +131,21 @@ fn begin_log(log_dir: &Path, level: Option<&str>, elsewhere: Option<&Path>) -> a
     Ok(log)
 }
 
-/// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything durable.
-fn wait_for_end<R: Running>(running: R, signals: Signals) -> anyhow::Result<ExitCode> {
+/// Starts the guard of the mount, if there is one. To be called on the main thread, before the mount is
+/// announced.
+fn start_guard<R: Running>(running: &R) -> Option<Guard> {
+    let warn = |error: &anyhow::Error| {
+        tracing::warn!(
+            "{error:#}: should this process be killed, programs may wait for it until 'umount -f'"
+        );
+    };
+    running.mounted().and_then(|mounted| Guard::start(mounted).inspect_err(warn).ok())
+}
+
+/// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything
+/// durable. The guard ends with it.
+fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals) -> anyhow::Result<ExitCode> {
     let running = Arc::new(running);
-    let _guard = running.mounted().and_then(|mounted| {
-        let warn = |error: &anyhow::Error| {
-            tracing::warn!(
-                "{error:#}: should this process be killed, programs may wait for it until 'umount -f'"
-            );
-        };
-        Guard::start(mounted).inspect_err(warn).ok()
-    });
     let (tell, events) = mpsc::channel();
     let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
     if running.mounted().is_some() {

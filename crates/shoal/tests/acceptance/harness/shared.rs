@@ -118,7 +118,7 @@ impl Shared {
     /// Stops the process of a mount (SIGSTOP), or lets it go on.
     pub fn stop(&self, mount: usize, stopped: bool) {
         let process = self.processes.lock()[1 + mount].id() as i32;
-        // The mount can be used a moment before the process that guards it has begun.
+        // `begin_mount` waits until the mount answers, which is a moment before it is announced.
         let until = Instant::now() + MOUNT_LIMIT;
         while stopped && !is_guarded(process) {
             assert!(Instant::now() < until, "no process guards the mount");

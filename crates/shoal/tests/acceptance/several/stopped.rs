@@ -1,19 +1,21 @@
-//! A mount's process is stopped for so long that others go on without it.
+//! A mount's process is stopped for longer than its lease lasts.
 
 use crate::harness::{Shared, plain};
 use crate::mmap::Mapping;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// What would be answered from a cache is answered within this.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// For whoever waits for a mount that goes on.
+/// For a call that waits until the mount's process is continued.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks at something on a thread of its own, which may wait for long. What was seen as text, or nothing if that failed.
+/// Looks at a file on a thread of its own, which may wait for long. What was seen as text, or nothing if that
+/// failed.
 fn look<T: std::fmt::Debug>(
     what: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Receiver<Option<String>> {
@@ -26,14 +28,21 @@ fn names(dir: &Path) -> std::io::Result<usize> {
     fs::read_dir(dir)?.try_fold(0, |count, entry| entry.map(|_| count + 1))
 }
 
+/// Waits until a mount whose session was ended works again.
+fn wait_for_content(path: &Path, content: &[u8]) {
+    let begun = Instant::now();
+    while fs::read(path).ok().as_deref() != Some(content) {
+        assert!(begun.elapsed() < PATIENCE, "the mount does not work again");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 #[test]
-fn a_mount_whose_process_is_stopped_shows_nothing_that_others_have_changed_since() {
+fn stopped_mount_shows_nothing_that_another_mount_has_changed() {
     if plain() {
         return;
     }
-    // With locks=cluster the guard is late where the processors are full, for a reason that is not known yet: see
-    // "Known to be missing" in docs/SEMANTICS.md.
-    let shared = Shared::start_with("stopped", 2, "locks=local");
+    let shared = Shared::start("stopped", 2);
     let (one, other) = (shared.path(0), shared.path(1).to_owned());
     fs::create_dir(one.join("dir")).expect("mkdir");
     for name in ["file", "mapped", "gone", "dir/one"] {
@@ -59,7 +68,7 @@ fn a_mount_whose_process_is_stopped_shows_nothing_that_others_have_changed_since
     fs::write(one.join("new"), "").expect("written");
     fs::remove_file(one.join("gone")).expect("removed");
     fs::remove_file(one.join("dir/one")).expect("removed");
-    println!("others went on after {:?}", begun.elapsed());
+    println!("the other mount went on after {:?}", begun.elapsed());
     let path = |name: &str| -> PathBuf { other.join(name) };
     let (by_name, gone, new, listing) = (path("file"), path("gone"), path("new"), path("dir"));
     let through = open.try_clone().expect("doubled");
@@ -84,13 +93,45 @@ fn a_mount_whose_process_is_stopped_shows_nothing_that_others_have_changed_since
         let seen = seen.recv_timeout(PATIENCE);
         assert_ne!(seen, Err(RecvTimeoutError::Timeout), "{what} hangs");
     }
-    let begun = Instant::now();
-    while fs::read(path("file")).ok().as_deref() != Some(b"newer") {
-        assert!(begun.elapsed() < PATIENCE, "the mount does not work again");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_content(&path("file"), b"newer");
     assert_eq!(names(&path("dir")).expect("listed"), 0);
     assert!(path("new").exists() && !path("gone").exists());
     drop(mapping);
+    shared.finish();
+}
+
+#[test]
+fn program_in_execve_does_not_hold_up_the_guard_of_a_stopped_mount() {
+    if plain() {
+        return;
+    }
+    let shared = Shared::start("stopped-exec", 2);
+    let (one, other) = (shared.path(0), shared.path(1).to_owned());
+    fs::write(one.join("file"), "old").expect("written");
+    let open = File::open(other.join("file")).expect("opens");
+    open.read_exact_at(&mut [0; 3], 0).expect("cached");
+
+    shared.stop(1, true);
+    // The child has inherited the open file. execve(2) closes it, and its FLUSH is not answered.
+    let child = std::thread::spawn(|| Command::new("true").status());
+    std::thread::sleep(AT_ONCE);
+    assert!(!child.is_finished(), "the program waits for the stopped mount");
+    fs::write(one.join("file"), "newer").expect("written");
+    let (content, size) = (open.try_clone().expect("doubled"), open.try_clone().expect("doubled"));
+    let looks =
+        [look(move || content.read_at(&mut [0; 5], 0)), look(move || size.metadata().map(|seen| seen.len()))];
+    std::thread::sleep(AT_ONCE);
+    for seen in &looks {
+        let seen = seen.try_recv();
+        assert!(seen.is_err(), "the guard has not invalidated the open file: {seen:?}");
+    }
+
+    shared.stop(1, false);
+    for seen in looks {
+        assert_ne!(seen.recv_timeout(PATIENCE), Err(RecvTimeoutError::Timeout), "a call hangs");
+    }
+    assert!(child.join().expect("no panic").expect("a status").success());
+    drop(open);
+    wait_for_content(&other.join("file"), b"newer");
     shared.finish();
 }
