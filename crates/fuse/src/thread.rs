@@ -76,6 +76,9 @@ pub(crate) struct Call {
 
 impl Call {
     /// Reads the system call of a thread; `None` if it is in none, or that cannot be read.
+    ///
+    /// This waits for `exec_update_lock`, which the process holds during execve(2). A thread that waits for
+    /// the reply to a request other than `FLUSH` is not there, and neither is another thread of its process.
     pub(crate) fn of(tid: u32) -> Option<Call> {
         let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let mut fields = text.split_ascii_whitespace();

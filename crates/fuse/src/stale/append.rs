@@ -17,6 +17,8 @@ use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READE
 use crate::thread::reads;
 use shoal_types::InodeId;
 use std::collections::{HashSet, VecDeque};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::Builder;
 use std::time::Instant;
 
 /// A thread that has read a recently invalidated file.
@@ -55,6 +57,43 @@ impl Readers {
     }
 }
 
+/// A thread that may be about to read.
+struct Waited {
+    looker: Looker,
+    /// Tells whether it reads, once that is known.
+    probe: Option<Receiver<bool>>,
+}
+
+impl Waited {
+    fn now(tid: u32) -> Waited {
+        Waited { looker: Looker::now(tid), probe: None }
+    }
+
+    /// Whether the thread sleeps in a read of the file. Also true as long as that is not known.
+    ///
+    /// Another thread finds out. `/proc/TID/syscall` is read under `exec_update_lock`. execve(2) holds that
+    /// while it closes files, and there it may wait for any mount, this one included.
+    fn is_about_to_read(&mut self, ino: InodeId) -> bool {
+        let tid = self.looker.tid;
+        let probe = self.probe.get_or_insert_with(|| probe(move || reads(tid, ino)));
+        let outcome = probe.recv_timeout(ATTRIBUTES_LOOK_EVERY);
+        if outcome != Err(RecvTimeoutError::Timeout) {
+            self.probe = None;
+        }
+        outcome.unwrap_or(true)
+    }
+}
+
+/// Answers a question on a thread of its own.
+fn probe(question: impl FnOnce() -> bool + Send + 'static) -> Receiver<bool> {
+    let (tell, answer) = channel();
+    let ask = move || tell.send(question()).unwrap_or_default();
+    if let Err(error) = Builder::new().name("probe".into()).spawn(ask) {
+        tracing::debug!(%error, "no thread to look at a reader");
+    }
+    answer
+}
+
 impl Dropper {
     /// The kernel is about to be allowed to append to a file to which other clients may have appended. The
     /// right to change the file is here.
@@ -80,27 +119,25 @@ impl Dropper {
         self.send(&whole(&[ino]));
     }
 
-    /// Whether a thread sleeps in a read of the file whose request has not arrived yet.
-    fn is_about_to_read(&self, tid: u32, ino: InodeId) -> bool {
-        !self.settling.is_asking(tid) && reads(tid, ino)
-    }
-
     /// Waits until threads that asked about the file or read it recently have consumed their replies. Returns
     /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
         let threads: HashSet<u32> = state.questions.threads(ino).chain(state.readers.threads(ino)).collect();
         drop(state);
-        let mut lookers: Vec<Looker> = threads.into_iter().map(Looker::now).collect();
+        let mut waited: Vec<Waited> = threads.into_iter().map(Waited::now).collect();
         loop {
             let state = self.state.lock();
             let (is_read, ended) = (state.is_read(ino), state.ended);
             drop(state);
             // Other readers may sleep until a READ in flight is answered.
             if !is_read {
-                lookers.retain_mut(|looker| !looker.has_looked() || self.is_about_to_read(looker.tid, ino));
+                waited.retain_mut(|thread| {
+                    let is_asking = self.settling.is_asking(thread.looker.tid);
+                    !thread.looker.has_looked() || (!is_asking && thread.is_about_to_read(ino))
+                });
             }
-            if ended || (!is_read && lookers.is_empty()) {
+            if ended || (!is_read && waited.is_empty()) {
                 return true;
             }
             if begun.elapsed() >= APPEND_WAIT_MAX {
@@ -117,6 +154,18 @@ mod tests {
 
     const FILE: InodeId = InodeId(7);
     const OTHER: InodeId = InodeId(8);
+
+    #[test]
+    fn reader_that_cannot_be_looked_at_does_not_hold_the_writer() {
+        let (release, held) = channel::<()>();
+        let hung = probe(move || held.recv().is_ok());
+        let mut waited = Waited { probe: Some(hung), ..Waited::now(std::process::id()) };
+        assert!(waited.is_about_to_read(FILE) && waited.is_about_to_read(FILE), "it may read");
+        assert!(waited.probe.is_some(), "one probe is enough");
+        drop(release);
+        while waited.is_about_to_read(FILE) {}
+        assert!(waited.probe.is_none());
+    }
 
     #[test]
     fn who_has_read_lately_is_known() {
