@@ -1,4 +1,5 @@
-//! Has RocksDB compute its checksums by the processor's own instruction: `crates/store/src/checksum.rs` says how.
+//! Makes RocksDB compute its checksums with the processor's CRC32 instruction; see
+//! `crates/store/src/checksum.rs`.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,14 +1,14 @@
-//! Under which address other machines reach this one.
+//! The address under which other machines reach this one.
 
 use crate::limits::PORT_DEFAULT;
 use anyhow::{Context, bail};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs, UdpSocket};
 
-/// An address that no machine has (RFC 5737): the way there is the way to everybody else.
+/// An address that no machine has (RFC 5737): packets to it take the default route.
 const ANYWHERE: &str = "192.0.2.1:9";
 
-/// `ADDRESS:PORT` for a server that listens on `listen`. Where it listens on all addresses, the one counts from which packets to
-/// `toward` (`HOST:PORT`), or to anywhere, would leave. Nothing is sent.
+/// `ADDRESS:PORT` for a server that listens on `listen`. If it listens on all addresses, this is the source
+/// address of packets to `toward` (`HOST:PORT`), or of packets on the default route. Nothing is sent.
 pub fn reachable(listen: &str, toward: Option<&str>) -> anyhow::Result<String> {
     let listen: SocketAddr = listen.parse().with_context(|| format!("'{listen}'"))?;
     if !listen.ip().is_unspecified() {
@@ -35,7 +35,8 @@ pub fn own_address(toward: &str) -> Option<IpAddr> {
 /// Whether `HOST:PORT` is on this machine.
 pub fn is_own(address: &str) -> bool {
     let addresses = address.to_socket_addrs().into_iter().flatten();
-    // Only an address of one's own can be sent from. The one that the kernel would choose may be another of several.
+    // A socket can be bound only to an address of this machine. The machine may have several, so the one that
+    // the kernel would choose as source proves nothing.
     addresses.into_iter().any(|one| UdpSocket::bind((one.ip(), 0)).is_ok())
 }
 

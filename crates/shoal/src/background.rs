@@ -1,8 +1,8 @@
-//! Serving in the background: another process of the same program, started here and reporting here once everything
-//! runs there or it has failed.
+//! Daemonizing: the program starts itself as a background process, which reports once it serves or has
+//! failed.
 //!
-//! The report comes through a pipe, the other process's standard output, and the pipe's end is the signal that there is nothing
-//! more to say: whatever becomes of the other process, the one that waits here does not wait for ever.
+//! The report comes through a pipe, the standard output of the background process. The pipe closes when that
+//! process reports or dies, so the parent never waits for ever.
 
 use crate::daemon::Job;
 use crate::limits::LOG_LINES_SHOWN;
@@ -15,19 +15,20 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// What the process in the background has to say, as a line of JSON.
+/// The report of the background process, as a line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
-    /// Why it could not start; `None`: it has.
+    /// Why it could not start; `None` if it serves.
     error: Option<String>,
 }
 
-/// Starts a process for a job and returns when everything runs there.
+/// Starts a background process for a job and returns once it serves.
 pub fn start<J: Job>(job: &J) -> anyhow::Result<()> {
     // Not `current_exe`: its name is wrong once the file was replaced by a newer one.
     let mut command = Command::new("/proc/self/exe");
     command.arg0("shoal").args(job.arguments()).stdin(Stdio::null()).stdout(Stdio::piped());
-    // SAFETY: setsid(2) is async-signal-safe. In a session of its own the process has no terminal that could end it.
+    // SAFETY: setsid(2) is async-signal-safe. In a session of its own the process has no controlling terminal
+    // whose closing could end it.
     unsafe { command.pre_exec(|| Ok(nix::unistd::setsid().map(drop)?)) };
     let mut child = command.spawn().context("starting the serving process")?;
     let mut text = Vec::new();
@@ -37,7 +38,7 @@ pub fn start<J: Job>(job: &J) -> anyhow::Result<()> {
     match serde_json::from_slice(&text) {
         Ok(Report { error: None }) => Ok(()),
         Ok(Report { error: Some(error) }) => {
-            // It is on its way out; only then the data directory is free again.
+            // It is about to exit; the data directory is free only after that.
             let _ = child.wait();
             bail!("{error}")
         }
@@ -45,7 +46,7 @@ pub fn start<J: Job>(job: &J) -> anyhow::Result<()> {
     }
 }
 
-/// In the background process: tells the one that waits how it went, and lets go of the pipe.
+/// In the background process: reports the outcome to the parent and closes the pipe.
 pub fn report(outcome: &anyhow::Result<()>) -> anyhow::Result<()> {
     let error = outcome.as_ref().err().map(|error| format!("{error:#}"));
     let mut line = serde_json::to_vec(&Report { error })?;
@@ -55,7 +56,7 @@ pub fn report(outcome: &anyhow::Result<()>) -> anyhow::Result<()> {
     nix::unistd::dup2_stdout(File::options().write(true).open("/dev/null")?).context("standard output")
 }
 
-/// What is known of a process that died without a report.
+/// What can be told about a process that died without a report.
 fn last_words(child: &mut Child, data: &Path) -> String {
     let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
     let log = logging::path(data);

@@ -1,6 +1,8 @@
-//! Checking a volume at rest: the namespace against itself, then every block that it refers to against the bricks at hand.
+//! Offline check of a volume: the namespace for consistency, then every block that it refers to on the local
+//! bricks.
 //!
-//! In a cluster these are the bricks of one node; copies that are said to be elsewhere are counted, and are checked there.
+//! In a cluster the local bricks are those of one node. Copies recorded on other bricks are counted, and are
+//! checked on their own nodes.
 
 use crate::limits::{EXTENTS_PAGE, VERIFY_THREADS};
 use crate::walk::{self, Step};
@@ -16,7 +18,7 @@ use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// Nothing is wrong.
@@ -27,37 +29,37 @@ pub struct Report {
     pub names: u64,
     /// Extents.
     pub extents: u64,
-    /// Bytes that files take, reserved room included.
+    /// Bytes that files take, preallocated ranges included.
     pub allocated_bytes: u64,
     /// Blocks that content refers to.
     pub blocks: u64,
     /// Bytes in them.
     pub block_bytes: u64,
-    /// Whether all of a block was read, and not only its header.
+    /// Whether whole blocks were read, and not only their headers.
     pub blocks_read: bool,
-    /// Copies of blocks on the bricks at hand, if all is well.
+    /// Copies of blocks that the local bricks should hold.
     pub copies: u64,
-    /// Copies that are said to be on other bricks.
+    /// Copies recorded on other bricks.
     pub copies_elsewhere: u64,
-    /// Blocks that are said to have fewer copies than the volume wants.
+    /// Blocks recorded as having fewer copies than the volume wants.
     pub blocks_degraded: u64,
-    /// Copies that are not on their brick.
+    /// Copies that are missing on their brick.
     pub blocks_missing: u64,
-    /// Copies that are there, but not as they were put.
+    /// Copies that are there, but damaged.
     pub blocks_damaged: u64,
-    /// Copies that nothing refers to: no harm, the server collects them.
+    /// Copies that nothing refers to. They are harmless: the server collects them as garbage.
     pub blocks_unused: u64,
-    /// Things that are wrong in the namespace.
+    /// Inconsistencies in the namespace.
     pub findings: u64,
 }
 
-/// Hears how it goes.
+/// Receives the progress of a check.
 pub trait Listener: Send {
-    /// A part of the work begins; how much there is to do, if that is known.
+    /// A phase begins; `total` is its amount of work, if that is known.
     fn begin(&mut self, what: &'static str, total: Option<u64>);
-    /// So much of it is done.
+    /// This much of the phase is done.
     fn progress(&mut self, done: u64);
-    /// Something is wrong.
+    /// An inconsistency or a damaged block was found.
     fn finding(&mut self, what: String);
 }
 
@@ -70,7 +72,7 @@ pub enum CheckError {
     Brick(#[from] BlockError),
 }
 
-/// The bricks at hand.
+/// The local bricks.
 pub struct Bricks {
     here: Vec<(Option<BrickId>, Arc<Brick>)>,
     /// Copies that each block should have.
@@ -83,12 +85,12 @@ impl Bricks {
         Bricks { here: vec![(None, brick)], replica: 0 }
     }
 
-    /// Some bricks of a volume that wants so many copies.
+    /// The local bricks of a volume with `replica` copies.
     pub fn some(bricks: Vec<(BrickId, Arc<Brick>)>, replica: usize) -> Bricks {
         Bricks { here: bricks.into_iter().map(|(id, brick)| (Some(id), brick)).collect(), replica }
     }
 
-    /// Those that must hold a block.
+    /// The local bricks that must hold a block.
     fn of(&self, info: BlockInfo) -> impl Iterator<Item = usize> + '_ {
         let holds = move |id: Option<BrickId>| id.map_or(info.group.is_empty(), |id| info.group.contains(id));
         self.here.iter().enumerate().filter(move |(_, (id, _))| holds(*id)).map(|(at, _)| at)
@@ -99,7 +101,7 @@ impl Bricks {
     }
 }
 
-/// A block on a brick at hand.
+/// A block's copy on a local brick.
 struct Copy<'a> {
     brick: &'a Brick,
     id: BlockId,
@@ -151,7 +153,7 @@ pub fn check<S: KvRead + ?Sized>(
     Ok(report)
 }
 
-/// Listens to the check of the namespace.
+/// Translates the progress of the namespace check.
 struct Namespace<'a> {
     listener: &'a mut dyn Listener,
     phase: Option<Phase>,
@@ -182,7 +184,7 @@ impl Visitor for Namespace<'_> {
     }
 }
 
-/// Blocks on a brick that nothing refers to.
+/// Counts the blocks on a brick that nothing refers to.
 fn unused(brick: &Brick, used: &HashSet<BlockId>) -> Result<u64, BlockError> {
     let mut unused = 0;
     for session in brick.sessions()? {
@@ -191,7 +193,7 @@ fn unused(brick: &Brick, used: &HashSet<BlockId>) -> Result<u64, BlockError> {
     Ok(unused)
 }
 
-/// Looks at each copy, several at a time, and answers those with which something is wrong.
+/// Verifies each copy, several in parallel, and returns the bad ones.
 fn verify(copies: &[Copy<'_>], quick: bool, listener: &mut dyn Listener) -> Vec<(BlockId, BlockError)> {
     listener.begin(if quick { "block headers" } else { "blocks" }, Some(copies.len() as u64));
     let next = AtomicUsize::new(0);
@@ -209,7 +211,7 @@ fn verify(copies: &[Copy<'_>], quick: bool, listener: &mut dyn Listener) -> Vec<
                 }
                 Err(error) => Some(error),
             };
-            // A panic elsewhere does not make what is in there wrong.
+            // A panic in another thread leaves a list of findings valid.
             let mut outcome = outcome.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             outcome.1.progress(at as u64 + 1);
             if let Some(error) = wrong {
@@ -226,7 +228,8 @@ fn verify(copies: &[Copy<'_>], quick: bool, listener: &mut dyn Listener) -> Vec<
     outcome.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).0
 }
 
-/// Says which files the bad blocks belong to. A walk through the whole tree, but only when there is something to say.
+/// Reports the files that the bad blocks belong to. This walks the whole tree, so only if there are bad
+/// blocks.
 fn tell_files<S: KvRead + ?Sized>(store: &S, bad: &HashSet<BlockId>, listener: &mut dyn Listener) {
     listener.begin("files of bad blocks", None);
     let mut seen = 0;
@@ -253,7 +256,7 @@ fn bad_ranges<S: KvRead + ?Sized>(
     bad: &HashSet<BlockId>,
 ) -> Vec<(u64, u64, BlockId)> {
     let (mut found, mut start) = (Vec::new(), 0);
-    // What cannot be read here has been found by the check of the namespace.
+    // An extent map that cannot be read was reported by the check of the namespace.
     while let Ok(page) = query::extents(store, ino, start, u64::MAX, EXTENTS_PAGE) {
         for (offset, extent) in &page.extents {
             if let Extent::Block(block) = extent

@@ -1,10 +1,13 @@
-//! Processes that go on until they are told to stop: what serves a data directory, a node of a cluster, a mount of one.
+//! Long-running processes: the server of a data directory or of a cluster's node, and the mount of a
+//! cluster's volume.
 //!
-//! **Models.** A [`Job`] says what to do, and can be passed on as arguments to another process of this program. Started, it is
-//! [`Running`]: it ends when a signal asks for it or, if it has a mount, when that is unmounted from outside.
+//! **Models.** A [`Job`] is the work of such a process; it can be passed as arguments to another process of
+//! this program. Started, it is [`Running`]: it ends when a signal asks for it or, if it has a mount, when
+//! that is unmounted from outside.
 //!
-//! **Promises.** However it ends, the mount goes first, then everything is made durable. In the background the one who started
-//! it learns what became of it. Under systemd (`NOTIFY_SOCKET`) the manager is told, too.
+//! **Promises.** On every way to the end, the mount is removed first, then everything is made durable. A
+//! background process reports to its parent whether it started. Under systemd (`NOTIFY_SOCKET`) the manager
+//! is told, too.
 
 use crate::cmd::busy;
 use crate::guard::Guard;
@@ -19,24 +22,25 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
-/// Something to do until told to stop.
+/// Work that goes on until the process is told to stop.
 pub trait Job {
-    /// What is taken hold of before anything is logged: a locked directory.
+    /// What is acquired before anything is logged: a locked directory.
     type Taken;
     /// The job under way.
     type Running: Running;
-    /// What is logged in the foreground unless `SHOAL_LOG` says otherwise.
+    /// The log level in the foreground unless `SHOAL_LOG` sets another one.
     const LOG_LEVEL: &'static str;
 
-    /// The arguments that make another process of this program do the same in the background.
+    /// The arguments with which another process of this program does the same job in the background.
     fn arguments(&self) -> Vec<OsString>;
-    /// Directory of the log, where somebody looks for the last words of a process that said nothing else.
+    /// Directory of the log, in which the parent finds the last lines of a process that died without a
+    /// report.
     fn log_dir(&self) -> &Path;
     /// The mount options, if it has a mount.
     fn options(&self) -> Option<&Options> {
         None
     }
-    /// Makes sure that nobody else does the same; answers the directory of the log as well.
+    /// Locks the job's directory against a second process; also returns the directory of the log.
     fn take(&self) -> anyhow::Result<(Self::Taken, PathBuf)>;
     /// Starts everything, the control socket included.
     fn start(&self, taken: Self::Taken) -> anyhow::Result<Self::Running>;
@@ -50,13 +54,13 @@ pub trait Running: Send + Sync + 'static {
     fn stop(&self) -> anyhow::Result<()>;
 }
 
-/// Why a process goes on to its next step.
+/// The reason to proceed from serving to stopping.
 enum Event {
     Signal,
     Unmounted(Result<(), MountError>),
 }
 
-/// Does a job in this process. `ready` is called once everything runs.
+/// Does a job in this process. `ready` is called once it serves.
 pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> anyhow::Result<ExitCode> {
     let signals = Signals::take()?;
     let level = job.options().and_then(|options| options.log_level);
@@ -80,7 +84,7 @@ pub fn run_in_foreground<J: Job>(job: &J, ready: impl FnOnce(&J::Running)) -> an
     wait_for_end(running, guard, signals)
 }
 
-/// Does a job in this process, which nobody watches.
+/// Does a job in this process, which runs detached in the background.
 pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
     let signals = Signals::take()?;
     let started = job.take().and_then(|(taken, log_dir)| {
@@ -94,7 +98,7 @@ pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
         for note in options.map(Options::notes).unwrap_or_default() {
             tracing::info!("{note}");
         }
-        // Nothing keeps the directory busy that it happened to be started in.
+        // A daemon must not keep the directory busy that it was started in.
         std::env::set_current_dir("/").context("/")?;
         job.start(taken)
     });
@@ -113,12 +117,12 @@ pub fn run_in_background<J: Job>(job: &J) -> anyhow::Result<ExitCode> {
             }
             outcome
         }
-        // The one that waits says it; standard error may still be its terminal.
+        // The parent prints the error; standard error may still be its terminal.
         Err(error) => background::report(&Err(error)).map(|()| ExitCode::from(2)),
     }
 }
 
-/// Begins to log to a file. Answers which.
+/// Opens the log file and returns its path.
 fn begin_log(log_dir: &Path, level: Option<&str>, elsewhere: Option<&Path>) -> anyhow::Result<PathBuf> {
     let log =
         logging::place(log_dir, elsewhere).with_context(|| logging::path(log_dir).display().to_string())?;
@@ -142,8 +146,8 @@ fn start_guard<R: Running>(running: &R) -> Option<Guard> {
     running.mounted().and_then(|mounted| Guard::start(mounted).inspect_err(warn).ok())
 }
 
-/// Runs until the volume is unmounted, by a signal or from outside, or until a signal; then makes everything
-/// durable. The guard ends with it.
+/// Serves until the volume is unmounted, by a signal or from outside, or until a signal if there is no mount.
+/// Then makes everything durable. The guard ends with it.
 fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals) -> anyhow::Result<ExitCode> {
     let running = Arc::new(running);
     let (tell, events) = mpsc::channel();
@@ -152,7 +156,7 @@ fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals)
         let (watched, told) = (running.clone(), tell.clone());
         thread("watch-mount").spawn(move || {
             let outcome = watched.mounted().map_or(Ok(()), Mounted::wait);
-            // What is watched must not be kept by this thread when the end is announced.
+            // This thread must not hold a reference any more when the end is announced.
             drop(watched);
             told.send(Event::Unmounted(outcome))
         })?;
@@ -181,7 +185,7 @@ fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals)
     stopped.map(|()| ExitCode::SUCCESS)
 }
 
-/// Unmounts; whoever asks a second time wants it at any price.
+/// Unmounts. A second request insists: it removes the mount even if it is in use.
 fn end_mount(mounted: &Mounted, insist: bool) -> anyhow::Result<()> {
     let is_busy = |error: &MountError| matches!(error, MountError::Busy { .. });
     match mounts::insist(is_busy, || mounted.unmount()) {

@@ -9,9 +9,10 @@
 //! DATA/shoal.log     its log when it runs in the background
 //! ```
 //!
-//! **Promises.** One process at a time. `shoal.json` says `creating` until all parts stand for the first time: a creation that was
-//! cut off is begun anew (nothing can have been stored yet), and a directory that is complete is never created over.
-//! Formats of a newer Shoal and directories with somebody else's files in them are refused.
+//! **Promises.** One process at a time. `shoal.json` says `creating` until all parts exist for the first
+//! time. A creation that was cut off is repeated, since nothing can have been stored yet; a complete
+//! directory is never created over. Directories in the format of a newer Shoal, or with unrelated files, are
+//! refused.
 
 use crate::limits::{MANIFEST_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use nix::fcntl::{Flock, FlockArg};
@@ -56,7 +57,7 @@ pub enum DataError {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     format: u32,
-    state: State,
+    state: Completeness,
     /// Name of the volume.
     pub volume: String,
     /// Identity of the volume, 32 hexadecimal digits.
@@ -67,12 +68,12 @@ pub struct Manifest {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum Completeness {
     Creating,
     Ready,
 }
 
-/// A data directory that this process has for itself until it drops this.
+/// A data directory that this process holds locked until it drops this.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -82,7 +83,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Takes an existing directory.
+    /// Locks an existing directory.
     pub fn open(path: &Path) -> Result<DataDir, DataError> {
         let path = canonical(path)?;
         if !path.join("shoal.json").exists() {
@@ -90,14 +91,14 @@ impl DataDir {
         }
         let lock = lock(&path)?;
         let manifest = read_manifest(&path)?;
-        if manifest.state != State::Ready {
+        if manifest.state != Completeness::Ready {
             return Err(DataError::Incomplete { path });
         }
         Ok(DataDir { path, manifest, _lock: lock })
     }
 
-    /// Takes an existing directory, or a new one if `path` is empty or not there. A new one is complete after
-    /// [`finish`](Self::finish).
+    /// Locks an existing directory, or makes a new one if `path` is empty or does not exist. A new one is
+    /// complete after [`finish`](Self::finish).
     pub fn open_or_create(path: &Path, volume: &str) -> Result<DataDir, DataError> {
         if !is_volume_name(volume) {
             return Err(DataError::BadName { what: volume.to_owned() });
@@ -112,7 +113,7 @@ impl DataDir {
         let manifest = match read_manifest(&path) {
             Err(DataError::NotData(_)) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-                let state = State::Creating;
+                let state = Completeness::Creating;
                 Manifest {
                     format: FORMAT,
                     state,
@@ -140,12 +141,12 @@ impl DataDir {
 
     /// Whether the parts are yet to be made.
     pub fn is_new(&self) -> bool {
-        self.manifest.state == State::Creating
+        self.manifest.state == Completeness::Creating
     }
 
-    /// All parts stand and are durable.
+    /// All parts exist and are durable.
     pub fn finish(&mut self) -> Result<(), DataError> {
-        self.manifest.state = State::Ready;
+        self.manifest.state = Completeness::Ready;
         self.write_manifest()
     }
 
@@ -179,7 +180,7 @@ impl DataDir {
     }
 }
 
-/// Reads what a data directory is, without taking it.
+/// Reads the manifest of a data directory without locking it.
 pub fn read_manifest(path: &Path) -> Result<Manifest, DataError> {
     let file = path.join("shoal.json");
     let text = read_whole(&file, MANIFEST_BYTES_MAX).map_err(|cause| match cause.kind() {
@@ -197,7 +198,7 @@ pub fn read_manifest(path: &Path) -> Result<Manifest, DataError> {
     }
 }
 
-/// Reads a file that can be no longer than this, in bytes.
+/// Reads a file of at most `bytes_max` bytes.
 pub fn read_whole(file: &Path, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     File::open(file)?.take(bytes_max + 1).read_to_string(&mut text)?;
@@ -210,7 +211,7 @@ pub fn read_whole(file: &Path, bytes_max: u64) -> io::Result<String> {
     Ok(text)
 }
 
-/// The process that has the directory now, if any.
+/// The process that holds the directory's lock, if any.
 pub fn user_of(path: &Path) -> Option<String> {
     let file = File::open(path.join("lock")).ok()?;
     match Flock::lock(file, FlockArg::LockSharedNonblock) {
@@ -226,7 +227,8 @@ fn canonical(path: &Path) -> Result<PathBuf, DataError> {
     })
 }
 
-/// Replaces a file of a directory durably, so that a crash leaves either the old one or the new one. `mode` is for a new one.
+/// Replaces a file of a directory durably and atomically: a crash leaves either the old one or the new one.
+/// `mode` applies to a new one.
 pub fn replace(dir: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
     let draft = dir.join(format!("{name}.new"));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&draft)?;
@@ -236,7 +238,7 @@ pub fn replace(dir: &Path, name: &str, bytes: &[u8], mode: u32) -> io::Result<()
     File::open(dir)?.sync_all()
 }
 
-/// Takes a directory for this process, or says who has it.
+/// Locks a directory for this process, or says which process holds it.
 pub fn lock(path: &Path) -> Result<Flock<File>, DataError> {
     let name = path.join("lock");
     let io = |cause| DataError::Io { path: name.clone(), cause };
@@ -250,14 +252,14 @@ pub fn lock(path: &Path) -> Result<Flock<File>, DataError> {
         }
         Err((_, errno)) => return Err(io(errno.into())),
     };
-    // For people and `shoal umount`; the lock itself is what counts.
+    // For people and `shoal umount`; the flock itself is what counts.
     file.set_len(0)
         .and_then(|()| file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0))
         .map_err(io)?;
     Ok(file)
 }
 
-/// The process id in a lock file. Whoever has just taken it may not have written it yet.
+/// The process id in a lock file. A process that has just locked it may not have written its id yet.
 fn pid_in(file: &File) -> String {
     let mut text = [0; 16];
     let len = file.read_at(&mut text, 0).unwrap_or(0);
@@ -265,8 +267,8 @@ fn pid_in(file: &File) -> String {
     if pid.is_empty() { "(unknown)".into() } else { pid }
 }
 
-/// A new data directory begins empty; `lost+found` is what the root of a fresh file system has, the rest remains of
-/// an earlier attempt.
+/// A new data directory must be empty, except for `lost+found`, which the root of a fresh file system has,
+/// and for the remains of an earlier attempt.
 fn refuse_strangers(path: &Path) -> Result<(), DataError> {
     let io = |cause| DataError::Io { path: path.to_owned(), cause };
     for entry in std::fs::read_dir(path).map_err(io)? {

@@ -1,22 +1,23 @@
-//! Which node a command is about: people name a mount, anything on it, or a data directory.
+//! Which node a command is about: the argument is a mount, a path on one, or a data directory.
 
 use crate::cluster_source;
 use crate::mounts::{self, Mount};
 use anyhow::{Context, bail};
 use std::path::{Path, PathBuf};
 
-/// Data directories, or what mounts of clusters have instead, of the nodes meant: that of `path`, or of everything mounted.
+/// The data directories of the nodes meant: that of `path`, or of everything mounted. A cluster's mount has
+/// its run directory instead.
 pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     match path {
         Some(path) => Ok(vec![node(path)?]),
         None => {
             let mounts = mounts::shoals().context("mount table")?.into_iter();
-            // Others may use the front end without a node of this program behind it.
+            // Another program may use the front end as a library, without a node of this program behind it.
             let ours = mounts.filter(|mount| {
                 mount.source.is_absolute()
                     || mount.source.to_str().is_some_and(cluster_source::looks_like_one)
             });
-            // Bind mounts have the process of the mount that they were made of.
+            // A bind mount has the same process as the mount that it was made of.
             let mut seen = std::collections::HashSet::new();
             Ok(ours.map(|mount| mount.home()).filter(|home| seen.insert(home.clone())).collect())
         }
@@ -33,7 +34,7 @@ fn node(path: &Path) -> anyhow::Result<PathBuf> {
     if path.join("shoal.json").exists() {
         return path.canonicalize().with_context(|| path.display().to_string());
     }
-    if crate::server::dir::exists(path) {
+    if crate::server::node_dir::exists(path) {
         bail!(
             "{0} is the directory of a cluster's server: `shoal cluster status --data {0}` shows it",
             path.display()

@@ -1,7 +1,8 @@
-//! Having a mount write everything back.
+//! Makes a mount write everything back.
 //!
-//! **Models.** The process behind the mount is asked over its control socket. That can be given up at any time, while a program that waits
-//! in the kernel for a file system that does not answer cannot even be killed. Who may not use the socket goes through the kernel.
+//! **Models.** The process behind the mount is asked over its control socket. That wait can be abandoned at
+//! any time, while a program that waits in the kernel for an unresponsive file system cannot even be killed.
+//! A caller without access to the socket uses the kernel's syncfs(2).
 
 use crate::control::{self, ControlError, Request, Statistics, Synced};
 use crate::mounts::Mount;
@@ -11,16 +12,17 @@ use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether there is progress.
+/// Interval between two checks for progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Returns once everything done on a mount so far is durable. With `patience`: an error when there has been no progress for so long.
-/// Answers why there is nothing to write back any more, and what was lost, if the servers do not serve the mount.
+/// Returns once everything done on a mount so far is durable. With `patience`: fails when there has been no
+/// progress for that long. If the servers do not serve the mount any more, returns why there is nothing to
+/// write back, and what was lost.
 pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option<String>> {
     let home = mount.home();
     let (tell, told) = mpsc::channel();
     let asked = home.clone();
-    // It ends with the process that waits, if not before.
+    // The thread ends with this process at the latest.
     std::thread::spawn(move || tell.send(control::ask::<Synced>(&asked, &Request::Sync)));
     let (mut last, mut progress) = (None, Instant::now());
     loop {
@@ -49,7 +51,7 @@ pub fn flush(mount: &Mount, patience: Option<Duration>) -> anyhow::Result<Option
     }
 }
 
-/// What changes while a mount writes back; first the bytes that are left.
+/// Values that change while a mount writes back; the first is the number of bytes that are left.
 fn uncommitted(home: &Path) -> Option<Vec<u64>> {
     const COUNTERS: [&str; 4] = [
         "journal_uncommitted_bytes",
@@ -70,7 +72,8 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// A process with so many bytes to write back, some of which it gets rid of whenever somebody looks; negative: it is stuck.
+    /// A process with `left` bytes to write back. Each request for statistics reduces them, unless it is
+    /// stuck.
     struct Slow {
         left: AtomicU64,
         stuck: bool,
@@ -115,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn flushing_goes_on_while_there_is_progress_and_is_given_up_without() {
+    fn flush_waits_while_there_is_progress_and_fails_without() {
         let dir = tempfile::tempdir().unwrap();
         let patience = Some(Duration::from_millis(1500));
         let slow = Slow { left: AtomicU64::new(3), stuck: false };
@@ -126,12 +129,12 @@ mod tests {
         let _control = Control::open(dir.path(), stuck.clone()).unwrap();
         let error = flush(&mount(dir.path()), patience).unwrap_err().to_string();
         assert!(error.starts_with("5 B could not be written back"), "{error}");
-        // Let the conversation end.
+        // Lets the conversation end.
         stuck.left.store(0, Ordering::SeqCst);
     }
 
     #[test]
-    fn without_a_socket_the_kernel_is_asked() {
+    fn flush_uses_the_kernel_without_a_control_socket() {
         let dir = tempfile::tempdir().unwrap();
         let mount = mount(dir.path());
         std::fs::create_dir(&mount.point).unwrap();

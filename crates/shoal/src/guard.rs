@@ -1,10 +1,12 @@
-//! A small process beside each one that serves a mount.
+//! The guard: a small process beside each one that serves a mount.
 //!
-//! **When that dies** without unmounting, it lets go whoever waits for it (`shoal_fuse::release` says why nobody else does). It is told by a signal for which the
-//! process that serves asks at the start, and which comes when the *thread* that started it has ended, even if others of that process cannot end. So it has to be
-//! started by the main thread.
+//! **When the serving process dies** without unmounting, the guard aborts the mount, which ends the calls
+//! that wait for it (`shoal_fuse::release` says why the kernel does not). The death is announced by the
+//! parent-death signal of prctl(2). The kernel sends that when the *thread* that started the guard has ended,
+//! even if other threads of the process cannot end. So the guard has to be started by the main thread.
 //!
-//! **When that is stopped** for longer than what it caches may be used, it has the kernel drop what programs would go on to be shown
+//! **When the serving process is stopped** for longer than its lease allows to use its caches, the guard
+//! invalidates the kernel's cache of the mount, so that programs are not shown stale data
 //! (`shoal_fuse::StoppedKernel`).
 
 use anyhow::Context;
@@ -23,16 +25,16 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Says that the process that serves has died.
+/// The signal that the serving process has died.
 const DEATH: Signal = Signal::SIGUSR1;
-/// How often it is looked whether that process goes on.
+/// Interval between two looks at the lease of the serving process.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// A guard at work. Dropped, it ends: to be kept until the mount has ended.
+/// A running guard. Dropping it ends it, so it is kept until the mount has ended.
 pub struct Guard(Child);
 
 impl Guard {
-    /// Starts one for a mount of this process. To be called on the main thread.
+    /// Starts a guard for a mount of this process. To be called on the main thread.
     pub fn start(mounted: &Mounted) -> anyhow::Result<Guard> {
         let watch = mounted.watch().context("preparing the process that guards the mount")?;
         let files = watch.files();
@@ -40,20 +42,22 @@ impl Guard {
         command.arg0("shoal-guard").arg("guard-mount").arg("--device").arg(mounted.device());
         command.arg("--mount").arg(mounted.mountpoint());
         command.args(files.iter().flat_map(|file| ["--file".to_owned(), file.to_string()]));
-        // A group of its own: Ctrl-C is not meant for it.
+        // A process group of its own: Ctrl-C is not meant for it.
         command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/").process_group(0);
         let block = move || {
             let mut set = SigSet::empty();
             set.add(DEATH);
             set.thread_block()?;
             for file in files {
-                // SAFETY: it is open as long as `watch` is there, which the parent keeps until this process has begun.
+                // SAFETY: `watch` keeps the descriptor open, and the parent keeps `watch` until this process
+                // has begun.
                 let file = unsafe { BorrowedFd::borrow_raw(file) };
                 fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
             }
             Ok(set_pdeathsig(DEATH)?)
         };
-        // SAFETY: sigprocmask(2), fcntl(2) and prctl(2) are async-signal-safe. What they set stays across execve(2).
+        // SAFETY: sigprocmask(2), fcntl(2) and prctl(2) are async-signal-safe. What they set survives
+        // execve(2).
         unsafe { command.pre_exec(block) };
         let child = command.spawn().context("starting the process that guards the mount")?;
         drop(watch);
@@ -68,60 +72,61 @@ impl Drop for Guard {
     }
 }
 
-/// What the guard is told.
+/// Arguments of the guard's process.
 #[derive(Debug, Args)]
 pub struct GuardMount {
     /// Device number of the mount
     #[arg(long)]
     device: String,
-    /// Where it is
+    /// Mount point
     #[arg(long)]
     mount: PathBuf,
-    /// The way to the kernel, and what says until when its cache may be used: inherited
+    /// Two inherited files: the connection to the kernel, and the expiry of the lease on its cache
     #[arg(long = "file", num_args = 1)]
     files: Vec<RawFd>,
 }
 
-/// What comes next.
+/// What the guard has to do next.
 enum Next {
-    /// The process that serves has died.
+    /// The serving process has died.
     Death,
-    /// What the kernel caches may not be used any more.
+    /// The lease on what the kernel caches has expired, at this time since boot.
     Late(Duration),
 }
 
 impl GuardMount {
-    /// Waits for the death of the process that serves, or for its being stopped.
+    /// Waits for the serving process to die or to be stopped.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mut set = SigSet::empty();
-        // A service manager tells all processes to end; the one that serves does so when it has unmounted.
+        // A service manager signals all processes of a unit; the guard ends when the serving process has
+        // unmounted.
         for signal in [DEATH, Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
             set.add(signal);
         }
         set.thread_block()?;
         let signals = SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let files: [RawFd; 2] = self.files.as_slice().try_into().context("it is started by a mount")?;
-        // SAFETY: whoever started this process has it inherit both, and nobody else here knows of them.
+        // SAFETY: the parent process passes both descriptors to this one, and no other code here uses them.
         let files = files.map(|file| unsafe { OwnedFd::from_raw_fd(file) });
         let kernel = Arc::new(StoppedKernel::new(files, &self.device));
         let mut last = None;
         while let Next::Late(until) = next(&kernel, &signals, last)? {
             last = Some(until);
-            self.empty(&kernel);
+            self.invalidate(&kernel);
         }
         if shoal_fuse::release(&self.mount, &self.device)? {
             eprintln!(
-                "shoal: the process that served {} has died; whoever waited for it was let go",
+                "shoal: the process that served {} has died; the calls that waited for it were ended",
                 self.mount.display()
             );
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    /// By a thread of its own: what is looked at may belong to somebody who waits for the mount.
-    fn empty(&self, kernel: &Arc<StoppedKernel>) {
+    /// On a thread of its own, since looking at the files of programs may block on the mount.
+    fn invalidate(&self, kernel: &Arc<StoppedKernel>) {
         let (kernel, mount) = (kernel.clone(), self.mount.clone());
-        let empty = move || {
+        let invalidate = move || {
             let mount = mount.display();
             match kernel.empty() {
                 Ok(left) => eprintln!(
@@ -130,13 +135,16 @@ impl GuardMount {
                 Err(error) => eprintln!("shoal: the kernel may go on to show {mount} as it was: {error}"),
             }
         };
-        if let Err(error) = std::thread::Builder::new().name("empty".into()).spawn(empty) {
-            eprintln!("shoal: no thread to empty the kernel's cache of {}: {error}", self.mount.display());
+        if let Err(error) = std::thread::Builder::new().name("invalidate".into()).spawn(invalidate) {
+            eprintln!(
+                "shoal: no thread to invalidate the kernel's cache of {}: {error}",
+                self.mount.display()
+            );
         }
     }
 }
 
-/// Waits until there is something to do. `last`: that was over already.
+/// Waits until there is something to do. `last` is the expiry that was handled already.
 fn next(kernel: &StoppedKernel, signals: &SignalFd, last: Option<Duration>) -> anyhow::Result<Next> {
     loop {
         let until = kernel.until().filter(|until| last != Some(*until));
@@ -146,7 +154,7 @@ fn next(kernel: &StoppedKernel, signals: &SignalFd, last: Option<Duration>) -> a
         {
             return Ok(Next::Late(until));
         }
-        // Rounded up, or it would wake up just before.
+        // Rounded up, so that it does not wake up just before the expiry.
         let wait = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], wait) {
             Ok(_) | Err(Errno::EINTR) => {}

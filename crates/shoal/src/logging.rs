@@ -1,7 +1,8 @@
-//! The program's log. `SHOAL_LOG` says how much of it, in the language of `tracing` (`info`, `debug`, `shoal_client=trace`).
+//! The program's log. `SHOAL_LOG` sets its level, in the syntax of `tracing` (`info`, `debug`,
+//! `shoal_client=trace`).
 //!
-//! In the foreground it goes to standard error, in the background to `DATA/shoal.log`, which is bounded: at a named size it becomes
-//! `shoal.log.1`.
+//! In the foreground it goes to standard error, in the background to `DATA/shoal.log`. That file is bounded:
+//! at a named size it becomes `shoal.log.1`.
 
 use crate::limits::LOG_BYTES_MAX;
 use parking_lot::Mutex;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Logs to standard error, `level` unless `SHOAL_LOG` says otherwise.
+/// Logs to standard error, at `level` unless `SHOAL_LOG` sets another one.
 pub fn to_stderr(level: &str) {
     let colours = io::stderr().is_terminal();
     tracing_subscriber::fmt()
@@ -24,20 +25,20 @@ pub fn to_stderr(level: &str) {
         .init();
 }
 
-/// Logs to a file, `level` unless `SHOAL_LOG` says otherwise.
+/// Logs to a file, at `level` unless `SHOAL_LOG` sets another one.
 pub fn to_file(path: &Path, level: &str) -> io::Result<()> {
     let writer = Rotating::open(path)?;
     tracing_subscriber::fmt().with_env_filter(filter(level)).with_ansi(false).with_writer(writer).init();
     Ok(())
 }
 
-/// Where the log of a data directory is.
+/// The log file of a data directory.
 pub fn path(data: &Path) -> PathBuf {
     data.join("shoal.log")
 }
 
-/// Where a process whose directory is `data` is to log: there, or to another file. Then a link stands in the
-/// usual place, so that the log is found where every command says that it is.
+/// The log file of a process whose directory is `data`: in there, or `elsewhere`. Then a symbolic link in the
+/// usual place leads to it, so that the log is found where every command says it is.
 pub fn place(data: &Path, elsewhere: Option<&Path>) -> io::Result<PathBuf> {
     let usual = path(data);
     match usual.symlink_metadata() {
@@ -50,15 +51,15 @@ pub fn place(data: &Path, elsewhere: Option<&Path>) -> io::Result<PathBuf> {
     Ok(file.to_owned())
 }
 
-/// What a full log is called.
+/// The name of a full log.
 fn old(log: &Path) -> PathBuf {
     let mut old = log.to_owned().into_os_string();
     old.push(".1");
     old.into()
 }
 
-/// A panic may leave what other threads rely on half done, and a file system that goes on like that loses data. The
-/// process ends instead, which it is made to survive.
+/// A panic may leave state half changed on which other threads rely; a file system that continues with it
+/// loses data. So the process aborts, and recovers by a restart.
 pub fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -78,7 +79,7 @@ fn filter(default: &str) -> EnvFilter {
     }
 }
 
-/// A log file that begins anew when it is full.
+/// A log file that starts anew when it is full.
 #[derive(Clone)]
 struct Rotating(Arc<Mutex<Open>>);
 

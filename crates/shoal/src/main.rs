@@ -1,16 +1,18 @@
-//! The one binary of Shoal: the server of a cluster's node, the client that mounts volumes, and the commands around them.
+//! The one binary of Shoal: the server of a cluster's node, the client that mounts volumes, and the
+//! administration commands.
 //!
-//! **Model.** A *data directory* holds all that a node keeps. `shoal up` opens it, serves it and mounts it in one process; the
-//! other commands find that process through the mount table (a mount's source is its data directory) and talk to it over a
-//! socket in the data directory, or open the directory themselves when nobody else has it.
+//! **Model.** A *data directory* holds all that a node keeps. `shoal up` opens it, serves it and mounts it in
+//! one process. The other commands find that process through the mount table, in which a mount's source is
+//! its data directory. They talk to it over a socket in the data directory, or open the directory themselves
+//! if it is not in use.
 //!
-//! In a cluster, `shoal server` serves a node's data directory and answers [administration](admin) on the socket there; a mount is a
-//! process of its own, with its socket in a directory named after the mount point. Called as `mount.shoal` or `umount.fuse.shoal`
-//! it is what mount(8) and umount(8) look for.
+//! In a cluster, `shoal server` serves a node's data directory and answers [administration](admin) on the
+//! socket there. A mount is a process of its own, with its socket in a directory named after the mount point.
+//! Under the names `mount.shoal` and `umount.fuse.shoal` the program is a helper of mount(8) and umount(8).
 //!
-//! **Promises.** One process per data directory. However it is told to stop, the process unmounts first, then makes everything
-//! durable, then ends; if it cannot, its exit code says so. Errors say what happened and what to do next.
-//! Exit codes: 0 all is well, 1 it is not, 2 the command could not be carried out.
+//! **Promises.** One process per data directory. On every way to stop, the process unmounts first, then makes
+//! everything durable, then exits; if it cannot, its exit code says so. Errors say what happened and what to
+//! do next. Exit codes: 0 success, 1 a check failed, 2 the command could not be carried out.
 
 mod address;
 mod admin;
@@ -30,6 +32,7 @@ mod guard;
 mod limits;
 mod logging;
 mod measure;
+mod mount_report;
 mod mounts;
 mod node;
 mod notify;
@@ -38,7 +41,6 @@ mod origin;
 mod server;
 mod show;
 mod signals;
-mod standing;
 mod subdirectory;
 mod volume;
 mod walk;

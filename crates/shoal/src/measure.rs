@@ -1,4 +1,4 @@
-//! The metadata service and the brick with a stop-watch: how often the client calls each, and how long that takes.
+//! Counts the client's calls to the metadata service and to bricks, and measures their latencies.
 
 use bytes::Bytes;
 use shoal_fuse::OpStats;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Calls of one kind.
+/// Latencies of one kind of call.
 struct Watch {
     name: &'static str,
     errors: AtomicU64,
@@ -61,7 +61,7 @@ impl Watch {
     }
 }
 
-/// A brick, measured.
+/// A brick whose calls are measured.
 pub struct MeasuredBlocks {
     inner: Arc<dyn BlockService>,
     put: Watch,
@@ -76,7 +76,7 @@ impl MeasuredBlocks {
         MeasuredBlocks { inner, put, get, delete, list }
     }
 
-    /// What was measured, kinds of calls that occurred.
+    /// The measurements of each kind of call that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
         occurred([&self.put, &self.get, &self.delete, &self.list])
     }
@@ -112,12 +112,12 @@ impl BlockService for MeasuredBlocks {
     }
 }
 
-/// A metadata service, measured.
+/// A metadata service whose calls are measured.
 pub struct MeasuredMeta {
     inner: Arc<dyn MetaService>,
-    /// From handing a batch over to hearing that it is durable.
+    /// From sending a batch to its durable commit.
     commit: Arc<Watch>,
-    /// From asking to being answered, waiting for other clients included.
+    /// From a request to its reply, waiting for other clients included.
     lookup: Arc<Watch>,
     list: Arc<Watch>,
     walk: Arc<Watch>,
@@ -145,7 +145,7 @@ impl MeasuredMeta {
         }
     }
 
-    /// What was measured, kinds of calls that occurred.
+    /// The measurements of each kind of call that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
         let Self { commit, lookup, list, walk, inode, extents, acquire, grant, .. } = self;
         occurred([commit, lookup, list, walk, inode, extents, acquire, grant])
@@ -183,11 +183,11 @@ impl MetaService for MeasuredMeta {
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         self.inner.acquire(acquire, measured(&self.acquire, done));
     }
-    // Waits most of the time, for nothing.
+    // The long-poll for recalls is idle most of the time; its latency means nothing.
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
         self.inner.recalls(poll, done);
     }
-    // May wait for as long as programs hold their locks.
+    // A lock request may wait for as long as programs hold their locks.
     fn lock(&self, request: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
         self.inner.lock(request, done);
     }
@@ -202,7 +202,7 @@ impl MetaService for MeasuredMeta {
     }
 }
 
-/// Hears of an outcome on its way.
+/// Wraps a completion so that its outcome is measured.
 fn measured<T: 'static>(watch: &Arc<Watch>, done: Done<T>) -> Done<T> {
     let (watch, started) = (watch.clone(), Instant::now());
     Box::new(move |outcome| {

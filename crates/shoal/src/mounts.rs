@@ -1,4 +1,5 @@
-//! The kernel's table of mounts: which Shoal is mounted where, whether it still lives, who uses it.
+//! The kernel's mount table: which Shoal volumes are mounted where, whether they respond, which programs use
+//! them.
 
 use crate::control::{self, ControlError, Request, Statistics};
 use crate::data_dir;
@@ -14,7 +15,7 @@ use std::time::Instant;
 /// A mounted file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Where.
+    /// The mount point.
     pub point: PathBuf,
     /// Type, such as `ext4` or `fuse.shoal`.
     pub kind: String,
@@ -26,25 +27,25 @@ pub struct Mount {
     pub flags: String,
 }
 
-/// How a mount answers.
+/// Whether a mount responds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Health {
-    /// It does.
+    /// It responds.
     Alive,
     /// The process behind it is gone.
     Dead,
-    /// The process behind it does not answer.
+    /// The process behind it does not respond.
     Hung,
 }
 
 impl Mount {
-    /// Whether it is ours.
+    /// Whether it is a Shoal mount.
     pub fn is_shoal(&self) -> bool {
         self.kind == FSTYPE
     }
 
-    /// The directory where the process behind it can be talked to, and has its lock and log: the data directory, or that of a
-    /// cluster's mount. A bind mount has that of the mount that it was made of.
+    /// The directory of the serving process's control socket, lock and log: the data directory, or the run
+    /// directory of a cluster's mount. A bind mount has that of the mount that it was made of.
     pub fn home(&self) -> PathBuf {
         if self.source.is_absolute() {
             return self.source.clone();
@@ -61,26 +62,27 @@ impl Mount {
         all.into_iter().flatten().flatten().map(|entry| entry.path()).find(serves).unwrap_or(own)
     }
 
-    /// Whether the same file system is still mounted somewhere in this process's view.
+    /// Whether the same file system is still mounted somewhere in this process's mount namespace.
     pub fn is_mounted(&self) -> bool {
         table().is_ok_and(|table| table.iter().any(|mount| mount.device == self.device))
     }
 
-    /// Asks the process behind it, if there is one that can be asked; else the mount itself something that the kernel does not answer
-    /// from its caches. A program that waits in the kernel for a mount that does not answer cannot be ended.
+    /// Asks the serving process, if it can be reached; otherwise calls statfs(2), which the kernel does not
+    /// answer from its caches. That call runs on another thread, since a program that waits in the kernel for
+    /// an unresponsive mount cannot be ended.
     pub fn health(&self) -> Health {
         let home = self.home();
         if data_dir::user_of(&home).is_some() {
             match control::ask::<Statistics>(&home, &Request::Stats) {
                 Ok(statistics) if statistics.mountpoint == self.point => return Health::Alive,
                 Err(ControlError::Silent(_)) => return Health::Hung,
-                // It serves something else by now, is just beginning or ending, or is not for us to ask.
+                // It serves another file system by now, is starting or ending, or this user may not ask it.
                 _ => {}
             }
         }
         let (answer, answers) = mpsc::channel();
         let point = self.point.clone();
-        // On a thread of its own: the call does not return while the process behind the mount hangs.
+        // On a thread of its own: the call does not return while the serving process hangs.
         std::thread::spawn(move || answer.send(nix::sys::statvfs::statvfs(&point)));
         match answers.recv_timeout(ANSWER_PATIENCE) {
             Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED)) => Health::Dead,
@@ -89,12 +91,12 @@ impl Mount {
         }
     }
 
-    /// Programs that have something open on it, as lines for people.
+    /// Programs that have something open on it, as lines to print.
     pub fn users(&self) -> Vec<String> {
         self.programs(&use_of)
     }
 
-    /// Programs that have a file on it open for writing, as lines for people.
+    /// Programs that have a file on it open for writing, as lines to print.
     pub fn writers(&self) -> Vec<String> {
         self.programs(&written_by)
     }
@@ -120,8 +122,8 @@ impl Mount {
     }
 }
 
-/// A program that still sees a file system mounted, as a line for people: containers and services may have mount tables of their own,
-/// in which a mount stays when it is taken away elsewhere.
+/// A program that still sees a file system mounted, as a line to print. Containers and services may have
+/// mount namespaces of their own, in which a mount stays after it is removed elsewhere.
 pub fn holder(device: &str) -> Option<String> {
     for process in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
         // The third field of each line, see proc_pid_mountinfo(5).
@@ -134,7 +136,7 @@ pub fn holder(device: &str) -> Option<String> {
     None
 }
 
-/// What a process uses among the paths in question. Only links in /proc are read, so nothing can hang.
+/// What a process uses among the paths `inside`. Only links in /proc are read, so nothing can hang.
 fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
     for (link, what) in [("cwd", "works in"), ("root", "has as its root"), ("exe", "runs")] {
         if let Ok(target) = std::fs::read_link(process.join(link))
@@ -158,7 +160,7 @@ fn use_of(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
     })
 }
 
-/// A file that a process may write to, among the paths in question.
+/// A file among the paths `inside` that a process may write to.
 fn written_by(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> {
     for fd in std::fs::read_dir(process.join("fd")).ok()?.flatten() {
         let Ok(target) = std::fs::read_link(fd.path()) else { continue };
@@ -176,17 +178,17 @@ fn written_by(process: &Path, inside: &dyn Fn(&Path) -> bool) -> Option<String> 
     None
 }
 
-/// The file in which a mount's process says which device it serves.
+/// The file in which a mount's process records the device number that it serves.
 const DEVICE: &str = "device";
 
-/// Notes which device the process serves that has this directory.
+/// Records the device number of the file system that a process serves, in its run directory.
 pub fn note_device(run: &Path, device: &str) {
     if let Err(error) = std::fs::write(run.join(DEVICE), device) {
         tracing::warn!(%error, "bind mounts of this mount will not be recognised as such");
     }
 }
 
-/// Where the process behind a cluster's mount keeps its control socket, lock and log: it has no data directory.
+/// The run directory of a cluster's mount, with its control socket, lock and log: it has no data directory.
 pub fn run_dir(point: &Path) -> PathBuf {
     let user = nix::unistd::geteuid();
     let below = match std::env::var_os("XDG_RUNTIME_DIR") {
@@ -197,7 +199,7 @@ pub fn run_dir(point: &Path) -> PathBuf {
     below.join("shoal").join(escape(point))
 }
 
-/// A path as one name: `/mnt/web-1` becomes `mnt-web%2d1`.
+/// A path as one file name: `/mnt/web-1` becomes `mnt-web%2d1`.
 fn escape(path: &Path) -> String {
     let mut name = String::new();
     for (n, part) in path.iter().skip(1).enumerate() {
@@ -214,7 +216,7 @@ fn escape(path: &Path) -> String {
     name
 }
 
-/// Repeats an attempt to unmount for a moment while it is refused because of somebody's use of the mount.
+/// Retries to unmount for a moment while the mount is busy.
 pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = Instant::now();
     loop {
@@ -227,7 +229,7 @@ pub fn insist<T, E>(is_busy: impl Fn(&E) -> bool, mut attempt: impl FnMut() -> R
     }
 }
 
-/// All mounts that this process sees; later ones cover earlier ones.
+/// All mounts in this process's mount namespace; later ones cover earlier ones.
 fn table() -> io::Result<Vec<Mount>> {
     let entries = mountinfo::table()?.into_iter();
     Ok(entries
@@ -246,7 +248,7 @@ pub fn shoals() -> io::Result<Vec<Mount>> {
     Ok(table()?.into_iter().filter(Mount::is_shoal).collect())
 }
 
-/// The mount right at a path.
+/// The topmost mount exactly at a path.
 pub fn at(path: &Path) -> io::Result<Option<Mount>> {
     let path = resolve(path)?;
     Ok(table()?.into_iter().rev().find(|mount| mount.point == path))
@@ -260,14 +262,14 @@ pub fn containing(path: &Path) -> io::Result<Option<Mount>> {
     Ok(mounts.max_by_key(|mount| mount.point.as_os_str().len()))
 }
 
-/// Whether a directory may be made at a path: there is no mount, so nothing of it can hang.
+/// Whether a directory may be created at a path: no mount is there, so nothing can hang.
 pub fn is_free(path: &Path) -> io::Result<bool> {
     let absolute = std::path::absolute(path)?;
     Ok(!table()?.iter().any(|mount| mount.point == absolute))
 }
 
-/// The path without symbolic links, as it stands in the table. A mount point itself is not touched: what is mounted there
-/// may be dead or hang.
+/// The path without symbolic links, as in the mount table. The last component is not followed into a mount,
+/// which may be dead or hang.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     if let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) {
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_holds_what_is_mounted_and_nobody_what_is_not() {
+    fn holder_is_found_for_a_mounted_device_and_for_no_other() {
         let proc = at(Path::new("/proc")).unwrap().unwrap();
         assert!(holder(&proc.device).unwrap().starts_with("process "));
         assert_eq!(holder("4095:1"), None);

@@ -1,14 +1,14 @@
-//! A node as a whole: data directory, brick, metadata server, client and mount, in one process.
+//! A single-machine node: data directory, brick, metadata server, client and mount, in one process.
 //!
-//! Started from the inside out and stopped in the opposite order, each part when nothing uses it any more: the mount ends, the
-//! client writes everything back and ends its session, the metadata server flushes its store, the data directory is
-//! let go with the process.
+//! It starts from the inside out and stops in the opposite order, each part when nothing uses it any more.
+//! The mount ends, the client writes everything back and ends its session, the metadata server flushes its
+//! store, and the process releases the data directory.
 
 use crate::control::{Answer, Control, Handler, Request, ScrubReport, Statistics, Status, Synced};
 use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta};
+use crate::mount_report::{MountReport, Volume, number, reports};
 use crate::options::Options;
-use crate::standing::{Standing, Volume, number, reports};
 use crate::subdirectory;
 use anyhow::Context;
 use shoal_brick::{Brick, ScrubOptions};
@@ -34,12 +34,12 @@ pub struct Node {
     brick: Arc<Brick>,
     /// Mount options, as they were given.
     options: String,
-    // Last: whoever waits for the lock in there finds everything else free, too.
+    // Dropped last: a process that waits for its lock then finds everything else released, too.
     data: DataDir,
 }
 
 impl Node {
-    /// Starts everything in a data directory, making what a new one lacks, and mounts it.
+    /// Opens a data directory, creating what a new one lacks, starts everything in it and mounts it.
     pub fn start(mut data: DataDir, mountpoint: &Path, options: &Options) -> anyhow::Result<Arc<Node>> {
         let shown = data.path().display().to_string();
         let mut mount = options.mount.clone();
@@ -65,7 +65,8 @@ impl Node {
         let mounted = match mounted {
             Ok(mounted) => mounted,
             Err(error) => {
-                // Nothing was done yet that could be lost; but leave the directory as after any other stop.
+                // Nothing was done that could be lost, but the directory should be left as after any other
+                // stop.
                 let _ = client.close();
                 server.shutdown();
                 return Err(error);
@@ -85,7 +86,7 @@ impl Node {
         &self.mounted
     }
 
-    /// Opens the socket for `shoal status` and the like.
+    /// Opens the control socket.
     pub fn control(self: &Arc<Node>) -> anyhow::Result<Control> {
         Control::open(self.data.path(), self.clone()).context("control socket")
     }
@@ -103,14 +104,14 @@ impl Node {
         })
     }
 
-    fn standing(&self) -> Standing<'_> {
-        Standing { started: self.started, client: &self.client, mounted: &self.mounted }
+    fn report(&self) -> MountReport<'_> {
+        MountReport { started: self.started, client: &self.client, mounted: &self.mounted }
     }
 
     fn status(&self) -> Result<Status, String> {
         let Manifest { volume, id, .. } = &self.data.manifest;
         let (data, options) = (self.data.path(), self.options.as_str());
-        self.standing().status(Volume { name: volume, id, data, source: None, options, read_only: false })
+        self.report().status(Volume { name: volume, id, data, source: None, options, read_only: false })
     }
 
     fn statistics(&self) -> Statistics {
@@ -118,7 +119,7 @@ impl Node {
             meta: reports(&self.meta.stats()),
             server: self.server.stats().iter().map(|(name, value)| number(name, *value)).collect(),
             brick: reports(&self.blocks.stats()),
-            ..self.standing().statistics()
+            ..self.report().statistics()
         }
     }
 }
@@ -129,7 +130,7 @@ impl Handler for Node {
         request: Request,
         say: &mut dyn FnMut(&dyn Answer) -> io::Result<()>,
     ) -> Result<(), String> {
-        // Whoever does not listen any more needs no reason either.
+        // If the client of the socket is gone, the error has no reader.
         let gone = |error: io::Error| error.to_string();
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
@@ -152,7 +153,7 @@ impl Handler for Node {
     }
 }
 
-/// Verifies all blocks of a brick and tells of it until nobody listens any more.
+/// Verifies all blocks of a brick and reports each step, until the caller closes its connection.
 pub fn scrub(
     brick: &Brick,
     bytes_per_second: Option<u64>,
@@ -179,7 +180,7 @@ pub fn scrub(
     if summary.stopped { Ok(()) } else { say(done).map_err(|error| error.to_string()) }
 }
 
-/// How the client of a mount behaves.
+/// The client options of a mount.
 pub fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Options {
     let defaults = shoal_client::Options::default();
     let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

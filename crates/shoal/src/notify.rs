@@ -1,6 +1,6 @@
-//! Telling systemd how a service does, see sd_notify(3): a datagram to the socket that `NOTIFY_SOCKET` names.
+//! Service notifications to systemd, see sd_notify(3): a datagram to the socket that `NOTIFY_SOCKET` names.
 //!
-//! Nobody is told anything where that variable is not set, and a manager that cannot be told is no reason to stop serving.
+//! Without that variable nothing is sent. A failure to notify the manager is no reason to stop serving.
 
 use std::ffi::OsStr;
 use std::io;
@@ -8,12 +8,12 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Everything runs.
+/// Serving has begun.
 pub fn ready() {
     tell("READY=1");
 }
 
-/// The end has begun.
+/// Stopping has begun.
 pub fn stopping() {
     tell("STOPPING=1");
 }
@@ -54,6 +54,6 @@ mod tests {
             let len = socket.recv(&mut text).unwrap();
             assert_eq!(&text[..len], b"READY=1");
         }
-        assert!(send(dir.path().join("nobody").as_os_str(), "READY=1").is_err());
+        assert!(send(dir.path().join("absent").as_os_str(), "READY=1").is_err());
     }
 }

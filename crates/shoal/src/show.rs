@@ -1,4 +1,4 @@
-//! Numbers and progress for people.
+//! Numbers and progress bars for terminals.
 
 use indicatif::{BinaryBytes, ProgressBar, ProgressStyle};
 use std::borrow::Cow;
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// How this program is called from a shell, so that a printed command works as it stands: `shoal` if that is found, else its path.
+/// How a user invokes this program from a shell, so that printed commands work: `shoal` if that is in the
+/// path, else its path.
 pub fn program() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -18,7 +19,7 @@ pub fn program() -> &'static str {
     })
 }
 
-/// The name of the program `here` that was called as `called`, where programs are looked for in `path`.
+/// How to invoke the program `here`, which was called as `called`, with the search path `path`.
 fn named(called: &Path, here: &Path, path: &OsStr) -> String {
     let file = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let is_here = |path: &Path| file(path).is_some() && file(path) == file(here);
@@ -28,7 +29,7 @@ fn named(called: &Path, here: &Path, path: &OsStr) -> String {
     {
         return "shoal".into();
     }
-    // As it was called, if it was by a path: that may be a link that is shorter. Not as a helper of mount(8).
+    // A path as given may be a shorter link. The names of helpers of mount(8) do not count.
     let called = (called.components().count() > 1 && called.file_name() == Some(OsStr::new("shoal")))
         .then(|| std::path::absolute(called).ok())
         .flatten();
@@ -41,7 +42,7 @@ fn named(called: &Path, here: &Path, path: &OsStr) -> String {
     }
 }
 
-/// A message in which commands in backticks, as `shoal status`, work as they stand.
+/// A message in which commands in backticks, as `shoal status`, can be pasted.
 pub fn runnable(message: &str) -> Cow<'_, str> {
     match program() {
         "shoal" => Cow::Borrowed(message),
@@ -80,7 +81,7 @@ pub fn seconds(seconds: u64) -> String {
 /// A time in seconds since 1970, as in `2025-11-21 12:40:14 UTC`.
 pub fn date(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Years are counted from March, so that the day a leap year adds is the last one; 400 of them have 146,097 days.
+    // Years start in March, so that a leap day is the last day of its year; 400 years have 146,097 days.
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
@@ -93,12 +94,12 @@ pub fn date(unix_s: u64) -> String {
     format!("{year}-{month:02}-{day_of_month:02} {hour:02}:{minute:02}:{:02} UTC", second % 60)
 }
 
-/// A bar for a known amount of work; invisible where nobody looks.
+/// A bar for a known amount of work; hidden unless standard error is a terminal.
 pub fn bar(what: &str, total: u64) -> ProgressBar {
     style(ProgressBar::new(total), what, "{msg:22} [{bar:32}] {human_pos}/{human_len} {per_sec} {eta}")
 }
 
-/// A sign of life for work of unknown length.
+/// A spinner for work of unknown length.
 pub fn spinner(what: &str) -> ProgressBar {
     let bar = style(ProgressBar::new_spinner(), what, "{spinner} {msg} {elapsed}");
     bar.enable_steady_tick(Duration::from_millis(120));

@@ -1,8 +1,8 @@
-//! Walking through the tree of a volume at rest, without a mount.
+//! A walk through the tree of a volume at rest, without a mount.
 //!
-//! **Promises.** Every name is shown once, a directory before and after what is in it, and memory is bounded by the depth of
-//! the tree and the number of directories. What cannot be read is told and passed over; a directory that is below itself
-//! (which only damage can bring about) is not entered a second time.
+//! **Promises.** Every name is visited once, a directory before and after its contents. Memory is bounded by
+//! the depth of the tree and the number of directories. Unreadable parts are reported and skipped. A
+//! directory that is below itself, which only damage can cause, is not entered a second time.
 
 use crate::limits::WALK_PAGE_BYTES;
 use shoal_namespace::kv::KvRead;
@@ -12,19 +12,19 @@ use shoal_types::{Cookie, FileKind, InodeId, Name};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// What a walker sees, in this order. The path is the one from the root on, empty for the root itself.
+/// A step of a walk. The path leads from the root, and is empty for the root itself.
 pub enum Step<'a> {
     /// A directory, before its contents.
     Enter(&'a Name, &'a FileRecord),
     /// Anything else.
     File(&'a Name, &'a FileRecord),
-    /// The directory entered last and not left yet, after its contents.
+    /// The innermost open directory, after its contents.
     Leave(&'a FileRecord),
     /// Something that cannot be read, and why.
     Unreadable(String),
 }
 
-/// Where the walk is.
+/// The position of a walk.
 #[derive(Default)]
 pub struct Place {
     names: Vec<Name>,
@@ -48,7 +48,7 @@ struct Frame {
     end: bool,
 }
 
-/// Walks through everything. `visit` answers whether to enter a directory; its error ends the walk.
+/// Walks through everything. `visit` returns whether to enter a directory; its error ends the walk.
 pub fn walk<S: KvRead + ?Sized, E>(
     store: &S,
     prefetch: Prefetch,
@@ -105,14 +105,14 @@ impl Frame {
         if let Some(last) = page.entries.last() {
             self.after = last.name.cookie();
         }
-        // A page without entries is the last one; so the walk ends whatever the store answers.
+        // A page without entries is the last one, so the walk ends whatever the store returns.
         self.end = page.end || page.entries.is_empty();
         self.page = page.entries.into_iter();
         Ok(())
     }
 }
 
-/// A failed read in words.
+/// A failed read as a message.
 pub fn words(fault: Fault<TreeError>) -> String {
     match fault {
         Fault::Errno(errno) => errno.to_string(),

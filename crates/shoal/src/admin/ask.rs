@@ -37,7 +37,7 @@ fn explain(error: ControlError) -> anyhow::Error {
         ControlError::Refused { what, .. } => anyhow!(what),
         ControlError::NotRunning(data) => {
             let shown = data.display();
-            if crate::server::dir::exists(&data) {
+            if crate::server::node_dir::exists(&data) {
                 anyhow!(
                     "the server in {shown} does not run: `systemctl start shoal-server`, or `shoal server --data {shown} \
                      --background`"

@@ -1,12 +1,13 @@
 //! Administration of a cluster: what can be asked of any node, and what is answered.
 //!
-//! **Models.** An administrator talks to the server of the machine at hand (over its control socket), and that server sees to it that
-//! the right one acts: changes of the cluster map are decided by the leader of the map's group, healing is known to the
-//! leader of a volume. So requests name things as people do (`HOST:/BRICK`, names of volumes), and answers are the same whichever node
-//! gives them.
+//! **Models.** An administrator talks to the server of the local machine over its control socket. That server
+//! forwards the request to the node that can act on it: changes of the cluster map are decided by the leader
+//! of the map's group, healing is known to the leader of a volume. Requests therefore use the administrator's
+//! names (`HOST:/BRICK`, volume names), and every node gives the same answer.
 //!
-//! **Promises.** The reports are also what `--json` prints: fields may be added, not changed. A request that is refused
-//! changed nothing; the refusal says what to do instead. Whoever asks for what is so already is told so, as an error.
+//! **Promises.** The reports are also what `--json` prints: fields may be added, not changed. A request that
+//! is refused has changed nothing, and the refusal says what to do instead. A request for a state that
+//! already exists is refused with an error that says so.
 
 mod ask;
 mod attention;
@@ -26,8 +27,9 @@ use serde::{Deserialize, Serialize};
 
 /// Carries out what an administrator asks for.
 pub trait Admin: Send + Sync {
-    /// Answers by calling `say`: any number of [`AdminAnswer::Note`]s and the one answer that stands beside each request.
-    /// An error of `say` means that nobody listens any more. An error as the outcome is shown to the administrator as it is.
+    /// Answers by calling `say`: any number of [`AdminAnswer::Note`]s, then the one answer named beside each
+    /// request. `say` fails if the administrator's connection is closed. An error as the outcome is shown to
+    /// the administrator as it is.
     fn execute(
         &self,
         request: AdminRequest,
@@ -39,11 +41,11 @@ pub trait Admin: Send + Sync {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "admin", rename_all = "kebab-case")]
 pub enum AdminRequest {
-    /// How the cluster does: [`AdminAnswer::Cluster`].
+    /// The health of the cluster: [`AdminAnswer::Cluster`].
     ClusterStatus,
     /// A token for machines that are to join: [`AdminAnswer::Token`].
     IssueToken {
-        /// For how long it is valid.
+        /// Its validity.
         hours: u32,
     },
     /// All nodes, this one included: [`AdminAnswer::Peers`].
@@ -52,7 +54,7 @@ pub enum AdminRequest {
     Detach {
         /// Its name, host or `HOST:PORT`.
         host: String,
-        /// Even if it has bricks; what is on them is lost to the cluster.
+        /// Even if it has bricks; the data on them is lost to the cluster.
         force: bool,
     },
     /// Makes a volume: [`AdminAnswer::Done`].
@@ -61,105 +63,105 @@ pub enum AdminRequest {
         name: String,
         /// Copies of every block.
         replica: u8,
-        /// Where.
+        /// The bricks.
         bricks: Vec<BrickName>,
         /// Nodes that keep metadata and no blocks.
         #[serde(default)]
         arbiters: Vec<String>,
-        /// Even if copies may come to lie on one node, or no node may die without a standstill.
+        /// Even if two copies of a block may lie on one node, or the volume stops when any node is down.
         force: bool,
     },
     /// Lets it be mounted: [`AdminAnswer::Done`].
     StartVolume {
-        /// Which.
+        /// The volume.
         name: String,
     },
-    /// Ends that; what is mounted loses its volume: [`AdminAnswer::Done`].
+    /// Forbids mounting it; existing mounts stop working: [`AdminAnswer::Done`].
     StopVolume {
-        /// Which.
+        /// The volume.
         name: String,
     },
-    /// Forgets a volume that is stopped: [`AdminAnswer::Done`].
+    /// Deletes a stopped volume: [`AdminAnswer::Done`].
     DeleteVolume {
-        /// Which.
+        /// The volume.
         name: String,
     },
-    /// What volumes there are: [`AdminAnswer::Volumes`].
+    /// The configuration of volumes: [`AdminAnswer::Volumes`].
     Volumes {
-        /// Only this one.
+        /// Only this volume.
         name: Option<String>,
     },
-    /// What runs for volumes: [`AdminAnswer::Statuses`].
+    /// The running parts of volumes: [`AdminAnswer::Statuses`].
     VolumeStatus {
-        /// Only this one.
+        /// Only this volume.
         name: Option<String>,
-        /// With digests of the metadata replicas; takes as long as reading all metadata.
+        /// With digests of the metadata replicas; this reads all metadata.
         digest: bool,
     },
     /// Changes a setting: [`AdminAnswer::Done`].
     SetOption {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// Which.
+        /// The setting.
         key: String,
-        /// To what.
+        /// The new value.
         value: String,
     },
-    /// Puts settings back to their defaults: [`AdminAnswer::Done`].
+    /// Resets settings to their defaults: [`AdminAnswer::Done`].
     ResetOptions {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// Which; all if not said.
+        /// The setting; all if not given.
         key: Option<String>,
     },
     /// Adds bricks: [`AdminAnswer::Done`].
     AddBricks {
-        /// To which volume.
+        /// The volume.
         name: String,
-        /// Where.
+        /// The new bricks.
         bricks: Vec<BrickName>,
     },
-    /// Takes bricks away: [`AdminAnswer::Done`], of [`RemoveStep::Status`] [`AdminAnswer::Removal`].
+    /// Removes bricks: [`AdminAnswer::Done`], or [`AdminAnswer::Removal`] for [`RemoveStep::Status`].
     RemoveBricks {
-        /// From which volume.
+        /// The volume.
         name: String,
-        /// Which.
+        /// The bricks.
         bricks: Vec<BrickName>,
-        /// How far.
+        /// The step.
         step: RemoveStep,
     },
-    /// A brick takes another's place: [`AdminAnswer::Done`].
+    /// Replaces a brick by another one: [`AdminAnswer::Done`].
     ReplaceBrick {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// The one that goes. If it is online it is drained first, otherwise it counts as gone at once.
+        /// The old brick. If it is online it is drained first, otherwise it counts as lost at once.
         old: BrickName,
-        /// The one that comes; it may be the same directory on a new disk.
+        /// The new brick; it may be the same directory on a new disk.
         new: BrickName,
     },
-    /// Looks for blocks that lack copies, now: [`AdminAnswer::Heal`].
+    /// Looks for degraded blocks now: [`AdminAnswer::Heal`].
     Heal {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// Looks at all blocks.
+        /// Examines all blocks.
         full: bool,
     },
-    /// How healing stands: [`AdminAnswer::Heal`].
+    /// The progress of healing: [`AdminAnswer::Heal`].
     HealInfo {
-        /// Of which volume.
+        /// The volume.
         name: String,
     },
-    /// Spreads blocks over all bricks: [`AdminAnswer::Rebalance`].
+    /// Rebalances blocks over all bricks: [`AdminAnswer::Rebalance`].
     Rebalance {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// What to do.
+        /// The step.
         step: RebalanceStep,
     },
-    /// Whether all metadata replicas of a volume hold the same: [`AdminAnswer::Statuses`] with digests, of one volume. The name
-    /// `cluster` stands for the cluster map if no volume has it.
+    /// Whether all metadata replicas of a volume have equal state: [`AdminAnswer::Statuses`] with digests, of
+    /// one volume. The name `cluster` stands for the cluster map if no volume has it.
     Digest {
-        /// Of which volume.
+        /// The volume.
         name: String,
     },
     /// Makes credentials for a client: [`AdminAnswer::Credentials`].
@@ -174,116 +176,117 @@ pub enum AdminRequest {
     },
     /// Clients with credentials: [`AdminAnswer::Clients`].
     Clients,
-    /// Gives a volume another name: [`AdminAnswer::Done`].
+    /// Renames a volume: [`AdminAnswer::Done`].
     RenameVolume {
-        /// Which.
+        /// The volume.
         name: String,
         /// The new name.
         to: String,
     },
-    /// Bricks of volumes with their disks and what is on them: [`AdminAnswer::Details`]. Reads about all blocks.
+    /// Bricks of volumes with their disks and their contents: [`AdminAnswer::Details`]. Reads the records of
+    /// all blocks.
     VolumeDetail {
-        /// Only this one.
+        /// Only this volume.
         name: Option<String>,
     },
-    /// Which mounts volumes have, and what they hold: [`AdminAnswer::Sessions`].
+    /// The mounts of volumes and what they hold: [`AdminAnswer::Sessions`].
     Sessions {
-        /// Only of this one.
+        /// Only of this volume.
         name: Option<String>,
     },
-    /// What is being done about the blocks of volumes: [`AdminAnswer::Tasks`].
+    /// Healing, rebalancing and draining in volumes: [`AdminAnswer::Tasks`].
     Tasks {
-        /// Only of this one.
+        /// Only of this volume.
         name: Option<String>,
     },
-    /// Reading bricks through for damage: [`AdminAnswer::Scrub`].
+    /// Scrubbing of bricks: [`AdminAnswer::Scrub`].
     Scrub {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// What to do.
+        /// The step.
         step: ScrubStep,
     },
-    /// Takes locks of programs away: [`AdminAnswer::Cleared`].
+    /// Clears locks of programs: [`AdminAnswer::Cleared`].
     ClearLocks {
-        /// Of which volume.
+        /// The volume.
         name: String,
-        /// The file, from the volume's root.
+        /// The file, as a path from the volume's root.
         path: String,
         /// Which locks.
         kind: ClearKind,
-        /// Only these bytes, first and last; all if not said.
+        /// Only these bytes, first and last; all if not given.
         range: Option<(u64, u64)>,
     },
 }
 
-/// What to do about scrubbing.
+/// A step of scrubbing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ScrubStep {
-    /// What was found so far.
+    /// Report what was found so far.
     Status,
     /// Begin a round now.
     Start,
-    /// Read no further.
+    /// Pause.
     Pause,
-    /// Go on.
+    /// Resume.
     Resume,
 }
 
-/// Which locks are taken away.
+/// The locks to clear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClearKind {
-    /// Requests that wait.
+    /// Waiting requests.
     Blocked,
-    /// Locks that are held.
+    /// Granted locks.
     Granted,
     /// Both.
     All,
 }
 
-/// How far bricks are taken away.
+/// A step of removing bricks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemoveStep {
-    /// Begin to move away what is on them.
+    /// Begin to drain them.
     Start,
-    /// How far that has come.
+    /// Report the progress of draining.
     Status,
-    /// Use them again.
+    /// Stop draining and use them again.
     Stop,
-    /// They are empty: forget them. Refused while they are not.
+    /// Remove them from the volume. Refused while they still hold blocks.
     Commit,
-    /// Forget them with what is on them.
+    /// Remove them together with the blocks on them.
     Force,
 }
 
-/// What to do about spreading blocks.
+/// A step of rebalancing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebalanceStep {
     /// Begin.
     Start,
-    /// How far it has come.
+    /// Report the progress.
     Status,
-    /// Leave blocks where they are.
+    /// Stop; blocks stay where they are.
     Stop,
 }
 
-/// What is answered.
+/// An answer to an administrator's request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum AdminAnswer {
-    /// Something worth knowing, said before the answer itself.
+    /// Information that precedes the answer itself.
     Note {
         /// A sentence.
         text: String,
     },
-    /// It was done.
+    /// The request was carried out.
     Done,
-    /// See [`ClusterReport`].
+    /// The health of the cluster.
     Cluster(ClusterReport),
-    /// See [`TokenReport`].
+    /// A new join token.
     Token(TokenReport),
     /// All nodes.
     Peers {
@@ -295,28 +298,28 @@ pub enum AdminAnswer {
         /// By name.
         volumes: Vec<VolumeReport>,
     },
-    /// What runs for them.
+    /// Their running parts.
     Statuses {
         /// By name.
         volumes: Vec<VolumeStatus>,
     },
-    /// How far the removal of bricks has come.
+    /// The progress of removing bricks.
     Removal {
-        /// In the order asked.
+        /// In the order of the request.
         bricks: Vec<RemovalReport>,
     },
-    /// See [`HealReport`].
+    /// The progress of healing.
     Heal(HealReport),
-    /// See [`RebalanceReport`].
+    /// The progress of rebalancing.
     Rebalance(RebalanceReport),
-    /// See [`CredentialsReport`].
+    /// The credentials of a client.
     Credentials(CredentialsReport),
     /// All clients.
     Clients {
         /// By name.
         clients: Vec<ClientReport>,
     },
-    /// Bricks with their disks.
+    /// Bricks and their disks.
     Details {
         /// By name.
         volumes: Vec<VolumeDetail>,
@@ -331,8 +334,8 @@ pub enum AdminAnswer {
         /// By name.
         volumes: Vec<TasksReport>,
     },
-    /// See [`ScrubbingReport`].
+    /// The progress and findings of scrubbing.
     Scrub(ScrubbingReport),
-    /// See [`ClearedReport`].
+    /// The locks that were cleared.
     Cleared(ClearedReport),
 }

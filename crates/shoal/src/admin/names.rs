@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Why a word names nothing.
+/// Why a word cannot be parsed as a name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BadName {
     /// Not a brick.
@@ -65,20 +65,21 @@ impl From<BrickName> for String {
     }
 }
 
-/// What a token begins with; another version would be another right.
+/// The version at the beginning of a token; a token of another format has another one.
 const VERSION: &str = "shoal1";
 /// Digits of a certificate's fingerprint.
 const FINGERPRINT_DIGITS: usize = 64;
 
-/// The right to join a cluster, as one word: `shoal1/ADDRESS,.../SECRET/FINGERPRINT`. It names nodes to ask, and the fingerprint of
-/// the cluster's authority, so that the one who joins knows that it talks to the right cluster.
+/// The right to join a cluster, as one word: `shoal1/ADDRESS,.../SECRET/FINGERPRINT`. It names nodes to
+/// contact, and the fingerprint of the cluster's certificate authority, with which the joining machine
+/// verifies that it talks to the right cluster.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Token {
-    /// Nodes to ask, `HOST:PORT`; any of them will do.
+    /// Nodes to contact, `HOST:PORT`; any of them will do.
     pub addresses: Vec<String>,
-    /// What a machine that may join knows.
+    /// The secret that proves the right to join.
     pub secret: u128,
-    /// Of the cluster's authority, in hexadecimal.
+    /// Fingerprint of the cluster's certificate authority, in hexadecimal.
     pub fingerprint: String,
 }
 

@@ -1,4 +1,4 @@
-//! What administrators are told, as values. `--json` prints them as they are; `render` turns them into tables.
+//! Answers to administrators, as values. `--json` prints them as they are; `render` turns them into tables.
 //!
 //! Identities are 32 hexadecimal digits, times are seconds since 1970, sizes are bytes.
 
@@ -6,25 +6,25 @@ use super::BrickName;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The cluster in a few words.
+/// The health of the cluster.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ClusterReport {
     /// Its identity.
     pub cluster: String,
-    /// Changes of the cluster map so far, as the answering node knows.
+    /// Epoch of the cluster map that the answering node has.
     pub epoch: u64,
-    /// The node that answers.
+    /// The answering node.
     pub node: String,
     /// All nodes.
     pub nodes: Vec<PeerReport>,
     /// The replicas of the cluster map.
     pub map: Vec<ReplicaStatus>,
-    /// Volumes and how they do.
+    /// The health of each volume.
     pub volumes: Vec<VolumeHealth>,
-    /// What needs attention, or some seconds, for people. Nothing: all is well.
+    /// Sentences for the administrator: problems and what to do. Empty if all is well.
     #[serde(default)]
     pub attention: Vec<String>,
-    /// Bricks that nothing refers to any more and whose files are being deleted.
+    /// Retired bricks whose files are being deleted.
     pub deleting: Vec<DeletingReport>,
 }
 
@@ -35,11 +35,11 @@ pub struct DeletingReport {
     pub brick: BrickName,
     /// Blocks deleted so far, since the start of its server.
     pub deleted_blocks: u64,
-    /// Why it does not go on.
+    /// Why deletion does not proceed.
     pub trouble: Option<String>,
 }
 
-/// How a volume does.
+/// The health of a volume.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct VolumeHealth {
     /// Its name.
@@ -48,19 +48,19 @@ pub struct VolumeHealth {
     pub state: VolumeState,
     /// Bricks that are served.
     pub bricks_online: u32,
-    /// Bricks that there are.
+    /// All its bricks.
     pub bricks: u32,
     /// Metadata replicas that run.
     pub replicas_online: u32,
-    /// Metadata replicas that there are.
+    /// All its metadata replicas.
     pub replicas: u32,
     /// Whether a leader serves metadata.
     pub has_leader: bool,
-    /// Blocks that lack copies; `None`: the leader was not reached, or has not looked at all of them yet.
+    /// Degraded blocks; `None` if the leader was not reached, or has not examined all blocks yet.
     pub degraded: Option<u64>,
 }
 
-/// A right to join.
+/// A join token.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct TokenReport {
     /// The word to give to `shoal peer join`.
@@ -86,7 +86,7 @@ pub struct PeerReport {
     pub version: Option<String>,
     /// Its process, if it answers.
     pub pid: Option<u32>,
-    /// For how long that has been running, in seconds.
+    /// Its uptime in seconds.
     pub uptime_s: Option<u64>,
     /// The epoch of the cluster map that it knows.
     pub epoch: Option<u64>,
@@ -98,13 +98,13 @@ pub struct PeerReport {
 pub enum VolumeState {
     /// Made, and not started yet.
     Created,
-    /// It can.
+    /// It can be mounted.
     Started,
-    /// It cannot.
+    /// It cannot be mounted.
     Stopped,
 }
 
-/// A volume as it was configured.
+/// The configuration of a volume.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct VolumeReport {
     /// Its name.
@@ -123,15 +123,15 @@ pub struct VolumeReport {
     pub metadata: Vec<String>,
     /// Those of them that were named as arbiters: they keep metadata and no blocks.
     pub arbiters: Vec<String>,
-    /// Nodes with bricks that may be down at a time without a standstill.
+    /// Nodes with bricks that may be down at a time while the volume goes on.
     pub data_nodes_may_be_down: u32,
-    /// The same of nodes that keep metadata.
+    /// Nodes with metadata that may be down at a time while the volume goes on.
     pub metadata_nodes_may_be_down: u32,
-    /// Settings that were made.
+    /// Settings that differ from the default.
     pub options: BTreeMap<String, String>,
 }
 
-/// A brick as it was configured.
+/// The configuration of a brick.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BrickPlace {
     /// Its number.
@@ -142,7 +142,7 @@ pub struct BrickPlace {
     pub draining: bool,
 }
 
-/// What runs for a volume.
+/// The running parts of a volume.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct VolumeStatus {
     /// Its name.
@@ -155,7 +155,7 @@ pub struct VolumeStatus {
     pub replicas: Vec<ReplicaStatus>,
 }
 
-/// A brick as it runs.
+/// The state of a brick.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BrickStatus {
     /// Its number.
@@ -174,11 +174,11 @@ pub struct BrickStatus {
     pub pid: Option<u32>,
     /// Size of its disk, if it is reached.
     pub total_bytes: Option<u64>,
-    /// Room left on it, if it is reached.
+    /// Free bytes on its disk, if it is reached.
     pub free_bytes: Option<u64>,
 }
 
-/// A replica of a metadata group as it runs.
+/// The state of a metadata group's replica.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ReplicaStatus {
     /// Its number.
@@ -191,95 +191,95 @@ pub struct ReplicaStatus {
     pub role: String,
     /// Raft's term, if it runs.
     pub term: Option<u64>,
-    /// Changes that it has applied, if it runs.
+    /// Index of the last log entry that it has applied, if it runs.
     pub applied: Option<u64>,
-    /// Changes that the foremost replica has applied and this one has not yet.
+    /// Log entries that the most advanced replica has applied and this one has not.
     pub lag: Option<u64>,
-    /// Digest of its whole state, if that was asked for.
+    /// Digest of its whole state, if it was asked for.
     pub digest: Option<DigestReport>,
 }
 
 /// A digest of a replica's whole state. Two with the same index must be equal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct DigestReport {
-    /// Changes that are in it.
+    /// Index of the last log entry in that state.
     pub index: u64,
     /// 32 hexadecimal digits.
     pub digest: String,
 }
 
-/// How the removal of a brick goes.
+/// The progress of removing a brick.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RemovalReport {
-    /// Which.
+    /// The brick.
     pub brick: BrickName,
-    /// How far.
+    /// The step it has reached.
     pub state: RemovalState,
-    /// Blocks that are still said to be on it, if that is known.
+    /// Blocks that still have a copy on it, if that is known.
     pub blocks_left: Option<u64>,
 }
 
-/// See [`RemovalReport`].
+/// The steps of removing a brick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RemovalState {
-    /// It is in use.
+    /// It is in use; nothing was started.
     NotStarted,
-    /// What is on it is being moved.
+    /// It is being drained.
     InProgress,
-    /// Nothing is on it any more: commit.
+    /// It is empty and can be removed with `commit`.
     Completed,
 }
 
-/// How healing stands.
+/// The progress of healing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct HealReport {
-    /// Of which volume.
+    /// The volume.
     pub name: String,
-    /// The node that leads it, and heals.
+    /// The node that leads the volume's metadata group, and heals.
     pub leader: String,
-    /// Blocks that lack copies or lie where they should not.
+    /// Blocks that lack copies or lie on the wrong bricks.
     pub degraded: u64,
-    /// Whether blocks are being looked at or copied just now: `degraded` may grow.
+    /// Whether blocks are being examined or copied now: `degraded` may grow.
     pub scanning: bool,
-    /// Blocks looked at in this pass.
+    /// Blocks examined in this pass.
     pub examined: u64,
-    /// Blocks copied by the leader's server since it began: healing, moving and spreading.
+    /// Blocks copied by the leader's server since it started: healed, drained or rebalanced.
     pub mended: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// Blocks that wait because the bricks they need do not answer or have no room.
+    /// Blocks that cannot be copied now, because the bricks needed do not answer or are full.
     pub waiting: u64,
-    /// Blocks of which no good copy could be read; that is tried again.
+    /// Blocks of which no good copy could be read; they are retried.
     pub failures: u64,
-    /// The last thing that went wrong.
+    /// The last error.
     pub last_error: Option<String>,
     /// Bricks and whether they are served.
     pub bricks: Vec<BrickStatus>,
 }
 
-/// How spreading blocks stands.
+/// The progress of rebalancing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RebalanceReport {
-    /// Of which volume.
+    /// The volume.
     pub name: String,
-    /// How far.
+    /// The state it has reached.
     pub state: RebalanceState,
-    /// Blocks looked at.
+    /// Blocks examined.
     pub examined: u64,
     /// Blocks moved.
     pub moved: u64,
-    /// Bytes copied for that.
+    /// Bytes copied by that.
     pub copied_bytes: u64,
-    /// Attempts that failed; they are repeated.
+    /// Failed attempts; they are retried.
     pub failures: u64,
 }
 
-/// See [`RebalanceReport`].
+/// The states of a rebalance.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RebalanceState {
-    /// It was never asked for.
+    /// None was ever started.
     NotStarted,
     /// Blocks are being moved.
     InProgress,
@@ -292,9 +292,9 @@ pub enum RebalanceState {
 /// Credentials of a client, in PEM.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct CredentialsReport {
-    /// Whose.
+    /// The client.
     pub name: String,
-    /// The cluster's authority.
+    /// The certificate of the cluster's authority.
     pub authority: String,
     /// The client's certificate.
     pub certificate: String,
@@ -313,7 +313,7 @@ impl std::fmt::Debug for CredentialsReport {
 pub struct ClientReport {
     /// Its name.
     pub name: String,
-    /// When; `None` if they are revoked.
+    /// When they were issued; `None` if they are revoked.
     pub issued: Option<u64>,
     /// Whether they are refused.
     pub revoked: bool,

@@ -1,10 +1,12 @@
-//! What a machine is told when it becomes a server, serves, or mounts: the parts of command lines that the server's code acts on.
+//! Inputs and results of the commands that set a machine up: beginning or joining a cluster, serving,
+//! mounting.
 
 use super::{Token, TokenReport};
 use crate::options::Options;
 use std::path::PathBuf;
 
-/// Begin a cluster with this machine: makes a server's data directory. The server itself is started afterwards.
+/// Begin a cluster with this machine: makes a server's data directory. The server itself is started
+/// afterwards.
 #[derive(Clone, Debug)]
 pub struct Init {
     /// The data directory, absolute; must not hold anything yet.
@@ -17,21 +19,22 @@ pub struct Init {
     pub listen: String,
 }
 
-/// What came of [`Init`].
+/// The result of [`Init`].
 #[derive(Clone, Debug)]
 pub struct Begun {
     /// The cluster's identity, 32 hexadecimal digits.
     pub cluster: String,
-    /// With this other machines can join.
+    /// The token with which other machines can join.
     pub token: TokenReport,
 }
 
-/// Join a cluster with this machine: makes a server's data directory. The server itself is started afterwards.
+/// Join a cluster with this machine: makes a server's data directory. The server itself is started
+/// afterwards.
 #[derive(Clone, Debug)]
 pub struct Join {
     /// The data directory, absolute; must not hold anything yet.
     pub data: PathBuf,
-    /// The right to do so.
+    /// The join token.
     pub token: Token,
     /// The node's name.
     pub name: String,
@@ -41,14 +44,14 @@ pub struct Join {
     pub listen: String,
 }
 
-/// What came of [`Join`].
+/// The result of [`Join`].
 #[derive(Clone, Debug)]
 pub struct Joined {
     /// The cluster's identity, 32 hexadecimal digits.
     pub cluster: String,
     /// The node's number.
     pub node: u32,
-    /// Names of the nodes that were there already.
+    /// Names of the nodes that were in the cluster before.
     pub others: Vec<String>,
 }
 
@@ -57,24 +60,24 @@ pub struct Joined {
 pub struct ServeSpec {
     /// The data directory, absolute.
     pub data: PathBuf,
-    /// Listen there from now on, `ADDRESS:PORT`.
+    /// Address to listen on from now on, `ADDRESS:PORT`.
     pub listen: Option<String>,
-    /// Bytes of the block cache of all metadata stores; by default a share of memory.
+    /// Size of the block cache that all metadata stores share, in bytes; by default a share of memory.
     pub cache_bytes: Option<usize>,
-    /// The data directory was moved here, and this is the only one of its node.
+    /// The data directory was moved here, and no other copy of it exists.
     pub moved: bool,
 }
 
 /// Mount a volume of a cluster.
 #[derive(Clone, Debug)]
 pub struct MountSpec {
-    /// Nodes to ask, `HOST:PORT`; any of them will do.
+    /// Nodes to contact, `HOST:PORT`; any of them will do.
     pub servers: Vec<String>,
     /// The volume's name.
     pub volume: String,
     /// The directory of it that is mounted, if it is not the root.
     pub subdirectory: Option<String>,
-    /// Where, absolute.
+    /// The mount point, absolute.
     pub mountpoint: PathBuf,
     /// What the mount table shows as its source: `HOST,HOST:/VOLUME`, as it was given.
     pub source: String,
@@ -82,7 +85,7 @@ pub struct MountSpec {
     pub credentials: PathBuf,
     /// Mount options.
     pub options: Options,
-    /// The directory of the mount's control socket and log, already made and locked: what
-    /// a data directory is for `shoal up`.
+    /// The directory of the mount's control socket and log, already made and locked. It has the role that a
+    /// data directory has for `shoal up`.
     pub run: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! Mounting a volume of a cluster: what `shoal mount HOST:/VOLUME MNT` does in the foreground, or as `shoal serve-mount` in the
-//! background.
+//! Mounting a volume of a cluster: `shoal mount HOST:/VOLUME MNT` in the foreground, or its background
+//! process, `shoal serve-mount`.
 
 use super::serve::clear_dead_mount;
 use crate::admin::MountSpec;
@@ -43,7 +43,7 @@ pub struct ServeMount {
 }
 
 impl ServeMount {
-    /// Puts together what was said, and makes sure that there are credentials.
+    /// Checks the command line, and that there are credentials.
     pub fn new(
         source: ClusterSource,
         mountpoint: &Path,
@@ -51,7 +51,7 @@ impl ServeMount {
         options: Options,
     ) -> anyhow::Result<ServeMount> {
         let shown = mountpoint.display();
-        // As the mount table will name it, so that `shoal umount` finds the process.
+        // Named as in the mount table, so that `shoal umount` finds the process.
         let mount = mounts::resolve(mountpoint).with_context(|| match mountpoint.symlink_metadata() {
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 format!("there is no directory {shown} to mount on: `mkdir -p {shown}` makes it")
@@ -65,7 +65,7 @@ impl ServeMount {
         Ok(ServeMount { source, mount, credentials, options, run: PathBuf::new() }.located())
     }
 
-    /// Completes what was read from a command line.
+    /// Fills in the directory that is not given on a command line.
     pub fn located(self) -> ServeMount {
         ServeMount { run: mounts::run_dir(&self.mount), ..self }
     }
@@ -115,7 +115,7 @@ fn usual_credentials(places: &[PathBuf]) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Says at once if none of the servers can be found, instead of waiting for them.
+/// Fails at once if no server's name can be resolved, instead of waiting for a time-out.
 fn check_names(servers: &[String]) -> anyhow::Result<()> {
     let mut unknown = Vec::new();
     for server in servers {
@@ -127,7 +127,7 @@ fn check_names(servers: &[String]) -> anyhow::Result<()> {
     bail!("none of the servers has an address: {}", unknown.join("; "))
 }
 
-/// A mounted volume of a cluster. Its lock is let go with it.
+/// A mounted volume of a cluster. Dropping it releases its lock.
 pub struct ServingMount {
     mount: Arc<ClusterMount>,
     _lock: Flock<File>,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_that_nobody_knows_are_told_at_once_and_one_that_is_known_will_do() {
+    fn mounting_fails_at_once_if_no_server_name_resolves_and_one_that_does_is_enough() {
         let unknown = "no-port".to_owned();
         let error = check_names(std::slice::from_ref(&unknown)).unwrap_err().to_string();
         assert!(error.contains("no-port"), "{error}");

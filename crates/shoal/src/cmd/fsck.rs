@@ -3,7 +3,7 @@
 use crate::check::{self, Bricks, Listener, Report};
 use crate::data_dir::DataDir;
 use crate::limits::{DATA_DEFAULT, FINDINGS_SHOWN_MAX};
-use crate::server::{self, dir::NodeDir};
+use crate::server::{self, node_dir::NodeDir};
 use crate::{show, volume};
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
@@ -16,7 +16,8 @@ use std::any::Any;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Checks a volume that is not mounted: names, links, attributes, content maps, counters, and every block's checksums.
+/// Checks a volume that is not mounted: names, links, attributes, content maps, counters, and every block's
+/// checksums.
 ///
 /// Changes nothing in it. Exit code 0: clean, 1: something is wrong, 2: it could not be checked.
 #[derive(Debug, Args)]
@@ -48,7 +49,7 @@ pub struct Fsck {
 impl Fsck {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let opening = show::spinner("replaying the log");
-        let subject = match server::dir::exists(&self.data) {
+        let subject = match server::node_dir::exists(&self.data) {
             true => Subject::of_node(&self.data, self.volume.as_deref()),
             false if self.volume.is_some() => Err(anyhow!(
                 "{} is not the directory of a cluster's node: leave --volume out",
@@ -79,7 +80,7 @@ impl Fsck {
     }
 }
 
-/// What is checked. While it lives, nobody else uses it.
+/// The volume to check. It is locked for as long as this lives.
 struct Subject {
     volume: String,
     id: String,
@@ -90,7 +91,7 @@ struct Subject {
 }
 
 impl Subject {
-    /// The volume of a machine of its own.
+    /// The volume of a single machine's data directory.
     fn of_data(path: &Path) -> anyhow::Result<Subject> {
         let data = DataDir::open(path)?;
         let bricks = Bricks::single(Brick::open(&data.brick())?);
@@ -100,7 +101,7 @@ impl Subject {
         Ok(Subject { volume, id, store, bricks, mismatch, _lock: Box::new(data) })
     }
 
-    /// What a node keeps of a cluster's volume.
+    /// The part of a cluster's volume that a node keeps.
     fn of_node(path: &Path, volume: Option<&str>) -> anyhow::Result<Subject> {
         let dir = NodeDir::open(path)?;
         let shown = dir.path().display();

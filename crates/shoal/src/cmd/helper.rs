@@ -1,6 +1,6 @@
-//! `mount -t shoal` and `umount`: mount(8) calls `/sbin/mount.shoal SOURCE DIR [-sfnv] [-o OPTIONS]`, umount(8) calls
-//! `/sbin/umount.fuse.shoal DIR [-nlfrv]`. Both are this program under other names, with other exit codes: 0, 1 for a wrong
-//! call, 32 for what did not work.
+//! The helpers of `mount -t shoal` and `umount`. mount(8) calls `/sbin/mount.shoal SOURCE DIR [-sfnv] [-o
+//! OPTIONS]`, umount(8) calls `/sbin/umount.fuse.shoal DIR [-nlfrv]`. Both are links to this program, with
+//! the exit codes that mount(8) expects: 0, 1 for a wrong invocation, 32 for a failure.
 
 use super::mount::Mount;
 use super::umount::Umount;
@@ -14,7 +14,7 @@ const WRONG_CALL: u8 = 1;
 /// Of mount(8): mount failure.
 const FAILED: u8 = 32;
 
-/// What a helper is to do.
+/// The task of a helper.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
 enum Call {
@@ -22,7 +22,7 @@ enum Call {
     Umount { point: PathBuf, lazy: bool, force: bool },
 }
 
-/// Runs as a helper if that is how this program was called.
+/// Runs as a helper if the program was invoked under a helper's name.
 pub fn run_if_called(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let called = arguments.next()?;
     let parse: fn(Vec<OsString>) -> Result<Call, String> = match Path::new(&called).file_name()?.to_str()? {
@@ -71,7 +71,7 @@ fn parse_mount(arguments: Vec<OsString>) -> Result<Call, String> {
             Argument::Flag('f') => fake = true,
             Argument::Flag('v') => verbose = true,
             Argument::Flag('r') => words.push("ro".to_owned()),
-            // No mtab is written and nothing is to be done about read-write: as wished.
+            // There is no mtab to write, and read-write is the default: nothing to do.
             Argument::Flag('n' | 'w') => {}
             Argument::Value('o', value) => words.push(value.to_string_lossy().into_owned()),
             Argument::Value('N', _) => return Err("mounting in another namespace is not supported".into()),
@@ -113,7 +113,7 @@ enum Argument {
     Value(char, OsString),
 }
 
-/// Takes a command line apart; the letters in `valued` are followed by a value, at once or as the next word.
+/// Parses a command line; the letters in `valued` take a value, attached or as the next word.
 fn split(arguments: Vec<OsString>, valued: &str) -> Result<Vec<Argument>, String> {
     let mut parts = Vec::new();
     let mut rest = arguments.into_iter();

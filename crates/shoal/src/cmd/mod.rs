@@ -90,7 +90,7 @@ enum Command {
 }
 
 impl Cli {
-    /// Carries the command out; answers the exit code.
+    /// Carries the command out; returns the exit code.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let mode = self.mode;
         match self.command {
@@ -128,10 +128,11 @@ impl Cli {
     }
 }
 
-/// `shoal stats | head` ends quietly, as other programs do. Not for what serves a mount: a closed terminal must not end that.
+/// `shoal stats | head` ends quietly, as other programs do. A serving process does not use this: it must
+/// survive a closed terminal.
 fn end_with_the_pipe() {
     use nix::sys::signal::{SigHandler, Signal, signal};
-    // SAFETY: the default action runs no code of ours.
+    // SAFETY: the default action runs no code of this program.
     if let Err(errno) = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) } {
         tracing::debug!(%errno, "SIGPIPE");
     }
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_before_anybody_is_asked() {
+    fn contradictory_arguments_are_refused_before_any_server_is_contacted() {
         for line in [
             "shoal volume create web",
             "shoal volume heal web everything",

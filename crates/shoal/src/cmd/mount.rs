@@ -13,8 +13,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Mounts a volume of a cluster, or that of a data directory of this machine. Returns once it is mounted; the process that serves
-/// it goes on in the background.
+/// Mounts a volume of a cluster, or that of a data directory of this machine. Returns once it is mounted; the
+/// process that serves it continues in the background.
 #[derive(Debug, Args)]
 #[command(after_help = format!("\
 Examples:
@@ -47,7 +47,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// As mount(8) asks for it.
+    /// A mount requested by mount(8).
     pub fn of(source: PathBuf, mountpoint: PathBuf, options: Options) -> Mount {
         Mount { source, mountpoint, options, credentials: None, foreground: false }
     }
@@ -89,7 +89,7 @@ impl Mount {
     }
 }
 
-/// What may have been meant by a word that names no volume.
+/// A correct example to show after a source that names no volume.
 fn example(source: &Path) -> String {
     match source.to_str().and_then(|text| text.split_once('/')) {
         Some((host, volume))

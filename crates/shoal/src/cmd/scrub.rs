@@ -3,7 +3,7 @@
 use crate::control::{ControlError, Conversation, Request, ScrubReport};
 use crate::data_dir::DataDir;
 use crate::limits::{FINDINGS_SHOWN_MAX, SERVER_DATA_DEFAULT};
-use crate::server::{CLUSTER_SCRUB, dir};
+use crate::server::{CLUSTER_SCRUB, node_dir};
 use crate::{find, node, show};
 use anyhow::{anyhow, bail};
 use clap::Args;
@@ -12,7 +12,8 @@ use shoal_types::parse_bytes;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Reads every block of a volume of this machine and checks it, mounted or not. Exit code 0: all intact, 1: some are damaged.
+/// Reads every block of a volume of this machine and checks it, mounted or not. Exit code 0: all intact, 1:
+/// some are damaged.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -26,22 +27,22 @@ pub struct Scrub {
     /// The data directory, mounted or not
     #[arg(long, value_name = "DIR", conflicts_with = "path")]
     data: Option<PathBuf>,
-    /// Read no faster than this in a second: megabytes, or a size with a unit
+    /// Read at most this much per second: megabytes, or a size with a unit
     #[arg(long, value_name = "MB/S", value_parser = parse_rate)]
     rate: Option<u64>,
 }
 
 impl Scrub {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        // A cluster's server, named or at its usual place when nothing is mounted here.
+        // The path may be a cluster server's data directory; nothing mounted means the default one.
         if let Some(path) = self.data.as_deref().or(self.path.as_deref())
-            && dir::exists(path)
+            && node_dir::exists(path)
         {
             bail!("{CLUSTER_SCRUB}");
         }
         let data = match find::nodes(self.data.as_deref().or(self.path.as_deref()))?.as_slice() {
             [data] => data.clone(),
-            [] if dir::exists(Path::new(SERVER_DATA_DEFAULT)) => bail!("{CLUSTER_SCRUB}"),
+            [] if node_dir::exists(Path::new(SERVER_DATA_DEFAULT)) => bail!("{CLUSTER_SCRUB}"),
             [] => {
                 bail!("no Shoal volume is mounted here: say which one, as in `shoal scrub --data /srv/shoal`")
             }
@@ -71,7 +72,7 @@ fn parse_rate(text: &str) -> Result<u64, String> {
     if bytes == 0 { Err("a rate is not 0".into()) } else { Ok(bytes) }
 }
 
-/// Nobody serves the directory: take it and read the brick here.
+/// The data directory is not served: lock it and read the brick in this process.
 fn offline(data: &Path, bytes_per_second: Option<u64>, view: &mut View) -> anyhow::Result<()> {
     let data = DataDir::open(data)?;
     let brick = Brick::open(&data.brick())?;
@@ -85,7 +86,7 @@ fn offline(data: &Path, bytes_per_second: Option<u64>, view: &mut View) -> anyho
 struct View {
     bar: indicatif::ProgressBar,
     shown: u64,
-    /// Blocks, bytes, damaged; `None` until all were read.
+    /// Blocks, bytes, damaged blocks; `None` until all were read.
     summary: Option<(u64, u64, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! Serving and mounting a data directory until told to stop. What `shoal up` and `shoal mount` do, in the foreground
-//! or as `shoal serve` in the background.
+//! Serving and mounting a data directory until told to stop: `shoal up` and `shoal mount` in the foreground,
+//! or their background process, `shoal serve`.
 
 use crate::control::Control;
 use crate::daemon::{Job, Running};
@@ -34,7 +34,7 @@ pub struct Serve {
 
 /// A served and mounted data directory, with its control socket.
 pub struct Serving {
-    // First: it keeps the node, which is to end with the last of these.
+    // Dropped first: its thread holds a reference to the node, which should end with the last one.
     _control: Control,
     /// The node.
     pub node: Arc<Node>,
@@ -90,7 +90,8 @@ impl Job for Serve {
     }
 }
 
-/// A killed process leaves its mount behind, where nothing works any more. Nobody can want to keep it.
+/// Removes the mount that a killed process left behind. Every call on it fails with `ENOTCONN`, so it is of
+/// no use.
 pub fn clear_dead_mount(point: &Path) -> anyhow::Result<()> {
     let shown = point.display();
     while let Some(mount) = mounts::at(point).with_context(|| format!("mount point {shown}"))? {

@@ -6,7 +6,7 @@ use crate::cluster_source::with_port;
 use crate::daemon::{Job, Running};
 use crate::limits::{PORT_DEFAULT, SERVER_DATA_DEFAULT};
 use crate::server::Server;
-use crate::server::dir::NodeDir;
+use crate::server::node_dir::NodeDir;
 use crate::{address, background, daemon};
 use anyhow::Context;
 use clap::Args;

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 /// Shows what a mounted volume has done: requests of the kernel, caches, journal, disk.
 ///
-/// Latencies are in powers of two: "p99 16.4 us" means that 99 of 100 took less than that and more than half of it.
+/// Latencies are in powers of two: "p99 16.4 us" means that 99 of 100 took less than that and more than half
+/// of it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -110,7 +111,7 @@ fn numbers(title: &str, numbers: &[Number]) {
     }
 }
 
-/// What happened between two looks.
+/// The difference between two samples.
 fn since(before: &Statistics, now: &Statistics) -> Statistics {
     let ops = |before: &[OpReport], now: &[OpReport]| -> Vec<OpReport> {
         let earlier: HashMap<&str, &OpReport> = before.iter().map(|op| (op.name.as_str(), op)).collect();
@@ -120,7 +121,7 @@ fn since(before: &Statistics, now: &Statistics) -> Statistics {
         });
         less.filter(|op| op.count > 0).collect()
     };
-    // Names of things that only grow end in `_total`; the others are levels.
+    // Names of counters end in `_total`; the others are gauges.
     let numbers = |before: &[Number], now: &[Number]| -> Vec<Number> {
         let earlier: HashMap<&str, u64> =
             before.iter().map(|number| (number.name.as_str(), number.value)).collect();

@@ -8,7 +8,8 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows what is mounted here, by which process, and how full it is. Exit code 1: something that should run does not.
+/// Shows the mounts of this machine, the processes that serve them, and how full they are. Exit code 1:
+/// something that should run does not.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  shoal status\n  shoal status /mnt/shoal\n  shoal status --data /srv/shoal --json"
@@ -97,7 +98,7 @@ impl Status {
             Ok(Manifest { volume, id, .. }) => {
                 println!("{volume}, not running\n  data      {}\n  identity  {id}", data.display())
             }
-            // A mount of a cluster has no data directory, only a place for its socket.
+            // A mount of a cluster has no data directory, only one for its socket.
             Err(_) if !dead.is_empty() => {}
             Err(error) => println!("{error}"),
         }

@@ -7,9 +7,10 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Waits until everything done on a volume so far is on disk.
+/// Waits until everything written to a volume so far is on disk.
 ///
-/// sync(1) and syncfs(2) do not reach a FUSE file system; this does, and so does fsync(2) on any file or directory of it.
+/// sync(1) and syncfs(2) do not reach a FUSE file system; this does, and so does fsync(2) on any file or
+/// directory of it.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: tar xf linux.tar -C /mnt/shoal && shoal sync /mnt/shoal")]
 pub struct Sync {

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// Pause between looks whether a process has ended.
+/// Pause between two checks whether a process has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// Unmounts a volume: writes everything back and waits until the process that served it has ended.
@@ -25,16 +25,18 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 pub struct Umount {
     /// Where it is mounted
     mountpoint: PathBuf,
-    /// Take the mount away now, even if it is in use or does not answer; what uses it goes on until it closes its files
+    /// Remove the mount now, even if it is in use or does not answer; programs that use it continue until
+    /// they close their files
     #[arg(short, long)]
     lazy: bool,
-    /// Take the mount away now and end every call that waits on it, whatever the servers do; what was not written back is lost
+    /// Remove the mount now and abort every call that waits for it, whatever the servers do; what was not
+    /// written back is lost
     #[arg(short, long)]
     force: bool,
 }
 
 impl Umount {
-    /// As umount(8) asks for it.
+    /// An unmount requested by umount(8).
     pub fn of(mountpoint: PathBuf, lazy: bool, force: bool) -> Umount {
         Umount { mountpoint, lazy, force }
     }
@@ -94,7 +96,7 @@ impl Umount {
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
-        // Mounted at another place as well, by a bind mount, it goes on.
+        // If it is mounted elsewhere as well, by a bind mount, the process continues.
         if let Some(pid) = server.filter(|_| !mount.is_mounted()) {
             wait_for_end(&mount, &pid);
         }
@@ -102,7 +104,7 @@ impl Umount {
     }
 }
 
-/// Who keeps a mount busy and what to do about it.
+/// The programs that keep a mount busy, and what to do about them.
 pub fn busy(mount: &Mount) -> String {
     let users = mount.users();
     let list = if users.is_empty() {
@@ -116,7 +118,8 @@ pub fn busy(mount: &Mount) -> String {
     )
 }
 
-/// While the mount is there, a failure to write back can still be told. Waiting here also makes umount(2) itself short.
+/// Writes back while the mount exists, so that a failure can still be reported. It also keeps umount(2)
+/// itself short.
 fn write_back(mount: &Mount) -> anyhow::Result<Option<String>> {
     let bar = show::spinner("writing back");
     let outcome = flush(mount, Some(FLUSH_PATIENCE));
@@ -131,17 +134,17 @@ fn write_back(mount: &Mount) -> anyhow::Result<Option<String>> {
     })
 }
 
-/// Ends every call on a mount, and takes it out of sight. Nothing here waits for the process behind it.
+/// Aborts every call on a mount, and removes it. This never waits for the process behind it.
 fn take_away(mount: &Mount) -> anyhow::Result<()> {
     let (tell, told) = mpsc::channel();
     let home = mount.home();
-    // It ends with this process, if not before.
+    // The thread ends with this process at the latest.
     std::thread::spawn(move || tell.send(control::ask::<Synced>(&home, &Request::Abandon).is_ok()));
-    // A process that does not listen hears of the end from the kernel.
+    // A process that does not answer learns of the end from the kernel.
     let _ = told.recv_timeout(ABANDON_PATIENCE);
     match umount2(&mount.point, MntFlags::MNT_FORCE | MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) => Ok(()),
-        // The calls have ended; the mount is still somebody's working directory, or open.
+        // The calls were aborted, but a program still has its working directory or an open file on the mount.
         Err(Errno::EBUSY) => detach(mount),
         Err(Errno::EPERM) => bail!("unmounting {} takes root", mount.point.display()),
         Err(errno) => Err(errno).with_context(|| format!("unmounting {}", mount.point.display())),
@@ -153,7 +156,8 @@ fn detach(mount: &Mount) -> anyhow::Result<()> {
         .with_context(|| format!("unmounting {}", mount.point.display()))
 }
 
-/// The process holds its lock until it ends. That takes as long as others have the volume mounted, whom nobody can wait for.
+/// The process holds its lock until it ends. Another mount namespace may keep it alive without limit, so this
+/// wait is bounded.
 fn wait_for_end(mount: &Mount, pid: &str) {
     let home = mount.home();
     let bar = show::spinner("waiting for the server to end");

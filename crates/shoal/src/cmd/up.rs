@@ -41,7 +41,7 @@ impl Up {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
         let point = std::path::absolute(&self.mount)?;
-        // A dead mount cannot be made; whoever serves sees to it.
+        // Creating a directory at a dead mount fails; the serving process removes such a mount.
         if mounts::is_free(&point)? {
             std::fs::create_dir_all(&point).with_context(|| format!("mount point {}", point.display()))?;
         }

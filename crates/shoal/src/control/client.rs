@@ -1,4 +1,4 @@
-//! The asking side.
+//! The client's side of the control socket.
 
 use super::{Request, address};
 use crate::admin::AdminRequest;
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why a node has not answered.
+/// Why a node did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     #[error("no process serves {0}: start it with `shoal up` or `shoal mount`")]
@@ -34,17 +34,17 @@ pub struct Conversation<T> {
     answer: PhantomData<T>,
 }
 
-/// Asks for one answer.
+/// Sends a request that has one answer.
 pub fn ask<T: DeserializeOwned>(data: &Path, request: &Request) -> Result<T, ControlError> {
     let mut answers = Conversation::begin(data, request)?;
     let silent = || ControlError::Silent(data.to_owned());
     answers.next().unwrap_or_else(|| Err(silent()))
 }
 
-/// How long the next answer may take.
+/// Time-out for the next answer.
 fn patience_with(request: &Request) -> Option<Duration> {
     match request {
-        // A scrub that was asked to be slow has nothing to say for a long time; a digest reads all metadata; disks may be slow.
+        // A slow scrub reports rarely, a digest reads all metadata, and disks may be slow.
         Request::Sync
         | Request::Scrub { .. }
         | Request::Admin {
@@ -56,7 +56,7 @@ fn patience_with(request: &Request) -> Option<Duration> {
 }
 
 impl<T: DeserializeOwned> Conversation<T> {
-    /// Asks for any number of answers.
+    /// Sends a request that has any number of answers.
     pub fn begin(data: &Path, request: &Request) -> Result<Conversation<T>, ControlError> {
         let io = |cause| ControlError::Io { data: data.to_owned(), cause };
         let (address, _dir) = address(data).map_err(io)?;

@@ -1,4 +1,4 @@
-//! The answering side.
+//! The server's side of the control socket.
 
 use super::{Request, address};
 use crate::limits::{CONTROL_CONNECTIONS_MAX, CONTROL_PATIENCE, CONTROL_REQUEST_BYTES_MAX};
@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers by calling `say` once or more. An error of `say` means that nobody listens any more. An error as the outcome
-    /// is told to the asker.
+    /// Answers by calling `say` once or more. `say` fails if the client has closed its connection. An error
+    /// as the outcome is sent to the client.
     fn handle(
         &self,
         request: Request,
@@ -23,9 +23,9 @@ pub trait Handler: Send + Sync + 'static {
     ) -> Result<(), String>;
 }
 
-/// What can be said.
+/// An answer that can be sent.
 pub trait Answer {
-    /// As a line of JSON, without its end.
+    /// As a line of JSON, without the newline.
     fn line(&self) -> serde_json::Result<Vec<u8>>;
 }
 
@@ -44,7 +44,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the socket of a data directory, which this process has for itself, so that a socket found there is dead.
+    /// Opens the socket of a data directory that this process has locked: a socket found there is stale.
     pub fn open(data: &Path, handler: Arc<dyn Handler>) -> io::Result<Control> {
         let path = data.join("control.sock");
         match std::fs::remove_file(&path) {
@@ -94,7 +94,7 @@ fn serve(listener: &UnixListener, stop: &AtomicBool, handler: &Arc<dyn Handler>)
         let place = Place::take(&open);
         let handler = handler.clone();
         let talk = move || {
-            // An asker that hangs up in the middle is no news.
+            // A client that closes its connection early is not worth a log line.
             let outcome = converse(stream, place.is_some(), &*handler);
             tracing::debug!(?outcome, "control conversation");
             drop(place);
@@ -127,7 +127,7 @@ fn converse(mut stream: UnixStream, admitted: bool, handler: &dyn Handler) -> io
     stream.shutdown(Shutdown::Both)
 }
 
-/// One of the bounded number of conversations.
+/// A slot among the bounded number of conversations.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn questions_are_answered_and_refusals_told() {
         let dir = tempfile::tempdir().unwrap();
-        // Deeper than the path of a socket may be long.
+        // A path that is longer than a socket's path may be.
         let data = dir.path().join("d".repeat(120));
         std::fs::create_dir(&data).unwrap();
         assert!(matches!(ask::<String>(&data, &Request::Status), Err(ControlError::NotRunning(_))));

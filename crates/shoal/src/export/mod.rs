@@ -1,8 +1,9 @@
 //! Writing a volume out as plain files, from a data directory at rest.
 //!
-//! **Promises.** Content with its holes, modes, owners, nanosecond times, extended attributes and ACLs, hard and
-//! symbolic links, device files, pipes and sockets come out as they are. What cannot be (a block is damaged, the target does not
-//! take some attribute) is told, and the rest goes on. When it returns, what it wrote is on disk.
+//! **Promises.** These are preserved: content with its holes, modes, owners, nanosecond times, extended
+//! attributes and ACLs, hard and symbolic links, device files, pipes and sockets. What cannot be preserved is
+//! reported, and the rest goes on: a block is damaged, or the target does not support an attribute. When the
+//! export returns, what it wrote is on disk.
 //!
 //! **Refuses** a target that is not empty.
 
@@ -22,22 +23,22 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What an export has done.
+/// The result of an export.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
     /// Files of any kind, directories included.
     pub files: u64,
     /// Bytes of content written.
     pub bytes: u64,
-    /// Things that did not come out as they are in the volume.
+    /// Things that could not be preserved.
     pub problems: u64,
 }
 
-/// Hears how it goes.
+/// Receives the progress of an export.
 pub trait Listener {
-    /// One more file is out, and so many bytes in total.
+    /// One more file is written.
     fn progress(&mut self, summary: &Summary);
-    /// Something did not come out as it is.
+    /// Something could not be preserved.
     fn problem(&mut self, what: &str);
 }
 
@@ -72,9 +73,9 @@ pub fn export<S: KvRead + ?Sized>(
 
 struct Export<'a, S: ?Sized> {
     contents: Contents<'a, S>,
-    /// The one being filled and those above it. `None` within one that could not be made.
+    /// The directory being filled and those above it. `None` within one that could not be made.
     directories: Vec<Directory>,
-    /// Where the first name of a file with several is.
+    /// The first path of each file with several names.
     links: HashMap<InodeId, PathBuf>,
     summary: Summary,
     listener: &'a mut dyn Listener,
@@ -91,13 +92,13 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
         self.listener.progress(&self.summary);
     }
 
-    /// The directory being filled: there is always one, for every leave follows its enter.
+    /// The directory being filled. There is always one, because every leave follows its enter.
     fn here(&self) -> io::Result<&Directory> {
         self.directories.last().ok_or_else(|| io::Error::other("left more directories than were entered"))
     }
 
     fn enter(&mut self, name: &Name, _: &FileRecord, path: impl Fn() -> PathBuf) -> io::Result<()> {
-        // Without the directory nothing in it can be written: no use in going on.
+        // Without its directory none of the files in it can be written: give up.
         let made = self.here()?.make_directory(name).map_err(|error| named(&path(), error))?;
         self.directories.push(made);
         Ok(())
@@ -105,7 +106,7 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
 
     fn leave(&mut self, record: &FileRecord, path: impl Fn() -> PathBuf) -> io::Result<()> {
         if let Some(directory) = self.directories.pop() {
-            // Last of all, or making the files in it would change its times.
+            // Last of all, because making the files in it changes its times.
             for problem in directory.dress_self(record) {
                 self.problem(&format!("{}: {problem}", path().display()));
             }
@@ -134,7 +135,8 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
                 problems.extend(self.here()?.dress(name, record));
                 problems
             }
-            // A full disk stops everything, a name or kind that the target does not take only that file.
+            // A full disk ends the export; a name or kind that the target does not support costs only that
+            // file.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return Err(named(&path(), error)),
             Err(error) => vec![error.to_string()],
         };
@@ -145,7 +147,7 @@ impl<S: KvRead + ?Sized> Export<'_, S> {
         Ok(())
     }
 
-    /// Gives a file that is out already another name; false if it is not, or cannot have one.
+    /// Gives a file that was already written another name; false if it was not, or cannot have one.
     fn link(&mut self, name: &Name, record: &FileRecord, path: &dyn Fn() -> PathBuf) -> io::Result<bool> {
         let Some(first) = self.links.get(&record.ino) else {
             self.links.insert(record.ino, path());

@@ -1,4 +1,4 @@
-//! Local files, made relative to the directory that they are in: paths may be longer than the kernel takes.
+//! Local files, opened relative to their directory, because a path may be longer than the kernel's limit.
 
 use nix::fcntl::{AtFlags, OFlag, openat};
 use nix::sys::stat::{
@@ -55,23 +55,25 @@ impl Directory {
         Ok(mknodat(&self.0, os(name), kind, Mode::S_IRUSR | Mode::S_IWUSR, device)?)
     }
 
-    /// Links a path below `root`, from the volume's root on, under a name here.
+    /// Hard-links a file, given by its path below `root`, under a name in this directory.
     pub fn link(&self, root: &Directory, path: &Path, name: &Name) -> io::Result<()> {
         let path = path.strip_prefix("/").unwrap_or(path);
         Ok(linkat(&root.0, path, &self.0, os(name), AtFlags::empty())?)
     }
 
-    /// Gives a file here the owner, mode, extended attributes and times of the original. Answers what did not work.
+    /// Sets a file's owner, mode, extended attributes and times to those of the original. Returns what
+    /// failed.
     pub fn dress(&self, name: &Name, record: &FileRecord) -> Vec<String> {
         self.dress_at(os(name), record)
     }
 
-    /// The same for the directory itself.
+    /// Sets the directory's own attributes to those of the original.
     pub fn dress_self(&self, record: &FileRecord) -> Vec<String> {
         self.dress_at(OsStr::new("."), record)
     }
 
-    /// The order matters: a change of owner clears set-id bits and capabilities, and everything changes times.
+    /// The order matters: a change of owner clears set-id bits and capabilities, and every change updates
+    /// times.
     fn dress_at(&self, name: &OsStr, record: &FileRecord) -> Vec<String> {
         let inode = &record.inode;
         let mut problems = Vec::new();
@@ -99,7 +101,7 @@ impl Directory {
         let nul = |_| nix::errno::Errno::EINVAL;
         let (path, attribute) =
             (CString::new(path).map_err(nul)?, CString::new(attribute.as_bytes()).map_err(nul)?);
-        // SAFETY: both strings end with NUL, and `value` is as long as is said.
+        // SAFETY: both strings end with NUL, and `value` has the length that is passed.
         let done = unsafe {
             libc::lsetxattr(path.as_ptr(), attribute.as_ptr(), value.as_ptr().cast(), value.len(), 0)
         };

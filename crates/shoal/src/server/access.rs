@@ -1,12 +1,13 @@
-//! Who may do what.
+//! Access control: which requests a certificate may make.
 //!
-//! **Models.** A certificate says which node or client somebody is; the cluster map says whether that still counts. Nodes may do
-//! everything. Clients may use the volumes whose `auth.allow` names their address, and see the map without its secrets.
+//! **Models.** A certificate proves which node or client a peer is; the cluster map says whether that is
+//! still valid. Nodes may do everything. Clients may use the volumes whose `auth.allow` names their address,
+//! and may read the map without its secrets.
 //!
-//! **Promises.** What is refused is logged with who and why, though not more often than anybody wants to read. The caller gets a
+//! **Promises.** A refusal is logged with the peer and the reason, at a limited rate. The peer gets a
 //! [`Denial`] with the epoch of the map that says so.
 
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use crate::limits::REFUSALS_LOGGED_MAX;
 use parking_lot::{Mutex, RwLock};
 use shoal_cluster::options::AllowList;
@@ -19,32 +20,32 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The lists of a map, read once for each epoch.
+/// The access lists of a map, parsed once for each epoch.
 #[derive(Default)]
 struct Lists {
     epoch: u64,
     allow: HashMap<GroupId, Arc<AllowList>>,
 }
 
-/// See the module.
+/// Decides what peers may do, by the newest map.
 pub struct Access {
-    directory: Arc<Directory>,
+    view: Arc<ClusterView>,
     lists: RwLock<Lists>,
     refused: Mutex<(Instant, u64)>,
 }
 
 impl Access {
-    /// By the newest map.
-    pub fn new(directory: Arc<Directory>) -> Access {
-        Access { directory, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)) }
+    /// By the newest map of `directory`.
+    pub fn new(view: Arc<ClusterView>) -> Access {
+        Access { view, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)) }
     }
 
-    /// Whether somebody is a node of the cluster.
+    /// Whether a peer is a node of the cluster.
     pub fn node(&self, peer: &Peer) -> Result<(), Denial> {
         match &peer.role {
             Some(Role::Node(node)) => {
-                let map = self.directory.map();
-                // One that is not known yet has joined after this map.
+                let map = self.view.map();
+                // A node beyond the map's last number has joined after this map.
                 if map.nodes.contains_key(node) || node.0 >= map.next.node {
                     return Ok(());
                 }
@@ -52,18 +53,17 @@ impl Access {
                 self.refuse(peer, Denial { reason: Reason::NodeDetached, epoch: map.epoch, detail })
             }
             _ => {
-                let (epoch, detail) =
-                    (self.directory.map().epoch, "only nodes of the cluster may do this".into());
+                let (epoch, detail) = (self.view.map().epoch, "only nodes of the cluster may do this".into());
                 self.refuse(peer, Denial { reason: Reason::NodesOnly, epoch, detail })
             }
         }
     }
 
-    /// Whether somebody is a node or a client that was not revoked.
+    /// Whether a peer is a node, or a client that was not revoked.
     pub fn member(&self, peer: &Peer) -> Result<(), Denial> {
         match &peer.role {
             Some(Role::Client(name)) => {
-                let map = self.directory.map();
+                let map = self.view.map();
                 if map.revoked.contains(name) {
                     let detail = format!("the credentials of '{name}' were revoked");
                     let denial = Denial { reason: Reason::ClientRevoked, epoch: map.epoch, detail };
@@ -75,20 +75,20 @@ impl Access {
         }
     }
 
-    /// Whether somebody may use a volume.
+    /// Whether a peer may use a volume.
     pub fn volume(&self, peer: &Peer, volume: GroupId) -> Result<(), Denial> {
         self.member(peer)?;
         if matches!(peer.role, Some(Role::Node(_))) || self.admits(volume, peer.address.ip()) {
             return Ok(());
         }
-        let map = self.directory.map();
+        let map = self.view.map();
         let name = map.volumes.get(&volume).map_or("?", |volume| volume.name.as_str());
         let detail = format!("auth.allow of volume {name} does not name {}", peer.address.ip());
         self.refuse(peer, Denial { reason: Reason::AddressNotAllowed, epoch: map.epoch, detail })
     }
 
     fn admits(&self, volume: GroupId, address: IpAddr) -> bool {
-        let map = self.directory.map();
+        let map = self.view.map();
         let lists = self.lists.read();
         if lists.epoch == map.epoch
             && let Some(list) = lists.allow.get(&volume)
@@ -96,7 +96,7 @@ impl Access {
             return list.admits(address);
         }
         drop(lists);
-        // What cannot be read admits nobody; it was checked when it was set.
+        // A list that cannot be parsed admits no client; it was checked when it was set.
         let value = map.option(volume, "auth.allow").unwrap_or_default();
         let Ok(list) = value.parse::<AllowList>() else { return false };
         let admitted = list.admits(address);
@@ -124,7 +124,7 @@ impl Access {
     }
 }
 
-/// Why a volume serves no mounts, if a map says so. Mounts ask again and again, so that is no line in a server's log.
+/// Why a volume serves no mounts, if the map says so. Mounts retry, so this is not logged by the server.
 pub fn not_started(map: &ClusterMap, volume: GroupId) -> Option<Denial> {
     let (reason, detail) = match map.volumes.get(&volume) {
         Some(volume) => match volume.state {

@@ -1,12 +1,14 @@
-//! The bricks of this node: made once, opened ever after, and closed when the map says that they are gone.
+//! The bricks of this node: created once, opened at every start, and closed when the map does not name them
+//! any more.
 //!
-//! **Promises.** A brick is made in a new or empty directory, once. What was made is recognised by its identity: a directory that is
-//! missing, empty, or some other brick is not used, because it would lack what was stored; the report says why.
+//! **Promises.** A brick is created once, in a new or empty directory, and recognised by its identity
+//! afterwards. A directory that is missing, empty, or holds another brick is not used, because it lacks what
+//! was stored; the report says why.
 
 use super::calls::{BrickReport, Disk};
-use super::dir::NodeDir;
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use super::disks::check_room;
+use super::node_dir::NodeDir;
 use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
 use crate::mounts;
 use parking_lot::Mutex;
@@ -26,24 +28,24 @@ use std::time::Instant;
 enum Slot {
     Opening,
     Serving(Arc<Brick>, Option<Scrubber>),
-    /// Why, and since when.
+    /// Why it could not be opened, and when.
     Away(String, Instant),
 }
 
-/// See the module.
+/// The bricks of this node.
 pub struct LocalBricks {
     dir: Arc<NodeDir>,
-    directory: Arc<Directory>,
+    view: Arc<ClusterView>,
     slots: Mutex<BTreeMap<BrickId, Slot>>,
 }
 
 impl LocalBricks {
-    /// None is open.
-    pub fn new(dir: Arc<NodeDir>, directory: Arc<Directory>) -> Arc<LocalBricks> {
-        Arc::new(LocalBricks { dir, directory, slots: Mutex::default() })
+    /// No brick is open.
+    pub fn new(dir: Arc<NodeDir>, view: Arc<ClusterView>) -> Arc<LocalBricks> {
+        Arc::new(LocalBricks { dir, view, slots: Mutex::default() })
     }
 
-    /// Opens what should be served, closes the rest.
+    /// Opens the bricks that the map places here, and closes all others.
     pub fn reconcile(self: &Arc<Self>, map: &ClusterMap) {
         let here = self.dir.node();
         let wanted = |id: &BrickId| {
@@ -54,7 +56,7 @@ impl LocalBricks {
             let stays = wanted(id).is_some() || matches!(slot, Slot::Opening);
             if !stays {
                 tracing::info!(brick = %id, "a brick is not served here any more");
-                self.directory.drop_brick(*id);
+                self.view.drop_brick(*id);
             }
             stays
         });
@@ -71,19 +73,19 @@ impl LocalBricks {
             };
             slots.insert(*id, Slot::Opening);
             let (bricks, id, path) = (self.clone(), *id, brick.path.clone());
-            // A disk that hangs must not hold up everything else.
+            // On a thread of its own, because a disk that hangs must not delay the other bricks.
             let thread = std::thread::Builder::new().name("shoal-open".into()).spawn(move || {
                 let opened = open(&bricks.dir, id, &path);
-                bricks.settle(id, opened, said.as_deref());
+                bricks.record_opened(id, opened, said.as_deref());
             });
             drop(thread.expect("the system has room for a thread"));
         }
     }
 
-    fn settle(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
+    fn record_opened(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
         let slot = match opened {
             Ok(brick) => {
-                self.directory.serve_brick(id, brick.clone());
+                self.view.serve_brick(id, brick.clone());
                 let scrubber = self.scrub(id, brick.clone());
                 Slot::Serving(brick, scrubber)
             }
@@ -95,20 +97,20 @@ impl LocalBricks {
             }
         };
         self.slots.lock().insert(id, slot);
-        self.directory.poke();
+        self.view.poke();
     }
 
-    /// Has a brick read through, slowly; damage is repaired from the volume's other bricks.
+    /// Starts the slow background scrub of a brick; damage is repaired from the volume's other bricks.
     fn scrub(&self, id: BrickId, brick: Arc<Brick>) -> Option<Scrubber> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let volume = map.bricks.get(&id)?.volume;
-        let bricks: Arc<dyn Bricks> = self.directory.clone();
+        let bricks: Arc<dyn Bricks> = self.view.clone();
         let started = Scrubber::start(id, brick, ReplicatedBlocks::new(volume, bricks), SCRUB_AFTER);
         let started = started.inspect_err(|error| tracing::warn!(brick = %id, %error, "it is not scrubbed"));
         started.inspect(|scrubber| scrubber.pause(is_scrub_paused(&map, volume))).ok()
     }
 
-    /// Has all bricks of a volume that are served here read through now.
+    /// Starts a scrub of all bricks of a volume on this node now.
     pub fn scrub_now(&self, map: &ClusterMap, volume: GroupId) {
         for (id, slot) in &*self.slots.lock() {
             let is_its = map.bricks.get(id).is_some_and(|brick| brick.volume == volume);
@@ -118,7 +120,7 @@ impl LocalBricks {
         }
     }
 
-    /// The disks under the bricks that a volume has here, and what scrubbing these found.
+    /// The disks under a volume's bricks on this node, and the findings of their scrubs.
     pub fn disks(&self, map: &ClusterMap, volume: GroupId) -> Vec<Disk> {
         let here = map.bricks.iter().filter(|(_, brick)| {
             brick.volume == volume && brick.node == self.dir.node() && brick.state != BrickState::Gone
@@ -140,7 +142,7 @@ impl LocalBricks {
         here.map(disk).collect()
     }
 
-    /// How they do.
+    /// The state of all bricks.
     pub fn reports(&self) -> Vec<BrickReport> {
         let slots: Vec<(BrickId, Result<Arc<Brick>, String>)> = {
             let slots = self.slots.lock();
@@ -184,7 +186,7 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
             other => other.to_string(),
         })?;
         if brick.id() == identity {
-            // Of a directory that an older release has made.
+            // The directory was made by an older release.
             dir.note_brick_path(id, path).map_err(|error| format!("{error:#}"))?;
         } else {
             return Err(format!(
@@ -197,7 +199,7 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
     check_place(path)?;
     let brick = match Brick::format(path) {
         Ok(()) => Brick::open(path).map_err(said)?,
-        // Made a moment before this process was killed: it is empty, or it is somebody else's.
+        // Created just before this process was killed, then it is empty; or it holds unrelated data.
         Err(BrickError::NotEmpty(_)) => {
             let brick = Brick::open(path).map_err(|_| BrickError::NotEmpty(path.to_owned()).to_string())?;
             if dir.brick_of(brick.id()).is_some_and(|retired| retired != id) {
@@ -214,7 +216,7 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
     Ok(brick)
 }
 
-/// Whether a brick can be made at a path: its parent must be there, so that a disk that is not mounted is noticed.
+/// Whether a brick can be created at a path. The parent must exist, so that an unmounted disk is noticed.
 pub fn check_place(path: &Path) -> Result<(), String> {
     let shown = path.display();
     let parent = path.parent().filter(|_| path.is_absolute()).ok_or("a brick is an absolute path")?;
@@ -228,8 +230,8 @@ pub fn check_place(path: &Path) -> Result<(), String> {
 }
 
 impl LocalBricks {
-    /// Whether a brick can be made at a path, which has to have room and to be empty. With `force`, a retired
-    /// brick of this cluster may be there: it is deleted first, and the answer says what is in it.
+    /// Whether a brick can be created at a path, which must have free space and be empty. With `force`, a
+    /// retired brick of this cluster may be there: it is deleted first, and the answer says what is in it.
     pub fn check_new_place(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
         match check_new_place(path) {
             Err(why) => self.take_over(path, force)?.map(Some).ok_or(why),
@@ -237,12 +239,12 @@ impl LocalBricks {
         }
     }
 
-    /// What to say about a retired brick at a path; `None` if there is no such thing.
+    /// What to tell about a retired brick at a path; `None` if there is none.
     fn take_over(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
         let Ok((identity, blocks)) = shoal_brick::contents(path) else { return Ok(None) };
         let Some(id) = self.dir.brick_of(identity) else { return Ok(None) };
         let shown = path.display();
-        if self.directory.map().bricks.contains_key(&id) {
+        if self.view.map().bricks.contains_key(&id) {
             return Ok(None);
         }
         let more = if blocks >= CONTENTS_COUNTED_MAX { " or more" } else { "" };
@@ -258,7 +260,7 @@ impl LocalBricks {
     }
 }
 
-/// [`check_place`], and whether there is room and nothing yet.
+/// [`check_place`], and whether there is free space and the directory is empty.
 fn check_new_place(path: &Path) -> Result<(), String> {
     check_place(path)?;
     check_room(path, BRICK_FREE_BYTES_MIN, "a brick")?;
@@ -278,7 +280,7 @@ fn check_new_place(path: &Path) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::dir::{Identity, prepare};
+    use super::super::node_dir::{Identity, prepare};
     use super::*;
     use shoal_types::NodeId;
 

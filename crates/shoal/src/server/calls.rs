@@ -1,4 +1,5 @@
-//! What nodes and clients ask each other about the cluster, besides metadata and blocks.
+//! Requests between nodes, and from clients to nodes, about the cluster. Metadata and blocks have protocols
+//! of their own.
 
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
@@ -12,80 +13,80 @@ use std::net::IpAddr;
 /// Version of these messages.
 const CALLS_VERSION: u8 = 1;
 
-/// A question to a node of the cluster.
+/// A request to a node of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Ask {
     /// The cluster map, if the node has a newer one than this epoch: [`Answer::Map`].
     Map { epoch: u64 },
-    /// Carry a change of the map out; only the leader of the map's group does: [`Answer::Done`].
+    /// Carry out a change of the map, as the leader of the map's group: [`Answer::Done`].
     Execute(Command),
-    /// What runs on the node: [`Answer::Report`].
+    /// The state of everything that runs on the node: [`Answer::Report`].
     Report { digest: bool },
-    /// What the leader of a volume's metadata group is doing about its blocks: [`Answer::Heal`].
+    /// Progress of the leader of a volume's metadata group with its blocks: [`Answer::Heal`].
     Heal { volume: GroupId },
-    /// Look again at what needs healing, all of it: [`Answer::Heal`]. For the leader.
+    /// Examine all blocks for healing, as the leader: [`Answer::Heal`].
     HealFull { volume: GroupId },
-    /// Whether a brick can be made at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason. With
-    /// `force` also in the place of a retired brick of this cluster, which is then deleted:
-    /// [`Answer::Noted`].
+    /// Whether a brick can be created at a path: [`Answer::Done`], or [`Answer::Failed`] with the reason.
+    /// With `force`, a retired brick of this cluster may be there, which is then deleted: [`Answer::Noted`].
     CheckBrick { path: std::path::PathBuf, force: bool },
     /// Blocks of the volume that name a brick: [`Answer::Blocks`]. For the leader.
     BlocksOn { volume: GroupId, brick: BrickId },
-    /// Who is in a metadata group, with a vote and without: [`Answer::Members`]. For its leader.
+    /// The voters and learners of a metadata group: [`Answer::Members`]. For its leader.
     Members { group: GroupId },
     /// The sessions of a volume: [`Answer::Sessions`]. For its leader.
     Sessions { volume: GroupId },
-    /// Take locks of programs away: [`Answer::Cleared`]. For the volume's leader.
+    /// Clear locks of programs: [`Answer::Cleared`]. For the volume's leader.
     ClearLocks { volume: GroupId, path: String, what: ClearLocks },
-    /// What is said to be on each brick of a volume: [`Answer::Used`]. For its leader.
+    /// Use of each brick of a volume, by the records of its blocks: [`Answer::Used`]. For its leader.
     Used { volume: GroupId },
-    /// The disks under the bricks that a volume has on this node, and what scrubbing them found: [`Answer::Disks`].
+    /// The disks under the bricks that a volume has on this node, and the findings of their scrubs:
+    /// [`Answer::Disks`].
     Disks { volume: GroupId },
-    /// Read those bricks through now: [`Answer::Disks`].
+    /// Scrub those bricks now: [`Answer::Disks`].
     ScrubNow { volume: GroupId },
 }
 
-/// What is answered.
+/// The answer to a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// An encoded map; `None`: there is no newer one.
     Map(Option<Vec<u8>>),
-    /// What became of a command.
+    /// The outcome of a command.
     Done(Outcome),
-    /// What runs on a node.
+    /// The state of everything that runs on a node.
     Report(Report),
-    /// How healing stands.
+    /// The progress of healing.
     Heal(Heal),
-    /// How many blocks are on a brick, as far as the volume knows.
+    /// Number of blocks on a brick, by the volume's records.
     Blocks(u64),
-    /// Ask this node instead, if any is known.
+    /// Ask this node instead, if the leader is known.
     NotLeader(Option<NodeId>),
-    /// It cannot be answered, and why.
+    /// The request cannot be answered, and why.
     Failed(String),
     /// Replicas.
     Members(Vec<ReplicaId>),
-    /// It was done, and the administrator should know this.
+    /// It was done, with a note for the administrator.
     Noted(String),
     /// Sessions.
     Sessions(Vec<Session>),
-    /// Locks that were taken away.
+    /// Locks that were cleared.
     Cleared(Cleared),
-    /// What is on bricks.
+    /// The use of bricks.
     Used(BTreeMap<BrickId, BrickUse>),
-    /// Bricks of the node that answers.
+    /// Bricks of the answering node.
     Disks(Vec<Disk>),
 }
 
 /// A session, as the volume's leader knows it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// What it is and holds.
+    /// The session and what it holds.
     pub info: SessionInfo,
-    /// Where it was last heard of, and by whose credentials, if it has spoken to this leader.
+    /// Its last address, and the name on its credentials, if it has spoken to this leader.
     pub from: Option<(IpAddr, String)>,
 }
 
-/// The disk under a brick, and what scrubbing the brick found.
+/// The disk under a brick, and the findings of the brick's scrub.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Disk {
     /// The brick.
@@ -94,18 +95,18 @@ pub struct Disk {
     pub mount: Option<(String, String)>,
     /// Inodes of that file system, and those that are free.
     pub inodes: Option<(u64, u64)>,
-    /// What was found; `None`: the brick is not scrubbed, because it is not served.
+    /// The findings; `None`: the brick is not scrubbed, because it is not served.
     pub scrub: Option<ScrubReport>,
 }
 
-/// What runs on a node.
+/// The state of everything that runs on a node.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Version of its program.
     pub version: String,
     /// Its process id.
     pub pid: u32,
-    /// For how long it has been running, in seconds.
+    /// Its uptime in seconds.
     pub uptime_s: u64,
     /// Epoch of the map that it knows.
     pub epoch: u64,
@@ -124,71 +125,71 @@ pub struct RetiredReport {
     pub path: std::path::PathBuf,
     /// Blocks deleted so far, by this process.
     pub deleted_blocks: u64,
-    /// Why it does not go on.
+    /// Why deletion does not proceed.
     pub trouble: Option<String>,
 }
 
 /// A replica of a metadata group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplicaReport {
-    /// Of which group.
+    /// Its group.
     pub group: GroupId,
-    /// Which.
+    /// Its id.
     pub id: ReplicaId,
     /// Whether it runs.
     pub runs: bool,
     /// `leader`, `follower`, `candidate`, `learner`, or why it does not run.
     pub role: String,
-    /// Whether it leads and may serve.
+    /// Whether it leads with a valid leader lease, and so may serve.
     pub leads: bool,
     /// Raft's term.
     pub term: u64,
-    /// Up to where it has applied the log.
+    /// Index of the last applied log entry.
     pub applied: u64,
-    /// Who takes part in decisions, as this replica knows.
+    /// The members of its group, as this replica knows.
     pub members: Vec<ReplicaId>,
-    /// Digest of its whole state and the index that it belongs to, if asked for.
+    /// Digest of its whole state with the index of its last log entry, if asked for.
     pub digest: Option<(u64, u128)>,
 }
 
 /// A brick on its node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BrickReport {
-    /// Which.
+    /// Its id.
     pub id: BrickId,
     /// Why it is not served; `None`: it is.
     pub offline: Option<String>,
     /// Size of its disk in bytes.
     pub total_bytes: u64,
-    /// Room left on it.
+    /// Free bytes on its disk.
     pub free_bytes: u64,
 }
 
-/// How the healing of a volume stands, as its leader knows.
+/// The progress of healing a volume, as its leader knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Heal {
-    /// Blocks of which copies are missing, or that are not where they should be, as far as known.
+    /// Blocks that lack copies or lie on the wrong bricks, as far as known.
     pub degraded: u64,
-    /// Whether there is something to do, or to look at, that can be done now.
+    /// Whether a block can be healed or examined now.
     pub busy: bool,
-    /// Whether blocks are being spread anew, or are about to be.
+    /// Whether a rebalance runs, or is about to.
     pub rebalancing: bool,
-    /// What the healer does, or did last.
+    /// Current, or last, activity of the healer.
     pub status: HealStatus,
 }
 
 /// A request to join.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JoinAsk {
-    /// What the token says.
+    /// The secret of the token.
     pub secret: u128,
     /// The node's name.
     pub name: String,
-    /// Where it will be reached.
+    /// The address at which it will be reached.
     pub address: String,
 }
 
-/// What a node that joins is given.
+/// The answer to a node that joins.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JoinAnswer {
     /// Its number.

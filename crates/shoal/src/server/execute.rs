@@ -1,7 +1,7 @@
-//! Changes of the cluster map: whoever is asked has the leader of the map's group carry them out.
+//! Changes of the cluster map: any node accepts one, and has the leader of the map's group carry it out.
 
 use super::calls::{Answer, Ask};
-use super::core::Core;
+use super::context::ServerContext;
 use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PATIENCE, EXECUTE_PAUSE};
 use shoal_cluster::{BrickState, Command, Outcome};
 use shoal_net::Lane;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Those that are not in line yet get in line.
+/// Appends the nodes that are not in the queue yet.
 fn add(turn: &mut Vec<NodeId>, nodes: impl IntoIterator<Item = NodeId>) {
     for node in nodes {
         if !turn.contains(&node) {
@@ -20,8 +20,8 @@ fn add(turn: &mut Vec<NodeId>, nodes: impl IntoIterator<Item = NodeId>) {
     }
 }
 
-impl Core {
-    /// Carries a change out if this node leads the map's group.
+impl ServerContext {
+    /// Carries out a change if this node leads the map's group.
     pub(super) fn execute_here(&self, command: &Command) -> Answer {
         let elsewhere = || Answer::NotLeader(self.groups.leader_node(GroupId::CLUSTER));
         let Some(group) = self.opener.map_group() else { return elsewhere() };
@@ -32,12 +32,12 @@ impl Core {
         }
     }
 
-    /// Has a change carried out. When this returns, this node knows the map that came of it.
+    /// Has a change carried out. When this returns, this node has the resulting map.
     pub(super) fn decide(&self, command: &Command) -> Result<Outcome, String> {
         let due = Instant::now() + EXECUTE_PATIENCE;
         let mut hint = Some(self.node);
         loop {
-            let map = self.directory.map();
+            let map = self.view.map();
             let mut turn: Vec<NodeId> = hint.take().into_iter().collect();
             add(&mut turn, map.replicas.iter().map(|place| place.node));
             let mut answered = BTreeSet::new();
@@ -76,26 +76,25 @@ impl Core {
         if node == self.node {
             return Ok(self.execute_here(command));
         }
-        self.directory.ask(node, &Ask::Execute(command.clone()), ASK_PATIENCE)
+        self.view.ask(node, &Ask::Execute(command.clone()), ASK_PATIENCE)
     }
 
-    /// Gets the map from the one that has just changed it.
+    /// Fetches the map from the node that has just changed it.
     fn follow(&self, node: NodeId) {
-        if let Some(link) = self.directory.link(node, Lane::Requests).filter(|_| node != self.node)
-            && let Err(why) = self.directory.catch_up(&link)
+        if let Some(link) = self.view.link(node, Lane::Requests).filter(|_| node != self.node)
+            && let Err(why) = self.view.catch_up(&link)
         {
             tracing::debug!(why, "asking for the changed cluster map");
         }
     }
 
-    /// Makes sure that what was decided before is known here, as far as whoever leads the map's group answers: administrators go
-    /// from node to node faster than maps do.
+    /// Fetches the map from the leader of its group, as far as that answers, because an administrator may
+    /// move to another node faster than maps spread.
     pub(super) fn freshen(&self) {
         match self.groups.leader_node(GroupId::CLUSTER) {
             Some(leader) => self.follow(leader),
             None => {
-                let keepers: Vec<NodeId> =
-                    self.directory.map().replicas.iter().map(|place| place.node).collect();
+                let keepers: Vec<NodeId> = self.view.map().replicas.iter().map(|place| place.node).collect();
                 std::thread::scope(|scope| {
                     for node in keepers {
                         scope.spawn(move || self.follow(node));
@@ -105,25 +104,22 @@ impl Core {
         }
     }
 
-    /// Asks the leader of a volume's metadata group.
+    /// Sends a request to the leader of a volume's metadata group.
     pub(super) fn ask_leader(
         &self,
         volume: GroupId,
         ask: &Ask,
         patience: Duration,
     ) -> Result<(NodeId, Answer), String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let mut turn: Vec<NodeId> = self.groups.leader_node(volume).into_iter().collect();
         add(&mut turn, map.replicas(volume).iter().map(|place| place.node));
         let mut at = 0;
         let mut reasons = Vec::new();
         while let Some(node) = turn.get(at).copied() {
             at += 1;
-            let answer = if node == self.node {
-                Ok(self.answer(ask))
-            } else {
-                self.directory.ask(node, ask, patience)
-            };
+            let answer =
+                if node == self.node { Ok(self.answer(ask)) } else { self.view.ask(node, ask, patience) };
             match answer {
                 Ok(Answer::NotLeader(leader)) => add(&mut turn, leader),
                 Ok(Answer::Failed(why)) | Err(why) => reasons.push(why),
@@ -137,12 +133,12 @@ impl Core {
         ))
     }
 
-    /// Forgets bricks that no block names any more. Only the leader of the map's group does.
+    /// Removes bricks that no block refers to any more. Only the leader of the map's group does that.
     pub(super) fn tidy_up(&self) {
         if !self.groups.of(GroupId::CLUSTER).is_some_and(|group| group.leads()) {
             return;
         }
-        let map = self.directory.map();
+        let map = self.view.map();
         for (id, brick) in &map.bricks {
             let leaves =
                 brick.state == BrickState::Gone || brick.state == BrickState::Draining && brick.replaced;
@@ -163,7 +159,7 @@ impl Core {
         }
     }
 
-    /// How many blocks are on a brick, as the volume's leader says; `None` if nobody leads.
+    /// Number of blocks on a brick, by the volume's leader; `None` if there is none.
     pub(super) fn blocks_left(&self, volume: GroupId, brick: BrickId) -> Option<u64> {
         match self.ask_leader(volume, &Ask::BlocksOn { volume, brick }, COUNT_PATIENCE) {
             Ok((_, Answer::Blocks(blocks))) => Some(blocks),

@@ -11,8 +11,8 @@
 //! **Assumes nothing** about a quorum at the start: replicas run before the incarnation is committed, since
 //! the map's own group has to elect a leader first. Until then the peers' memory is what counts.
 
-use super::core::Core;
-use super::dir::advice;
+use super::context::ServerContext;
+use super::node_dir::advice;
 use crate::limits::ANNOUNCE_EVERY;
 use shoal_cluster::{ClusterMap, Command};
 use shoal_net::Fence;
@@ -20,28 +20,29 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-impl Core {
+impl ServerContext {
     /// Has this run committed to the cluster map, as soon as the map's group can decide.
-    pub(super) fn announce(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
-        let core = self.clone();
+    pub(super) fn announce(self: &Arc<ServerContext>) -> std::io::Result<JoinHandle<()>> {
+        let context = self.clone();
         std::thread::Builder::new().name("shoal-announce".into()).spawn(move || {
             let mut seen = 0;
-            while !core.stop.load(Ordering::Acquire) && core.directory.fence().is_none() {
-                let map = core.directory.map();
-                let is_due =
-                    map.nodes.contains_key(&core.node) && map.runs.get(&core.node) != Some(&core.run);
+            while !context.stop.load(Ordering::Acquire) && context.view.fence().is_none() {
+                let map = context.view.map();
+                let is_due = map.nodes.contains_key(&context.node)
+                    && map.runs.get(&context.node) != Some(&context.run);
                 if is_due
-                    && let Err(why) = core.decide(&Command::NodeStarted { node: core.node, run: core.run })
+                    && let Err(why) =
+                        context.decide(&Command::NodeStarted { node: context.node, run: context.run })
                 {
                     tracing::debug!(why, "noting this start in the cluster map");
                 }
-                seen = core.directory.wait(seen, ANNOUNCE_EVERY);
+                seen = context.view.wait(seen, ANNOUNCE_EVERY);
             }
         })
     }
 
     /// Stops serving for good.
-    pub(super) fn withdraw(self: &Arc<Core>, fence: Fence) {
+    pub(super) fn withdraw(self: &Arc<ServerContext>, fence: Fence) {
         tracing::error!(start = self.run.starts, "this server stops serving: {fence}. {}", advice(fence));
         // Requests are refused first: closing replicas takes a moment.
         let _ = self.fenced.set(fence);

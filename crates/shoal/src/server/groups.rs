@@ -1,16 +1,17 @@
 //! The replicas of metadata groups on this node.
 //!
-//! **Models.** The cluster map says which replicas there should be here. What is not open is opened, on a thread of its own, since
-//! replaying a log or fetching a state takes its time; what the map does not name any more runs on until its group does not need it
-//! ([`leaving`](super::leaving)), and is then removed.
+//! **Models.** The cluster map says which replicas should run here. Each one is opened on a thread of its
+//! own, since replaying a log or fetching a state takes time. One that the map does not name any more runs on
+//! until its group does not need it ([`leaving`](super::leaving)), and is then removed.
 //!
-//! **Promises.** A replica that was open here once is never made anew: if its directory is gone, it stays away, and says so. One that is
-//! made for a group that exists already begins with the state of another replica.
+//! **Promises.** A replica that was open here once is never made anew: if its directory is gone, it stays
+//! offline, and the report says so. A replica that joins an existing group begins with the state of another
+//! replica.
 
 use super::calls::ReplicaReport;
-use super::dir::NodeDir;
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use super::leaving::Unnamed;
+use super::node_dir::NodeDir;
 use crate::limits::{REOPEN_AFTER, REPLICA_GRACE};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -21,55 +22,56 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// A replica, whatever it keeps.
+/// A replica, of the cluster map or of a volume.
 pub trait Group: Send + Sync {
     /// A message from another replica.
     fn receive(&self, from: ReplicaId, message: &[u8]);
-    /// A question of another replica.
+    /// A request of another replica.
     fn answer(&self, request: &[u8]) -> Result<Bytes, String>;
     /// Whether it leads its group now.
     fn leads(&self) -> bool;
-    /// The leader sees to it that these are the group's members.
+    /// Passes the wanted members to the group; its leader changes the membership accordingly.
     fn steer(&self, wanted: &[ReplicaId]);
-    /// What the map says may concern it.
+    /// Passes a new map, parts of which may concern it.
     fn map_changed(&self, map: &ClusterMap);
-    /// Whether it has to be closed and opened again, to take on a newer state.
+    /// Whether it has to be closed and opened again, to adopt a newer state.
     fn needs_reopening(&self) -> bool;
-    /// Why it does not go on, if it does not.
+    /// Why it has stopped, if it has.
     fn failure(&self) -> Option<String>;
-    /// Who leads, as far as it knows.
+    /// The leader, as far as it knows.
     fn leader(&self) -> Option<ReplicaId>;
-    /// Who is in the group, with a vote and without, as far as it has come; nobody: it does not know yet.
+    /// The voters and learners of the group, by the log that this replica has applied; empty if it does not
+    /// know them yet.
     fn members(&self) -> Vec<ReplicaId>;
-    /// How it does.
+    /// Its state.
     fn report(&self, digest: bool) -> ReplicaReport;
-    /// Hands the lead over and stops.
+    /// Transfers the leadership and stops.
     fn shutdown(&self);
 }
 
-/// How to open replicas.
+/// Opens replicas.
 pub trait Opener: Send + Sync + 'static {
-    /// Opens a replica, and makes it known as a service if it is one. `stop` is asked now and then.
+    /// Opens a replica, and registers its service. `stop` is checked now and then.
     fn open(&self, group: GroupId, place: &ReplicaPlace, stop: &AtomicBool)
     -> Result<Arc<dyn Group>, String>;
-    /// It is going to be closed.
+    /// Called before a replica is closed.
     fn closing(&self, group: GroupId, id: ReplicaId);
 }
 
 enum Slot {
     Opening,
     Running(Arc<dyn Group>),
-    /// Not running, why, and since when.
+    /// Why it does not run, and since when.
     Away(String, Instant),
 }
 
 struct Kept {
     slot: Slot,
-    /// The map says that it should not be here, since then.
+    /// Since when the map has not named it.
     unwanted: Option<Instant>,
     /// It has seen itself among the members of its group.
     was_member: bool,
-    /// The epoch of the map that it was told of.
+    /// The epoch of the last map that it was given.
     epoch: u64,
 }
 
@@ -82,30 +84,24 @@ impl Kept {
     }
 }
 
-/// Whether there is such a group, as the map knows.
+/// Whether the map has such a group.
 fn is_there(map: &ClusterMap, group: GroupId) -> bool {
     group == GroupId::CLUSTER || map.volumes.contains_key(&group)
 }
 
-/// See the module.
+/// The replicas of this node.
 pub struct Groups {
     dir: Arc<NodeDir>,
-    directory: Arc<Directory>,
+    view: Arc<ClusterView>,
     opener: Arc<dyn Opener>,
     kept: Mutex<BTreeMap<(GroupId, ReplicaId), Kept>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Groups {
-    /// None so far.
-    pub fn new(dir: Arc<NodeDir>, directory: Arc<Directory>, opener: Arc<dyn Opener>) -> Arc<Groups> {
-        Arc::new(Groups {
-            dir,
-            directory,
-            opener,
-            kept: Mutex::default(),
-            stop: Arc::new(AtomicBool::new(false)),
-        })
+    /// None runs yet.
+    pub fn new(dir: Arc<NodeDir>, view: Arc<ClusterView>, opener: Arc<dyn Opener>) -> Arc<Groups> {
+        Arc::new(Groups { dir, view, opener, kept: Mutex::default(), stop: Arc::new(AtomicBool::new(false)) })
     }
 
     /// A replica that runs here.
@@ -113,20 +109,20 @@ impl Groups {
         self.kept.lock().get(&(group, id))?.running().cloned()
     }
 
-    /// The replica of a group that runs here and that the map knows.
+    /// The replica of a group that runs here and that the map names.
     pub fn of(&self, group: GroupId) -> Option<Arc<dyn Group>> {
         let here = self.dir.node();
-        let map = self.directory.map();
+        let map = self.view.map();
         let place = map.replicas(group).iter().find(|place| place.node == here)?;
         self.find(group, place.id)
     }
 
-    /// Where a group's leader is, as far as replicas here know.
+    /// The node of a group's leader, as far as replicas here know.
     pub fn leader_node(&self, group: GroupId) -> Option<NodeId> {
-        self.directory.node_of(group, self.of(group)?.leader()?)
+        self.view.node_of(group, self.of(group)?.leader()?)
     }
 
-    /// How all of them do.
+    /// The state of all of them.
     pub fn reports(&self, digest: bool) -> Vec<ReplicaReport> {
         let look = |((group, id), one): (&(GroupId, ReplicaId), &Kept)| {
             let slot = match &one.slot {
@@ -137,7 +133,7 @@ impl Groups {
             (*group, *id, slot)
         };
         let all: Vec<_> = self.kept.lock().iter().map(look).collect();
-        // Without the lock: a digest takes its time.
+        // Without the lock, because a digest takes time.
         let report = |(group, id, slot): (GroupId, ReplicaId, Result<Arc<dyn Group>, String>)| match slot {
             Ok(replica) => replica.report(digest),
             Err(role) => ReplicaReport {
@@ -155,7 +151,7 @@ impl Groups {
         all.into_iter().map(report).collect()
     }
 
-    /// The members of a group that is led from here.
+    /// The members of a group that is led by this node.
     pub fn led_members(&self, group: GroupId) -> Option<Vec<ReplicaId>> {
         let of_group = (group, ReplicaId(0))..=(group, ReplicaId(u64::MAX));
         let all: Vec<_> =
@@ -163,7 +159,8 @@ impl Groups {
         all.into_iter().find(|replica| replica.leads()).map(|leader| leader.members())
     }
 
-    /// Whether a replica may go that the map does not name, and the leader of its group has said this of the members if it was asked.
+    /// Whether a replica may be removed that the map does not name. `led` are the members by the leader of
+    /// its group, if it was asked.
     fn may_go(
         &self,
         one: &Kept,
@@ -178,22 +175,22 @@ impl Groups {
         Unnamed { id, since, has_group, was_open, was_member: one.was_member, own: &own, led }.may_go()
     }
 
-    /// Replicas that would go if their groups did not need them.
+    /// Replicas that could be removed if their groups do not need them.
     pub fn unsure(&self) -> Vec<(GroupId, ReplicaId)> {
         let waits = |one: &Kept| one.unwanted.is_some_and(|since| since.elapsed() > REPLICA_GRACE);
         self.kept.lock().iter().filter(|(_, one)| waits(one)).map(|(key, _)| *key).collect()
     }
 
-    /// The leader of a replica's group has just said who is in it.
+    /// Takes note of the members of a replica's group, as its leader has just reported them.
     pub fn told(self: &Arc<Self>, key: (GroupId, ReplicaId), members: &[ReplicaId]) {
-        let map = self.directory.map();
+        let map = self.view.map();
         let may_go = |one: &Kept| self.may_go(one, key, &map, Some(members));
         if self.kept.lock().get(&key).is_some_and(may_go) {
             self.leave(key);
         }
     }
 
-    /// Sees to it that what should run does, and the other way round.
+    /// Opens the replicas that should run, and removes those that should not.
     pub fn reconcile(self: &Arc<Self>, map: &ClusterMap) {
         let here = self.dir.node();
         let groups = std::iter::once(GroupId::CLUSTER).chain(map.volumes.keys().copied());
@@ -245,7 +242,7 @@ impl Groups {
         leaving.into_iter().for_each(|key| self.leave(key));
     }
 
-    /// Opens what is not open.
+    /// Opens a replica that is not open.
     fn want(self: &Arc<Self>, key: (GroupId, ReplicaId), place: ReplicaPlace) {
         let mut kept = self.kept.lock();
         match kept.get(&key).map(|one| &one.slot) {
@@ -273,18 +270,18 @@ impl Groups {
             {
                 tracing::error!(group = %key.0, replica = %key.1, why, "a metadata replica cannot be opened");
             }
-            groups.settle(key, opened);
+            groups.record_opened(key, opened);
         });
     }
 
-    /// Opens what was open before the map ceased to name it, as long as there is such a group.
+    /// Opens a replica that was open before the map ceased to name it, as long as its group exists.
     fn want_still(self: &Arc<Self>, map: &ClusterMap, (group, id): (GroupId, ReplicaId)) {
         if is_there(map, group) && self.dir.made_replica(id) {
             self.want((group, id), ReplicaPlace { id, node: self.dir.node(), founder: false });
         }
     }
 
-    fn settle(&self, key: (GroupId, ReplicaId), opened: Result<Arc<dyn Group>, String>) {
+    fn record_opened(&self, key: (GroupId, ReplicaId), opened: Result<Arc<dyn Group>, String>) {
         let mut kept = self.kept.lock();
         let Some(one) = kept.get_mut(&key) else { return };
         match opened {
@@ -296,10 +293,10 @@ impl Groups {
             Ok(replica) => one.slot = Slot::Running(replica),
             Err(why) => one.slot = Slot::Away(why, Instant::now()),
         }
-        self.directory.poke();
+        self.view.poke();
     }
 
-    /// Closes a replica, for it to be opened again: at once, or, if it has failed, after a while.
+    /// Closes a replica so that it is opened again: at once, or, if it has failed, after a pause.
     fn turn(self: &Arc<Self>, key: (GroupId, ReplicaId), failure: Option<String>) {
         let Some(replica) = self.take(key, Slot::Opening) else { return };
         let groups = self.clone();
@@ -313,11 +310,11 @@ impl Groups {
             if let Some(one) = groups.kept.lock().get_mut(&key) {
                 one.slot = Slot::Away(why, again.unwrap_or_else(Instant::now));
             }
-            groups.directory.poke();
+            groups.view.poke();
         });
     }
 
-    /// Closes a replica for good and removes what it kept.
+    /// Closes a replica for good and removes its directory.
     fn leave(self: &Arc<Self>, key: (GroupId, ReplicaId)) {
         let replica = {
             let mut kept = self.kept.lock();
@@ -325,7 +322,7 @@ impl Groups {
             match std::mem::replace(&mut one.slot, Slot::Opening) {
                 Slot::Running(replica) => Some(replica),
                 Slot::Away(..) => None,
-                // By the next time it has been opened, or has left.
+                // By the next round it has been opened, or was removed.
                 Slot::Opening => return,
             }
         };
@@ -353,7 +350,7 @@ impl Groups {
         }
     }
 
-    /// Waits until nobody uses a replica any more: its files are open until then.
+    /// Waits until a replica has no users any more: its files are open until then.
     fn wait_closed(&self, replica: Arc<dyn Group>) {
         let weak = Arc::downgrade(&replica);
         drop(replica);
@@ -362,7 +359,7 @@ impl Groups {
         }
     }
 
-    /// What replicas kept here that neither run nor are named by the map.
+    /// Directories of replicas that neither run nor are named by the map.
     fn strays(&self, map: &ClusterMap) -> Vec<(GroupId, ReplicaId)> {
         let stray = |(group, id): &(GroupId, ReplicaId)| {
             map.node_of(*group, *id).is_none() && !self.kept.lock().contains_key(&(*group, *id))
@@ -370,13 +367,14 @@ impl Groups {
         self.dir.replicas().into_iter().filter(stray).collect()
     }
 
-    /// Runs replicas that the map has ceased to name before this process began: their groups may still need them.
+    /// Opens replicas that the map had ceased to name before this process began: their groups may still need
+    /// them.
     pub fn take_up(self: &Arc<Self>, map: &ClusterMap) {
         self.strays(map).into_iter().for_each(|key| self.want_still(map, key));
     }
 
-    /// Removes what is left of replicas of volumes that were deleted, and of those that were never opened. To be called once the map is
-    /// not as old as the last start.
+    /// Removes the directories of replicas of deleted volumes, and of those that were never opened. To be
+    /// called once the map is newer than at the last start.
     pub fn sweep(self: &Arc<Self>, map: &ClusterMap) {
         self.take_up(map);
         self.strays(map).into_iter().for_each(|key| self.remove(key));
@@ -390,7 +388,7 @@ impl Groups {
         }
     }
 
-    /// Hands all leads over and closes everything.
+    /// Transfers all leaderships and closes everything.
     pub fn shutdown(&self) {
         self.stop.store(true, Ordering::Release);
         let all = std::mem::take(&mut *self.kept.lock());

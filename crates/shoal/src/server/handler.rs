@@ -1,8 +1,8 @@
-//! Requests of other machines: who may make them, and who answers.
+//! Dispatches the requests of other machines to services, after checking that the sender may make them.
 
 use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
-use super::core::Core;
+use super::context::ServerContext;
 use super::peers::addressed;
 use bytes::Bytes;
 use shoal_cluster::Outcome;
@@ -11,7 +11,7 @@ use shoal_net::{Handler, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
 
-impl Handler for Core {
+impl Handler for ServerContext {
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
         if let Err(why) = self.serves() {
             return match service {
@@ -34,11 +34,11 @@ impl Handler for Core {
     }
 }
 
-/// Why a request is not answered.
+/// Why a request is not served.
 enum Refusal {
-    /// It cannot be carried out here and now, or makes no sense.
+    /// It cannot be carried out here and now, or is malformed.
     Failed(String),
-    /// The cluster map says so.
+    /// The cluster map forbids it.
     Denied(Denial),
 }
 
@@ -48,26 +48,27 @@ impl From<Denial> for Refusal {
     }
 }
 
-impl Core {
+impl ServerContext {
     fn meta(&self, peer: &Peer, group: GroupId, body: &Bytes, reply: Replier) {
         let admitted = self.access.volume(peer, group);
-        // Mounts on nodes show a node's certificate, and only mounts ask for metadata.
-        if let Some(denial) = admitted.err().or_else(|| not_started(&self.directory.map(), group)) {
+        // A mount on a node shows the node's certificate, and only mounts send metadata requests.
+        if let Some(denial) = admitted.err().or_else(|| not_started(&self.view.map(), group)) {
             return reply.deny(&denial);
         }
         let certificate = peer.role.as_ref().map_or_else(String::new, Role::to_string);
-        match self.directory.local_meta(group) {
+        match self.view.local_meta(group) {
             Some(meta) => {
                 let polled = |session| self.heard.note(group, session, peer);
                 serve_meta_noting(&*meta, &certificate, body, reply, &polled);
             }
-            // As an answer of the service, so that the caller can tell a volume that is away from a node that is.
+            // Sent as a metadata reply, so that the client can tell a volume that is not here from a node
+            // that is down.
             None => serve_meta(&NotHere, &certificate, body, reply),
         }
     }
 
     fn brick(&self, peer: &Peer, id: BrickId, body: &Bytes, reply: Replier) {
-        let map = self.directory.map();
+        let map = self.view.map();
         let Some(brick) = map.bricks.get(&id) else { return reply.refuse("there is no such brick here") };
         let admitted = self.access.volume(peer, brick.volume);
         // Nodes heal a stopped volume, too.
@@ -76,13 +77,13 @@ impl Core {
         if let Some(denial) = admitted.err().or(stopped) {
             return reply.deny(&denial);
         }
-        match self.directory.local_brick(id) {
+        match self.view.local_brick(id) {
             Some(brick) => serve_brick(&*brick, body, reply),
             None => reply.refuse("the brick is not served at the moment"),
         }
     }
 
-    /// A message between replicas, or, if an answer is wanted, a question.
+    /// A message between replicas or, if a reply is expected, a request.
     fn replica(&self, peer: &Peer, group: GroupId, body: &Bytes, reply: Replier) {
         if let Err(denial) = self.access.node(peer) {
             return reply.deny(&denial);
@@ -97,7 +98,7 @@ impl Core {
             return reply.refuse(&format!("{to} does not run here"));
         };
         if let Some(Role::Node(node)) = &peer.role {
-            self.directory.heard_from(group, from, *node);
+            self.view.heard_from(group, from, *node);
         }
         if !reply.is_wanted() {
             return replica.receive(from, &message);
@@ -112,7 +113,7 @@ impl Core {
         self.access.member(peer)?;
         let ask: Ask = unpack(body).map_err(|error| Refusal::Failed(error.to_string()))?;
         if let Ask::Map { epoch } = ask {
-            let map = self.directory.map();
+            let map = self.view.map();
             let newer = (map.epoch > epoch).then(|| match peer.role {
                 Some(Role::Node(_)) => map.encode(),
                 _ => map.view().encode(),
@@ -123,11 +124,11 @@ impl Core {
         Ok(pack(&self.answer(&ask)))
     }
 
-    /// Answers what another node, or this one, asks.
+    /// Answers a request of another node, or of this one.
     pub(super) fn answer(&self, ask: &Ask) -> Answer {
         match ask {
             Ask::Map { epoch } => {
-                let map = self.directory.map();
+                let map = self.view.map();
                 Answer::Map((map.epoch > *epoch).then(|| map.encode()))
             }
             Ask::Execute(command) => self.execute_here(command),
@@ -147,9 +148,9 @@ impl Core {
             Ask::Sessions { volume } => self.sessions(*volume),
             Ask::ClearLocks { volume, path, what } => self.clear_locks(*volume, path, *what),
             Ask::Used { volume } => self.used(*volume),
-            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.directory.map(), *volume)),
+            Ask::Disks { volume } => Answer::Disks(self.bricks.disks(&self.view.map(), *volume)),
             Ask::ScrubNow { volume } => {
-                let map = self.directory.map();
+                let map = self.view.map();
                 self.bricks.scrub_now(&map, *volume);
                 Answer::Disks(self.bricks.disks(&map, *volume))
             }
@@ -157,7 +158,7 @@ impl Core {
     }
 }
 
-/// A metadata service of which this node keeps no replica.
+/// The metadata service of a volume of which this node keeps no replica.
 struct NotHere;
 
 impl NotHere {

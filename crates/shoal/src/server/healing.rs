@@ -1,14 +1,14 @@
 //! What a volume's leader does about blocks that lack copies or lie where they should not.
 
 use super::calls::{Answer, Heal};
-use super::core::Core;
+use super::context::ServerContext;
 use super::opening::VolumeGroup;
 use shoal_meta::HealTask;
 use shoal_types::{BrickId, GroupId};
 use shoal_wire::MetaError;
 use std::sync::Arc;
 
-impl Core {
+impl ServerContext {
     /// Has the leader of a volume answer, which may be this node.
     pub(super) fn led(
         &self,

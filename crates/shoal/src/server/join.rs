@@ -1,7 +1,7 @@
-//! A machine that knows a token becomes a node: it gets a number, credentials and the map.
+//! Admission of a machine that knows a token: it becomes a node, and gets a number, credentials and the map.
 
 use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
-use super::core::Core;
+use super::context::ServerContext;
 use bytes::Bytes;
 use shoal_cluster::{Command, Outcome, apply};
 use shoal_net::{Authority, Peer, Role};
@@ -10,8 +10,9 @@ use shoal_types::Timestamp;
 /// Name and address of a machine together, in bytes: more than any that is allowed.
 const NAME_AND_ADDRESS_BYTES_MAX: usize = 1024;
 
-impl Core {
-    /// Answers a machine that wants to join. It may be anybody: nothing is proposed before its token is known to be right.
+impl ServerContext {
+    /// Answers a machine that wants to join. The sender is not authenticated, so nothing is proposed before
+    /// its token is verified.
     pub(super) fn join(&self, peer: &Peer, body: &Bytes) -> Result<Bytes, String> {
         let ask: JoinAsk = unpack(body).map_err(|error| error.to_string())?;
         let JoinAsk { secret, name, address } = ask;
@@ -24,7 +25,7 @@ impl Core {
             tracing::warn!(peer = %peer.address, name, why, "a machine may not join");
         })?;
         let Outcome::Joined(node) = outcome else { return Err("joining came to nothing".into()) };
-        let map = self.directory.map();
+        let map = self.view.map();
         let issued = Authority::from_pem(self.cluster, &map.secrets.authority)
             .and_then(|authority| authority.issue(&Role::Node(node)))
             .map_err(|error| error.to_string())?;
@@ -36,14 +37,14 @@ impl Core {
 
     /// Whether a change would be accepted, as far as this node can know.
     fn try_out(&self, command: &Command) -> Result<(), String> {
-        let refused = || match apply(&self.directory.map(), command).1 {
+        let refused = || match apply(&self.view.map(), command).1 {
             Outcome::Refused(why) => Some(why),
             _ => None,
         };
         if refused().is_none() {
             return Ok(());
         }
-        // The token may have been made on another node just now.
+        // The token may have been issued by another node just now.
         self.freshen();
         refused().map_or(Ok(()), Err)
     }

@@ -1,49 +1,53 @@
-//! When a replica that the map does not name any more may go.
+//! When a replica that the map does not name any more may be removed.
 //!
-//! **Models.** The map says who should be in a group. Who is, the group decides itself, a step at a time, and nobody goes whom the others need
-//! for a majority. So a replica may be needed for long after the map has ceased to name it: until its group has taken it out.
+//! **Models.** The map says who should be a member of a group. The group itself changes its membership step
+//! by step, and keeps a replica for as long as its majority depends on it. So a replica may be needed for
+//! long after the map has ceased to name it: until its group has removed it.
 //!
-//! **Promises.** That a group has taken a replica out is known from the replica itself, which has seen itself among the members before and does not
-//! any more, or from the group's leader, who is asked: whoever was away meanwhile does not hear of it. However long it takes, there is no other
-//! way; a group that nobody leads has taken nobody out. Only those go by themselves whose volume was deleted, and those that never were open.
+//! **Promises.** There are two proofs that a group has removed a replica. The replica's own state shows it:
+//! it has seen itself among the members before, and is not among them any more. Or the group's leader says so
+//! when it is asked, because a replica that was down meanwhile does not learn of its removal. There is no
+//! other proof, however long it takes; a group without a leader has removed no replica. Only replicas of
+//! deleted volumes, and those that were never opened, are removed without a proof.
 
 use super::calls::{Answer, Ask};
-use super::core::Core;
+use super::context::ServerContext;
 use crate::limits::{ASK_PATIENCE, REPLICA_GRACE};
 use shoal_types::ReplicaId;
 use std::time::Duration;
 
 /// What is known of a replica that the map does not name.
 pub struct Unnamed<'a> {
-    /// Which.
+    /// Its id.
     pub id: ReplicaId,
-    /// For how long the map has not been naming it.
+    /// Time since the map ceased to name it.
     pub since: Duration,
     /// Its volume has not been deleted.
     pub has_group: bool,
-    /// It has been open here. Otherwise it has promised nothing to anybody.
+    /// It has been open here. Otherwise it has never cast a vote.
     pub was_open: bool,
-    /// It has been seen among the members, by its own state.
+    /// It has been among the members, by its own state.
     pub was_member: bool,
-    /// The members by its own state, with a vote and without; none: it does not run, or has only begun to.
+    /// The voters and learners by its own state; empty if it does not run, or has only just begun to.
     pub own: &'a [ReplicaId],
-    /// The members by the group's leader, if it has just been asked.
+    /// The members by the group's leader, if that has just been asked.
     pub led: Option<&'a [ReplicaId]>,
 }
 
 impl Unnamed<'_> {
-    /// See the module.
+    /// Whether it may be removed.
     pub fn may_go(&self) -> bool {
         let without = |members: &[ReplicaId]| !members.is_empty() && !members.contains(&self.id);
-        // One that has only come may not have heard of its own admission: what it has not seen does not count.
+        // A new replica may not have applied its own admission yet, so absence counts only after membership
+        // was seen.
         let left = self.was_member && without(self.own);
         self.since > REPLICA_GRACE
             && (!self.has_group || !self.was_open || left || self.led.is_some_and(without))
     }
 }
 
-impl Core {
-    /// Who is in groups whose former replicas are here, is asked of their leaders.
+impl ServerContext {
+    /// Asks the leaders of groups for their members, if former replicas of these groups are here.
     pub(super) fn ask_who_left(&self) {
         for (group, id) in self.groups.unsure() {
             match self.ask_leader(group, &Ask::Members { group }, ASK_PATIENCE) {
@@ -74,7 +78,7 @@ mod tests {
         assert!(!needed().may_go());
         assert!(Unnamed { own: WITHOUT, ..needed() }.may_go());
         assert!(!Unnamed { led: Some(WITH), ..needed() }.may_go());
-        // It was away when it happened.
+        // It was down when it was removed.
         assert!(Unnamed { led: Some(WITHOUT), ..needed() }.may_go());
         assert!(Unnamed { led: Some(WITHOUT), was_member: false, own: &[], ..needed() }.may_go());
     }

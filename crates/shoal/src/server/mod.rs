@@ -1,30 +1,31 @@
 //! The server of a node, and mounting volumes of a cluster: where the parts of Shoal come together.
 //!
-//! **Models.** A node has a data directory ([`dir`]), credentials, and a copy of the cluster map ([`directory`]). The map says which replicas
-//! of metadata groups ([`groups`], [`opening`]) and which bricks ([`bricks`]) it runs, and a manager ([`core`]) sees to
-//! it that they do. Requests of others come in through [`handler`], by the rights that [`access`] grants; those of
-//! administrators through the control socket ([`admin`]). Changes of the map go to the leader of its group ([`execute`]).
+//! **Models.** A node has a data directory ([`node_dir`]), credentials, and a copy of the cluster map
+//! ([`cluster_view`]). The map says which replicas of metadata groups ([`groups`], [`opening`]) and which
+//! bricks ([`bricks`]) it runs, and a manager thread ([`context`]) opens and closes them accordingly.
+//! Requests of other machines come in through [`handler`], subject to [`access`]; those of administrators
+//! through the control socket ([`admin`]). Changes of the map go to the leader of its group ([`execute`]).
 //!
 //! ```text
 //!  other nodes, clients ──> handler ──> access ──> metadata replicas, bricks, the map
 //!  administrator ─────────> admin ───> execute ──> leader of the map's group ──> map ──> manager ──> replicas, bricks
 //! ```
 //!
-//! **Assumes** that the data directory is this process's own, and nothing about the others being there.
+//! **Assumes** that the data directory is this process's own, and nothing about other nodes being reachable.
 //!
-//! **Promises.** What is decided takes effect on every node that runs within seconds. A node that comes back does what it did before;
-//! one that has lost what it kept says so and does not make it up. One that was detached, or whose identity
-//! another process uses, stops serving ([`fencing`]). Told to stop, it hands over what it leads first.
+//! **Promises.** A change of the map takes effect on every running node within seconds. A restarted node
+//! serves what it served before. A node that has lost what it kept reports that, and does not recreate it.
+//! One that was detached, or whose identity another process uses, stops serving ([`fencing`]). Told to stop,
+//! a server transfers its leaderships first.
 //!
-//! **Refuses** whoever cannot show that the cluster's authority knows them.
+//! **Refuses** peers without a certificate of the cluster's authority.
 
 mod access;
 mod admin;
 mod bricks;
 mod calls;
-mod core;
-pub mod dir;
-mod directory;
+mod cluster_view;
+mod context;
 mod disks;
 mod execute;
 mod fencing;
@@ -35,6 +36,7 @@ mod join;
 mod leaving;
 mod machine;
 pub mod mount;
+pub mod node_dir;
 mod opening;
 mod peers;
 mod polling;
@@ -48,12 +50,12 @@ mod tests;
 pub use admin::CLUSTER_SCRUB;
 pub use setup::{init, join};
 
-use self::core::Core;
+use self::context::ServerContext;
 use crate::admin::ServeSpec;
 use crate::control::Control;
 use anyhow::Context;
-use dir::NodeDir;
-use directory::Directory;
+use cluster_view::ClusterView;
+use node_dir::NodeDir;
 use parking_lot::Mutex;
 use polling::Poller;
 use shoal_cluster::ClusterMap;
@@ -65,11 +67,11 @@ use std::thread::JoinHandle;
 
 /// A running server.
 pub struct Server {
-    core: Arc<Core>,
+    context: Arc<ServerContext>,
     running: Mutex<Option<Running>>,
 }
 
-/// What ends with the server.
+/// The threads and services that end with the server.
 struct Running {
     control: Control,
     poller: Poller,
@@ -96,43 +98,44 @@ impl Server {
         let seeds = map.nodes.values().map(|node| node.address.clone()).collect();
         let keeper = dir.clone();
         let on_map = Box::new(move |map: &ClusterMap| {
-            // It is fetched anew after the next start; only whom to ask then may be old.
+            // The map is fetched anew after the next start; only the addresses to fetch it from may be old
+            // then.
             if let Err(error) = keeper.save_map(&map.encode()) {
                 tracing::warn!("keeping the cluster map: {error:#}");
             }
         });
-        let directory = Directory::new(network.clone(), Some(identity.node), map, on_map);
-        let core = Core::new(dir.clone(), directory.clone(), run)?;
+        let view = ClusterView::new(network.clone(), Some(identity.node), map, on_map);
+        let context = ServerContext::new(dir.clone(), view.clone(), run)?;
         let listen: SocketAddr = identity.listen.parse().with_context(|| {
             format!("'{}' is no address to listen at; say another with --listen", identity.listen)
         })?;
         let listener =
-            network.listen(listen, core.clone()).with_context(|| format!("listening at {listen}"))?;
+            network.listen(listen, context.clone()).with_context(|| format!("listening at {listen}"))?;
         let running = Running {
             listener,
-            poller: Poller::start(directory, seeds)?,
-            threads: vec![core.manage()?, core.tidy()?, core.announce()?, core.retire()?],
-            control: Control::open(dir.path(), Arc::new(admin::Controlled(core.clone())))
+            poller: Poller::start(view, seeds)?,
+            threads: vec![context.manage()?, context.tidy()?, context.announce()?, context.retire()?],
+            control: Control::open(dir.path(), Arc::new(admin::Controlled(context.clone())))
                 .context("control socket")?,
         };
         tracing::info!(node = %identity.node, name = identity.name, start = run.starts, %listen, "serving");
-        Ok(Arc::new(Server { core, running: Mutex::new(Some(running)) }))
+        Ok(Arc::new(Server { context, running: Mutex::new(Some(running)) }))
     }
 
-    /// Hands over what it leads, and stops.
+    /// Transfers its leaderships, and stops.
     pub fn stop(&self) -> anyhow::Result<()> {
         let Some(Running { control, poller, listener, threads }) = self.running.lock().take() else {
             return Ok(());
         };
         drop(control);
-        self.core.stop.store(true, Ordering::Release);
-        self.core.directory.poke();
+        self.context.stop.store(true, Ordering::Release);
+        self.context.view.poke();
         for thread in threads {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged that.
             let _ = thread.join();
         }
-        // The others must still be able to talk to those replicas that hand over the lead.
-        self.core.groups.shutdown();
+        // Peers must still reach the replicas while these transfer their leaderships.
+        self.context.groups.shutdown();
         drop(poller);
         drop(listener);
         Ok(())

@@ -1,16 +1,16 @@
 //! Mounting a volume of a cluster: a client, the map, and the kernel's mount, in one process.
 //!
-//! **Promises.** Any of the servers named is enough to begin with, and none of them is needed later on: the map names them all. What
-//! cannot be mounted is refused with what is wrong and what there is instead.
+//! **Promises.** Any one of the given servers is enough to mount, and none of them is needed later: the map
+//! names all nodes. A volume that cannot be mounted is refused with the reason and the volumes there are.
 
-use super::directory::{Directory, VolumeReplicas};
+use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::{Poller, links};
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
+use crate::mount_report::{MountReport, Volume, number};
 use crate::mounts;
 use crate::node::client_options;
-use crate::standing::{Standing, Volume, number};
 use crate::subdirectory;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before all servers are asked again.
+/// Pause between two rounds of asking all servers.
 const AGAIN: Duration = Duration::from_millis(500);
 
 /// A mounted volume of a cluster.
@@ -36,7 +36,7 @@ struct Shared {
     started: Instant,
     spec: MountSpec,
     volume: GroupId,
-    directory: Arc<Directory>,
+    view: Arc<ClusterView>,
     client: Arc<Client>,
     mounted: Mounted,
 }
@@ -46,16 +46,15 @@ impl ClusterMount {
     pub fn start(spec: &MountSpec) -> anyhow::Result<Arc<ClusterMount>> {
         let credentials = Credentials::load(&spec.credentials)?;
         let network = Network::new(cluster_of(&credentials)?, credentials)?;
-        let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
-        fetch_map(&directory, &spec.servers)?;
-        directory.find_near();
-        let volume = find_soon(&directory, &spec.servers, &spec.volume)?;
-        let poller = Poller::start(directory.clone(), spec.servers.clone())?;
-        let bricks: Arc<dyn Bricks> = directory.clone();
+        let view = ClusterView::new(network, None, ClusterMap::default(), Box::new(|_| {}));
+        fetch_map(&view, &spec.servers)?;
+        view.find_near();
+        let volume = find_soon(&view, &spec.servers, &spec.volume)?;
+        let poller = Poller::start(view.clone(), spec.servers.clone())?;
+        let bricks: Arc<dyn Bricks> = view.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
-        let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
-        let chosen =
-            spec.options.on_top_of(&directory.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
+        let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume });
+        let chosen = spec.options.on_top_of(&view.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
         let origin = crate::origin::here();
         let has_ended = crate::origin::has_ended;
         let options =
@@ -70,18 +69,12 @@ impl ClusterMount {
             Ok(shoal_fuse::mount(client.clone(), &spec.mountpoint, mount)?)
         });
         let mounted = mounted.inspect_err(|_| {
-            // Nothing was done yet that could be lost.
+            // Nothing was done that could be lost.
             let _ = client.close();
         })?;
         mounts::note_device(&spec.run, mounted.device());
-        let shared = Arc::new(Shared {
-            started: Instant::now(),
-            spec: spec.clone(),
-            volume,
-            directory,
-            client,
-            mounted,
-        });
+        let shared =
+            Arc::new(Shared { started: Instant::now(), spec: spec.clone(), volume, view, client, mounted });
         let control = Control::open(&spec.run, shared.clone()).context("control socket")?;
         Ok(Arc::new(ClusterMount { shared, running: Mutex::new(Some((control, poller))) }))
     }
@@ -110,17 +103,17 @@ fn cluster_of(credentials: &Credentials) -> anyhow::Result<u128> {
     credentials.cluster().context("the credentials do not say which cluster they are for")
 }
 
-/// Gets the map from any of these servers.
-fn fetch_map(directory: &Directory, servers: &[String]) -> anyhow::Result<()> {
+/// Fetches the map from any of these servers.
+fn fetch_map(view: &ClusterView, servers: &[String]) -> anyhow::Result<()> {
     let due = Instant::now() + MOUNT_MAP_PATIENCE;
     loop {
         let (mut reasons, mut denied) = (Vec::new(), None);
         for server in servers {
-            match directory.catch_up(&directory.network().link(server, Lane::Requests)) {
-                Ok(()) if directory.map().epoch > 0 => return Ok(()),
+            match view.catch_up(&view.network().link(server, Lane::Requests)) {
+                Ok(()) if view.map().epoch > 0 => return Ok(()),
                 Ok(()) => reasons.push(format!("{server} has no cluster map yet")),
                 Err(why) => {
-                    denied = denied.or_else(|| directory.denied());
+                    denied = denied.or_else(|| view.denied());
                     reasons.push(why);
                 }
             }
@@ -135,18 +128,19 @@ fn fetch_map(directory: &Directory, servers: &[String]) -> anyhow::Result<()> {
     }
 }
 
-/// The volume of this name. A server may hear a little later than others that there is one, or that it was started.
-fn find_soon(directory: &Directory, servers: &[String], name: &str) -> anyhow::Result<GroupId> {
+/// The volume of this name. A server may learn a little late that a volume was created or started, so this
+/// retries for a moment.
+fn find_soon(view: &ClusterView, servers: &[String], name: &str) -> anyhow::Result<GroupId> {
     let due = Instant::now() + MOUNT_NEWS_PATIENCE;
     loop {
-        let found = find(&directory.map(), name);
+        let found = find(&view.map(), name);
         if found.is_ok() || Instant::now() > due {
             return found;
         }
         std::thread::sleep(AGAIN);
-        for link in links(directory, servers) {
-            // Whoever does not answer knows nothing newer.
-            let _ = directory.catch_up(&link);
+        for link in links(view, servers) {
+            // A server that does not answer has no newer map to offer.
+            let _ = view.catch_up(&link);
         }
     }
 }
@@ -169,22 +163,22 @@ fn find(map: &ClusterMap, name: &str) -> anyhow::Result<GroupId> {
 }
 
 impl Shared {
-    fn standing(&self) -> Standing<'_> {
-        Standing { started: self.started, client: &self.client, mounted: &self.mounted }
+    fn report(&self) -> MountReport<'_> {
+        MountReport { started: self.started, client: &self.client, mounted: &self.mounted }
     }
 
     fn status(&self) -> Result<Status, String> {
         let MountSpec { volume, run, source, options, .. } = &self.spec;
         let (id, options) = (self.volume.to_string(), options.words());
         let source = Some(source.as_str());
-        let read_only = self.directory.map().mount_options(self.volume).split(',').any(|word| word == "ro");
+        let read_only = self.view.map().mount_options(self.volume).split(',').any(|word| word == "ro");
         let volume = Volume { name: volume, id: &id, data: run, source, options: &options, read_only };
-        self.standing().status(volume)
+        self.report().status(volume)
     }
 
     fn statistics(&self) -> Statistics {
-        let mut statistics = self.standing().statistics();
-        let traffic = self.directory.network().traffic();
+        let mut statistics = self.report().statistics();
+        let traffic = self.view.network().traffic();
         statistics.client.extend([
             number("net_requests_total", traffic.requests),
             number("net_sent_bytes_total", traffic.sent_bytes),
@@ -200,13 +194,13 @@ impl Handler for Shared {
         request: Request,
         say: &mut dyn FnMut(&dyn Answer) -> io::Result<()>,
     ) -> Result<(), String> {
-        // Whoever does not listen any more needs no reason either.
+        // If the client of the socket is gone, the error has no reader.
         let gone = |error: io::Error| error.to_string();
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
             Request::Sync => {
-                let refused = match (self.client.fsync(InodeId::ROOT), self.standing().refused()) {
+                let refused = match (self.client.fsync(InodeId::ROOT), self.report().refused()) {
                     (Ok(()), _) => None,
                     (Err(_), Some(why)) => Some(why),
                     (Err(errno), None) => return Err(errno.to_string()),

@@ -1,10 +1,10 @@
-//! Opening the replicas of this node: of the group that holds the cluster map, and of volumes.
+//! Opens the replicas of this node: of the group that holds the cluster map, and of volumes.
 
 use super::calls::ReplicaReport;
-use super::dir::NodeDir;
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use super::groups::{Group, Opener};
 use super::machine::{self, MapMachine};
+use super::node_dir::NodeDir;
 use super::peers::GroupPeers;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ pub struct MapGroup {
 }
 
 impl MapGroup {
-    /// Has a change decided.
+    /// Proposes a change and waits for its outcome.
     pub fn propose(&self, command: Vec<u8>) -> Result<Outcome, MetaError> {
         self.replica.ensure_leading()?;
         self.replica.propose(command)
@@ -38,43 +38,44 @@ pub struct VolumeGroup {
     seen: Mutex<Seen>,
 }
 
-/// What a volume's replica has made of the map so far.
+/// State that a volume's replica derives from the map.
 #[derive(Default)]
 struct Seen {
-    /// Bricks and how they are used.
+    /// Bricks and their states.
     bricks: Vec<(BrickId, Brick)>,
-    /// Rebalances that the map asked for, those of before this process included.
+    /// Rebalances that the map has requested, those before this process included.
     rebalance: Option<u64>,
-    /// Rebalances that this process was asked for.
+    /// Rebalances that were requested of this process.
     asked: u64,
 }
 
 impl VolumeGroup {
-    /// Whether a rebalance is still to come to its end.
+    /// Whether a requested rebalance has not completed yet.
     pub fn awaits_rebalance(&self, status: &HealStatus) -> bool {
         self.seen.lock().asked > status.rebalances
     }
 
-    /// What it serves.
+    /// The metadata server of the volume.
     pub fn server(&self) -> &Arc<Server> {
         &self.server
     }
 }
 
-/// See the module.
+/// Opens replicas, and finds those that are open.
 pub struct LocalOpener {
     dir: Arc<NodeDir>,
-    directory: Arc<Directory>,
-    /// Where there are two of a group, one of which the map does not name any more, it is the other.
+    view: Arc<ClusterView>,
+    /// The open replica of the map's group. If there are two, one of which the map does not name any more, it
+    /// is the other one.
     map: Mutex<Weak<MapGroup>>,
-    /// The same.
+    /// The open replica of each volume, with the rule of `map` for two.
     volumes: Mutex<std::collections::HashMap<GroupId, Weak<VolumeGroup>>>,
 }
 
 impl LocalOpener {
     /// Nothing is open.
-    pub fn new(dir: Arc<NodeDir>, directory: Arc<Directory>) -> LocalOpener {
-        LocalOpener { dir, directory, map: Mutex::default(), volumes: Mutex::default() }
+    pub fn new(dir: Arc<NodeDir>, view: Arc<ClusterView>) -> LocalOpener {
+        LocalOpener { dir, view, map: Mutex::default(), volumes: Mutex::default() }
     }
 
     /// The replica that holds the map, if it is open here.
@@ -87,8 +88,8 @@ impl LocalOpener {
         self.volumes.lock().get(&group)?.upgrade()
     }
 
-    /// Sees to it that there is something to open: the empty directory of a founder, the state of another replica, or what was here
-    /// before.
+    /// Creates what opening a replica requires: an empty directory for a founder, or the state fetched from
+    /// another replica. A replica that was made here before must still be there.
     fn prepare(
         &self,
         path: &Path,
@@ -107,7 +108,7 @@ impl LocalOpener {
                 place.id
             ));
         }
-        if founders(&self.directory.map(), peers.group, place).is_some() {
+        if founders(&self.view.map(), peers.group, place).is_some() {
             make_durable(path).map_err(|error| format!("{shown}: {error}"))?;
         } else {
             if let Some(parent) = path.parent() {
@@ -119,8 +120,9 @@ impl LocalOpener {
     }
 }
 
-/// Those that a group begins with, if this one is among them and the map still names them all: otherwise it gets the state of those that
-/// have begun. Others may have come to them before any has begun, and begin with the state of one that has.
+/// The replicas that a new group begins with, if this one is among them and the map still names them all.
+/// Otherwise this one fetches the state of a replica that has begun. Replicas may have been added to the
+/// founders before the group has begun; they fetch a state as well.
 fn founders(map: &ClusterMap, group: GroupId, place: &ReplicaPlace) -> Option<Vec<ReplicaId>> {
     let places = map.replicas(group);
     let founders: Vec<ReplicaId> = places.iter().filter(|one| one.founder).map(|one| one.id).collect();
@@ -144,18 +146,18 @@ impl Opener for LocalOpener {
         stop: &AtomicBool,
     ) -> Result<Arc<dyn Group>, String> {
         let path = self.dir.replica(group, place.id);
-        let peers = Arc::new(GroupPeers { directory: self.directory.clone(), group, me: place.id });
+        let peers = Arc::new(GroupPeers { view: self.view.clone(), group, me: place.id });
         self.prepare(&path, place, &peers, stop)?;
-        let map = self.directory.map();
+        let map = self.view.map();
         let named = map.node_of(group, place.id).is_some();
         let options =
             ReplicaOptions { group, id: place.id, founders: founders(&map, group, place), log_bytes: None };
         let failed = |error: shoal_meta::OpenError| format!("{}: {error}", path.display());
         if group == GroupId::CLUSTER {
-            let directory = self.directory.clone();
-            let machine = Arc::new(MapMachine::new(move |map| directory.learn(map)));
+            let view = self.view.clone();
+            let machine = Arc::new(MapMachine::new(move |map| view.learn(map)));
             let replica = Replica::open(&path, options, peers, machine).map_err(failed)?;
-            self.directory.learn(machine::read(&**replica.store())?);
+            self.view.learn(machine::read(&**replica.store())?);
             let replica = Arc::new(MapGroup { replica, id: place.id });
             let mut known = self.map.lock();
             if named || known.upgrade().is_none() {
@@ -164,7 +166,7 @@ impl Opener for LocalOpener {
             return Ok(replica);
         }
         let volume = map.volumes.get(&group).ok_or("the volume is not there any more")?;
-        let bricks: Arc<dyn Bricks> = self.directory.clone();
+        let bricks: Arc<dyn Bricks> = self.view.clone();
         let blocks = ReplicatedBlocks::new(group, bricks);
         let returns = blocks.clone();
         let create =
@@ -181,7 +183,7 @@ impl Opener for LocalOpener {
         let mut volumes = self.volumes.lock();
         if named || volumes.get(&group).is_none_or(|known| known.strong_count() == 0) {
             volumes.insert(group, Arc::downgrade(&replica));
-            self.directory.serve_meta(group, server);
+            self.view.serve_meta(group, server);
         }
         Ok(replica)
     }
@@ -191,7 +193,7 @@ impl Opener for LocalOpener {
         let known = volumes.get(&group).and_then(Weak::upgrade);
         if known.is_some_and(|known| known.id == id) {
             volumes.remove(&group);
-            self.directory.drop_meta(group);
+            self.view.drop_meta(group);
         }
     }
 }
@@ -320,7 +322,7 @@ mod tests {
         next
     }
 
-    /// So many nodes, and a volume with a brick on each of the first three of them.
+    /// A map of `nodes` nodes, with a volume that has a brick on each of the first three.
     fn map(nodes: u32) -> ClusterMap {
         let (time, expires) = (Timestamp::default(), Timestamp { secs: 1, nanos: 0 });
         let node = |number: u32| (format!("n{number}"), format!("n{number}:7470"));
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_begins_a_group_of_which_a_founder_is_missing() {
+    fn no_replica_begins_a_group_of_which_a_founder_is_missing() {
         let lost = then(&map(5), &Command::Detach { node: NodeId(2), force: true });
         for map in [with_replicas(&lost, "5"), lost] {
             let begin = founders_by_place(&map);

@@ -1,8 +1,9 @@
-//! How replicas of metadata groups reach each other.
+//! Transport between the replicas of a metadata group.
 //!
-//! A message begins with the replicas that it is from and to: a node may have had another replica of the same group before.
+//! A message begins with the ids of its sender and receiver: a node may have had another replica of the same
+//! group before.
 
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use crate::limits::STATE_PATIENCE;
 use bytes::Bytes;
 use shoal_meta::Peers;
@@ -10,16 +11,16 @@ use shoal_net::{Lane, Service};
 use shoal_types::{GroupId, NodeId, ReplicaId};
 use std::sync::Arc;
 
-/// Length of the head of a message, in bytes.
+/// Length of a message's head, in bytes.
 const HEAD_BYTES: usize = 16;
 
 /// The other replicas of a group, as one of them sees them.
 pub struct GroupPeers {
-    /// What is known of the cluster.
-    pub directory: Arc<Directory>,
+    /// The view of the cluster.
+    pub view: Arc<ClusterView>,
     /// The group.
     pub group: GroupId,
-    /// The one that speaks.
+    /// The sender.
     pub me: ReplicaId,
 }
 
@@ -29,7 +30,7 @@ impl GroupPeers {
     }
 }
 
-/// From and to whom a message is, and what it says.
+/// The sender, the receiver and the payload of a message.
 pub fn addressed(message: &Bytes) -> Option<(ReplicaId, ReplicaId, Bytes)> {
     let (from, rest) = message.split_first_chunk::<8>()?;
     let (to, _) = rest.split_first_chunk::<8>()?;
@@ -39,36 +40,36 @@ pub fn addressed(message: &Bytes) -> Option<(ReplicaId, ReplicaId, Bytes)> {
 
 impl Peers for GroupPeers {
     fn send(&self, to: ReplicaId, message: Bytes) {
-        // Somebody who is not known, or not reached, hears it when it is said again.
+        // A message to an unknown or unreachable replica is dropped; Raft sends it again.
         if let Some(node) = self.node_of(to)
-            && let Some(link) = self.directory.link(node, Lane::Replicas)
+            && let Some(link) = self.view.link(node, Lane::Replicas)
         {
             link.post(Service::Replica(self.group), vec![self.head(to), message]);
         }
     }
 
     fn ask(&self, to: ReplicaId, request: Bytes) -> Result<Bytes, String> {
-        let node = self.node_of(to).ok_or_else(|| format!("nobody knows where {to} is"))?;
-        let link = self.directory.link(node, Lane::Blocks).ok_or_else(|| format!("{node} is gone"))?;
+        let node = self.node_of(to).ok_or_else(|| format!("no node is known to have {to}"))?;
+        let link = self.view.link(node, Lane::Blocks).ok_or_else(|| format!("{node} is gone"))?;
         let parts = vec![self.head(to), request];
         link.call(Service::Replica(self.group), false, parts, STATE_PATIENCE)
             .map_err(|error| error.to_string())
     }
 
     fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
-        self.directory.node_of(self.group, replica)
+        self.view.node_of(self.group, replica)
     }
 
     fn others(&self) -> Vec<ReplicaId> {
-        let map = self.directory.map();
+        let map = self.view.map();
         map.replicas(self.group).iter().map(|place| place.id).filter(|id| *id != self.me).collect()
     }
 }
 
-/// Nobody: for the first replica of a cluster while it is made.
-pub struct Nobody;
+/// No peers: for the first replica of a cluster while it is created.
+pub struct NoPeers;
 
-impl Peers for Nobody {
+impl Peers for NoPeers {
     fn send(&self, _: ReplicaId, _: Bytes) {}
     fn ask(&self, to: ReplicaId, _: Bytes) -> Result<Bytes, String> {
         Err(format!("{to} is not there yet"))
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_that_is_cut_off_is_for_nobody() {
+    fn message_with_a_truncated_head_has_no_receiver() {
         let message: Bytes = [&3u64.to_le_bytes()[..], &4u64.to_le_bytes(), b"hello"].concat().into();
         assert_eq!(addressed(&message), Some((ReplicaId(3), ReplicaId(4), Bytes::from_static(b"hello"))));
         for cut in 0..HEAD_BYTES {

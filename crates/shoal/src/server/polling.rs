@@ -1,26 +1,26 @@
 //! Keeps the copy of the cluster map new: asks one node after the other for a newer one.
 //!
-//! Taking turns matters: a node that is cut off from the others has no newer map and does not know it.
+//! Taking turns matters: a node that is cut off from its peers has no newer map and does not know it.
 
-use super::directory::Directory;
+use super::cluster_view::ClusterView;
 use crate::limits::MAP_POLL;
 use shoal_net::{Lane, Link};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Asks until it is dropped.
+/// Polls until it is dropped.
 pub struct Poller {
-    directory: Arc<Directory>,
+    view: Arc<ClusterView>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Poller {
-    /// Begins to ask the nodes of the map and, besides them, those at these addresses.
-    pub fn start(directory: Arc<Directory>, seeds: Vec<String>) -> std::io::Result<Poller> {
+    /// Begins to poll the nodes of the map and, besides them, those at these addresses.
+    pub fn start(view: Arc<ClusterView>, seeds: Vec<String>) -> std::io::Result<Poller> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (ours, until) = (directory.clone(), stop.clone());
+        let (ours, until) = (view.clone(), stop.clone());
         let thread = std::thread::Builder::new().name("shoal-map".into()).spawn(move || {
             let (mut turn, mut seen) = (0, 0);
             while !until.load(Ordering::Acquire) {
@@ -28,45 +28,46 @@ impl Poller {
                 seen = ours.wait(seen, MAP_POLL);
             }
         })?;
-        Ok(Poller { directory, stop, thread: Some(thread) })
+        Ok(Poller { view, stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Poller {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.directory.poke();
+        self.view.poke();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has logged that.
             let _ = thread.join();
         }
     }
 }
 
-/// Asks the next one; if it does not answer, the one after it, until somebody has answered or all were asked.
-fn round(directory: &Directory, seeds: &[String], turn: &mut usize) {
-    if directory.fence().is_some() {
+/// Asks the next node; if it does not answer, the one after it, until one has answered or all were asked.
+fn round(view: &ClusterView, seeds: &[String], turn: &mut usize) {
+    if view.fence().is_some() {
         return;
     }
-    let links = links(directory, seeds);
+    let links = links(view, seeds);
     for _ in 0..links.len() {
         let Some(link) = links.get(*turn % links.len()) else { return };
         *turn = turn.wrapping_add(1);
-        match directory.catch_up(link) {
+        match view.catch_up(link) {
             Ok(()) => return,
             Err(why) => tracing::debug!(why, "asking for the cluster map"),
         }
     }
 }
 
-/// All that can be asked, each once: the nodes of the map besides this process, and those at these addresses.
-pub fn links(directory: &Directory, seeds: &[String]) -> Vec<Arc<Link>> {
-    let map = directory.map();
-    let own = directory.own_node().and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
+/// The connections to all nodes to ask, each once: those of the map besides this process, and those at these
+/// addresses.
+pub fn links(view: &ClusterView, seeds: &[String]) -> Vec<Arc<Link>> {
+    let map = view.map();
+    let own = view.own_node().and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
     let mut addresses: Vec<&str> = map.nodes.values().map(|node| node.address.as_str()).collect();
     addresses.extend(seeds.iter().map(String::as_str));
     addresses.retain(|address| Some(*address) != own);
     let mut seen = std::collections::HashSet::new();
     addresses.retain(|address| seen.insert(*address));
-    addresses.into_iter().map(|address| directory.network().link(address, Lane::Requests)).collect()
+    addresses.into_iter().map(|address| view.network().link(address, Lane::Requests)).collect()
 }

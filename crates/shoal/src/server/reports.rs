@@ -1,19 +1,19 @@
 //! What runs, here and on the other nodes.
 
 use super::calls::{Answer, Ask, Report};
-use super::core::Core;
+use super::context::ServerContext;
 use crate::limits::{DIGEST_PATIENCE, REPORT_PATIENCE};
 use shoal_types::NodeId;
 use std::collections::BTreeMap;
 
-impl Core {
+impl ServerContext {
     /// What runs here.
     pub(super) fn report(&self, digest: bool) -> Report {
         Report {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
-            epoch: self.directory.map().epoch,
+            epoch: self.view.map().epoch,
             replicas: self.groups.reports(digest),
             bricks: self.bricks.reports(),
             retired: self.retiring.reports(),
@@ -22,13 +22,13 @@ impl Core {
 
     /// What runs on all nodes that answer.
     pub(super) fn gather(&self, digest: bool) -> BTreeMap<NodeId, Report> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let patience = if digest { DIGEST_PATIENCE } else { REPORT_PATIENCE };
         let ask = |node: NodeId| {
             if node == self.node {
                 return Some((node, self.report(digest)));
             }
-            match self.directory.ask(node, &Ask::Report { digest }, patience) {
+            match self.view.ask(node, &Ask::Report { digest }, patience) {
                 Ok(Answer::Report(report)) => Some((node, report)),
                 Ok(other) => {
                     tracing::warn!(%node, ?other, "a strange answer");

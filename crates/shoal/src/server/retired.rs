@@ -6,7 +6,7 @@
 //! time goes into it. A deletion that was cut off is taken up again after the next start.
 
 use super::calls::RetiredReport;
-use super::core::Core;
+use super::context::ServerContext;
 use crate::limits::{RETIRE_REST_FACTOR, RETIRE_REST_MAX, TIDY_EVERY};
 use parking_lot::Mutex;
 use shoal_brick::{BrickError, Retirement};
@@ -54,23 +54,23 @@ impl Retiring {
     }
 }
 
-impl Core {
+impl ServerContext {
     /// Deletes retired bricks as long as this node serves.
-    pub(super) fn retire(self: &Arc<Core>) -> std::io::Result<JoinHandle<()>> {
-        let core = self.clone();
+    pub(super) fn retire(self: &Arc<ServerContext>) -> std::io::Result<JoinHandle<()>> {
+        let context = self.clone();
         std::thread::Builder::new().name("shoal-retire".into()).spawn(move || {
             let mut seen = 0;
-            while core.may_retire() {
-                for (id, identity, path) in core.dir.retired_bricks(&core.directory.map()) {
-                    core.retire_one(id, identity, &path);
+            while context.may_retire() {
+                for (id, identity, path) in context.dir.retired_bricks(&context.view.map()) {
+                    context.retire_one(id, identity, &path);
                 }
-                seen = core.directory.wait(seen, TIDY_EVERY);
+                seen = context.view.wait(seen, TIDY_EVERY);
             }
         })
     }
 
     fn may_retire(&self) -> bool {
-        !self.stop.load(Ordering::Acquire) && self.directory.fence().is_none()
+        !self.stop.load(Ordering::Acquire) && self.view.fence().is_none()
     }
 
     fn retire_one(&self, id: BrickId, identity: u128, path: &Path) {

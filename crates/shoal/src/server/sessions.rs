@@ -1,7 +1,7 @@
 //! The sessions of volumes: what the leader of each knows of them, and where they were heard of.
 
 use super::calls::{Answer, Session};
-use super::core::Core;
+use super::context::ServerContext;
 use crate::limits::HEARD_SESSIONS_MAX;
 use parking_lot::Mutex;
 use shoal_cluster::Outcome;
@@ -46,7 +46,7 @@ impl Heard {
     }
 }
 
-impl Core {
+impl ServerContext {
     /// The sessions of a volume that this node leads.
     pub(super) fn sessions(&self, volume: GroupId) -> Answer {
         self.led(volume, |group| {

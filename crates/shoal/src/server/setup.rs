@@ -1,12 +1,12 @@
-//! How a machine becomes a node: it begins a cluster, or joins one.
+//! Turns a machine into a node: it begins a cluster, or joins one.
 //!
-//! Either makes a data directory and nothing else; the server is started afterwards. The directory becomes a server's with the
-//! last step, so that an attempt that was cut off can be repeated.
+//! Either creates a data directory and nothing else; the server is started afterwards. The last step makes it
+//! a server's directory, so that an attempt that was cut off can be repeated.
 
 use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
-use super::dir::{Identity, NodeDir, prepare};
 use super::machine::{self, MapMachine};
-use super::peers::Nobody;
+use super::node_dir::{Identity, NodeDir, prepare};
+use super::peers::NoPeers;
 use crate::admin::{Begun, Init, Join, Joined, Token, TokenReport};
 use crate::limits::{INIT_PATIENCE, JOIN_PATIENCE, TOKEN_HOURS_DEFAULT};
 use anyhow::{Context, bail};
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// Seconds of an hour.
 const HOUR_S: i64 = 3600;
 
-/// A new token: the secret, until when it is valid, and the command that makes it so.
+/// A new token: its secret, its expiry, and the command that records it in the map.
 pub fn new_token(hours: u32) -> (u128, Timestamp, Command) {
     let (secret, time) = (rand::random(), Timestamp::now());
     let expires = Timestamp { secs: time.secs + i64::from(hours) * HOUR_S, nanos: 0 };
@@ -40,7 +40,7 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
         authority: authority.to_pem(),
         time: Timestamp::now(),
     };
-    // What will come of it, and so which replica is to decide it.
+    // Planned on an empty map, which tells the id of the replica that is to decide it.
     let (planned, outcome) = apply(&ClusterMap::default(), &begin);
     let node = match outcome {
         Outcome::Joined(node) => node,
@@ -63,19 +63,19 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
     })
 }
 
-/// Makes the first replica of the cluster map and has it decide its first commands.
+/// Creates the first replica of the cluster map and has it decide its first commands.
 fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<ClusterMap> {
     std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
     let options = ReplicaOptions { group: GroupId::CLUSTER, id, founders: Some(vec![id]), log_bytes: None };
     let machine = Arc::new(MapMachine::new(|_| {}));
-    let replica = Replica::open(home, options, Arc::new(Nobody), machine)
+    let replica = Replica::open(home, options, Arc::new(NoPeers), machine)
         .with_context(|| home.display().to_string())?;
     let begun = Instant::now();
     while !replica.leads() {
         if begun.elapsed() > INIT_PATIENCE {
             bail!("the cluster's first replica does not come up; {} may be very slow", home.display());
         }
-        // It answers NotLeader until it has elected itself, and that at once.
+        // It answers NotLeader, without delay, until it has elected itself.
         if replica.ensure_leading().is_err() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -110,7 +110,8 @@ pub fn join(join: &Join) -> anyhow::Result<Joined> {
     })
 }
 
-/// Asks one node of the cluster after the other. Only one that cannot be reached is passed over: the others would say the same.
+/// Asks one node of the cluster after the other. Only an unreachable one is skipped: every other node would
+/// give the same answer.
 fn ask_to_join(network: &Network, addresses: &[String], ask: &JoinAsk) -> anyhow::Result<JoinAnswer> {
     let mut reasons = Vec::new();
     for address in addresses {

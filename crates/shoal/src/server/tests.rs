@@ -1,7 +1,7 @@
 //! Several servers in one process, over real connections.
 
 use super::calls::Ask;
-use super::directory::{Directory, VolumeReplicas, ask_over};
+use super::cluster_view::{ClusterView, VolumeReplicas, ask_over};
 use super::polling::Poller;
 use super::*;
 use crate::admin::{
@@ -15,14 +15,15 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Longer than anything here takes on a machine that does other things, too.
+/// Longer than any step takes on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn free_address() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// Starts a server; one of the same directory that was stopped in this process may take a moment to let go of it.
+/// Starts a server. A server of the same directory that was stopped in this process may take a moment to
+/// release its lock.
 fn serve(data: &Path) -> Arc<Server> {
     let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
     let mut dir = None;
@@ -35,7 +36,7 @@ fn serve(data: &Path) -> Arc<Server> {
 
 fn ask(server: &Server, request: AdminRequest) -> Result<AdminAnswer, String> {
     let mut answers = Vec::new();
-    server.core.execute(request, &mut |answer| {
+    server.context.execute(request, &mut |answer| {
         answers.push(answer);
         Ok(())
     })?;
@@ -105,7 +106,7 @@ fn several(count: usize) -> Several {
 }
 
 impl Several {
-    /// Stops a server and lets go of it.
+    /// Stops a server and drops it.
     fn stop(&mut self, at: usize) {
         self.servers.remove(at).stop().unwrap();
     }
@@ -131,7 +132,7 @@ impl Several {
 }
 
 #[test]
-fn servers_that_join_share_map_and_volumes_and_whoever_is_left_goes_on() {
+fn joined_servers_share_map_and_volumes_and_continue_without_a_stopped_one() {
     let mut three = three();
     three.make_volume();
     let servers = &three.servers;
@@ -174,18 +175,18 @@ fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
     };
     let credentials = Credentials::from_pem(&issued.authority, &issued.certificate, &issued.key).unwrap();
     let network = Network::new(credentials.cluster().unwrap(), credentials).unwrap();
-    let directory = Directory::new(network, None, ClusterMap::default(), Box::new(|_| {}));
-    let link = directory.network().link(&three.token.addresses[0], Lane::Requests);
-    directory.catch_up(&link).unwrap();
-    let map = directory.map();
+    let view = ClusterView::new(network, None, ClusterMap::default(), Box::new(|_| {}));
+    let link = view.network().link(&three.token.addresses[0], Lane::Requests);
+    view.catch_up(&link).unwrap();
+    let map = view.map();
     assert!(map.secrets.authority.is_empty() && map.secrets.tokens.is_empty());
     let refused = ask_over(&link, &Ask::Report { digest: false }, PATIENCE).unwrap_err().to_string();
     assert!(refused.contains("only nodes"), "{refused}");
 
     let (volume, _) = map.volume("web").unwrap();
-    let poller = Poller::start(directory.clone(), Vec::new()).unwrap();
-    let replicas = Arc::new(VolumeReplicas { directory: directory.clone(), volume });
-    let bricks: Arc<dyn Bricks> = directory.clone();
+    let poller = Poller::start(view.clone(), Vec::new()).unwrap();
+    let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume });
+    let bricks: Arc<dyn Bricks> = view.clone();
     let blocks = ReplicatedBlocks::new(volume, bricks);
     let client = Client::open_replicated(replicas, blocks, Options::default()).unwrap();
     assert!(client.statfs(shoal_client::Wait::Allowed).unwrap().total_bytes > 0);
@@ -200,7 +201,7 @@ fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
     assert!(ask(&servers[0], step(RemoveStep::Commit)).unwrap_err().contains("is in use"));
     assert_eq!(ask(&servers[0], step(RemoveStep::Start)), Ok(AdminAnswer::Done));
     wait_until("the brick can be taken away", || ask(&servers[1], step(RemoveStep::Commit)).is_ok());
-    wait_until("it is forgotten", || servers[0].core.directory.map().bricks.len() == 3);
+    wait_until("it is forgotten", || servers[0].context.view.map().bricks.len() == 3);
 
     assert_eq!(ask(&servers[0], AdminRequest::RevokeClient { name: "laptop".into() }), Ok(AdminAnswer::Done));
     wait_until("the client is refused", || {
@@ -219,7 +220,7 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
     let decided = || status(&three.servers[0]).map.iter().filter_map(|replica| replica.applied).max();
     let before = decided();
     assert!(join(&spec).unwrap_err().to_string().contains("token is wrong"));
-    assert_eq!(decided(), before, "it may be anybody: nothing is written for it");
+    assert_eq!(decided(), before, "the sender is not authenticated: nothing is written for it");
     let other = Token { fingerprint: "0".repeat(64), ..three.token.clone() };
     let why = join(&join_spec(three.temp.path(), 4, &other)).unwrap_err().to_string();
     assert!(why.contains("no node of the cluster answers"), "{why}");
@@ -235,8 +236,8 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
 #[test]
 fn a_token_is_good_at_once_on_a_node_that_has_not_heard_of_it() {
     let mut nodes = several(4);
-    // The fourth one keeps no replica of the map, and asks for it only now and then.
-    let fourth = nodes.servers[3].core.directory.map().nodes[&NodeId(4)].address.clone();
+    // The fourth node keeps no replica of the map, and polls for it.
+    let fourth = nodes.servers[3].context.view.map().nodes[&NodeId(4)].address.clone();
     for n in 5..=7 {
         let issued = match ask(&nodes.servers[0], AdminRequest::IssueToken { hours: 1 }) {
             Ok(AdminAnswer::Token(issued)) => issued.token.parse::<Token>().unwrap(),
@@ -297,8 +298,8 @@ fn a_replica_whose_directory_is_gone_is_not_made_anew() {
     assert!(!replica.online && !brick.online);
     assert!(!data.join("volumes").exists() && !three.brick(3).path.exists());
     let group =
-        three.servers[0].core.directory.map().volume("web").map(|(id, _)| id).unwrap_or(GroupId::CLUSTER);
-    assert!(again.core.groups.of(group).is_none());
+        three.servers[0].context.view.map().volume("web").map(|(id, _)| id).unwrap_or(GroupId::CLUSTER);
+    assert!(again.context.groups.of(group).is_none());
     three.servers.iter().for_each(|server| server.stop().unwrap());
     again.stop().unwrap();
 }
@@ -307,17 +308,17 @@ fn a_replica_whose_directory_is_gone_is_not_made_anew() {
 fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force() {
     let three = three();
     three.make_volume();
-    let core = &three.servers[0].core;
-    let map = core.directory.map();
+    let context = &three.servers[0].context;
+    let map = context.view.map();
     let id = *map.bricks.iter().find(|(_, brick)| brick.node == NodeId(1)).unwrap().0;
-    let brick = core.directory.local_brick(id).unwrap();
+    let brick = context.view.local_brick(id).unwrap();
     for seq in 0..3 {
         let block = shoal_types::BlockId { session: shoal_types::SessionId(999), seq };
         brick.put(block, &[bytes::Bytes::from_static(b"content")]).unwrap();
     }
     drop(brick);
     let path = three.brick(1).path;
-    let identity = core.dir.brick(id).unwrap();
+    let identity = context.dir.brick(id).unwrap();
     for request in
         [AdminRequest::StopVolume { name: "web".into() }, AdminRequest::DeleteVolume { name: "web".into() }]
     {
@@ -327,20 +328,23 @@ fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force
     wait_until("all bricks are emptied", || (1..=3).all(is_empty));
     wait_until("it is not shown any more", || status(&three.servers[1]).deleting.is_empty());
     three.make_volume();
-    assert_eq!(core.dir.brick(id), Some(identity), "the number stays used");
+    assert_eq!(context.dir.brick(id), Some(identity), "the number stays used");
 
-    // A brick that was retired by an older release, which has left it as it was.
+    // A brick that was retired by an older release, which has left its files in place.
     let old = three.temp.path().join("old");
     shoal_brick::Brick::format(&old).unwrap();
     let identity = shoal_brick::contents(&old).unwrap().0;
-    core.dir.made_brick_somewhere(id, identity);
-    let why = core.bricks.check_new_place(&old, false).unwrap_err();
+    context.dir.made_brick_somewhere(id, identity);
+    let why = context.bricks.check_new_place(&old, false).unwrap_err();
     assert!(why.contains("holds a retired brick of this cluster with 0 blocks"), "{why}");
-    let said = core.bricks.check_new_place(&old, true).unwrap().unwrap();
+    let said = context.bricks.check_new_place(&old, true).unwrap().unwrap();
     assert!(said.contains("deleted first"), "{said}");
     wait_until("the retired brick is deleted", || std::fs::read_dir(&old).unwrap().next().is_none());
-    assert_eq!(core.bricks.check_new_place(&old, false), Ok(None));
-    assert!(core.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"), "one in use stays");
+    assert_eq!(context.bricks.check_new_place(&old, false), Ok(None));
+    assert!(
+        context.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"),
+        "one in use stays"
+    );
     three.servers.iter().for_each(|server| server.stop().unwrap());
 }
 
@@ -350,7 +354,7 @@ fn refusal(server: &Server) -> Option<String> {
 
 fn start_error(data: &Path) -> String {
     let mut why = None;
-    // The process that was stopped may take a moment to let go of the directory.
+    // The stopped server may take a moment to release the directory.
     wait_until("the directory is free", || {
         let dir = NodeDir::open(data).ok();
         let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
@@ -373,7 +377,7 @@ fn detached_node_stops_serving_and_says_so() {
     nodes.stop(3);
     let why = start_error(&nodes.temp.path().join("data4"));
     assert!(why.contains("does not start a server any more") && why.contains("was detached"), "{why}");
-    // One that was away when it was detached learns it from its peers.
+    // A node that was down when it was detached learns it from its peers.
     let away = nodes.temp.path().join("data3");
     nodes.stop(2);
     assert_eq!(
@@ -389,7 +393,7 @@ fn detached_node_stops_serving_and_says_so() {
 
 fn copy_tree(from: &Path, to: &Path) {
     let copied = std::process::Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
-    // A file may go while it is copied; what counts here is who the copy says it is.
+    // A file may vanish while it is copied; what counts is the identity in the copy.
     assert!(to.join("node.json").exists(), "{copied}");
 }
 
@@ -398,7 +402,7 @@ fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
     let three = three();
     three.make_volume();
     let (data, copy) = (three.temp.path().join("data3"), three.temp.path().join("copy"));
-    let runs = || three.servers[0].core.directory.map().runs.clone();
+    let runs = || three.servers[0].context.view.map().runs.clone();
     wait_until("all starts are noted in the map", || runs().len() == 3);
     let before = runs();
     copy_tree(&data, &copy);
@@ -433,8 +437,8 @@ fn old_copy_of_a_node_is_refused_after_all_peers_were_restarted() {
     three.stop(2);
     copy_tree(&data, &copy);
     let again = serve(&data);
-    let run = again.core.run;
-    let noted = |server: &Server| server.core.directory.map().runs.get(&NodeId(3)) == Some(&run);
+    let run = again.context.run;
+    let noted = |server: &Server| server.context.view.map().runs.get(&NodeId(3)) == Some(&run);
     wait_until("the later start is noted in the map", || three.servers.iter().all(|server| noted(server)));
     again.stop().unwrap();
     drop(again);
@@ -449,7 +453,7 @@ fn old_copy_of_a_node_is_refused_after_all_peers_were_restarted() {
     identity["place"] = serde_json::Value::Null;
     std::fs::write(copy.join("node.json"), identity.to_string()).unwrap();
     let old = serve(&copy);
-    assert_eq!(old.core.run.starts, run.starts);
+    assert_eq!(old.context.run.starts, run.starts);
     wait_until("the copy is refused", || refusal(&old).is_some());
     assert!(refusal(&old).unwrap().contains("an old copy"));
     old.stop().unwrap();

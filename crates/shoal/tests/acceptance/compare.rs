@@ -1,5 +1,5 @@
-//! The same random operations, step by step, in the volume and in a local directory: every outcome must be equal, errno by
-//! errno and byte by byte, and after every few steps the whole trees.
+//! Random operations, step by step, in the volume and in a local directory. Every outcome must be equal,
+//! errno by errno and byte by byte, and after every few steps the whole trees.
 
 mod operation;
 
@@ -27,7 +27,7 @@ fn compare(volume: &mut Volume, sequence: u64) {
             history[start..].iter().enumerate().map(|(i, op)| format!("    {:5} {op:?}\n", start + i));
         lines.collect::<String>()
     };
-    // Somewhere in the middle everything cached goes.
+    // Somewhere in the middle, a remount empties all caches.
     let remount_at = STEPS / 3 + random.below(0..STEPS as u64 / 3) as usize;
     for step in 0..STEPS {
         let operation = Operation::random(&mut random);
@@ -45,7 +45,7 @@ fn compare(volume: &mut Volume, sequence: u64) {
         }
         if step % STEPS_PER_LOOK == STEPS_PER_LOOK - 1 {
             let (mut a, mut b) = (tree::read(&inside), tree::read(&outside));
-            // When things happened is no outcome.
+            // Times differ between the two runs, so they are not compared.
             a.values_mut().chain(b.values_mut()).for_each(|node| node.mtime_ns = 0);
             let differences = tree::differences(&a, &b);
             assert!(

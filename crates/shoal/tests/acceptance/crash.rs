@@ -1,8 +1,9 @@
-//! The server is killed (-9) at random moments under load.
+//! Crash consistency: the server is killed (-9) at random moments under load.
 //!
-//! Writers do random steps, one system call each, and note outside the mount what they have done and what was fsynced. After
-//! the restart the volume must hold, for each writer, the state after some number of its steps: at least those that an fsync
-//! made safe, at most those it began. That is the promise "a crash leaves a prefix, with everything fsynced in it".
+//! Writers do random steps, one system call each, and record outside the mount what they have done and what
+//! was fsynced. After the restart the volume must hold, for each writer, the state after some number of its
+//! steps: at least those that an fsync made durable, at most those it began. That is the promise "a crash
+//! leaves a prefix, with everything fsynced in it".
 
 mod load;
 mod model;
@@ -20,12 +21,12 @@ use std::time::{Duration, Instant};
 
 const ROUNDS: u64 = 12;
 const ROUNDS_LONG: u64 = 100;
-/// Ordered streams at the same time.
+/// Concurrent writers, each with its own order of steps.
 const WRITERS: u64 = 3;
 /// The load runs for this long before the kill.
 const LOAD_MS_MIN: u64 = 30;
 const LOAD_MS_MAX: u64 = 1500;
-/// Earlier rounds whose trees are looked at again after each crash.
+/// Trees of this many earlier rounds are verified again after each crash.
 const ROUNDS_KEPT: usize = 2;
 
 #[test]
@@ -73,7 +74,7 @@ fn a_crash_leaves_a_prefix_with_everything_fsynced() {
     volume.fsck();
 }
 
-/// Runs the writers, kills the server among them, and returns what they noted.
+/// Runs the writers, kills the server meanwhile, and returns what the writers recorded.
 fn load_and_kill(volume: &mut Volume, random: &mut Random, round: u64) -> Vec<(String, Journal)> {
     let stop = AtomicBool::new(false);
     let moment = Duration::from_millis(random.below(LOAD_MS_MIN..LOAD_MS_MAX));
@@ -99,14 +100,14 @@ fn load_and_kill(volume: &mut Volume, random: &mut Random, round: u64) -> Vec<(S
     journals
 }
 
-/// Files that come and go, and large ones: what else a server is busy with when it dies.
+/// Background load: files that are created and removed, and large ones.
 fn noise(mount: &Path, round: u64, stop: &AtomicBool) {
     let large = vec![round as u8; 9 << 20];
     let mut number = 0u64;
     while !stop.load(Ordering::Relaxed) {
         number += 1;
         let path = mount.join(format!("noise-{}", number % 7));
-        // Whatever fails here fails because the server is dead.
+        // A call that fails here fails because the server is dead.
         let _ = match number % 10 {
             0 => fs::write(&path, &large),
             1..=5 => fs::write(&path, b"temporary"),
@@ -115,7 +116,7 @@ fn noise(mount: &Path, round: u64, stop: &AtomicBool) {
     }
 }
 
-/// A recovery that is itself cut short must not do harm either.
+/// Restarts; sometimes the server is killed again during its recovery.
 fn restart_perhaps_killed_again(volume: &mut Volume, random: &mut Random) {
     if random.one_in(3) {
         volume.launch();
@@ -126,7 +127,7 @@ fn restart_perhaps_killed_again(volume: &mut Volume, random: &mut Random) {
     volume.restart();
 }
 
-/// The tree of one writer; empty if the crash came before even its directory was safe.
+/// The tree of one writer; empty if the crash came before its directory was durable.
 fn read_if_there(dir: &Path) -> Tree {
     let mut tree = if dir.exists() { tree::read(dir) } else { Tree::new() };
     tree.values_mut().for_each(|node| node.mtime_ns = 0);
@@ -149,13 +150,14 @@ fn sqlite_keeps_every_committed_transaction_through_crashes() {
         );
         sh(volume.path(), &create).ok();
         volume.sync();
-        // Each number is printed once its transaction is committed. Only EXTRA makes the removal of the rollback journal,
-        // which is what commits, durable too.
+        // Each number is printed once its transaction is committed. SQLite commits by removing the rollback
+        // journal; only with EXTRA does it make that removal durable, too.
         let script = "for i in $(seq 100000); do echo \"INSERT INTO t VALUES($i, randomblob(2000)); SELECT $i;\"; done |
             sqlite3 -cmd 'PRAGMA synchronous=EXTRA;' -bail base.db";
         let writer = sh(volume.path(), script).start();
         thread::sleep(Duration::from_millis(random.below(50..1200)));
-        // The dead mount stays until the writer has noticed: under it is an ordinary directory, where an fsync succeeds.
+        // The dead mount stays until the writer has noticed: below it is an ordinary directory, where an
+        // fsync succeeds.
         volume.killer()();
         let printed = writer.wait().stdout;
         volume.kill();
@@ -212,7 +214,7 @@ fn a_server_killed_while_it_starts_leaves_nothing_that_hangs() {
     volume.stop();
     for round in 0..60 {
         volume.launch();
-        // The moments after mounting are the delicate ones: then the server might wait for itself.
+        // Just after mounting a server is most likely to wait for itself.
         let deadline = Instant::now() + Duration::from_secs(20);
         while !mounted(volume.path()) && Instant::now() < deadline {}
         thread::sleep(Duration::from_micros(40 * round));

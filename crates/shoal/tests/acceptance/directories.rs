@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Entries that stay while others come and go.
+/// Entries that stay while further ones are created and removed.
 const STABLE: usize = 100_000;
 const STABLE_LONG: usize = 1_000_000;
 
@@ -53,7 +53,7 @@ fn a_listing_shows_what_stays_exactly_once_while_the_directory_changes() {
     volume.fsck();
 }
 
-/// Lists a directory; how many stable and other names there were. Panics if a stable one comes twice.
+/// Lists a directory and counts its stable and its other names. Panics if a stable one is listed twice.
 fn list(dir: &Path) -> (usize, usize) {
     let mut seen: HashMap<OsString, u32> = HashMap::new();
     for entry in fs::read_dir(dir).expect("opendir") {
@@ -67,7 +67,7 @@ fn list(dir: &Path) -> (usize, usize) {
     (stable, seen.len() - stable)
 }
 
-/// An open directory stream of the C library: the standard library does not tell positions.
+/// An open directory stream of the C library: the standard library does not expose positions.
 struct Stream(*mut libc::DIR);
 
 impl Stream {
@@ -103,7 +103,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: the stream is open and nobody uses it afterwards.
+        // SAFETY: the stream is open and is not used afterwards.
         unsafe { libc::closedir(self.0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Files as programs open, append, hide and lose them; names and kinds of every sort.
+//! How programs open, append to, unlink and lose files; names and types of every kind.
 
 use crate::harness::tree::{self, name_of, names};
 use crate::harness::{Volume, plain, sh, sys};
@@ -21,7 +21,7 @@ fn an_unlinked_file_lives_as_long_as_it_is_open() {
     assert!(!path.exists());
     assert_eq!(file.metadata().expect("fstat").nlink(), 0);
 
-    // A namesake has nothing to do with it.
+    // A new file of the same name is not affected.
     fs::write(&path, b"another").expect("write");
     file.write_all_at(b"changed", 1_000_000).expect("write to an unlinked file");
     file.set_len(2_000_000).expect("truncate an unlinked file");
@@ -138,7 +138,7 @@ fn o_tmpfile_is_refused_as_programs_expect() {
     let refused =
         sys::open(volume.path(), libc::O_TMPFILE | libc::O_RDWR, 0o600).expect_err("there is no O_TMPFILE");
     assert_eq!(refused.0, libc::EOPNOTSUPP);
-    // What programs do instead, and Rust's tempfile by itself.
+    // What programs do without O_TMPFILE, and what Rust's tempfile does.
     let mut file = tempfile::tempfile_in(volume.path()).expect("a temporary file");
     file.write_all(b"hidden").expect("write");
     assert_eq!(names(volume.path()).len(), 0);
@@ -260,11 +260,11 @@ fn permissions_are_checked_for_other_users() {
     fs::set_permissions(&sticky, fs::Permissions::from_mode(0o1777)).expect("chmod");
     fs::write(sticky.join("of-root"), b"").expect("write");
     sys::as_user(65534, 65534, || {
-        fs::write(sticky.join("of-nobody"), b"").expect("anyone may create here");
+        fs::write(sticky.join("of-uid-65534"), b"").expect("anyone may create here");
         let remove = fs::remove_file(sticky.join("of-root")).expect_err("only the owner may remove");
         assert_eq!(remove.raw_os_error(), Some(libc::EPERM));
     });
-    assert_eq!(fs::metadata(sticky.join("of-nobody")).expect("stat").uid(), 65534);
+    assert_eq!(fs::metadata(sticky.join("of-uid-65534")).expect("stat").uid(), 65534);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_directory_with_the_set_group_id_bit_hands_its_group_down() {
     assert_eq!((dir.gid(), dir.mode() & 0o2000), (4242, 0o2000));
 }
 
-/// What happened to a file's times: atime, mtime, ctime moved or not.
+/// Which of a file's times were changed: atime, mtime, ctime.
 fn moved(path: &Path, work: impl FnOnce()) -> [bool; 3] {
     let times = |path: &Path| {
         let meta = fs::symlink_metadata(path).expect("stat");

@@ -1,4 +1,4 @@
-//! `fsx`: random operations on one file, every read compared with what should be there.
+//! `fsx`: random operations on one file, every read compared with the expected content.
 
 use crate::harness::{Run, Volume, long, plain, run, seed, tool};
 use std::fs;
@@ -11,7 +11,7 @@ const OPERATIONS_LONG: u64 = 100_000;
 const SEEDS: u64 = 3;
 const SEEDS_LONG: u64 = 8;
 
-/// Everything at once, in a file that stays small enough to be kept inline in part.
+/// A mix of all operations, in a file that stays small enough to be kept inline in part.
 pub const SMALL: &str = "flen = 262144
 [opsize]
 max = 65536
@@ -48,7 +48,7 @@ sendfile = 2
 copy_file_range = 4
 ";
 
-/// Without mmap, as most programs work: small records at odd places.
+/// Without mmap, as most programs work: small records at unaligned offsets.
 const PLAIN: &str = "flen = 1048576
 [opsize]
 max = 5000
@@ -64,7 +64,8 @@ punch_hole = 3
 copy_file_range = 3
 ";
 
-/// Aligned records, as databases write them. Without fallocate: fsx itself asks for 0 bytes there now and then.
+/// Aligned records, as databases write them. Without fallocate, because fsx itself sometimes passes a length
+/// of 0.
 const ALIGNED: &str = "flen = 4194304
 [opsize]
 max = 65536
@@ -82,14 +83,14 @@ punch_hole = 3
 copy_file_range = 3
 ";
 
-/// Writes the configuration of a mix, in which the file is opened anew with this weight.
+/// Writes the configuration of a mix, in which the file is reopened with this weight.
 pub fn configure(local: &Path, mix: &str, reopens: u32) -> PathBuf {
     let config = local.join("fsx.toml");
     fs::write(&config, format!("{mix}close_open = {reopens}\n")).expect("a configuration can be written");
     config
 }
 
-/// `fsx` with so many operations; which file is still to be said.
+/// `fsx` with this many operations; the file is still to be passed.
 pub fn fsx(config: &Path, local: &Path, seed: u64, operations: u64) -> Run {
     let fsx = run(tool("fsx")).arg("-q").arg("-f").arg(config).arg("-P").arg(local);
     let fsx = fsx.arg("-S").arg(seed.to_string()).arg("-N").arg(operations.to_string());
@@ -124,7 +125,7 @@ fn fsx_finds_nothing_with_every_kind_of_operation() {
 
 #[test]
 fn fsx_finds_nothing_in_files_of_many_blocks() {
-    // Each operation moves hundreds of times the bytes.
+    // Each operation moves hundreds of times as many bytes.
     exercise("large", LARGE, 6);
 }
 

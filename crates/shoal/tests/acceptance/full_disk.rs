@@ -1,4 +1,5 @@
-//! The disk under the volume fills up: programs hear `ENOSPC`, nothing is harmed, and freed room can be used again.
+//! The disk under the volume fills up: programs get `ENOSPC`, no data are lost, and freed space can be used
+//! again.
 
 use crate::harness::{Volume, plain, run, seed, sh, sys, volume};
 use std::fs::{self, File};
@@ -6,14 +7,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Size of the disk. Small, so that filling it is quick; large beside what an empty volume takes.
+/// Size of the disk. Small, so that filling it is quick; large compared to an empty volume.
 const DISK_MIB: u64 = 400;
 /// The same disk must take at least this much content before it is full.
 const USABLE_MIB: u64 = 120;
-/// Removed content may take the server so long to give back.
+/// The server may take this long to free removed content.
 const FREE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A small disk of a test's own, in memory. Unmounted when dropped.
+/// A small tmpfs for one test. Unmounted when dropped.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -50,7 +51,7 @@ fn small(topic: &str) -> Small {
     Small { volume: Volume::start_with(dir, data, &[]), _disk: disk }
 }
 
-/// Things worth keeping, small and large.
+/// Files that must survive, small and large.
 fn keepers(top: &Path) {
     fs::create_dir(top).expect("mkdir");
     for number in 0..200u32 {
@@ -68,7 +69,7 @@ fn keepers_are_whole(top: &Path) {
     assert!(fs::read(top.join("large")).expect("read") == vec![0xab; 20 << 20], "the large file has changed");
 }
 
-/// Appends until the disk is full; how many bytes the volume accepted.
+/// Appends until the disk is full; returns the bytes that the volume accepted.
 fn fill(path: &Path) -> u64 {
     let mut file = File::options().create(true).append(true).open(path).expect("create");
     let record: Vec<u8> = (0..1u32 << 20).map(|i| (i * 7 / 3) as u8).collect();
@@ -85,7 +86,7 @@ fn fill(path: &Path) -> u64 {
     }
 }
 
-/// Waits until so much can be written and fsynced again.
+/// Waits until this much can be written and fsynced again.
 fn writable_again(volume: &Volume, mib: usize) {
     let started = Instant::now();
     loop {
@@ -188,7 +189,7 @@ fn room_in_use_is_counted_and_given_back() {
     if plain() {
         return;
     }
-    // On a disk of its own: others use the real ones at the same time.
+    // On a tmpfs: concurrent tests use the real disks.
     let Small { volume, _disk } = small("statfs");
     volume.sync();
     let before = sys::used_bytes(volume.path());

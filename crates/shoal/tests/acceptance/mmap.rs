@@ -1,4 +1,4 @@
-//! Files mapped into memory, alone and by several processes.
+//! Files mapped into memory, by one process and by several.
 
 use crate::harness::{Volume, plain, sys};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -30,7 +30,7 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.len / 8) }
     }
 
-    /// Whether the first page is in memory, so that nobody would have to wait for it.
+    /// Whether the first page is in memory, so that reading it does not wait.
     pub fn is_there(&self) -> bool {
         let mut there = 0u8;
         // SAFETY: the call writes one byte for one page.
@@ -48,7 +48,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly the mapping, which nobody uses any more.
+        // SAFETY: exactly the mapping, which has no users any more.
         unsafe { libc::munmap(self.start, self.len) };
     }
 }
@@ -73,11 +73,11 @@ fn two_processes_count_in_one_shared_mapping() {
             words[(turn as usize * 512) % far].fetch_or(1 << 63, Ordering::SeqCst);
         }
     };
-    // SAFETY: the child touches nothing but the mapping, which is its own copy of the same pages, and leaves by _exit.
+    // SAFETY: the child touches only the mapping, which is its own copy of the pages, and leaves by _exit.
     match unsafe { fork() }.expect("fork") {
         ForkResult::Child => {
             count(mapping.words());
-            // SAFETY: ends the child at once, as it must.
+            // SAFETY: ends the child at once, as a forked child must.
             unsafe { libc::_exit(0) }
         }
         ForkResult::Parent { child } => {
@@ -159,7 +159,8 @@ fn a_mapping_outlives_the_descriptor_and_the_name() {
 fn a_program_runs_from_here_and_cannot_be_written_while_it_does() {
     let volume = Volume::start("exec");
     let program = volume.path().join("sleep");
-    // Copied by another process: a child that another test forks meanwhile must not inherit a descriptor for writing.
+    // Copied by another process: a child that a concurrent test forks must not inherit a descriptor for
+    // writing.
     crate::harness::sh(volume.path(), "cp /bin/sleep sleep").ok();
     let running = crate::harness::run(&program).arg("5").start();
     std::thread::sleep(std::time::Duration::from_millis(100));

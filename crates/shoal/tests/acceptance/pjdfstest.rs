@@ -1,11 +1,12 @@
-//! The POSIX test suite `pjdfstest`, the Rust one.
+//! The POSIX test suite `pjdfstest`, its Rust version.
 
 use crate::harness::{Volume, plain, run, tool, volume};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The suite divides paths into parts of this length and trips over a remainder of 0, when it makes one of `PATH_MAX` bytes.
+/// The suite divides paths into parts of this length, and fails at a remainder of 0 when it makes a path of
+/// `PATH_MAX` bytes.
 const PATH_PART: usize = 127;
 /// What the suite adds to the directory it is given: two times `/.tmpXXXXXX`.
 const PATH_ADDED: usize = 22;
@@ -14,14 +15,14 @@ const PATH_ADDED: usize = 22;
 fn the_posix_test_suite_passes() {
     let volume = Volume::start("pjdfstest");
     let elsewhere = volume::scratch("pjdfstest-elsewhere");
-    // A scratch directory and the volume may be on the same disk when the tests run on a plain directory.
+    // On a plain directory, a scratch directory and the volume may be on the same disk.
     let second = if plain() { Path::new("/dev/shm") } else { elsewhere.path() };
 
     let place = place(volume.path());
     let suite = Suite { place: &place, second, scratch: elsewhere.path() };
     suite.passes(&[], include_str!("pjdfstest.toml"));
-    // The cases about read-only file systems by themselves: others leave files open, and then nothing can become
-    // read-only, be it Shoal or ext4. Nobody wants the machine's own disk read-only.
+    // The cases about read-only file systems run by themselves. Further cases leave files open, and then no
+    // file system can be remounted read-only, be it Shoal or ext4. They never run on the machine's own disk.
     if !plain() {
         let config = include_str!("pjdfstest.toml").replace("allow_remount = false", "allow_remount = true");
         suite.passes(&["erofs"], &config);
@@ -38,7 +39,7 @@ pub fn place(mount: &Path) -> PathBuf {
     place
 }
 
-/// Where the suite works and keeps things.
+/// The directories of the suite.
 pub struct Suite<'a> {
     /// The directory under test.
     pub place: &'a Path,
@@ -49,7 +50,7 @@ pub struct Suite<'a> {
 }
 
 impl Suite<'_> {
-    /// Runs the cases whose names contain one of some words.
+    /// Runs the cases whose names contain one of these words.
     pub fn passes(&self, words: &[&str], config: &str) {
         let config_path = self.scratch.join("pjdfstest.toml");
         fs::write(&config_path, config).expect("a configuration can be written");

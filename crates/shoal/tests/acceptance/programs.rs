@@ -1,4 +1,4 @@
-//! Programs that people run: tar, diff, git, rsync, cp, make and a C compiler.
+//! Common programs: tar, diff, git, rsync, cp, make and a C compiler.
 
 use crate::harness::tree::assert_same;
 use crate::harness::volume::shoal;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The kernel's source, where it is installed (`scripts/setup bench`).
 const KERNEL: &str = "/usr/src/linux-source-6.1.tar.xz";
 
-/// Makes a tree with a bit of everything that archives carry.
+/// Makes a tree with every kind of file and attribute that archives carry.
 pub fn make_tree(top: &Path, files: u64) {
     let mut random = Random::new(seed());
     fs::create_dir_all(top).expect("a directory can be made");
@@ -146,14 +146,14 @@ fn rsync_brings_everything_in_and_out() {
     make_tree(&source, 500);
     let decorate = "mkfifo fifo; mknod device c 1 3; truncate -s 3M sparse; printf x | dd of=sparse bs=1 seek=1M conv=notrunc status=none
         setfattr -n user.colour -v green file-0; setfattr -n trusted.secret -v yes file-1
-        setfacl -m u:nobody:rwx,g:daemon:r file-2; mkdir acl; setfacl -d -m u:nobody:rx acl; touch acl/inherits
+        setfacl -m u:bin:rwx,g:daemon:r file-2; mkdir acl; setfacl -d -m u:bin:rx acl; touch acl/inherits
         ln -s nowhere dangling; touch -d '1972-03-04 05:06:07.891234567' file-3; touch -h -d '1999-01-01' dangling
-        chown -h nobody:nogroup file-4 dangling";
+        chown -h bin:nogroup file-4 dangling";
     sh(&source, decorate).ok();
     let bring = |from: &Path, to: &Path| {
-        // Without a negative window rsync takes times of the same second for equal.
+        // Without a negative window rsync takes times within the same second for equal.
         sh(&local, &format!("rsync -aHAX --modify-window=-1 {}/ {}/", from.display(), to.display())).ok();
-        // A second look finds nothing to do, also when it reads the contents.
+        // A second run finds nothing to do, also when it compares contents.
         sh(
             &local,
             &format!("rsync -aHAXnic --modify-window=-1 --delete {}/ {}/", from.display(), to.display()),
@@ -186,7 +186,7 @@ fn reflink_always_is_refused_by_the_kernel_and_reflink_auto_shares() {
     };
     let refused = sh(volume.path(), "cp --reflink=always large clone").outcome();
     assert!(refused.stderr.contains("not supported"), "{refused}");
-    assert_eq!((requests("ioctl"), requests("copy_file_range")), (0, 0), "the kernel asked nobody");
+    assert_eq!((requests("ioctl"), requests("copy_file_range")), (0, 0), "the kernel answered by itself");
     let written = requests("write");
     sh(volume.path(), "cp --reflink=auto large copy && cmp large copy").ok();
     assert!(requests("copy_file_range") > 0 && requests("write") == written, "it was copied");
@@ -210,7 +210,7 @@ fn cp_shares_the_content_of_a_large_file_instead_of_copying_it() {
     volume.sync();
     let grown = taken().saturating_sub(before);
     assert!(grown < size / 10, "the copy took {grown} bytes");
-    // The two do not share their future.
+    // The copy and the original are independent.
     let change = format!("printf changed | dd of=copy bs=1 seek=5000000 conv=notrunc status=none
         cmp large {0}/large && ! cmp -s copy large && rm large && cp {0}/large {0}/changed
         printf changed | dd of={0}/changed bs=1 seek=5000000 conv=notrunc status=none && cmp copy {0}/changed", local.display());

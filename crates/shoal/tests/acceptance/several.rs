@@ -1,5 +1,5 @@
-//! Several mounts of one volume, with outside suites and programs that people run: what one mount does, another looks at, all the time.
-//! Each test ends with a comparison of everything that all mounts show.
+//! Several mounts of one volume, with outside suites and common programs: what one mount changes, another one
+//! reads meanwhile. Each test ends with a comparison of the trees that all mounts show.
 
 mod checker;
 mod fsx;

@@ -1,4 +1,4 @@
-//! What has been read once is read again without asking anybody.
+//! Warm caches: content that was read once is read again without a request to the file system's process.
 
 use crate::harness::volume::shoal;
 use crate::harness::{Volume, plain, sh};
@@ -7,7 +7,7 @@ use std::fs;
 const FILES: usize = 10_000;
 const FILES_PER_DIR: usize = 100;
 const FILE_BYTES: usize = 20 << 10;
-/// Requests that a warm run over all files may still cause: statistics and other noise.
+/// Requests that a warm run over all files may still cause: statistics and background requests.
 const REQUESTS_MAX: u64 = 100;
 const TRIES: u32 = 5;
 
@@ -17,8 +17,9 @@ fn kernel_requests(volume: &Volume) -> u64 {
     stats["kernel_requests"].as_u64().expect("kernel_requests is a number")
 }
 
-/// The fewest requests that doing something causes, of a few tries. The kernel may reclaim what it keeps at any time, and asks for it anew; and a
-/// read-ahead that ends after a program's last look at a file makes it forget the file's access time (`fuse_invalidate_atime`).
+/// The fewest requests that an action causes, of a few tries. The kernel may reclaim cached entries at any
+/// time and look them up again. And read-ahead that ends after a program has closed the file invalidates its
+/// access time (`fuse_invalidate_atime`).
 fn fewest_requests(volume: &Volume, action: impl Fn()) -> u64 {
     let requests = |_| {
         let before = kernel_requests(volume);
@@ -53,7 +54,7 @@ fn a_second_tar_of_ten_thousand_files_sends_nothing() {
     let warm = fewest_requests(&volume, read_again);
     assert!(warm <= REQUESTS_MAX, "each further run caused {warm} requests or more, the first {cold}");
 
-    // Stat calls and listings as well, and names that are not there.
+    // Stat calls and listings as well, and names that do not exist.
     let look = || {
         sh(
             volume.path(),

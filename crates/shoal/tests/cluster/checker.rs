@@ -1,5 +1,5 @@
-//! What random programs see on several mounts, while servers and mounts die, stop and are cut off, is what one local file system could have shown
-//! (`shoal-witness`).
+//! `shoal-witness` on a cluster: random programs on several mounts, while servers and mounts die, stop and
+//! are cut off. Their history must be one that a single local file system could have shown.
 
 use crate::harness::cluster::CLIENT;
 use crate::harness::command::witness;
@@ -7,21 +7,23 @@ use crate::harness::{Cluster, Mount, eventually, seed};
 use std::fs::File;
 use std::time::Duration;
 
-/// A server that is away for so long has another lead in its place.
+/// A server that is away for this long has been replaced as leader.
 const AWAY_FOR: Duration = Duration::from_secs(4);
-/// A mount that is stopped for so long is waited for, and loses nothing.
+/// A mount that is stopped for this long is waited for, and loses nothing.
 const STOPPED_FOR: Duration = Duration::from_secs(4);
-/// A mount that is stopped or cut off for so long has had its session ended, since others wait for it.
+/// A mount that is stopped or cut off for this long has had its session ended, since other mounts wait for
+/// its rights.
 const AWAY_TOO_LONG: Duration = Duration::from_secs(15);
-/// Before that, and between two of its kind.
+/// Time before a fault, and between two of them.
 const MEANWHILE: Duration = Duration::from_secs(3);
 
-/// Has random programs work on so many mounts, with `event` in the meantime. What they see is explained, and all mounts that live work in the end.
+/// Runs random programs on some mounts, and injects `event` meanwhile. Their history must be explained, and
+/// all living mounts must work in the end.
 fn is_explained(mounts: usize, seconds: &str, more: &[&str], event: impl Fn(&mut Cluster, &[Mount])) {
     let mut cluster = Cluster::with_volume(3);
     let mounts: Vec<Mount> = (0..mounts).map(|client| cluster.mount_on(client)).collect();
     let check = witness(mounts.iter().map(Mount::path), seconds, seed());
-    // Where calls wait for the next leader, the kernel may look at names again too late.
+    // When a call waits for the next leader, the kernel may revalidate a name too late and report ESTALE.
     let check = check.arg("--tolerate").arg("estale");
     let check = more.iter().fold(check, |check, argument| check.arg(argument)).limit(200).start();
     std::thread::sleep(MEANWHILE);
@@ -107,10 +109,10 @@ fn what_random_programs_see_is_explained_also_when_a_mount_is_stopped_until_its_
 /// A session has been ended.
 fn is_ended(cluster: &Cluster) {
     let ended = |node| cluster.whole_log(node).contains("ending a session");
-    assert!((1..=3).any(ended), "nobody waited for it");
+    assert!((1..=3).any(ended), "no session was ended");
 }
 
-/// A mount works again. What it lost is said once, to whoever asks; then it is like any other.
+/// A mount works again. The loss is reported by one fsync; after that it is like any other mount.
 fn comes_back(mount: &Mount) {
     let sync = || File::open(mount.path()).and_then(|root| root.sync_all());
     eventually("the mount works again", 60, || sync().map_err(|error| error.to_string()));

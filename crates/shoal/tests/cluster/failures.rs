@@ -1,9 +1,10 @@
-//! Any one node dies, hangs or is cut off, under load: nothing acknowledged is lost, no call fails, and none waits for long.
+//! Any one node dies, hangs or is cut off under load: no acknowledged data are lost, no call fails, and none
+//! waits for long.
 
 use crate::harness::{Cluster, Load, Mount, long};
 use std::time::Duration;
 
-/// No call of the load may take longer. The goal is five seconds; machines that run tests have other things to do.
+/// Longest call of the load. The goal is five seconds; machines that run tests are busy.
 const STALL_MAX: Duration = Duration::from_secs(20);
 
 struct World {
@@ -21,7 +22,7 @@ impl World {
         World { cluster, mount, load }
     }
 
-    /// Everything is there, in full copies, the same everywhere, and also for whoever mounts anew.
+    /// All data are there, in full copies, identical on all replicas, and visible on a new mount.
     fn finish(self, what: &str) {
         let World { cluster, mount, load } = self;
         load.advance(20);

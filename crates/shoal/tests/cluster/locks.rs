@@ -1,9 +1,9 @@
-//! Locks of programs on two mounts, while the leader that keeps them dies.
+//! Locks of programs on two mounts, while the leader that grants them dies.
 
 use crate::harness::{Cluster, run, sh};
 use std::fs;
 
-/// Takes a lock, says so, and keeps it until it is told to go on.
+/// Takes a lock, reports that, and keeps it until it is told to continue.
 const HOLD: &str = "python3 -c \"
 import fcntl, os, time
 file = open('file', 'r+')
@@ -16,7 +16,7 @@ file.write('mine')
 file.flush()
 fcntl.lockf(file, fcntl.LOCK_UN, 10, 0)\"";
 
-/// Waits for it.
+/// Waits for that lock.
 const WAIT: &str = "python3 -c \"
 import fcntl
 file = open('file', 'r+')
@@ -24,7 +24,7 @@ open('waits', 'w').close()
 fcntl.lockf(file, fcntl.LOCK_EX, 10, 0)
 assert file.read() == 'mine'\"";
 
-/// Adds to a number in a file, again and again.
+/// Increments a number in a file, again and again.
 const COUNT: &str = "python3 -c \"
 import fcntl
 for n in range(300):
@@ -34,7 +34,7 @@ for n in range(300):
         file.seek(0)
         file.write(str(count + 1))\"";
 
-/// Fails while somebody has the lock.
+/// Fails while another program holds the lock.
 const TRY: [&str; 2] = [
     "import fcntl; fcntl.lockf(open('file', 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 9)",
     "import fcntl; fcntl.flock(open('file', 'r+'), fcntl.LOCK_SH | fcntl.LOCK_NB)",

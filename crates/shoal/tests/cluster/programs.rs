@@ -31,7 +31,7 @@ fn git_sqlite_and_tar_do_not_notice_that_a_node_dies() {
     mount.unmount();
 }
 
-/// What a virtual machine leaves in the image of its disk: each piece is short enough to be kept among the metadata.
+/// Writes as a virtual machine does to its disk image: each piece is short enough to be stored inline.
 #[test]
 fn a_file_of_many_small_pieces_is_read_on_another_host() {
     const PIECES: u64 = 1100;
@@ -43,7 +43,7 @@ fn a_file_of_many_small_pieces_is_read_on_another_host() {
         let file = File::create(path).expect("it can be made");
         for piece in 0..PIECES {
             let bytes = vec![piece as u8 + 1; PIECE_BYTES];
-            // As much again is a hole, so that none of them touch.
+            // A hole of equal length follows each piece, so that none of them touch.
             file.write_all_at(&bytes, 2 * piece * PIECE_BYTES as u64).expect("it can be written");
         }
         file.sync_all().expect("it is durable");

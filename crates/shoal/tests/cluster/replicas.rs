@@ -3,7 +3,7 @@
 use crate::harness::{Cluster, Mount, eventually, sh};
 use std::time::Duration;
 
-/// After this a leader counts on nobody who is silent.
+/// A leader no longer counts on a replica that has been silent for this long.
 const SILENCE: Duration = Duration::from_secs(5);
 /// A replica that is not needed is removed after 30 s.
 const MUCH_LATER: Duration = Duration::from_secs(40);
@@ -52,7 +52,7 @@ fn a_replica_that_the_map_does_not_name_is_kept_while_its_group_needs_it_and_goe
     cluster.kill(5);
     write(&mount, "two-dead");
     std::thread::sleep(SILENCE);
-    // Those that the map names now are 4, 5 and 3; the group is still of five, and needs 1 and 2.
+    // The map names 4, 5 and 3 now; the group still has five members, and needs 1 and 2.
     set_replicas(&cluster, "3");
     write(&mount, "unnamed");
     for node in [2, 3] {
@@ -61,7 +61,7 @@ fn a_replica_that_the_map_does_not_name_is_kept_while_its_group_needs_it_and_goe
     }
     std::thread::sleep(MUCH_LATER);
     write(&mount, "later");
-    // One is away while the group takes it out.
+    // One replica is down while the group removes it.
     cluster.kill(1);
     cluster.start(4);
     cluster.start(5);

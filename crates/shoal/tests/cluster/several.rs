@@ -1,5 +1,6 @@
-//! Mounts on several hosts work in one directory, while servers and mounts die: no call of those that live fails or is wrong, all of them show the
-//! same in the end, and nothing of the dead is left over.
+//! Mounts on several hosts work in one directory, while servers and mounts die. No call of a surviving mount
+//! fails or returns a wrong result, all of them show equal trees in the end, and nothing of the dead mounts
+//! is left.
 
 use crate::harness::party::{Made, show};
 use crate::harness::{Cluster, Mount, Party, eventually};
@@ -7,16 +8,18 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// The directory that all work in.
+/// The directory of the load.
 const DIR: &str = "all";
-/// And the one after a mount has come back.
+/// The directory of the load after a mount has come back.
 const AGAIN: &str = "again";
-/// A process is stopped for so long: its session is ended after 10 s.
+/// How long a process is stopped: its session is ended after 10 s.
 const STOPPED_FOR: Duration = Duration::from_secs(15);
-/// No call of a mount that lives may take longer. A mount that dies holds others up for about 10 s; machines that run tests are busy.
+/// Longest call of a surviving mount. A mount that dies holds other mounts up for about 10 s; machines that
+/// run tests are busy.
 const STALL_MAX: Duration = Duration::from_secs(40);
 
-/// All mounts show the same, and what each of them has made is there. Then everything is removed, and nothing of it is left.
+/// All mounts show equal trees, and what each of them has made is there. Then everything is removed, and no
+/// blocks are left.
 fn finish(
     mut cluster: Cluster,
     mounts: Vec<Mount>,
@@ -34,7 +37,7 @@ fn finish(
     made.iter().for_each(|made| made.is_in(&shown));
     dead.iter().for_each(|made| made.synced_is_in(&shown));
     assert!(stall < STALL_MAX, "a call took {stall:?}");
-    // What is still in the way of somebody here has its session ended.
+    // A mount whose session was not ended yet, and which is in the way of this removal, loses it now.
     fs::remove_dir_all(mounts[0].path().join(DIR)).expect("everything can be removed");
     for mount in &mounts {
         assert_eq!(fs::read_dir(mount.path()).expect("it can be listed").count(), 0, "something is left");
@@ -52,7 +55,7 @@ fn paths(mounts: &[Mount]) -> Vec<&Path> {
     mounts.iter().map(Mount::path).collect()
 }
 
-/// Mounts on a host whose mount has just been taken away. Its process may still be about to end.
+/// Mounts on a host whose mount was removed just before. Its process may still be about to end.
 fn mount_again(cluster: &Cluster, client: usize) -> Mount {
     let mut mount = None;
     eventually("the host can mount the volume again", 90, || {
@@ -62,7 +65,7 @@ fn mount_again(cluster: &Cluster, client: usize) -> Mount {
     mount.expect("it is mounted")
 }
 
-/// Whether any server has said so.
+/// Whether any server has logged a text.
 fn logged(cluster: &Cluster, text: &str) -> bool {
     (1..=3).any(|node| cluster.whole_log(node).contains(text))
 }
@@ -100,7 +103,7 @@ fn a_mount_is_killed_while_it_works_in_the_directory_of_others() {
     party.advance(&[0, 1], 40);
     let (made, stall) = party.stop();
     assert!(logged(&cluster, "ending a session"), "the session of the dead has not been ended");
-    // The host can mount it again.
+    // The volume can be mounted on that host again.
     drop(mounts.remove(2));
     mounts.push(mount_again(&cluster, 2));
     finish(cluster, mounts, &[&made[0], &made[1]], &[&made[2]], "a mount is killed", stall);
@@ -133,7 +136,8 @@ fn a_mount_is_stopped_while_it_works_in_the_directory_of_others() {
     comes_back(cluster, mounts, party, "a mount is stopped");
 }
 
-/// The third mount hears that its session has ended. Whoever was at work there is told, and then it works again by itself.
+/// The third mount learns that its session has ended. The programs on it get an error, and then it works
+/// again by itself.
 fn comes_back(cluster: Cluster, mounts: Vec<Mount>, party: Party, what: &str) {
     let own = mounts[2].path().join(DIR);
     eventually("the mount works again", 60, || {
@@ -142,12 +146,12 @@ fn comes_back(cluster: Cluster, mounts: Vec<Mount>, party: Party, what: &str) {
     party.advance(&[0, 1], 20);
     let (made, stall) = party.stop();
     made[2].all_ended_with(libc::EIO);
-    // What was lost is said, and only once.
+    // The loss is reported once.
     let sync = || fs::File::open(&own).and_then(|dir| dir.sync_all());
     let root = || fs::File::open(mounts[2].path()).and_then(|dir| dir.sync_all());
     let (_, _) = (sync(), root());
     sync().and_then(|()| root()).expect("everything is durable");
-    // It takes part again.
+    // It works with the other mounts again.
     let party = Party::start(&paths(&mounts), AGAIN, &[]);
     party.advance(&[0, 1, 2], 20);
     let (again, _) = party.stop();

@@ -1,4 +1,4 @@
-//! A node loses its disks and comes back with nothing.
+//! A node loses its disks and comes back empty.
 
 use crate::harness::{Cluster, Load};
 
@@ -23,7 +23,8 @@ fn a_wiped_node_joins_again_and_gets_everything_back() {
     // What was copied is enough to live on: the other two bricks may go now, one after the other.
     expected.check();
     mount.unmount();
-    // What the node that lost everything keeps now is sound: its metadata, and every block that its brick should have.
+    // What the node that lost everything keeps now is sound: its metadata, and every block that its brick
+    // should have.
     cluster.stop(2);
     cluster.fsck(2);
     cluster.start(2);

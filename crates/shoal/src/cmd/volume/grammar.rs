@@ -1,9 +1,10 @@
-//! The words after a volume's name, in the grammar that GlusterFS has: `replica 3 node1:/b node2:/b node3:/b force`.
+//! Parses the words after a volume's name by GlusterFS's grammar: `replica 3 node1:/b node2:/b node3:/b
+//! force`.
 
 use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep};
 use clap::error::ErrorKind;
 
-/// What `volume create` was told.
+/// The arguments of `volume create`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Creation {
     pub replica: u8,
@@ -56,7 +57,7 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
         (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
         (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, force }),
         (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, force }),
-        // There, the default is one copy on one of the bricks, which people learn when a disk dies.
+        // GlusterFS's default is one copy on one of the bricks, which loses data with the first disk.
         (None, count) => Err(format!(
             "say how many copies of each block there shall be: `replica {}`, or `replica 1` for no protection",
             count.min(3)
@@ -65,7 +66,7 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
 }
 
 /// Sets of two bricks and an arbiter, in this order. GlusterFS counts the arbiter as a replica, which is
-/// accepted. An arbiter stores nothing in a brick, so its path may be left out.
+/// accepted. An arbiter stores no blocks, so its path may be left out.
 fn with_arbiters(replica: Option<u8>, places: &[String]) -> Result<(Vec<BrickName>, Vec<String>), String> {
     if !matches!(replica, Some(2 | 3)) {
         return Err(
@@ -131,12 +132,12 @@ fn without_force(words: &[String]) -> (&[String], bool) {
     }
 }
 
-/// What `volume set` was told.
+/// The arguments of `volume set`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Setting {
     /// `volume set help`.
     Help,
-    /// Of this volume, these keys to these values.
+    /// A volume, and its new keys and values.
     Pairs(String, Vec<(String, String)>),
 }
 
@@ -156,7 +157,8 @@ pub fn setting(words: &[String]) -> Result<Setting, String> {
     }
 }
 
-/// `scrub status|ondemand|pause|resume`, and what else `volume bitrot` knows with GlusterFS. `None`: there is nothing to do.
+/// `scrub status|ondemand|pause|resume`, and the other commands of GlusterFS's `volume bitrot`. `None`: the
+/// command needs no action here.
 pub fn bitrot(words: &[String]) -> Result<Option<ScrubStep>, String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
@@ -184,11 +186,11 @@ pub fn scrub(what: &str) -> Result<ScrubStep, String> {
     }
 }
 
-/// What `volume clear-locks` was told.
+/// The arguments of `volume clear-locks`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Clearing {
     pub kind: ClearKind,
-    /// Of programs; otherwise GlusterFS's own, of which there are none.
+    /// Locks of programs; otherwise GlusterFS's internal ones, which do not exist here.
     pub of_programs: bool,
     /// First and last byte.
     pub range: Option<(u64, u64)>,
@@ -209,7 +211,7 @@ pub fn clearing(words: &[String]) -> Result<Clearing, String> {
     let (of_programs, range) = match (*family, range) {
         ("posix", []) => (true, None),
         ("posix", [range]) => (true, Some(byte_range(range)?)),
-        // With a range, or with the name of an entry.
+        // With a range, or with the name of a directory entry.
         ("inode" | "entry", [] | [_]) => (false, None),
         ("posix" | "inode" | "entry", _) => return Err("one range is enough, as in 0,0-10".into()),
         (other, _) => return Err(format!("'{other}': say posix (or GlusterFS's inode or entry)")),
@@ -217,7 +219,7 @@ pub fn clearing(words: &[String]) -> Result<Clearing, String> {
     Ok(Clearing { kind, of_programs, range })
 }
 
-/// `WHENCE,START-LENGTH` as GlusterFS writes it; a length of 0 is everything behind the start. First and last byte.
+/// `WHENCE,START-LENGTH` as GlusterFS writes it, as first and last byte. A length of 0 means up to the end.
 fn byte_range(text: &str) -> Result<(u64, u64), String> {
     let wrong = || format!("'{text}' is no range: say 0,START-LENGTH, as in 0,0-10");
     let (start, len) = text.strip_prefix("0,").and_then(|rest| rest.split_once('-')).ok_or_else(wrong)?;
@@ -228,7 +230,7 @@ fn byte_range(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-/// Ends the program as a wrong command line does.
+/// Exits as clap does for a wrong command line.
 pub fn or_usage<T>(parsed: Result<T, String>) -> T {
     parsed.unwrap_or_else(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")).exit())
 }

@@ -40,7 +40,7 @@ GlusterFS's inode and entry locks do not exist here.
 
 Example: shoal volume clear-locks web /mail/box kind granted posix";
 
-/// Makes volumes, changes them and shows how they do.
+/// Makes volumes, changes them and shows their health.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Volume {
@@ -50,7 +50,7 @@ pub struct Volume {
     command: Command,
 }
 
-/// Words after a volume's name; clap would take them apart another way.
+/// Words after a volume's name. They are parsed here, because clap would not keep their order.
 #[derive(Debug, Args)]
 struct Words {
     /// In this order, as the usage shows
@@ -61,7 +61,7 @@ struct Words {
 /// What `volume status` shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum StatusOf {
-    /// Bricks with their disks and what is on them
+    /// Bricks with their disks and contents
     Detail,
     /// Mounts
     Clients,
@@ -86,15 +86,15 @@ enum Command {
     Start {
         /// The volume's name
         name: String,
-        /// Accepted for GlusterFS's sake
+        /// Accepted for compatibility with GlusterFS
         #[arg(value_parser = ["force"], hide = true)]
         force: Option<String>,
     },
-    /// Ends that: what is mounted stops working until it is started again
+    /// Stops a volume: its mounts fail until it is started again
     Stop {
         /// The volume's name
         name: String,
-        /// Accepted for GlusterFS's sake
+        /// Accepted for compatibility with GlusterFS
         #[arg(value_parser = ["force"], hide = true)]
         force: Option<String>,
         #[command(flatten)]
@@ -119,14 +119,14 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Gives a volume another name. What has it mounted goes on; /etc/fstab has to name it anew
+    /// Renames a volume. Its mounts continue; /etc/fstab has to be changed
     Rename {
         /// The volume's name
         name: String,
         /// Its new name
         to: String,
     },
-    /// Shows what runs for a volume: its bricks, and the replicas of its metadata
+    /// Shows the running parts of a volume: its bricks, and the replicas of its metadata
     #[command(after_help = STATUS_HELP)]
     Status {
         /// The volume's name; all if left out, or for `all`
@@ -140,7 +140,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Changes settings; `volume set help` explains which there are
+    /// Changes settings; `volume set help` lists them
     #[command(
         override_usage = "shoal volume set NAME KEY VALUE [KEY VALUE]...\n       shoal volume set help"
     )]
@@ -150,13 +150,13 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Puts a setting, or all of them, back to the default
+    /// Resets a setting, or all of them, to the default
     Reset {
         /// The volume's name
         name: String,
-        /// Which setting; all if left out, or for `all`
+        /// The setting; all if left out, or for `all`
         key: Option<String>,
-        /// Accepted for GlusterFS's sake
+        /// Accepted for compatibility with GlusterFS
         #[arg(value_parser = ["force"], hide = true)]
         force: Option<String>,
     },
@@ -164,13 +164,13 @@ enum Command {
     Get {
         /// The volume's name
         name: String,
-        /// Which setting
+        /// The setting
         #[arg(default_value = "all")]
         key: String,
         #[command(flatten)]
         output: Output,
     },
-    /// Adds bricks; `rebalance NAME start` then moves some of what is there to them
+    /// Adds bricks; `rebalance NAME start` then moves existing blocks to them
     #[command(override_usage = "shoal volume add-brick NAME HOST:/BRICK... [force]")]
     AddBrick {
         /// The volume's name
@@ -178,7 +178,7 @@ enum Command {
         #[command(flatten)]
         words: Words,
     },
-    /// Takes bricks away: `start` moves what is on them, `commit` forgets them once they are empty
+    /// Removes bricks: `start` drains them, `commit` removes them once they are empty
     #[command(
         override_usage = "shoal volume remove-brick NAME HOST:/BRICK... start|status|stop|commit|force"
     )]
@@ -192,7 +192,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Puts a new brick in the place of another, which may be dead; copies are made at once
+    /// Replaces a brick, which may be dead, by a new one; its copies are made at once
     #[command(override_usage = "shoal volume replace-brick NAME OLDHOST:/BRICK NEWHOST:/BRICK commit force")]
     ReplaceBrick {
         /// The volume's name
@@ -200,20 +200,21 @@ enum Command {
         #[command(flatten)]
         words: Words,
     },
-    /// Looks for blocks that lack copies and makes them; `info` shows how that stands. Exit code 1: some still lack copies
+    /// Looks for blocks that lack copies and makes them; `info` shows the progress. Exit code 1: some still
+    /// lack copies
     Heal {
         /// The volume's name
         name: String,
-        /// info: how it stands; full: look at all blocks
+        /// info: show the progress; full: examine all blocks
         #[arg(value_parser = ["info", "full"])]
         what: Option<String>,
-        /// After info: in numbers only
+        /// After info: numbers only
         #[arg(value_parser = ["summary", "split-brain"])]
         more: Option<String>,
         #[command(flatten)]
         output: Output,
     },
-    /// Spreads blocks over all bricks; `stop` leaves them where they are by then
+    /// Spreads blocks evenly over all bricks; `stop` ends that
     Rebalance {
         /// The volume's name
         name: String,
@@ -223,7 +224,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Shows what reading the bricks through has found, begins to read them now, pauses that, or goes on
+    /// Shows what scrubbing the bricks has found; starts, pauses or resumes it
     #[command(
         after_help = "Each node reads its bricks through again and again, slowly, and replaces what is damaged from other copies."
     )]
@@ -246,7 +247,7 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Takes fcntl and flock locks of programs away from a file
+    /// Clears fcntl and flock locks that programs hold on a file
     #[command(
         override_usage = "shoal volume clear-locks NAME PATH kind blocked|granted|all posix [0,START-LENGTH]",
         after_help = CLEAR_LOCKS_HELP
@@ -254,7 +255,7 @@ enum Command {
     ClearLocks {
         /// The volume's name
         name: String,
-        /// The file, from the volume's root
+        /// The file, as a path from the volume's root
         path: String,
         #[command(flatten)]
         words: Words,

@@ -1,7 +1,7 @@
 //! Healing, spreading blocks, and taking bricks away.
 
 use super::super::calls::{Answer, Ask, Heal};
-use super::super::core::Core;
+use super::super::context::ServerContext;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
@@ -10,7 +10,7 @@ use shoal_cluster::{BrickState, Command};
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
 
-impl Core {
+impl ServerContext {
     /// How a volume's leader gets on with healing.
     fn ask_heal(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
         let ask = if full { Ask::HealFull { volume } } else { Ask::Heal { volume } };
@@ -38,7 +38,7 @@ impl Core {
     }
 
     pub(super) fn heal_report(&self, name: &str, full: bool) -> Result<HealReport, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         let (leader, heal) = self.ask_heal_patiently(volume, full)?;
         Ok(HealReport {
@@ -70,7 +70,7 @@ impl Core {
     }
 
     pub(super) fn rebalance(&self, name: &str, step: RebalanceStep) -> Result<RebalanceReport, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         match step {
             RebalanceStep::Start => self.begin_rebalance(volume)?,
@@ -107,7 +107,7 @@ impl Core {
         called: &[BrickName],
         step: RemoveStep,
     ) -> Result<AdminAnswer, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, _) = names::volume(&map, name)?;
         let bricks = names::bricks(&map, volume, called)?;
         let command = match step {
@@ -145,7 +145,7 @@ impl Core {
     }
 
     pub(super) fn removal(&self, volume: GroupId, brick: BrickId) -> RemovalState {
-        match self.directory.map().bricks.get(&brick).map(|brick| brick.state) {
+        match self.view.map().bricks.get(&brick).map(|brick| brick.state) {
             Some(BrickState::Active) => RemovalState::NotStarted,
             Some(BrickState::Draining) if self.blocks_left(volume, brick) != Some(0) => {
                 RemovalState::InProgress

@@ -1,7 +1,7 @@
 //! Requests that change something.
 
 use super::super::calls::{Answer, Ask};
-use super::super::core::Core;
+use super::super::context::ServerContext;
 use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
@@ -12,11 +12,11 @@ use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
 use std::time::Instant;
 
-impl Core {
+impl ServerContext {
     /// Carries out what is answered with nothing but success.
     pub(super) fn change(&self, request: AdminRequest, note: &mut dyn FnMut(String)) -> Result<(), String> {
         use AdminRequest as R;
-        let map = self.directory.map();
+        let map = self.view.map();
         let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
         let command = match request {
             R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
@@ -48,7 +48,7 @@ impl Core {
         };
         let outcome = self.decide(&command)?;
         if let Outcome::Volume(id) = outcome
-            && let Some(survives) = Tolerance::of(&self.directory.map(), id)
+            && let Some(survives) = Tolerance::of(&self.view.map(), id)
         {
             note(format!("without a standstill, {survives}"));
         }
@@ -56,7 +56,7 @@ impl Core {
     }
 
     fn reset(&self, name: &str, key: Option<String>) -> Result<(), String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         let keys = key.map_or_else(|| it.options.keys().cloned().collect(), |key| vec![key]);
         for key in keys {
@@ -72,7 +72,7 @@ impl Core {
         force: bool,
         note: &mut dyn FnMut(String),
     ) -> Result<Vec<(NodeId, PathBuf)>, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let places = names::places(&map, bricks)?;
         let check = |node: NodeId, path: &PathBuf| {
             let ask = Ask::CheckBrick { path: path.clone(), force };
@@ -82,7 +82,7 @@ impl Core {
             // A node that has just joined may not have been there when it was last tried to reach it.
             let due = Instant::now() + ASK_PATIENCE;
             loop {
-                match self.directory.ask(node, &ask, ASK_PATIENCE) {
+                match self.view.ask(node, &ask, ASK_PATIENCE) {
                     Err(_) if Instant::now() < due => std::thread::sleep(EXECUTE_PAUSE),
                     outcome => return outcome,
                 }
@@ -117,7 +117,7 @@ impl Core {
         new: &BrickName,
         note: &mut dyn FnMut(String),
     ) -> Result<Command, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, _) = names::volume(&map, name)?;
         let (id, brick) = names::brick(&map, volume, old)?;
         let reports = self.gather(false);
@@ -141,7 +141,7 @@ impl Core {
     pub(super) fn issue_token(&self, hours: u32) -> Result<TokenReport, String> {
         let (secret, expires, command) = new_token(hours);
         self.decide(&command)?;
-        let map = self.directory.map();
+        let map = self.view.map();
         let fingerprint = self.authority()?.fingerprint().map_err(|error| error.to_string())?;
         // This node first: it is there.
         let mut nodes: Vec<_> = map.nodes.iter().collect();
@@ -165,7 +165,7 @@ impl Core {
     }
 
     fn authority(&self) -> Result<Authority, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         Authority::from_pem(self.cluster, &map.secrets.authority).map_err(|error| error.to_string())
     }
 }

@@ -1,7 +1,7 @@
 //! Mounts, work on blocks, scrubbing and locks of volumes.
 
 use super::super::calls::{Answer, Ask, Disk, Session};
-use super::super::core::Core;
+use super::super::context::ServerContext;
 use super::names;
 use super::show::{bricks, chosen, seconds, state};
 use crate::admin::{
@@ -18,7 +18,7 @@ use shoal_wire::{LockKind, LockRange, LockSpace};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-impl Core {
+impl ServerContext {
     /// Asks the leader of a volume, while one is being elected, too.
     fn ask_leader_patiently(&self, volume: GroupId, ask: &Ask) -> Result<Answer, String> {
         let due = Instant::now() + LEADER_PATIENCE;
@@ -31,7 +31,7 @@ impl Core {
     }
 
     pub(super) fn session_reports(&self, name: Option<&str>) -> Result<Vec<SessionsReport>, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let report = |(id, volume): (GroupId, &Volume)| {
             let is_started = volume.state == shoal_cluster::VolumeState::Started;
             let answer = if is_started {
@@ -51,7 +51,7 @@ impl Core {
     }
 
     pub(super) fn task_reports(&self, name: Option<&str>) -> Result<Vec<TasksReport>, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let report = |(id, volume): (GroupId, &Volume)| {
             let (tasks, trouble) = match self.tasks(id, volume) {
                 Ok(tasks) => (tasks, None),
@@ -91,7 +91,7 @@ impl Core {
             left: None,
             copied_bytes: is_spreading.then_some(rebalance.copied_bytes),
         }));
-        let map = self.directory.map();
+        let map = self.view.map();
         for (brick, place) in map.bricks_of(id).filter(|(_, brick)| brick.state == BrickState::Draining) {
             let left = self.blocks_left(id, brick);
             tasks.push(TaskReport {
@@ -111,14 +111,14 @@ impl Core {
 
     /// Asks the nodes that have bricks of a volume, at once. What does not answer is left out.
     fn disks(&self, volume: GroupId, ask: &Ask) -> BTreeMap<BrickId, Disk> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let mut nodes: Vec<NodeId> = map.bricks_of(volume).map(|(_, brick)| brick.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
         let ask_one = |node: NodeId| {
             let answer = match node == self.node {
                 true => Ok(self.answer(ask)),
-                false => self.directory.ask(node, ask, ASK_PATIENCE),
+                false => self.view.ask(node, ask, ASK_PATIENCE),
             };
             match answer {
                 Ok(Answer::Disks(disks)) => disks,
@@ -136,9 +136,9 @@ impl Core {
     }
 
     pub(super) fn details(&self, name: Option<&str>) -> Result<Vec<VolumeDetail>, String> {
-        chosen(&self.directory.map(), name)?;
+        chosen(&self.view.map(), name)?;
         let reports = self.gather(false);
-        let map = self.directory.map();
+        let map = self.view.map();
         let detail = |(id, volume): (GroupId, &Volume)| {
             let disks = self.disks(id, &Ask::Disks { volume: id });
             let used = match self.ask_leader(id, &Ask::Used { volume: id }, COUNT_PATIENCE) {
@@ -171,7 +171,7 @@ impl Core {
     }
 
     pub(super) fn scrub(&self, name: &str, step: ScrubStep) -> Result<ScrubbingReport, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         let value = match step {
             ScrubStep::Pause => Some(Some(SCRUB_PAUSED.to_owned())),
@@ -186,7 +186,7 @@ impl Core {
             _ => Ask::Disks { volume },
         };
         let disks = self.disks(volume, &ask);
-        let map = self.directory.map();
+        let map = self.view.map();
         let brick = |(id, brick): (BrickId, &shoal_cluster::Brick)| {
             let disk = disks.get(&id);
             let scrub = disk.and_then(|disk| disk.scrub.clone());
@@ -222,7 +222,7 @@ impl Core {
         kind: ClearKind,
         range: Option<(u64, u64)>,
     ) -> Result<ClearedReport, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (volume, it) = names::volume(&map, name)?;
         let range = match range {
             Some((start, end)) => LockRange::new(start, end).map_err(|error| error.to_string())?,

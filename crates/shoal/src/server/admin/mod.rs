@@ -1,10 +1,14 @@
-//! What administrators ask for, carried out: requests become changes of the cluster map, or reports from all nodes.
+//! Carries out the requests of administrators: changes of the cluster map, and reports from all nodes.
 //!
-//! - [`change`]: what changes something;
-//! - [`show`]: what is there and how it does;
-//! - [`blocks`]: healing, spreading, and taking bricks away;
+//! - [`change`]: changes of the configuration;
+//!
+//! - [`show`]: configuration and health;
+//!
+//! - [`blocks`]: healing, rebalancing, and removing bricks;
+//!
 //! - [`insight`]: mounts, work on blocks, scrubbing, locks;
-//! - [`names`]: what people call volumes, nodes and bricks.
+//!
+//! - [`names`]: lookup of volumes, nodes and bricks by their names.
 
 mod blocks;
 mod change;
@@ -12,18 +16,18 @@ mod insight;
 mod names;
 mod show;
 
-use super::core::Core;
+use super::context::ServerContext;
 use crate::admin::{Admin, AdminAnswer, AdminRequest};
 use crate::control::{Answer, Handler, Request};
 use std::io;
 use std::sync::Arc;
 
-/// What to do where `shoal scrub` is asked for in a cluster.
+/// The answer to `shoal scrub` in a cluster.
 pub const CLUSTER_SCRUB: &str = "the nodes of a cluster read their bricks through again and again, and repair what is damaged: \
      `shoal volume scrub NAME status` on any node shows what they found, `shoal volume scrub NAME start` has them begin now";
 
-/// The server as its control socket shows it.
-pub struct Controlled(pub Arc<Core>);
+/// The handler of the server's control socket.
+pub struct Controlled(pub Arc<ServerContext>);
 
 impl Handler for Controlled {
     fn handle(
@@ -42,7 +46,7 @@ impl Handler for Controlled {
     }
 }
 
-impl Admin for Core {
+impl Admin for ServerContext {
     fn execute(
         &self,
         request: AdminRequest,
@@ -75,13 +79,13 @@ impl Admin for Core {
             }
             other => {
                 self.change(other, &mut |text| {
-                    // Whoever does not listen any more misses a note.
+                    // A note is lost if the administrator's connection is closed.
                     let _ = say(AdminAnswer::Note { text });
                 })?;
                 AdminAnswer::Done
             }
         };
-        // Whoever does not listen any more needs no reason either.
+        // If the connection is closed, the error has no reader.
         say(answer).map_err(|error| error.to_string())
     }
 }

@@ -1,7 +1,7 @@
-//! What there is and how it does.
+//! Reports of configuration and health.
 
 use super::super::calls::{ReplicaReport, Report};
-use super::super::core::Core;
+use super::super::context::ServerContext;
 use super::names;
 use crate::admin::*;
 use crate::limits::{DIGEST_ATTEMPTS, PORT_DEFAULT};
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 
 type Reports = BTreeMap<NodeId, Report>;
 
-/// What a replica of the cluster map's group is asked for by, if no volume has that name.
+/// The name under which digests of the cluster map are taken, if no volume has it.
 const MAP_NAME: &str = "cluster";
 
 pub(super) fn seconds(time: Timestamp) -> u64 {
     time.secs.unsigned_abs()
 }
 
-impl Core {
+impl ServerContext {
     pub(super) fn cluster_report(&self) -> ClusterReport {
         let reports = self.gather(false);
-        let map = self.directory.map();
+        let map = self.view.map();
         let volumes = map.volumes.iter().map(|(id, volume)| self.health(&map, &reports, *id, volume));
         let report = ClusterReport {
             cluster: format!("{:032x}", map.cluster),
@@ -54,7 +54,7 @@ impl Core {
     }
 
     pub(super) fn peers(&self, reports: &Reports) -> Vec<PeerReport> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let peer = |(id, node): (&NodeId, &shoal_cluster::Node)| {
             let report = reports.get(id);
             PeerReport {
@@ -73,7 +73,7 @@ impl Core {
     }
 
     pub(super) fn volumes(&self, name: Option<&str>) -> Result<Vec<VolumeReport>, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let one = |(id, volume): (GroupId, &Volume)| {
             let place = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| BrickPlace {
                 id: id.0,
@@ -101,10 +101,10 @@ impl Core {
     }
 
     pub(super) fn statuses(&self, name: Option<&str>, digest: bool) -> Result<Vec<VolumeStatus>, String> {
-        // Before anybody else is asked: there may be no such volume.
-        chosen(&self.directory.map(), name)?;
+        // Checked before other nodes are contacted: there may be no such volume.
+        chosen(&self.view.map(), name)?;
         let reports = self.gather(digest);
-        let map = self.directory.map();
+        let map = self.view.map();
         let status = |(id, volume): (GroupId, &Volume)| VolumeStatus {
             name: volume.name.clone(),
             state: state(volume),
@@ -114,9 +114,9 @@ impl Core {
         Ok(chosen(&map, name)?.into_iter().map(status).collect())
     }
 
-    /// Digests, taken again until the replicas that run are at one index, if they come to that.
+    /// Digests, taken again until the running replicas are at one index, for a bounded number of rounds.
     pub(super) fn digests(&self, name: &str) -> Result<VolumeStatus, String> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let (group, state) = match names::volume(&map, name) {
             Ok((id, volume)) => (id, state(volume)),
             Err(_) if name == MAP_NAME => (GroupId::CLUSTER, VolumeState::Started),
@@ -136,7 +136,7 @@ impl Core {
     }
 
     pub(super) fn clients(&self) -> Vec<ClientReport> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let issued = map.clients.iter().map(|(name, time)| ClientReport {
             name: name.clone(),
             issued: Some(seconds(*time)),
@@ -150,7 +150,7 @@ impl Core {
     }
 }
 
-/// Bricks whose files are being deleted, on all nodes that answer.
+/// Retired bricks whose files are being deleted, on all nodes that answer.
 fn deleting(map: &ClusterMap, reports: &Reports) -> Vec<DeletingReport> {
     let mut all = Vec::new();
     for (node, report) in reports {
@@ -185,7 +185,7 @@ pub(super) fn state(volume: &Volume) -> VolumeState {
     }
 }
 
-/// The bricks of a volume as they run.
+/// The state of a volume's bricks.
 pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Vec<BrickStatus> {
     let status = |(id, brick): (shoal_types::BrickId, &shoal_cluster::Brick)| {
         let report = reports.get(&brick.node);
@@ -212,7 +212,7 @@ pub(super) fn bricks(map: &ClusterMap, reports: &Reports, volume: GroupId) -> Ve
     map.bricks_of(volume).map(status).collect()
 }
 
-/// The replicas of a group as they run.
+/// The state of a group's replicas.
 fn replicas(map: &ClusterMap, reports: &Reports, group: GroupId) -> Vec<ReplicaStatus> {
     let find = |place: &ReplicaPlace| -> Option<&ReplicaReport> {
         reports.get(&place.node)?.replicas.iter().find(|one| one.group == group && one.id == place.id)

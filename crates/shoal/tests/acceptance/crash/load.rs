@@ -1,4 +1,4 @@
-//! A writer: does random steps in order, notes each, and afterwards tells how many of them survived.
+//! A writer: does random steps in order, records each, and afterwards finds how many of them survived.
 
 use super::model::{Model, Step};
 use crate::harness::tree::{self, Tree};
@@ -9,13 +9,13 @@ use std::path::Path;
 /// A writer stops here; the kill comes earlier as a rule.
 const STEPS_MAX: usize = 30_000;
 
-/// What a writer noted.
+/// What a writer recorded.
 pub struct Journal {
-    /// The steps it did, in order. The last may have been under way when the server died.
+    /// The steps in order. The last one may have been in progress when the server died.
     pub steps: Vec<Step>,
-    /// How many were done for certain.
+    /// Steps that returned.
     pub completed: usize,
-    /// How many were made safe by an fsync that succeeded.
+    /// Steps that were made durable by an fsync that succeeded.
     pub synced: usize,
 }
 
@@ -36,7 +36,7 @@ pub fn run(dir: &Path, seed: u64) -> Journal {
             Err(errno) if server_is_gone(errno) => break,
             Err(errno) => panic!("{step:?} failed with {errno:?}, which a healthy server has no reason for"),
         }
-        // Whatever was fsynced, it is a barrier for all that was done before.
+        // An fsync of any file is a barrier for all earlier steps.
         if matches!(step, Step::Fsync(_)) {
             journal.synced = journal.completed;
         }
@@ -46,13 +46,14 @@ pub fn run(dir: &Path, seed: u64) -> Journal {
     journal
 }
 
-/// How a dead FUSE server looks to programs.
+/// The errnos of calls on a mount whose FUSE server is gone.
 fn server_is_gone(errno: sys::Errno) -> bool {
     matches!(errno.0, libc::ENOTCONN | libc::ECONNABORTED | libc::EIO | libc::ENODEV | libc::EINTR)
 }
 
 impl Journal {
-    /// Finds the number of steps after which the tree looked as it was found. Otherwise tells which number comes nearest.
+    /// Finds the number of steps after which the tree equals `found`. Otherwise reports the number that comes
+    /// nearest.
     pub fn survivors(&self, found: &Tree) -> Result<usize, String> {
         let counts = format!("{} steps were done and {} made safe", self.completed, self.synced);
         let nearest = match self.scan(found, self.synced) {
@@ -71,7 +72,7 @@ impl Journal {
         ))
     }
 
-    /// Looks for the state that was found among those after `from` steps and more.
+    /// Searches the states after `from` steps and more for `found`.
     fn scan(&self, found: &Tree, from: usize) -> Result<usize, Nearest> {
         let mut model = Model::default();
         let mut nearest = Nearest { done: 0, wrong: usize::MAX, differences: String::new() };
@@ -95,7 +96,7 @@ impl Journal {
     }
 }
 
-/// The state that is most like what was found.
+/// The state with the fewest differences.
 struct Nearest {
     done: usize,
     wrong: usize,

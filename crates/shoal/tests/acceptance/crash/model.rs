@@ -1,4 +1,4 @@
-//! What a writer's directory holds after each of its steps.
+//! The expected content of a writer's directory after each of its steps.
 
 use crate::harness::tree::{Content, Node, Tree, digest};
 use crate::harness::{Random, sys};
@@ -14,19 +14,19 @@ const FILE_BYTES_MAX: u64 = 6 << 20;
 const WRITE_BYTES_MAX: u64 = 200_000;
 /// A write that begins inside a page which is not in the page cache is sent as two requests, parted there.
 const PAGE_BYTES: u64 = 4096;
-/// More names than this, and the writer begins to remove some.
+/// With more names than this, the writer begins to remove some.
 const NAMES_MAX: usize = 120;
 /// The attribute that steps set.
 const XATTR: &str = "user.step";
 
-/// One system call, or a part of one that the server can tell from the whole.
+/// One system call, or one of the requests into which the kernel splits it.
 #[derive(Clone, Debug)]
 pub enum Step {
     Create(PathBuf),
     Mkdir(PathBuf),
     Symlink(PathBuf, PathBuf),
     Link(PathBuf, PathBuf),
-    /// Bytes number `skip` and on of what `fill` stands for.
+    /// The pattern `fill`, from its byte `skip` on.
     Write {
         path: PathBuf,
         offset: u64,
@@ -74,7 +74,7 @@ struct File {
     digest: Cell<Option<u64>>,
 }
 
-/// The bytes of a write: a function of its number, so that a misplaced one shows.
+/// The bytes of a write: a function of its number, so that a misplaced one is detected.
 fn bytes(fill: u64, skip: u64, len: u64) -> Vec<u8> {
     let mut bytes = stream(fill, skip + len);
     bytes.drain(..skip as usize);
@@ -95,7 +95,7 @@ fn stream(fill: u64, len: u64) -> Vec<u8> {
 }
 
 impl Step {
-    /// What the server sees of it, in order.
+    /// The requests that the server receives for it, in order.
     pub fn parts(&self) -> Vec<Step> {
         match self {
             Step::Write { path, offset, len, fill, skip } => {
@@ -114,7 +114,7 @@ impl Step {
         }
     }
 
-    /// Does it.
+    /// Executes it.
     pub fn perform(&self, dir: &Path) -> sys::Sys<()> {
         let at = |path: &Path| dir.join(path);
         let open = |path: &Path, flags| sys::open(&at(path), flags, 0o644);
@@ -125,7 +125,7 @@ impl Step {
             Step::Link(from, to) => Ok(fs::hard_link(at(from), at(to))?),
             Step::Write { path, offset, len, fill, skip } => {
                 let wrote = sys::pwrite(&open(path, libc::O_WRONLY)?, &bytes(*fill, *skip, *len), *offset)?;
-                // The server died in the middle.
+                // A short write: the server died in the middle.
                 if wrote == *len { Ok(()) } else { Err(sys::Errno(libc::EIO)) }
             }
             Step::Truncate(path, len) => sys::truncate(&at(path), *len),
@@ -233,7 +233,7 @@ impl Model {
         }
     }
 
-    /// Takes a step that succeeded.
+    /// Applies a step that succeeded.
     pub fn apply(&mut self, step: &Step) {
         match step {
             Step::Create(path) => {
@@ -277,8 +277,8 @@ impl Model {
         }
     }
 
-    /// The state as a tree. Digests are worked out only of files whose length is the one that was found: the others
-    /// differ anyway, and most states that are compared are not the right one.
+    /// The state as a tree. Digests are computed only for files of the length that was found: any other file
+    /// differs anyway, and most states that are compared are not the right one.
     pub fn tree(&self, found: &Tree) -> Tree {
         self.names
             .iter()

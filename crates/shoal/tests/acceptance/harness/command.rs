@@ -1,4 +1,5 @@
-//! Programs run by tests: each in a process group of its own, under a time limit, its output kept for the report.
+//! Programs run by tests: each in a process group of its own, under a time limit, its output kept for the
+//! report.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 const RUN_SECONDS_DEFAULT: u64 = 300;
 /// How often a running program is looked at.
 const POLL: Duration = Duration::from_millis(5);
-/// A process that is stuck in a dead mount cannot even be killed at once; then the test must not hang with it.
+/// A process that waits in a dead mount may not die at once; the test must not hang with it.
 const KILL_GRACE: Duration = Duration::from_secs(10);
 
 /// A program about to run.
@@ -22,14 +23,14 @@ pub struct Run {
     limit: Duration,
 }
 
-/// What became of a program.
+/// The result of a program.
 pub struct Outcome {
     what: String,
     /// How it ended; `None`: it took too long and was killed.
     pub status: Option<ExitStatus>,
     /// What it printed.
     pub stdout: String,
-    /// What it complained about.
+    /// Its standard error.
     pub stderr: String,
 }
 
@@ -59,7 +60,8 @@ pub fn sh(dir: &Path, script: &str) -> Run {
     run("bash").arg("-euo").arg("pipefail").arg("-c").arg(script).dir(dir)
 }
 
-/// The checker, `shoal-witness`, which `cargo build --workspace` puts beside the program: for random programs on several mounts.
+/// The checker, `shoal-witness`, which `cargo build --workspace` puts beside the program: it runs random
+/// programs on several mounts.
 pub fn witness<'a>(mounts: impl IntoIterator<Item = &'a Path>, seconds: &str, seed: u64) -> Run {
     let path = Path::new(env!("CARGO_BIN_EXE_shoal")).with_file_name("shoal-witness");
     assert!(path.exists(), "{} is missing: cargo build --release --workspace --bins", path.display());
@@ -75,8 +77,8 @@ impl Run {
         self
     }
 
-    /// Sets the working directory. The program goes there itself: whoever starts it waits until it has begun, and in a dead mount would wait
-    /// without a limit.
+    /// Sets the working directory. The program changes to it by itself: the parent waits until the child has
+    /// begun, and in a dead mount it would wait without a limit.
     pub fn dir(mut self, dir: &Path) -> Run {
         let mut command = Command::new("env");
         command.arg("-C").arg(dir).arg(self.command.get_program()).args(self.command.get_args());
@@ -109,19 +111,19 @@ impl Run {
         Running { child, what: self.what, deadline: Instant::now() + self.limit, stdout, stderr }
     }
 
-    /// Runs it to its end, whatever that is.
+    /// Runs it to its end, with any outcome.
     pub fn outcome(self) -> Outcome {
         self.start().wait()
     }
 
-    /// Runs it and answers what it printed. Panics if it fails.
+    /// Runs it and returns what it printed. Panics if it fails.
     pub fn ok(self) -> String {
         self.outcome().ok()
     }
 }
 
 impl Running {
-    /// Waits for its end, whatever that is, or for its time limit.
+    /// Waits for its end with any outcome, or for its time limit.
     pub fn wait(mut self) -> Outcome {
         let status = wait_until(&mut self.child, self.deadline);
         if status.is_none() {
@@ -132,8 +134,8 @@ impl Running {
     }
 
     fn kill(&mut self) {
-        // The whole group: shells have children. A group that is gone already is none of our business.
-        // SAFETY: kill(2) takes two integers and touches no memory of ours.
+        // The whole process group, since shells have children. A group that is gone already is fine. SAFETY:
+        // kill(2) takes two integers and touches no memory of this process.
         unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
         wait_until(&mut self.child, Instant::now() + KILL_GRACE);
     }

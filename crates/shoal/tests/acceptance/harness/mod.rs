@@ -1,4 +1,5 @@
-//! What the tests share: volumes that clean up after themselves, programs under a time limit, comparison of trees.
+//! Shared by the tests: volumes that clean up after themselves, programs under a time limit, comparison of
+//! trees.
 
 pub mod command;
 pub mod meanwhile;
@@ -28,7 +29,7 @@ pub fn plain() -> bool {
     std::env::var_os("SHOAL_TEST_PLAIN").is_some_and(|value| value != "0")
 }
 
-/// Where sources and tools are kept that `scripts/setup` fetched.
+/// Where `scripts/setup` keeps the sources and tools that it fetched.
 pub fn cache() -> PathBuf {
     let home = || PathBuf::from(std::env::var_os("HOME").unwrap_or_else(|| "/root".into())).join(".cache");
     std::env::var_os("XDG_CACHE_HOME").map_or_else(home, PathBuf::from).join("shoal")

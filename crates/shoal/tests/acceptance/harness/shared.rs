@@ -1,5 +1,5 @@
-//! A volume with several mounts on this machine: one server, as a cluster of one node, and a process for each mount. Everything goes
-//! when it is dropped.
+//! A volume with several mounts on this machine: one server, as a cluster of one node, and a process for each
+//! mount. Dropping it removes everything.
 
 use super::command::{Run, tail, wait_until};
 use super::tree::assert_same;
@@ -20,12 +20,12 @@ const VOLUME: &str = "v";
 /// The port of every server; each has an address of its own.
 const PORT: u16 = 7470;
 
-/// Names a program that mounts instead of the one under test: a build with a defect on purpose.
+/// Names a program that mounts instead of the one under test: a build with a planted defect.
 pub const PLANTED: &str = "SHOAL_TEST_PLANTED";
 
 static NETWORKS: AtomicU8 = AtomicU8::new(1);
 
-/// See the module.
+/// A volume with several mounts.
 pub struct Shared {
     /// The server first, then the mounts.
     processes: Arc<Mutex<Vec<Child>>>,
@@ -36,7 +36,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// A fresh volume with so many mounts. The topic names its directory.
+    /// A fresh volume with this many mounts. The topic names its directory.
     pub fn start(topic: &str, mounts: usize) -> Shared {
         Shared::start_with(topic, mounts, "")
     }
@@ -78,7 +78,7 @@ impl Shared {
         self.ask(&["volume", "set", VOLUME, key, value]);
     }
 
-    /// What a command about the volume prints.
+    /// The output of a command about the volume.
     pub fn ask(&self, words: &[&str]) -> String {
         words.iter().fold(self.shoal(), Run::arg).ok()
     }
@@ -109,13 +109,13 @@ impl Shared {
         self.begin_mount(mount, options);
     }
 
-    /// Ends the process of a mount with kill -9. What is on the mount point stays, and is dead.
+    /// Ends the process of a mount with kill -9. The dead mount stays on the mount point.
     pub fn kill(&self, mount: usize) {
         let child = &mut self.processes.lock()[1 + mount];
         child.kill().expect("our child can be killed");
     }
 
-    /// Stops the process of a mount (SIGSTOP), or lets it go on.
+    /// Stops the process of a mount (SIGSTOP), or continues it.
     pub fn stop(&self, mount: usize, stopped: bool) {
         let process = self.processes.lock()[1 + mount].id() as i32;
         // `begin_mount` waits until the mount answers, which is a moment before it is announced.
@@ -128,7 +128,7 @@ impl Shared {
         assert_eq!(unsafe { libc::kill(process, if stopped { libc::SIGSTOP } else { libc::SIGCONT }) }, 0);
     }
 
-    /// Mounts where a mount was killed, as a user does: the dead one is removed by it.
+    /// Mounts over a killed mount as a user does: mounting removes the dead one.
     pub fn mount_again(&self, mount: usize) {
         let mut killed = self.processes.lock().remove(1 + mount);
         assert!(
@@ -146,12 +146,13 @@ impl Shared {
         let mut command = Command::new(planted.unwrap_or_else(|| env!("CARGO_BIN_EXE_shoal").into()));
         command.arg("mount").arg("--foreground").arg("--credentials").arg(self.data().join("tls"));
         command.args(["-o", options]).arg(format!("{}:{PORT}:/{VOLUME}", self.address)).arg(mount);
-        // A dead mount that is about to be replaced is mounted, too; and what the kernel has of it can be listed.
+        // A dead mount that is about to be replaced is also in the mount table, and the kernel lists it from
+        // its caches.
         let answers = || nix::sys::statvfs::statvfs(mount).is_ok();
         self.begin(command, &name(mount), || answers() && mounted(mount));
     }
 
-    /// Starts a process that stays and waits until it is ready.
+    /// Starts a long-running process and waits until it is ready.
     fn begin(&self, command: Command, name: &str, ready: impl Fn() -> bool) {
         let log = self.dir.path().join(format!("{name}.log"));
         self.processes.lock().push(spawn(command, &log));
@@ -200,7 +201,7 @@ impl Shared {
         &self.address
     }
 
-    /// All mounts show the same, every one is unmounted as a user does it, and what is left is a clean volume.
+    /// Verifies that all mounts show equal trees, unmounts each as a user does, and checks the volume.
     pub fn finish(self) {
         for other in &self.mounts[1..] {
             assert_same(other, &self.mounts[0], true);
@@ -269,7 +270,8 @@ fn name(mount: &Path) -> String {
     mount.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// An address that nobody else listens on: each test process has a network of loopback addresses of its own.
+/// An address on which no other process listens: each test process has a network of loopback addresses of its
+/// own.
 fn loopback() -> String {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     format!("127.{}.{low}.{}", high | 0x80, NETWORKS.fetch_add(1, Ordering::Relaxed))

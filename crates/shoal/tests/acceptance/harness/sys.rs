@@ -42,8 +42,8 @@ fn c_str(text: &OsStr) -> CString {
     CString::new(text.as_bytes()).expect("a name has no NUL in it")
 }
 
-// SAFETY, for every block below: strings end with NUL and live through the call; buffers are passed with their own length;
-// file descriptors are borrowed from their owners.
+// SAFETY, for every block below: strings end with NUL and live through the call; buffers are passed with
+// their own length; file descriptors are borrowed from their owners.
 
 /// open(2).
 pub fn open(path: &Path, flags: i32, mode: u32) -> Sys<OwnedFd> {
@@ -64,7 +64,7 @@ pub fn mkdir_at(dir: &OwnedFd, path: &Path) -> Sys<()> {
     check(i64::from(unsafe { libc::mkdirat(dir.as_raw_fd(), c(path).as_ptr(), 0o755) })).map(drop)
 }
 
-/// The inode number of what is open.
+/// The inode number of an open file.
 pub fn inode(fd: &OwnedFd) -> u64 {
     nix::sys::stat::fstat(fd).expect("what is open has attributes").st_ino
 }
@@ -214,7 +214,8 @@ pub fn used_bytes(path: &Path) -> u64 {
     (stat.blocks() - stat.blocks_free()) * stat.fragment_size()
 }
 
-/// Runs something with another user's rights, in this thread only: the C library's calls would change the whole process.
+/// Runs a closure with another user's credentials, in this thread only: the C library's calls would change
+/// the whole process.
 pub fn as_user<T>(uid: u32, gid: u32, work: impl FnOnce() -> T + Send) -> T
 where
     T: Send,
@@ -222,7 +223,8 @@ where
     std::thread::scope(|scope| {
         scope
             .spawn(|| {
-                // SAFETY: these calls take integers and change the rights of the calling thread, which ends below.
+                // SAFETY: these calls take integers and change the credentials of the calling thread, which
+                // ends below.
                 let become_user = unsafe {
                     libc::syscall(libc::SYS_setgroups, 0, std::ptr::null::<libc::gid_t>()) == 0
                         && libc::syscall(libc::SYS_setresgid, gid, gid, gid) == 0

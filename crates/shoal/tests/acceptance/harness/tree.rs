@@ -10,10 +10,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// At most that many differences are shown.
+/// Differences shown at most.
 const DIFFERENCES_SHOWN_MAX: usize = 20;
 
-/// What there is to know of a file. A directory's size and the times of symlinks are left out: file systems differ.
+/// The attributes of a file that are compared. A directory's size and the times of symlinks are left out:
+/// file systems differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Node {
     /// `st_mode`.
@@ -34,14 +35,14 @@ pub struct Node {
     pub xattrs: BTreeMap<OsString, Vec<u8>>,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Digest of a regular file's bytes.
     Digest(u64),
     /// Target of a symlink.
     Target(PathBuf),
-    /// What else there is has no content.
+    /// Any other kind of file has no content.
     None,
 }
 
@@ -107,7 +108,7 @@ fn digest_file(path: &Path) -> std::io::Result<u64> {
     loop {
         match file.read(&mut buffer) {
             Ok(0) => return Ok(hasher.finish()),
-            // std's hasher takes a stream: how the reads were cut makes no difference.
+            // The hasher takes a stream, so the boundaries of the reads make no difference.
             Ok(n) => hasher.write(buffer.get(..n).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -115,7 +116,7 @@ fn digest_file(path: &Path) -> std::io::Result<u64> {
     }
 }
 
-/// Panics with the differences, if there are any. mtimes are compared where `times` says so.
+/// Panics with the differences, if there are any. mtimes are compared if `times` is set.
 pub fn assert_same(ours: &Path, reference: &Path, times: bool) {
     let (mut a, mut b) = (read(ours), read(reference));
     if !times {
@@ -125,7 +126,7 @@ pub fn assert_same(ours: &Path, reference: &Path, times: bool) {
     assert!(differences.is_empty(), "{} and {} differ:\n{differences}", ours.display(), reference.display());
 }
 
-/// The differences between two trees, for people; empty if there are none.
+/// The differences between two trees, for printing; empty if there are none.
 pub fn differences(ours: &Tree, reference: &Tree) -> String {
     let (mut text, mut count) = (String::new(), 0);
     let mut show = |line: String| {
@@ -161,7 +162,7 @@ pub fn names(dir: &Path) -> Vec<OsString> {
     names
 }
 
-/// A name of so many bytes.
+/// A name of `len` bytes.
 pub fn name_of(byte: u8, len: usize) -> OsString {
     OsStr::from_bytes(&vec![byte; len]).to_owned()
 }

@@ -1,4 +1,4 @@
-//! A volume of a test's own: a Shoal process, its data, its mount. Everything goes when it is dropped.
+//! A volume for one test: a Shoal process, its data, its mount. Dropping it removes everything.
 
 use super::command::{run, tail, wait_until};
 use parking_lot::{Mutex, MutexGuard};
@@ -13,13 +13,13 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Mounting includes recovery; after that long something is wrong.
+/// Longest time to mount, which includes recovery.
 pub const MOUNT_LIMIT: Duration = Duration::from_secs(120);
-/// A clean stop writes out what is in the journal.
+/// Longest time of a clean stop, which writes the journal back.
 pub const STOP_LIMIT: Duration = Duration::from_secs(120);
-/// A killed server has nothing left to do.
+/// Longest time for a killed server to be gone.
 pub const KILL_LIMIT: Duration = Duration::from_secs(20);
-/// A test that is not done by then hangs. Its server is killed, so that it fails instead.
+/// Longest time of a test. Then its server is killed, so that the test fails instead of hanging.
 const TEST_LIMIT: Duration = Duration::from_secs(900);
 const TEST_LIMIT_LONG: Duration = Duration::from_secs(3 * 3600);
 
@@ -41,7 +41,8 @@ impl Volume {
         Volume::start_with(dir, data, &[])
     }
 
-    /// A volume whose data are in a place of the test's choosing, with options for `shoal up`. `dir` is for everything else.
+    /// A volume with its data in a directory of the test's choice, with options for `shoal up`. `dir` holds
+    /// everything else.
     pub fn start_with(dir: TempDir, data: PathBuf, options: &[&str]) -> Volume {
         let mount = dir.path().join("mnt");
         fs::create_dir_all(&data).expect("the data directory can be made");
@@ -69,7 +70,7 @@ impl Volume {
         &self.data
     }
 
-    /// An ordinary local directory on the same disk, to compare with and to keep things in.
+    /// An ordinary local directory on the same disk, for comparisons and for the test's own files.
     pub fn local(&self) -> PathBuf {
         let local = self.dir.path().join("local");
         fs::create_dir_all(&local).expect("a local directory can be made");
@@ -111,7 +112,7 @@ impl Volume {
         *self.lock() = Some(child);
     }
 
-    /// Unmounts and stops as a user would.
+    /// Unmounts and stops as a user does.
     pub fn stop(&mut self) {
         if super::plain() {
             return;
@@ -144,7 +145,7 @@ impl Volume {
         self.restart();
     }
 
-    /// Kills the server (-9) and clears the dead mount away.
+    /// Kills the server (-9) and removes the dead mount.
     pub fn kill(&mut self) {
         let child = self.lock().take();
         if let Some(mut child) = child {
@@ -161,7 +162,7 @@ impl Volume {
         detach(&self.mount);
     }
 
-    /// A handle that kills the server from another thread, at the worst moment.
+    /// A handle that kills the server from another thread, at any moment.
     pub fn killer(&self) -> impl FnOnce() + Send + use<> {
         let server = Arc::clone(&self.server);
         move || {
@@ -219,7 +220,7 @@ pub fn shoal() -> super::Run {
     run(env!("CARGO_BIN_EXE_shoal"))
 }
 
-/// A directory on a real disk that other users may enter; gone when dropped.
+/// A directory on a real disk that all users may enter; removed when dropped.
 pub fn scratch(topic: &str) -> TempDir {
     assert!(
         nix::unistd::geteuid().is_root(),
@@ -234,13 +235,14 @@ pub fn scratch(topic: &str) -> TempDir {
     dir
 }
 
-/// Whether something is mounted there. Asks the kernel's table and not the file system, which might hang.
+/// Whether a path is a mount point. Reads the kernel's mount table and not the file system, which might hang.
 pub fn mounted(path: &Path) -> bool {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("there is a table of mounts");
     table.lines().any(|line| line.split(' ').nth(4).is_some_and(|mount| Path::new(mount) == path))
 }
 
-/// Takes a mount away whatever state it is in. `MNT_FORCE` ends the connection, and with it every wait for an answer.
+/// Removes a mount in any state. `MNT_FORCE` aborts the connection, and with it every call that waits for a
+/// reply.
 pub fn detach(path: &Path) {
     use nix::mount::{MntFlags, umount2};
     while mounted(path) {
@@ -248,13 +250,13 @@ pub fn detach(path: &Path) {
     }
 }
 
-/// Starts a process of shoal that stays, with a log.
+/// Starts a long-running shoal process with a log.
 pub fn spawn(mut command: Command, log: &Path) -> Child {
     let log = File::options().create(true).append(true).open(log).expect("the log can be written");
     let hand = || Stdio::from(log.try_clone().expect("a file handle can be doubled"));
     command.stdin(Stdio::null()).stdout(hand()).stderr(hand()).process_group(0);
     // SAFETY: prctl(2) is async-signal-safe. It makes the server stop when this test's thread ends without
-    // having done so, as when the test run is interrupted.
+    // stopping it, as when the test run is interrupted.
     unsafe {
         command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
             0 => Ok(()),
@@ -264,7 +266,7 @@ pub fn spawn(mut command: Command, log: &Path) -> Child {
     command.spawn().expect("shoal starts")
 }
 
-/// Kills what a test has started when it takes far too long. Ends when the returned sender is dropped.
+/// Kills what a test has started when it exceeds its time limit. Ends when the returned sender is dropped.
 pub fn watch(kill: impl FnOnce() + Send + 'static) -> Sender<()> {
     let (sender, receiver) = mpsc::channel();
     let limit = if super::long() { TEST_LIMIT_LONG } else { TEST_LIMIT };

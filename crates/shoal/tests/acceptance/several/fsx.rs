@@ -1,5 +1,6 @@
-//! `fsx` on one file through several mounts: its path is a symlink that leads to one mount and then to the next, and every few operations
-//! it opens the file again. So what one mount has written another one verifies.
+//! `fsx` on one file through several mounts. Its path is a symlink that leads to one mount and then to the
+//! next, and fsx reopens the file every few operations. So what was written through one mount is verified
+//! through another.
 
 use crate::fsx::{LARGE, SMALL, configure, fsx};
 use crate::harness::{Meanwhile, Shared, long, seed};
@@ -8,15 +9,15 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the path leads to one mount. A few operations take that long.
+/// How long the symlink leads to one mount. A few operations take that long.
 const TURN: Duration = Duration::from_millis(3);
 const OPERATIONS: u64 = 2_000;
 const OPERATIONS_LONG: u64 = 100_000;
 
-/// The weight with which the file is opened anew, by another mount.
+/// The weight with which the file is reopened, through another mount.
 const REOPENS: u32 = 15;
 
-/// Lets a symlink lead to each of some files in turn. Returns how often it was turned.
+/// Points a symlink to each target in turn. Returns how often it was moved.
 fn turning<T>(link: &Path, targets: &[std::path::PathBuf], work: impl FnOnce() -> T) -> (T, u64) {
     let next = link.with_extension("next");
     let (link, targets) = (link.to_owned(), targets.to_vec());
@@ -35,7 +36,8 @@ fn turning<T>(link: &Path, targets: &[std::path::PathBuf], work: impl FnOnce() -
 }
 
 fn exercise(topic: &str, mix: &str, share: u64) {
-    // It opens the file on one mount before it has closed it on the other, and maps it: with locks=cluster one of them is refused.
+    // fsx opens the file on one mount before it has closed it on the other, and maps it: with locks=cluster
+    // one of the mappings is refused.
     let volume = Shared::start_with(&format!("several-fsx-{topic}"), 3, "locks=local");
     let local = volume.local();
     let config = configure(&local, mix, REOPENS);
@@ -43,7 +45,7 @@ fn exercise(topic: &str, mix: &str, share: u64) {
     let files: Vec<_> = (0..3).map(|mount| volume.path(mount).join("file")).collect();
     let link = local.join("link");
     let operations = if long() { OPERATIONS_LONG } else { OPERATIONS } / share;
-    // The third mount only reads, so that there is always somebody to be told.
+    // The third mount only reads, so that there is always a cache to invalidate.
     let watched = files[2].clone();
     let reader = Meanwhile::again_and_again(move || drop(fs::read(&watched).expect("the file can be read")));
     let (outcome, turns) =
@@ -63,6 +65,6 @@ fn fsx_finds_nothing_though_it_opens_its_file_on_one_mount_and_then_on_another()
 
 #[test]
 fn fsx_finds_nothing_in_a_file_of_many_blocks_on_one_mount_and_then_on_another() {
-    // Each operation moves hundreds of times the bytes.
+    // Each operation moves hundreds of times as many bytes.
     exercise("large", LARGE, 6);
 }

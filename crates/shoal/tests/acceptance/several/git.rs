@@ -1,4 +1,4 @@
-//! git repositories that are worked on from several mounts.
+//! git repositories that are used from several mounts.
 
 use crate::harness::{Shared, sh};
 use std::path::Path;
@@ -40,7 +40,7 @@ fn a_git_repository_is_worked_on_from_two_mounts_in_turn() {
                 echo {round} >>log{round} && git add -A && git commit -qm 'round {round}'"
             ),
         );
-        // What the one has committed is the other's head, and its working tree is clean.
+        // A commit on one mount is the head on the other one, whose working tree is clean.
         let head = git(&home, one, "git rev-parse HEAD side*");
         assert_eq!(git(&home, other, "git rev-parse HEAD side*"), head);
         assert_eq!(git(&home, other, "git status --porcelain"), "");
@@ -75,7 +75,7 @@ fn clones_on_several_mounts_push_to_one_repository_at_the_same_time() {
         "git init -q --bare -b main origin.git && git clone -q origin.git first 2>/dev/null && cd first
         git switch -qc main && echo begin >begin && git add -A && git commit -qm begin && git push -q origin main",
     );
-    // Whoever is not the first takes over what the others have pushed and tries again.
+    // A client whose push is rejected merges what was pushed before and retries.
     let work = |mount: usize| {
         git(
             &home,

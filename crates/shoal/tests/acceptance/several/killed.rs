@@ -1,4 +1,5 @@
-//! A mount's process is killed while many programs work on it in a directory that others change, too.
+//! A mount's process is killed while many programs work on it, in a directory that is also changed on another
+//! mount.
 
 use crate::harness::{Shared, plain};
 use std::fs;
@@ -10,13 +11,14 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 const ROUNDS: u64 = 8;
-/// Programs on the mount that is to die: so many that some are about to ask it for something, and hold the directory, whenever that is.
+/// Programs on the mount that is to die. There are so many that at any moment some are about to send a
+/// request while they hold the directory's lock.
 const WORKERS: u64 = 12;
-/// On the other mount: they make it drop names.
+/// Programs on the other mount, whose changes make the dying one invalidate names.
 const OTHERS: u64 = 2;
-/// Names that everybody changes.
+/// Names that all programs change.
 const NAMES: u64 = 6;
-/// For whoever waits for a mount that has died.
+/// Longest wait for a mount that has died.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Changes names until a call fails, or it is told to stop.
@@ -29,7 +31,7 @@ fn work(dir: &Path, worker: u64, stop: &AtomicBool) -> Result<(), Error> {
         let name = dir.join(format!("name{}", round % NAMES));
         fs::write(&own, "content")?;
         fs::rename(&own, &name)?;
-        // Somebody else may have been faster.
+        // Another program may have removed it first.
         match fs::remove_file(&name) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             other => other?,
@@ -38,12 +40,12 @@ fn work(dir: &Path, worker: u64, stop: &AtomicBool) -> Result<(), Error> {
     Ok(())
 }
 
-/// What calls on a dead mount fail with. `EIO`: the process died while it was given this very request.
+/// Errors of calls on a dead mount. `EIO`: the process died while it had this request.
 fn is_of_the_dead(code: i32) -> bool {
     matches!(code, libc::ECONNABORTED | libc::ENOTCONN | libc::EIO)
 }
 
-/// Works until the end; says how it came. A thread that hangs is left behind.
+/// Works until the end and reports the error. A thread that hangs is left behind.
 fn start(dir: PathBuf, worker: u64, stop: Arc<AtomicBool>, ended: Sender<Option<i32>>) {
     std::thread::spawn(move || {
         let outcome = work(&dir, worker, &stop);
@@ -52,7 +54,7 @@ fn start(dir: PathBuf, worker: u64, stop: Arc<AtomicBool>, ended: Sender<Option<
 }
 
 #[test]
-fn nobody_hangs_when_the_process_of_his_mount_is_killed() {
+fn calls_end_with_an_error_when_the_process_of_their_mount_is_killed() {
     if plain() {
         return;
     }
@@ -74,7 +76,7 @@ fn nobody_hangs_when_the_process_of_his_mount_is_killed() {
             let error = error.unwrap_or_else(|_| panic!("{left} programs hang in round {round}"));
             assert!(matches!(error, Some(code) if is_of_the_dead(code)), "{error:?}");
         }
-        // Nobody can write into the directory below it by mistake.
+        // No program can write into the directory below the mount by mistake.
         let error = fs::write(shared.path(1).join("file"), "").expect_err("the mount is dead");
         assert!(is_of_the_dead(error.raw_os_error().unwrap_or_default()), "{error}");
         shared.mount_again(1);

@@ -1,4 +1,4 @@
-//! A maildir: delivered to by two mounts, read and emptied by others.
+//! A maildir: two mounts deliver to it, two readers empty it.
 
 use crate::harness::{Random, Shared, seed};
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 const DELIVERERS: usize = 2;
 const MESSAGES: usize = 150;
 const MESSAGE_BYTES_MAX: u64 = 12_000;
-/// Readers that see nothing new for so long give up.
+/// Readers that see no new message for this long give up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was in which message, as it was found.
+/// Received messages by name.
 type Received = BTreeMap<String, Vec<u8>>;
 
 fn name(deliverer: usize, number: usize) -> String {
     format!("{number}.d{deliverer}.example.org")
 }
 
-/// Bytes that follow from the name, with an end that shows that all of it is there.
+/// Bytes that are derived from the name, with an end that proves them complete.
 fn message(deliverer: usize, number: usize) -> Vec<u8> {
     let mut random = Random::new(seed() + (deliverer * MESSAGES + number) as u64);
     let len = random.length(MESSAGE_BYTES_MAX) as usize;
@@ -32,7 +32,8 @@ fn message(deliverer: usize, number: usize) -> Vec<u8> {
     bytes
 }
 
-/// As qmail does it: written and synced under a name in tmp, then moved to new. Every other one by link and unlink, as older ones do.
+/// Delivers as qmail does: written and synced under a name in tmp, then moved to new. Every other one uses
+/// link and unlink, as older programs do.
 fn deliver(maildir: &Path, deliverer: usize) {
     for number in 0..MESSAGES {
         let name = name(deliverer, number);
@@ -53,7 +54,7 @@ fn deliver(maildir: &Path, deliverer: usize) {
     }
 }
 
-/// Takes what is new until all has been taken by somebody: to cur, then read, then removed.
+/// Takes new messages until the readers have taken all: each is moved to cur, read, and removed.
 fn read(maildir: &Path, reader: usize, taken: &AtomicUsize) -> Received {
     let (mut received, mut last) = (Received::new(), Instant::now());
     while taken.load(Ordering::SeqCst) < DELIVERERS * MESSAGES {
@@ -66,7 +67,7 @@ fn read(maildir: &Path, reader: usize, taken: &AtomicUsize) -> Received {
             let cur = maildir.join("cur").join(marked);
             match fs::rename(entry.path(), &cur) {
                 Ok(()) => {}
-                // Another reader was faster.
+                // Another reader has moved it first.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 Err(error) => panic!("rename of {name:?}: {error}"),
             }
@@ -96,7 +97,7 @@ fn every_message_in_a_maildir_arrives_exactly_once_and_complete() {
                 scope.spawn(move || deliver(&maildir, deliverer))
             })
             .collect();
-        // One on a mount of its own, one beside a deliverer: they are after the same messages.
+        // One reader on a mount of its own, one beside a deliverer: they compete for the same messages.
         let readers: Vec<_> = [2, 1]
             .into_iter()
             .map(|mount| {

@@ -1,4 +1,4 @@
-//! `make` on one mount, with sources that are edited on another, which runs what was built.
+//! `make` on one mount, with sources that are edited on another one, on which the result is run.
 
 use crate::harness::{Shared, run, sh};
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 const SOURCES: usize = 20;
-/// Of three headers, each source includes one.
+/// Each source includes one of the headers.
 const HEADERS: usize = 3;
 
 const MAKEFILE: &str = "CFLAGS = -O0 -MMD
@@ -18,7 +18,7 @@ sum: $(OBJECTS)
 -include $(OBJECTS:.o=.d)
 ";
 
-/// A program that prints the sum of what its headers say, once for each source.
+/// A program that prints the sum of the values in its headers, once for each source.
 fn write_project(dir: &Path) {
     fs::create_dir(dir).expect("a directory can be made");
     fs::write(dir.join("Makefile"), MAKEFILE).expect("a file can be written");
@@ -84,7 +84,7 @@ fn make_builds_on_one_mount_what_is_edited_and_run_on_another() {
 fn one_tree_is_built_by_two_mounts_at_the_same_time_in_directories_of_their_own() {
     let volume = Shared::start("several-builds", 3);
     write_project(&volume.path(0).join("project"));
-    // The sources are everybody's; each has its objects beside the other's.
+    // Both mounts build the same sources, with their object files side by side.
     let build = |mount: usize| {
         let dir = volume.path(mount).join(format!("build{mount}"));
         fs::create_dir(&dir).expect("a directory can be made");

@@ -1,4 +1,5 @@
-//! `pjdfstest` on one mount, while another one walks through everything that it makes: all of it is watched and recalled, all the time.
+//! `pjdfstest` on one mount, while another one walks through everything that it creates. So every right of
+//! the first mount is recalled again and again.
 
 use crate::harness::{Meanwhile, Shared, plain, volume};
 use crate::pjdfstest::{Suite, place};
@@ -10,12 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Between two walks. A small pause leaves the suite some time on two cores; most of what it makes is still met.
+/// Pause between two walks. A small pause leaves the suite some time on two cores; most of its files are
+/// still visited.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Of a file. The suite makes huge ones with holes.
+/// Bytes read of each file. The suite makes huge ones with holes.
 const READ_BYTES_MAX: u64 = 1 << 20;
 
-/// Lists, stats and reads everything, and answers how much that was. What has gone meanwhile is no error.
+/// Lists, stats and reads everything, and returns how many files that were. A file that has vanished is no
+/// error.
 fn walk(dir: &Path) -> u64 {
     let mut seen = 0;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {

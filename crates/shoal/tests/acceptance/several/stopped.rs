@@ -1,4 +1,4 @@
-//! A mount's process is stopped for longer than its lease lasts.
+//! A mount's process is stopped for so long that the other mount continues without it.
 
 use crate::harness::{Shared, plain};
 use crate::mmap::Mapping;
@@ -9,12 +9,12 @@ use std::process::Command;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// What would be answered from a cache is answered within this.
+/// An answer from a cache comes within this time.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// For a call that waits until the mount's process is continued.
+/// Longest wait for a mount that works.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Looks at a file on a thread of its own, which may wait for long. What was seen as text, or nothing if that
+/// Runs a call on a thread of its own, because it may block. Sends the result as text, or `None` if it
 /// failed.
 fn look<T: std::fmt::Debug>(
     what: impl FnOnce() -> std::io::Result<T> + Send + 'static,
@@ -38,7 +38,7 @@ fn wait_for_content(path: &Path, content: &[u8]) {
 }
 
 #[test]
-fn stopped_mount_shows_nothing_that_another_mount_has_changed() {
+fn stopped_mount_shows_no_stale_data_once_its_session_has_ended() {
     if plain() {
         return;
     }

@@ -1,4 +1,5 @@
-//! A web root that is served from one mount and edited on another: what is asked for after a change is what was changed.
+//! A web root that is served from one mount and edited on another: a request after a change gets the new
+//! content.
 
 use crate::harness::command::Running;
 use crate::harness::{Shared, run};
@@ -72,7 +73,7 @@ fn a_changed_file_is_served_changed_at_once_however_it_was_changed() {
     web.shows("/page.html", &page(0), "a new file");
     let open = OpenOptions::new().write(true).open(&file).expect("open");
     for round in 1..=ROUNDS {
-        // In place, of the same length.
+        // Written in place, with equal length.
         open.write_all_at(&page(2 * round), 0).expect("write in place");
         web.shows("/page.html", &page(2 * round), "rewritten in place");
     }
@@ -94,7 +95,7 @@ fn a_changed_file_is_served_changed_at_once_however_it_was_changed() {
         made.write_all(&page(round)).expect("write");
         web.shows("/page.html", &page(round), "made anew");
     }
-    // A whole site is exchanged by renaming its directory, and listed.
+    // A whole site is replaced by renaming its directory, and listed.
     for round in 1..=ROUNDS {
         let site = root.join(format!("site-{round}"));
         fs::create_dir(&site).expect("mkdir");

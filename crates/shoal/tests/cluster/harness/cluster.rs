@@ -1,4 +1,4 @@
-//! A cluster of real servers on hosts of their own, and mounts of its volumes.
+//! A cluster of real servers in network namespaces, and mounts of its volumes.
 
 use super::command::{Run, run, tail, wait_until};
 use super::eventually;
@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A test that is not done by then hangs: its mounts are taken away, so that it fails instead.
+/// Longest time of a test: then its mounts are removed, so that it fails instead of hanging.
 const TEST_LIMIT: Duration = Duration::from_secs(600);
 const TEST_LIMIT_LONG: Duration = Duration::from_secs(3600);
-/// Any command of the program is done by then.
+/// Longest time of a command of the program.
 const COMMAND_SECONDS: u64 = 90;
 const END_LIMIT: Duration = Duration::from_secs(60);
 
-/// The first of the hosts of mounts, which are no nodes.
+/// The first host with mounts; these hosts are no nodes.
 pub const CLIENT: usize = 100;
-/// How many there are.
+/// Number of hosts with mounts.
 const CLIENTS: usize = 4;
 
-/// See the module.
+/// A cluster under test.
 pub struct Cluster {
     pub network: Network,
     nodes: Vec<Node>,
@@ -54,7 +54,7 @@ impl Drop for Paused {
     }
 }
 
-/// Of a process that serves a mount of ours at this moment.
+/// Sends a signal to a process that serves a mount of this test.
 fn signal(process: i32, signal: i32) {
     // SAFETY: kill(2) takes two integers.
     let sent = unsafe { libc::kill(process, signal) };
@@ -62,7 +62,7 @@ fn signal(process: i32, signal: i32) {
 }
 
 impl Cluster {
-    /// Nodes n1, n2, ... that know each other.
+    /// Nodes n1, n2, ... that form a cluster.
     pub fn new(nodes: usize) -> Cluster {
         let dir = tempfile::Builder::new().prefix("shoal-cluster-").tempdir().expect("a temporary directory");
         let mut cluster = Cluster { network: Network::new(), nodes: Vec::new(), token: String::new(), dir };
@@ -80,7 +80,7 @@ impl Cluster {
         Cluster::with_volume_on(nodes, [1, 2, 3])
     }
 
-    /// The same on nodes of one's choice.
+    /// With a volume `v` of three copies on these nodes, started.
     pub fn with_volume_on(nodes: usize, on: [usize; 3]) -> Cluster {
         let cluster = Cluster::new(nodes);
         let bricks = on.map(|node| cluster.brick(node));
@@ -105,7 +105,7 @@ impl Cluster {
         number
     }
 
-    /// A node's data directory is made: it begins the cluster, or joins it.
+    /// Creates a node's data directory: it begins the cluster, or joins it.
     pub fn enter(&mut self, node: usize) {
         let address = self.network.address(node);
         let command = match node {
@@ -137,7 +137,7 @@ impl Cluster {
         format!("n{node}:{}", self.brick_path(node).display())
     }
 
-    /// Where it is.
+    /// The directory of a node's brick.
     pub fn brick_path(&self, node: usize) -> PathBuf {
         self.dir.path().join(format!("brick{node}"))
     }
@@ -160,7 +160,7 @@ impl Cluster {
         local
     }
 
-    /// Checks what a node keeps of volume v, and answers what was found. Its server must not run.
+    /// Checks what a node keeps of volume v, and returns the report. Its server must not run.
     pub fn fsck(&self, node: usize) -> String {
         let data = &self.nodes[node - 1].data;
         self.shoal(node).arg("fsck").arg("--data").arg(data).arg("--volume").arg("v").ok()
@@ -192,7 +192,8 @@ impl Cluster {
         command.arg(net).arg(env!("CARGO_BIN_EXE_shoal")).arg("server").arg("--data").arg(&one.data);
         command.env("SHOAL_LOG", std::env::var("SHOAL_LOG").unwrap_or_else(|_| "info".into()));
         command.stdin(Stdio::null()).stdout(hand()).stderr(hand()).process_group(0);
-        // SAFETY: prctl(2) is async-signal-safe. The server stops when this test's process ends without having stopped it.
+        // SAFETY: prctl(2) is async-signal-safe. The server stops when this test's process ends without
+        // having stopped it.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -214,7 +215,7 @@ impl Cluster {
         self.reap(node);
     }
 
-    /// As systemd stops it.
+    /// Stops a server with SIGTERM, as systemd does.
     pub fn stop(&mut self, node: usize) {
         self.signal(node, libc::SIGTERM);
         self.reap(node);
@@ -239,7 +240,7 @@ impl Cluster {
         );
     }
 
-    /// A node loses everything it had: data directory and brick.
+    /// A node loses its data directory and its brick.
     pub fn wipe(&mut self, node: usize) {
         for path in [self.nodes[node - 1].data.clone(), self.brick_path(node)] {
             fs::remove_dir_all(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -256,7 +257,7 @@ impl Cluster {
         fs::read_to_string(&self.nodes[node - 1].log).unwrap_or_default()
     }
 
-    /// Asks a node for something as JSON; the exit code of such commands says how things are.
+    /// Asks a node for a report as JSON, with any exit code, since that states the health.
     pub fn json(&self, node: usize, words: &[&str]) -> Result<Value, String> {
         let mut command = self.shoal(node);
         for word in words {
@@ -281,7 +282,7 @@ impl Cluster {
         found
     }
 
-    /// Waits until every block has all its copies, also by what the bricks themselves say.
+    /// Waits until every block has all its copies, by the records and by the bricks themselves.
     pub fn wait_healed(&self, ask: usize, seconds: u64) {
         eventually("the bricks are asked for every block", 60, || {
             let outcome = self.shoal(ask).arg("volume").arg("heal").arg("v").arg("full").outcome();
@@ -341,7 +342,7 @@ impl Cluster {
         self.mount_on(0)
     }
 
-    /// The same at a place of one's own, with mount options.
+    /// Mounts volume v at a path of the test's choice, with mount options.
     pub fn mount_at(&self, place: &str, options: &str) -> Mount {
         let path = self.dir.path().join(place);
         self.mount_command(&self.credentials("tester"), &path).arg("--options").arg(options).ok();
@@ -353,7 +354,7 @@ impl Cluster {
         self.try_mount_on(client).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The same where it may not be possible yet.
+    /// Mounts volume v on one of the clients' hosts, unless that fails.
     pub fn try_mount_on(&self, client: usize) -> Result<Mount, String> {
         let path = self.dir.path().join(format!("mnt{client}"));
         let outcome = self.mount_command_on(CLIENT + client, &self.credentials("tester"), &path).outcome();
@@ -363,7 +364,7 @@ impl Cluster {
         }
     }
 
-    /// A mount that is taken away when the test takes too long.
+    /// A mount that is removed when the test exceeds its time limit.
     pub fn mounted(path: PathBuf) -> Mount {
         let ended = Arc::new(AtomicBool::new(false));
         let (watched, point) = (ended.clone(), path.clone());
@@ -388,7 +389,7 @@ fn token_in(text: &str) -> String {
     word.unwrap_or_else(|| panic!("there is no token in:\n{text}")).to_owned()
 }
 
-/// Reports of one volume come as a list of one, or as it is.
+/// Reports of one volume are a list with one element, or that element.
 fn one(report: &Value) -> &Value {
     report.get(0).unwrap_or(report)
 }
@@ -399,22 +400,22 @@ fn replicas(status: &Value) -> Result<Vec<Value>, String> {
 }
 
 fn take_away(path: &Path) {
-    // By force first: whoever waits for the dead cluster is let go.
+    // By force first: this ends the calls that wait for the dead cluster.
     let _ = run("umount").arg("-f").arg("-l").arg(path).limit(20).outcome();
 }
 
 impl Mount {
-    /// The directory.
+    /// The mount point.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Ends its process with kill -9. Whoever works on it gets errors from now on.
+    /// Ends its process with kill -9. Programs that use it get errors from now on.
     pub fn kill(&self) {
         signal(self.process(), libc::SIGKILL);
     }
 
-    /// Stops its process, as a laptop that is closed does, until the answer is dropped.
+    /// Stops its process, as a closed laptop does, until the returned guard is dropped.
     pub fn pause(&self) -> Paused {
         let process = self.process();
         signal(process, libc::SIGSTOP);

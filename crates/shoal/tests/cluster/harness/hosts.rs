@@ -1,5 +1,5 @@
-//! Hosts with addresses of their own on a network of their own: namespaces, joined by a bridge that is in a namespace, too. Nothing of
-//! it touches the machine's own network, and all of it goes when it is dropped.
+//! Hosts with addresses on a network of their own: network namespaces, joined by a bridge that is in a
+//! namespace, too. Nothing of it touches the machine's own network, and dropping it removes everything.
 
 use super::command::run;
 use std::collections::BTreeSet;
@@ -55,12 +55,12 @@ impl Network {
         format!("{}h{host}", self.prefix)
     }
 
-    /// Where a host is on the network.
+    /// The address of a host.
     pub fn address(&self, host: usize) -> String {
         format!("10.71.0.{host}")
     }
 
-    /// What makes a program run on a host: only its network is the host's own.
+    /// The words that run a program on a host: only its network namespace is the host's own.
     pub fn on(&self, host: usize) -> [String; 2] {
         ["nsenter".into(), format!("--net={}", PathBuf::from("/run/netns").join(self.name(host)).display())]
     }
@@ -75,7 +75,7 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         for host in self.hosts.iter().chain([&0]) {
-            // Whatever was made of it.
+            // With any outcome.
             let _ = run("ip").arg("netns").arg("del").arg(self.name(*host)).outcome();
         }
     }

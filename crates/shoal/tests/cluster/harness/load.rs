@@ -1,8 +1,8 @@
-//! A load whose every acknowledged byte is checked afterwards.
+//! A load whose every acknowledged byte is verified afterwards.
 //!
-//! Several threads work on files of their own, each in its own way. What a thread has been told to be durable it remembers outside of
-//! the volume; whenever it is asked, everything there is compared with that. No call may fail, and the longest one is
-//! measured.
+//! Several threads work on files of their own, each in its own way. Each thread remembers outside of the
+//! volume what was acknowledged as durable, and all of it can be compared at any time. No call may fail, and
+//! the longest one is measured.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -22,15 +22,15 @@ pub struct Load {
     workers: Vec<JoinHandle<Known>>,
 }
 
-/// Files and what is in them, as digests of what was written: length, and a seed of the bytes.
+/// Files and digests of their contents: length, and the seed of the bytes.
 type Known = BTreeMap<PathBuf, (u64, u64)>;
 
-/// Files that a thread keeps; the oldest goes when there are more.
+/// Files that a thread keeps; beyond it the oldest is removed.
 const FILES_MAX: usize = 60;
 const SMALL_BYTES: u64 = 9000;
 const LARGE_BYTES: u64 = 9 << 20;
 
-/// Bytes that follow from a seed.
+/// Bytes that are derived from a seed.
 pub fn pattern(seed: u64, len: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let mut out = Vec::with_capacity(len as usize + 8);
@@ -79,7 +79,7 @@ impl Load {
         load
     }
 
-    /// Waits until some more work was done.
+    /// Waits until `rounds` more rounds were done.
     pub fn advance(&self, rounds: u64) {
         let goal = self.rounds.load(Ordering::Relaxed) + rounds;
         let until = Instant::now() + Duration::from_secs(120);
@@ -92,12 +92,12 @@ impl Load {
         }
     }
 
-    /// How much was done.
+    /// Rounds done.
     pub fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Ends it and answers what must be there, and the longest time that any call took.
+    /// Ends it and returns what must be there, and the duration of the longest call.
     pub fn stop(mut self) -> (Expected, Duration) {
         self.stop.store(true, Ordering::Relaxed);
         let workers = std::mem::take(&mut self.workers);
@@ -112,11 +112,11 @@ impl Drop for Load {
     }
 }
 
-/// What must be there.
+/// The files that must be there.
 pub struct Expected(Known);
 
 impl Expected {
-    /// Compares all of it.
+    /// Compares all of them.
     pub fn check(&self) {
         for (path, (len, seed)) in &self.0 {
             let found = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -149,7 +149,7 @@ impl Worker {
         self.known
     }
 
-    /// No call may fail, and none may take long.
+    /// Runs a call, which must not fail, and records its duration.
     fn timed<T>(&self, what: &str, call: impl FnOnce(&Path) -> std::io::Result<T>) -> T {
         let begun = Instant::now();
         let outcome = call(&self.dir);
@@ -157,7 +157,7 @@ impl Worker {
         outcome.unwrap_or_else(|error| panic!("{what} in {}: {error}", self.dir.display()))
     }
 
-    /// A file is replaced by renaming a new one over it, as editors do.
+    /// A new file is renamed over an old one, as editors do.
     fn replace(&mut self, round: u64, seed: u64) {
         let (path, new) = (self.dir.join(format!("doc{}", round % 7)), self.dir.join("doc.new"));
         let len = seed % SMALL_BYTES;
@@ -169,7 +169,7 @@ impl Worker {
         self.remember(path, len, seed);
     }
 
-    /// A log grows, a part at a time, each synced.
+    /// A log is appended to, each part synced.
     fn append(&mut self, round: u64, seed: u64) {
         let seed = seed - round % 20;
         let path = self.dir.join(format!("log{}", round / 20));
@@ -199,7 +199,7 @@ impl Worker {
         self.verify(round);
     }
 
-    /// Small files come, are read, and go.
+    /// Small files are created, read, and removed.
     fn read_back(&mut self, round: u64, seed: u64) {
         let path = self.dir.join(format!("small{round}"));
         let len = seed % (2 * SMALL_BYTES);

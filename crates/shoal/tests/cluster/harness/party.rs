@@ -1,9 +1,9 @@
-//! Several mounts at work in one directory: each of their workers makes, renames, links, reads and removes files of its own there, fights
-//! with the others for a few names, and looks at what the others have made.
+//! Several mounts at work in one directory. Each of their workers makes, renames, links, reads and removes
+//! files of its own there, competes with the other workers for a few names, and looks at their files.
 //!
-//! Every content says what it is, so that whoever reads a file can tell whether it is whole. What a worker has made must be there, for
-//! everybody, until the worker removes it. No call may fail, and the longest one is measured; but the workers of a mount that is to die end
-//! at their first error.
+//! Every content names its file, so that a reader can tell whether it is whole. What a worker has made must
+//! be visible on every mount until that worker removes it. No call may fail, and the longest one is measured.
+//! Only the workers of a mount that is to die end at their first error.
 
 use super::load::pattern;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,17 +21,17 @@ const WORKERS: usize = 2;
 /// Files that a worker keeps.
 const FILES_MAX: usize = 12;
 const FILE_BYTES_MAX: u64 = 6000;
-/// Names that everybody fights for.
+/// Names that all workers compete for.
 const CONTENDED: u64 = 4;
-/// One file of so many is synced.
+/// One file of this many is synced.
 const SYNC_EVERY: u64 = 6;
-/// The load stands still if nothing is done for so long.
+/// The load counts as hung when nothing was done for this long.
 const STILL_MAX: Duration = Duration::from_secs(120);
 
-/// See the module.
+/// The load.
 pub struct Party {
     shared: Arc<Shared>,
-    /// By mount.
+    /// Indexed by mount.
     workers: Vec<Vec<JoinHandle<Outcome>>>,
 }
 
@@ -39,17 +39,17 @@ pub struct Party {
 struct Shared {
     stop: AtomicBool,
     longest_ms: AtomicU64,
-    /// By mount.
+    /// Indexed by mount.
     rounds: Vec<AtomicU64>,
 }
 
 /// What a worker has made and not removed: names, and whether they were synced.
 type Known = BTreeMap<String, bool>;
 
-/// That, and the error it has ended with.
+/// What it has made, and the error it has ended with.
 type Outcome = (Known, Option<Error>);
 
-/// What the directory shows of a name: inode, length, links, time of change, and a digest of the content.
+/// What the directory shows of each name: inode, length, links, ctime, and a digest of the content.
 type Shown = BTreeMap<String, (u64, u64, u64, i64, Vec<u8>)>;
 
 struct Worker {
@@ -63,7 +63,7 @@ struct Worker {
 }
 
 impl Party {
-    /// Begins in a directory, which is made. The mounts named are to die.
+    /// Begins in a directory, which is created. The mounts in `mortal` are to die.
     pub fn start(mounts: &[&Path], name: &str, mortal: &[usize]) -> Party {
         fs::create_dir(mounts[0].join(name)).expect("the directory of all");
         let rounds = mounts.iter().map(|_| AtomicU64::new(0)).collect();
@@ -85,7 +85,7 @@ impl Party {
         Party { workers: workers.collect(), shared }
     }
 
-    /// Waits until each of these mounts has done some more.
+    /// Waits until each of these mounts has done `rounds` more rounds.
     pub fn advance(&self, mounts: &[usize], rounds: u64) {
         let done = |mount: usize| self.shared.rounds[mount].load(Ordering::Relaxed);
         let goals: Vec<u64> = mounts.iter().map(|mount| done(*mount) + rounds).collect();
@@ -102,7 +102,8 @@ impl Party {
         }
     }
 
-    /// Ends it: what each mount's workers know to be there, and the longest time that a call of those took that were not to die.
+    /// Ends it. Returns what each mount's workers have made, and the duration of the longest call on the
+    /// mounts that were not to die.
     pub fn stop(mut self) -> (Vec<Made>, Duration) {
         self.shared.stop.store(true, Ordering::Relaxed);
         let made = std::mem::take(&mut self.workers).into_iter().map(|workers| {
@@ -132,7 +133,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Each of its workers has ended with an error, and it was this one.
+    /// Each of its workers has ended with this error.
     pub fn all_ended_with(&self, errno: i32) {
         assert_eq!(self.errors.len(), WORKERS, "{:?}", self.errors);
         let text = Error::from_raw_os_error(errno).to_string();
@@ -174,7 +175,7 @@ pub fn show(dir: &Path) -> Shown {
     shown
 }
 
-/// A content that says which file it is of: a line, and bytes that follow from it.
+/// A content that names its file: a line, and bytes derived from it.
 fn content(worker: usize, round: u64) -> Vec<u8> {
     let mut bytes = format!("{worker}.{round}\n").into_bytes();
     let seed = (worker as u64) << 32 | round;
@@ -182,7 +183,7 @@ fn content(worker: usize, round: u64) -> Vec<u8> {
     bytes
 }
 
-/// Which file this is the whole content of.
+/// The file of which this is the whole content.
 fn file_of(bytes: &[u8]) -> Option<String> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     let title = std::str::from_utf8(bytes.get(..end)?).ok()?;
@@ -190,7 +191,7 @@ fn file_of(bytes: &[u8]) -> Option<String> {
     (content(worker.parse().ok()?, round.parse().ok()?) == bytes).then(|| title.to_owned())
 }
 
-/// A name may be gone by now.
+/// A name may have been removed.
 fn there<T>(outcome: Result<T, Error>) -> Result<Option<T>, Error> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -217,7 +218,7 @@ impl Worker {
         (self.known, None)
     }
 
-    /// Takes the time.
+    /// Runs a call and records its duration.
     fn timed<T>(
         &self,
         what: &str,
@@ -251,7 +252,7 @@ impl Worker {
         }
         while self.known.len() > FILES_MAX {
             let old = self.known.keys().nth(round as usize % self.known.len()).cloned().unwrap_or_default();
-            // From now on it may be gone, also if this mount does not live to hear it.
+            // From now on it may be gone, even if this mount does not live to get the reply.
             self.known.remove(&old);
             self.timed("unlink", &old, |path| fs::remove_file(path))?;
             self.removed.insert(old);
@@ -260,7 +261,7 @@ impl Worker {
         self.look(round)
     }
 
-    /// Puts a file of its own in the place of one that everybody is after, reads one, removes one.
+    /// Renames a file of its own over a contended one, reads one, removes one.
     fn contend(&mut self, round: u64) -> Result<(), Error> {
         let (name, mine) = (format!("all{}", round % CONTENDED), format!("mine{}.{round}", self.number));
         let bytes = content(self.number, round);
@@ -277,7 +278,8 @@ impl Worker {
         Ok(())
     }
 
-    /// What it has made is listed, what it has removed is not, and one of the others' files is what its name says.
+    /// The names that it has made are listed, those that it has removed are not, and a file of another worker
+    /// has the content that belongs to its name.
     fn look(&self, round: u64) -> Result<(), Error> {
         let list = |path: &Path| fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect();
         let listed: Vec<std::ffi::OsString> = self.timed("readdir", "", list)?;
@@ -294,8 +296,8 @@ impl Worker {
             panic!("{name} is listed, and this worker has removed it");
         }
         let ours = |name: &&String| name.starts_with("file") || name.starts_with("link");
-        let others: Vec<&String> = names.iter().filter(ours).collect();
-        let Some(name) = others.get(round as usize * 31 % others.len().max(1)) else { return Ok(()) };
+        let theirs: Vec<&String> = names.iter().filter(ours).collect();
+        let Some(name) = theirs.get(round as usize * 31 % theirs.len().max(1)) else { return Ok(()) };
         let mine = self.known.contains_key(*name);
         match self.timed("read", name, |path| there(fs::read(path)))? {
             Some(found) => {

@@ -1,4 +1,4 @@
-//! How a mount stands, as it tells those who ask over its socket.
+//! The state and the figures of a mount, as its control socket reports them.
 
 use crate::control::{Number, OpReport, Statistics, Status};
 use shoal_client::{Client, Wait};
@@ -7,34 +7,34 @@ use shoal_types::Statfs;
 use std::path::Path;
 use std::time::Instant;
 
-/// A mount, to be told about.
-pub struct Standing<'a> {
-    /// Since when it runs.
+/// What a mount's report is made from.
+pub struct MountReport<'a> {
+    /// When it was started.
     pub started: Instant,
-    /// Its client.
+    /// The client.
     pub client: &'a Client,
-    /// The kernel's side.
+    /// The mount.
     pub mounted: &'a Mounted,
 }
 
-/// Which volume is mounted.
+/// The volume that is mounted.
 pub struct Volume<'a> {
-    /// See [`Status`].
+    /// Its name.
     pub name: &'a str,
-    /// See there.
+    /// Its identity.
     pub id: &'a str,
-    /// See there.
+    /// The directory of the serving process.
     pub data: &'a Path,
-    /// See there.
+    /// The source of a cluster's mount, `HOST:/VOLUME`.
     pub source: Option<&'a str>,
-    /// See there.
+    /// The mount options.
     pub options: &'a str,
-    /// See [`Status`].
+    /// Whether it is mounted read-only.
     pub read_only: bool,
 }
 
-impl Standing<'_> {
-    /// In a few words.
+impl MountReport<'_> {
+    /// The state of the mount.
     pub fn status(&self, volume: Volume<'_>) -> Result<Status, String> {
         let (room, refused) = match (self.client.statfs(Wait::Allowed), self.refused()) {
             (Ok(room), _) => (room, None),
@@ -70,7 +70,7 @@ impl Standing<'_> {
         })
     }
 
-    /// In figures: those of the client and of the kernel.
+    /// The counters and latencies of the client and of the kernel's requests.
     pub fn statistics(&self) -> Statistics {
         let kernel = self.mounted.stats();
         Statistics {
@@ -91,12 +91,12 @@ pub fn number(name: &str, value: u64) -> Number {
     Number { name: name.to_owned(), value }
 }
 
-/// What was measured, for people.
+/// Latencies, for printing.
 pub fn reports(ops: &[OpStats]) -> Vec<OpReport> {
     ops.iter().map(OpReport::from).collect()
 }
 
-/// Memory of this process that is in RAM, see proc(5); 0 if that cannot be told.
+/// Resident memory of this process, see proc(5); 0 if that cannot be read.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());

@@ -1,11 +1,12 @@
-//! What is known of the cluster, in one place: the newest map, the way to every node, and what this process itself serves.
+//! This process's view of the cluster: the newest map, the connection to every node, and its own local
+//! services.
 //!
-//! **Models.** Nodes and clients alike hold a copy of the cluster map that only ever gets newer. From it they know where bricks and
-//! replicas are; what they serve themselves they reach without a connection.
+//! **Models.** Nodes and clients alike hold a copy of the cluster map that only ever gets newer. It says
+//! where bricks and replicas are. Services of this process are called without a connection.
 //!
-//! **Assumes** nothing about the copy's age: whoever is asked for what it does not have says so.
+//! **Assumes** nothing about the copy's age: a node that is asked for a service that it does not run says so.
 //!
-//! **Promises.** Looking at the map costs a lock. A map is never replaced by an older one.
+//! **Promises.** Reading the map costs one lock. A map is never replaced by an older one.
 
 use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
@@ -21,38 +22,39 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Hears of every map that is newer than the last.
+/// Called with every map that is newer than the last.
 pub type OnMap = Box<dyn Fn(&ClusterMap) + Send + Sync>;
 
-/// See the module.
-pub struct Directory {
+/// A process's view of its cluster.
+pub struct ClusterView {
     network: Arc<Network>,
     here: Option<NodeId>,
-    /// The node whose machine this client runs on, too, if there is one.
+    /// The node on the machine of this client, if there is one.
     near: OnceLock<NodeId>,
     map: RwLock<Arc<ClusterMap>>,
     learning: Mutex<()>,
     on_map: OnMap,
-    /// Where replicas are of which the map says nothing any more: their groups may still need them, and have to tell them otherwise.
+    /// The last known nodes of replicas that the map does not name any more: their groups may still need
+    /// them, and have to tell them that they were removed.
     former: Mutex<HashMap<ReplicaId, NodeId>>,
     bricks: RwLock<HashMap<BrickId, Arc<dyn BlockService>>>,
     metas: RwLock<HashMap<GroupId, Arc<dyn MetaService>>>,
-    /// Why the server that was asked for the map last did not answer, if it knows a map as new as this one.
+    /// The last server's denial of the map, if that server knows a map as new as this one.
     denied: Mutex<Option<Denial>>,
     pokes: Mutex<u64>,
     poked: Condvar,
 }
 
-impl Directory {
-    /// With a map to begin with, which may be old or empty.
+impl ClusterView {
+    /// Begins with a map that may be old or empty.
     pub fn new(
         network: Arc<Network>,
         here: Option<NodeId>,
         map: ClusterMap,
         on_map: OnMap,
-    ) -> Arc<Directory> {
+    ) -> Arc<ClusterView> {
         tell(&network, &map);
-        Arc::new(Directory {
+        Arc::new(ClusterView {
             network,
             here,
             near: OnceLock::new(),
@@ -68,16 +70,17 @@ impl Directory {
         })
     }
 
-    /// Of a client: finds out whether one of the nodes is this machine. Its bricks are read first.
+    /// For a client: finds out whether one of the nodes is on this machine. Its bricks are preferred for
+    /// reading.
     pub fn find_near(&self) {
         let map = self.map();
         if let Some((id, _)) = map.nodes.iter().find(|(_, node)| is_own(&node.address)) {
-            // Whoever looked before has found the same.
+            // A concurrent search has found the same.
             let _ = self.near.set(*id);
         }
     }
 
-    /// The node that this process is, unless it is a client.
+    /// The number of this node, unless this process is a client.
     pub fn own_node(&self) -> Option<NodeId> {
         self.here
     }
@@ -97,9 +100,10 @@ impl Directory {
         self.map.read().clone()
     }
 
-    /// Takes a map if it is newer.
+    /// Adopts a map if it is newer.
     pub fn learn(&self, map: ClusterMap) {
-        // One after the other, so that what is kept on disk does not go back either; but nobody waits for that disk to read.
+        // One at a time, so that the copy on disk does not go back either. Readers of the map do not wait for
+        // that disk.
         let learning = self.learning.lock();
         let current = self.map();
         if map.epoch <= current.epoch {
@@ -115,13 +119,14 @@ impl Directory {
         self.poke();
     }
 
-    /// Something has changed: whoever [waits](Self::wait) looks again.
+    /// Wakes the threads that [wait](Self::wait), because something has changed.
     pub fn poke(&self) {
         *self.pokes.lock() += 1;
         self.poked.notify_all();
     }
 
-    /// Waits until something has changed since the last time, but not for long. `seen` is what was answered then.
+    /// Waits until something has changed since the last call, at most `longest`. `seen` is what that call
+    /// returned.
     pub fn wait(&self, seen: u64, longest: Duration) -> u64 {
         let due = Instant::now() + longest;
         let mut pokes = self.pokes.lock();
@@ -129,32 +134,33 @@ impl Directory {
         *pokes
     }
 
-    /// Where a replica is, or was when it was last heard of.
+    /// The node of a replica, or the last node from which it sent a message.
     pub fn node_of(&self, group: GroupId, replica: ReplicaId) -> Option<NodeId> {
         let now = self.map.read().node_of(group, replica);
         now.or_else(|| self.former.lock().get(&replica).copied())
     }
 
-    /// A replica has spoken from a node. One that the map does not name any more is found there: its group may still need it.
+    /// Records the node that a replica has sent a message from. This finds a replica that the map does not
+    /// name any more, which its group may still need.
     pub fn heard_from(&self, group: GroupId, replica: ReplicaId, node: NodeId) {
         if self.map.read().node_of(group, replica).is_none() {
             self.former.lock().insert(replica, node);
         }
     }
 
-    /// The way to a node.
+    /// The connection to a node.
     pub fn link(&self, node: NodeId, lane: Lane) -> Option<Arc<Link>> {
         let address = self.map.read().nodes.get(&node)?.address.clone();
         Some(self.network.link(&address, lane))
     }
 
-    /// Asks a node. The error is for people.
+    /// Sends a request to a node. The error is a message for administrators.
     pub fn ask(&self, node: NodeId, ask: &Ask, patience: Duration) -> Result<Answer, String> {
         let link = self.link(node, Lane::Requests).ok_or_else(|| format!("{node} has left the cluster"))?;
         ask_over(&link, ask, patience).map_err(|error| error.to_string())
     }
 
-    /// Fetches the map from somewhere if it is newer there.
+    /// Fetches the map over a connection if it is newer there.
     pub fn catch_up(&self, link: &Link) -> Result<(), String> {
         let ask = Ask::Map { epoch: self.map.read().epoch };
         let answer = ask_over(link, &ask, ASK_PATIENCE);
@@ -177,22 +183,22 @@ impl Directory {
         }
     }
 
-    /// Why the map is withheld from this process, as the server that was asked last says.
+    /// Why the map is withheld from this process, by the last server that was asked.
     pub fn denied(&self) -> Option<Denial> {
         self.denied.lock().clone()
     }
 
-    /// Whether a server that says so knows a map at least as new as the one here.
+    /// Whether a server that sends a denial knows a map at least as new as the one here.
     fn is_current(&self, denial: &Denial) -> bool {
         denial.epoch >= self.map.read().epoch
     }
 
-    /// This process serves a brick from now on.
+    /// Registers a brick of this process.
     pub fn serve_brick(&self, id: BrickId, brick: Arc<dyn BlockService>) {
         self.bricks.write().insert(id, brick);
     }
 
-    /// It does so no more.
+    /// Unregisters a brick of this process.
     pub fn drop_brick(&self, id: BrickId) {
         self.bricks.write().remove(&id);
     }
@@ -202,23 +208,23 @@ impl Directory {
         self.bricks.read().get(&id).cloned()
     }
 
-    /// This process has a replica of a volume's metadata group from now on.
+    /// Registers this process's replica of a volume's metadata group.
     pub fn serve_meta(&self, group: GroupId, meta: Arc<dyn MetaService>) {
         self.metas.write().insert(group, meta);
     }
 
-    /// It has it no more.
+    /// Unregisters it.
     pub fn drop_meta(&self, group: GroupId) {
         self.metas.write().remove(&group);
     }
 
-    /// The replica of this process.
+    /// This process's replica of a volume's metadata group.
     pub fn local_meta(&self, group: GroupId) -> Option<Arc<dyn MetaService>> {
         self.metas.read().get(&group).cloned()
     }
 }
 
-impl Bricks for Directory {
+impl Bricks for ClusterView {
     fn brick(&self, id: BrickId) -> Option<Arc<dyn BlockService>> {
         if let Some(local) = self.local_brick(id) {
             return Some(local);
@@ -231,7 +237,7 @@ impl Bricks for Directory {
     }
 
     fn map(&self) -> Arc<ClusterMap> {
-        Directory::map(self)
+        ClusterView::map(self)
     }
 
     fn here(&self) -> Option<NodeId> {
@@ -239,7 +245,7 @@ impl Bricks for Directory {
     }
 }
 
-/// Tells the network which nodes there are, and which runs of them.
+/// Tells the network the nodes of the map, and their runs.
 fn tell(network: &Network, map: &ClusterMap) {
     let nodes = map.nodes.keys().map(|node| (*node, map.runs.get(node).copied()));
     network.membership().learn(nodes, map.next.node);
@@ -247,36 +253,36 @@ fn tell(network: &Network, map: &ClusterMap) {
 
 /// The replicas of a volume's metadata group, for a client.
 pub struct VolumeReplicas {
-    /// What is known of the cluster.
-    pub directory: Arc<Directory>,
+    /// The view of the cluster.
+    pub view: Arc<ClusterView>,
     /// The volume.
     pub volume: GroupId,
 }
 
 impl shoal_client::Replicas for VolumeReplicas {
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
-        let map = self.directory.map();
+        let map = self.view.map();
         let reach = |node: NodeId| -> Option<(NodeId, Arc<dyn MetaService>)> {
-            let link = self.directory.link(node, Lane::Requests)?;
+            let link = self.view.link(node, Lane::Requests)?;
             Some((node, Arc::new(RemoteMeta::new(link, self.volume))))
         };
         map.replicas(self.volume).iter().filter_map(|place| reach(place.node)).collect()
     }
 
     fn refresh(&self) {
-        self.directory.poke();
+        self.view.poke();
     }
 
     fn epoch(&self) -> u64 {
-        self.directory.map().epoch
+        self.view.map().epoch
     }
 
     fn denial(&self) -> Option<Denial> {
-        not_started(&self.directory.map(), self.volume).or_else(|| self.directory.denied())
+        not_started(&self.view.map(), self.volume).or_else(|| self.view.denied())
     }
 }
 
-/// Asks whoever is at the end of a link.
+/// Sends a request over a connection.
 pub fn ask_over(link: &Link, ask: &Ask, patience: Duration) -> Result<Answer, NetError> {
     let body = link.call(Service::Cluster, false, vec![pack(ask)], patience)?;
     let refused = |why: String| NetError::Refused { address: link.address().to_owned(), why };

@@ -1,4 +1,4 @@
-//! The data directory of a server: who this node is, and what it keeps for its cluster.
+//! The data directory of a server: the node's identity, and what it keeps for its cluster.
 //!
 //! ```text
 //! DATA/node.json          who this is: format version, cluster, node, addresses, and what was made here so far
@@ -11,8 +11,8 @@
 //!
 //! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not
 //! become a second server of the same node ([`NodeDir::begin_run`]). A replica or brick that was made here
-//! once and is gone is never quietly made anew: it
-//! would have forgotten what it promised. `node.json` is replaced as a whole, durably.
+//! once and is gone is never made anew, because its votes and blocks are lost. `node.json` is replaced as a
+//! whole, durably.
 
 use super::disks::check_room;
 use crate::data_dir::{self, DataError};
@@ -42,23 +42,23 @@ pub struct Identity {
     pub node: NodeId,
     /// The node's name, as administrators call it.
     pub name: String,
-    /// Where the others reach it, `HOST:PORT`.
+    /// Where the other nodes reach it, `HOST:PORT`.
     pub address: String,
     /// Where it listens, `ADDRESS:PORT`.
     pub listen: String,
     /// Replicas of metadata groups that were made here.
     #[serde(default)]
     replicas: BTreeSet<ReplicaId>,
-    /// Bricks that were made on this node, with the identities that they got.
+    /// Bricks that were made on this node, with their identities.
     #[serde(default)]
     bricks: BTreeMap<BrickId, String>,
-    /// Where they are, until they have been deleted.
+    /// The directories of these bricks, until they have been deleted.
     #[serde(default)]
     brick_paths: BTreeMap<BrickId, PathBuf>,
-    /// Starts of a server in this directory so far.
+    /// Number of server starts in this directory so far.
     #[serde(default)]
     starts: u64,
-    /// Where the directory was when a server started in it for the first time.
+    /// The place of the directory when a server started in it for the first time.
     #[serde(default)]
     place: Option<Place>,
     /// Why no server may start in it again.
@@ -66,12 +66,12 @@ pub struct Identity {
     fenced: Option<Fenced>,
 }
 
-/// What tells a directory from a copy of it: programs that copy or restore files make a new lock file.
+/// Tells a directory from a copy of it: programs that copy or restore files make a new lock file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Place {
     /// Inode number of the lock file.
     inode: u64,
-    /// When the lock file was made, in nanoseconds since 1970, if the file system knows.
+    /// Birth time of the lock file, in nanoseconds since 1970, if the file system records it.
     born_ns: Option<u64>,
 }
 
@@ -82,14 +82,14 @@ impl Place {
         Ok(Place { inode: metadata.ino(), born_ns: born.and_then(|age| age.as_nanos().try_into().ok()) })
     }
 
-    /// A kernel may have learned to tell when a file was made.
+    /// A newer kernel may report a birth time where an older one did not.
     fn is_same(&self, other: &Place) -> bool {
         let born = self.born_ns.zip(other.born_ns);
         self.inode == other.inode && born.is_none_or(|(ours, theirs)| ours == theirs)
     }
 }
 
-/// As [`Fence`], on disk.
+/// The form of [`Fence`] on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Fenced {
@@ -133,7 +133,7 @@ pub fn advice(fence: Fence) -> &'static str {
 }
 
 impl Identity {
-    /// A node that is about to begin.
+    /// A new node's identity.
     pub fn new(cluster: u128, node: NodeId, name: &str, address: &str, listen: &str) -> Identity {
         Identity {
             format: FORMAT,
@@ -157,7 +157,7 @@ impl Identity {
     }
 }
 
-/// A server's directory, which this process has for itself until it drops this.
+/// A server's directory, which this process holds locked until it drops this.
 pub struct NodeDir {
     path: PathBuf,
     identity: Mutex<Identity>,
@@ -169,8 +169,8 @@ pub fn exists(path: &Path) -> bool {
     path.join("node.json").exists()
 }
 
-/// Prepares a directory for a new server: makes it if need be, and refuses one that holds anything already. What is put into it is
-/// a server's from [`NodeDir::create`] on.
+/// Prepares a directory for a new server: creates it if necessary, and refuses one that is not empty. It is a
+/// server's directory from [`NodeDir::create`] on.
 pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
     let shown = path.display();
     if exists(path) {
@@ -186,7 +186,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
-    // Of an attempt that was cut off; nothing can have been stored yet.
+    // Remains of an attempt that was cut off; nothing can have been stored yet.
     for part in ["tls", "cluster"] {
         match std::fs::remove_dir_all(path.join(part)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -199,7 +199,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 impl NodeDir {
-    /// Makes a prepared directory a server's.
+    /// Turns a prepared directory into a server's directory.
     pub fn create(path: &Path, identity: Identity) -> anyhow::Result<NodeDir> {
         let lock = lock(path)?;
         let dir = NodeDir { path: path.to_owned(), identity: Mutex::new(identity), lock };
@@ -207,7 +207,7 @@ impl NodeDir {
         Ok(dir)
     }
 
-    /// Takes an existing one.
+    /// Locks and opens an existing directory.
     pub fn open(path: &Path) -> anyhow::Result<NodeDir> {
         let shown = path.display();
         if !exists(path) {
@@ -232,17 +232,17 @@ impl NodeDir {
         Ok(NodeDir { path, identity: Mutex::new(identity), lock })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which of the cluster's nodes this is.
+    /// The number of this node.
     pub fn node(&self) -> NodeId {
         self.identity.lock().node
     }
 
-    /// Who this node is.
+    /// The identity of this node.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
     }
@@ -252,7 +252,7 @@ impl NodeDir {
         self.path.join("tls")
     }
 
-    /// Where a replica is kept.
+    /// The directory of a replica.
     pub fn replica(&self, group: GroupId, id: ReplicaId) -> PathBuf {
         match group {
             GroupId::CLUSTER => self.path.join("cluster").join(id.0.to_string()),
@@ -260,7 +260,7 @@ impl NodeDir {
         }
     }
 
-    /// Replicas that are kept here.
+    /// Replicas that have a directory here.
     pub fn replicas(&self) -> Vec<(GroupId, ReplicaId)> {
         let names = |part| {
             let entries = std::fs::read_dir(self.path.join(part)).into_iter().flatten().flatten();
@@ -276,10 +276,10 @@ impl NodeDir {
         self.identity.lock().replicas.contains(&id)
     }
 
-    /// A server starts. Refused in a directory that was copied or restored, and in one that the cluster has
-    /// refused: either may have forgotten votes and blocks that it had promised to keep. `moved`: the
-    /// administrator says that this is the node's only directory; the run is then counted beyond `known`, the
-    /// latest one in the cluster map.
+    /// Counts a start of the server. Refused in a directory that was copied or restored, and in one that the
+    /// cluster has refused: either may lack votes and blocks that it had promised to keep. `moved`: the
+    /// administrator asserts that this is the node's only directory. Then the run is counted beyond `known`,
+    /// the latest one in the cluster map.
     pub fn begin_run(&self, moved: bool, known: u64) -> anyhow::Result<Incarnation> {
         let shown = self.path.display();
         let place = Place::of(&self.lock).with_context(|| shown.to_string())?;
@@ -306,21 +306,22 @@ impl NodeDir {
         Ok(Incarnation { starts: identity.starts, instance: rand::random() })
     }
 
-    /// No server may start here again.
+    /// Records that no server may start here again.
     pub fn set_fenced(&self, fence: Fence) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.fenced = Some(fence.into());
         self.save(&identity)
     }
 
-    /// Listen there from now on.
+    /// Changes the address to listen on.
     pub fn set_listen(&self, listen: &str) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.listen = listen.to_owned();
         self.save(&identity)
     }
 
-    /// A replica is about to be made here. Answers false if it was made before: then it must be there.
+    /// Records that a replica is about to be made here. Returns false if it was made before: then it must
+    /// exist.
     pub fn begin_replica(&self, id: ReplicaId) -> anyhow::Result<bool> {
         let mut identity = self.identity.lock();
         if !identity.replicas.insert(id) {
@@ -339,14 +340,14 @@ impl NodeDir {
         u128::from_str_radix(identity.bricks.get(&id)?, 16).ok()
     }
 
-    /// The brick of an identity, if it was made here.
+    /// The number of a brick that was made here, by its identity.
     pub fn brick_of(&self, identity_of_brick: u128) -> Option<BrickId> {
         let digits = format!("{identity_of_brick:032x}");
         let identity = self.identity.lock();
         identity.bricks.iter().find(|(_, known)| **known == digits).map(|(id, _)| *id)
     }
 
-    /// A brick was made here.
+    /// Records that a brick was made here.
     pub fn made_brick(&self, id: BrickId, identity_of_brick: u128, path: &Path) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.bricks.insert(id, format!("{identity_of_brick:032x}"));
@@ -354,13 +355,13 @@ impl NodeDir {
         self.save(&identity)
     }
 
-    /// A brick was made here by a release that did not note where.
+    /// Forgets a brick's place, as a release that did not record it.
     #[cfg(test)]
     pub fn made_brick_somewhere(&self, id: BrickId, identity_of_brick: u128) {
         self.identity.lock().bricks.insert(id, format!("{identity_of_brick:032x}"));
     }
 
-    /// A brick that was made here is at this place.
+    /// Records the place of a brick that was made here.
     pub fn note_brick_path(&self, id: BrickId, path: &Path) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         if identity.brick_paths.get(&id).is_some_and(|known| known == path) {
@@ -370,7 +371,7 @@ impl NodeDir {
         self.save(&identity)
     }
 
-    /// A brick has been deleted.
+    /// Records that a brick has been deleted.
     pub fn deleted_brick(&self, id: BrickId) -> anyhow::Result<()> {
         let mut identity = self.identity.lock();
         identity.brick_paths.remove(&id);
@@ -388,7 +389,7 @@ impl NodeDir {
         identity.brick_paths.iter().filter_map(retired).collect()
     }
 
-    /// The last known map, as it was saved; `None` if there is none that can be read.
+    /// The last saved map; `None` if there is none that can be read.
     pub fn read_map(&self) -> Option<Vec<u8>> {
         std::fs::read(self.path.join("map")).ok()
     }
@@ -408,7 +409,7 @@ impl NodeDir {
     }
 }
 
-/// `ID-N` as [`NodeDir::replica`] names a directory.
+/// Parses `ID-N`, the name of a replica's directory.
 fn parse_replica(name: &str) -> Option<(GroupId, ReplicaId)> {
     let (group, id) = name.split_once('-')?;
     Some((GroupId(u128::from_str_radix(group, 16).ok()?), ReplicaId(id.parse().ok()?)))
@@ -416,7 +417,7 @@ fn parse_replica(name: &str) -> Option<(GroupId, ReplicaId)> {
 
 fn lock(path: &Path) -> anyhow::Result<Flock<File>> {
     data_dir::lock(path).map_err(|error| match error {
-        // There is nothing to unmount.
+        // Unlike `shoal up`, a server has nothing to unmount.
         DataError::InUse { path, pid } => anyhow!("{} is already in use by process {pid}", path.display()),
         other => other.into(),
     })

@@ -1,0 +1,109 @@
+//! What all parts of a server share, and its periodic work.
+
+use super::access::Access;
+use super::bricks::LocalBricks;
+use super::cluster_view::ClusterView;
+use super::groups::Groups;
+use super::node_dir::NodeDir;
+use super::opening::LocalOpener;
+use super::retired::Retiring;
+use super::sessions::Heard;
+use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
+use shoal_net::Fence;
+use shoal_types::{Incarnation, NodeId};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// What all parts of a server share.
+pub struct ServerContext {
+    pub(super) node: NodeId,
+    pub(super) cluster: u128,
+    pub(super) dir: Arc<NodeDir>,
+    /// The run of the node's server that this process is.
+    pub(super) run: Incarnation,
+    /// Why it has stopped serving.
+    pub(super) fenced: OnceLock<Fence>,
+    pub(super) view: Arc<ClusterView>,
+    pub(super) opener: Arc<LocalOpener>,
+    pub(super) groups: Arc<Groups>,
+    pub(super) bricks: Arc<LocalBricks>,
+    pub(super) retiring: Retiring,
+    pub(super) access: Access,
+    pub(super) heard: Heard,
+    pub(super) started: Instant,
+    pub(super) stop: AtomicBool,
+}
+
+impl ServerContext {
+    /// Nothing runs yet.
+    pub(super) fn new(
+        dir: Arc<NodeDir>,
+        view: Arc<ClusterView>,
+        run: Incarnation,
+    ) -> anyhow::Result<Arc<ServerContext>> {
+        let identity = dir.identity();
+        let opener = Arc::new(LocalOpener::new(dir.clone(), view.clone()));
+        Ok(Arc::new(ServerContext {
+            node: identity.node,
+            cluster: identity.cluster()?,
+            dir: dir.clone(),
+            run,
+            fenced: OnceLock::new(),
+            groups: Groups::new(dir.clone(), view.clone(), opener.clone()),
+            bricks: LocalBricks::new(dir.clone(), view.clone()),
+            retiring: Retiring::default(),
+            access: Access::new(view.clone()),
+            heard: Heard::default(),
+            started: Instant::now(),
+            stop: AtomicBool::new(false),
+            view,
+            opener,
+        }))
+    }
+
+    /// Starts the thread that opens and closes replicas and bricks as the map requires.
+    pub(super) fn manage(self: &Arc<ServerContext>) -> std::io::Result<JoinHandle<()>> {
+        let context = self.clone();
+        std::thread::Builder::new().name("shoal-manager".into()).spawn(move || {
+            let (mut seen, mut swept) = (0, false);
+            context.groups.take_up(&context.view.map());
+            while !context.stop.load(Ordering::Acquire) {
+                if let Some(fence) = context.view.fence() {
+                    return context.withdraw(fence);
+                }
+                if !swept && context.started.elapsed() > REPLICA_GRACE {
+                    context.groups.sweep(&context.view.map());
+                    swept = true;
+                }
+                let map = context.view.map();
+                context.bricks.reconcile(&map);
+                context.groups.reconcile(&map);
+                seen = context.view.wait(seen, MANAGE_EVERY);
+            }
+        })
+    }
+
+    /// Starts the thread that removes drained bricks from the map, as long as this node leads the map's
+    /// group, and closes replicas that their groups have removed.
+    pub(super) fn tidy(self: &Arc<ServerContext>) -> std::io::Result<JoinHandle<()>> {
+        let context = self.clone();
+        std::thread::Builder::new().name("shoal-tidy".into()).spawn(move || {
+            let mut next = Instant::now() + TIDY_EVERY;
+            let mut seen = 0;
+            while !context.stop.load(Ordering::Acquire) {
+                seen = context.view.wait(seen, next.saturating_duration_since(Instant::now()));
+                if Instant::now() < next {
+                    continue;
+                }
+                if context.view.fence().is_some() {
+                    return;
+                }
+                context.tidy_up();
+                context.ask_who_left();
+                next = Instant::now() + TIDY_EVERY;
+            }
+        })
+    }
+}
