@@ -8,17 +8,18 @@ use std::path::Path;
 /// The part of the document above the figures. The text below the marker is kept.
 const HEAD: &str = "# Benchmarks
 
-Shoal against a plain directory on the same disk, in the same run: medians, alternating order, everything on disk at the end of
-what writes (`syncfs` locally, `fsync` on the volume). Cold: Shoal restarted, the kernel's caches dropped. Repeat them
-with `make bench`; one of them with `make bench BENCH=unpack`.
+Shoal against a plain directory on the same disk, in the same run: medians, alternating order, everything on
+disk at the end of what writes (`syncfs` locally, `fsync` on the volume). Cold: Shoal restarted, the kernel's
+caches dropped. Repeat them with `make bench`; one of them with `make bench BENCH=unpack`.
 ";
 /// The part of a cluster's document above the figures.
 const HEAD_CLUSTER: &str = "# Benchmarks of a cluster
 
-Servers on one machine, each block and all metadata on every one of them, and one client on the same machine, against a plain directory on
-the same disk, in the same run: medians, alternating order, everything on disk at the end of what writes. All share one disk and the
-cores: what is written is written once locally and once per server here. Cold: client and servers restarted, the kernel's caches
-dropped. Repeat them with `make bench-cluster`.
+Servers on one machine, each with a copy of every block and of all metadata, and one client on the same
+machine, against a plain directory on the same disk. Both in the same run: medians, alternating order,
+everything on disk at the end of what writes. All share one disk and the cores: what is written is written
+once locally and once per server here. Cold: client and servers restarted, the kernel's caches dropped. Repeat
+them with `make bench-cluster`.
 ";
 /// The document is written by hand from here on.
 const MARKER: &str = "<!-- below: written by hand, kept by make bench -->";
@@ -29,7 +30,7 @@ pub fn page(bench: &Bench, machine: &str) -> String {
         0 => (HEAD, String::new()),
         nodes => (HEAD_CLUSTER, format!("{nodes} servers; ")),
     };
-    let mut page = format!("{head}\nMeasured on {machine}; {servers}{} runs each.\n\n", bench.runs);
+    let mut page = format!("{head}\nMeasured on {machine};\n{servers}{} runs each.\n\n", bench.runs);
     if !bench.rows().is_empty() {
         page.push_str("| What | Shoal | local | ratio | goal | |\n|---|--:|--:|--:|--:|---|\n");
     }

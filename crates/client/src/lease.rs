@@ -207,7 +207,7 @@ impl Shell {
         };
         if let Err(error) = Builder::new().name("shoal-recall".into()).spawn(run) {
             (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
-            tracing::error!(%error, "no thread to carry out what others wait for");
+            tracing::error!(%error, "no thread to carry out recalls");
         }
     }
 
@@ -301,7 +301,7 @@ impl Shell {
             }
             let late = self.changed.wait_for(&mut state, left).timed_out();
             if late {
-                tracing::debug!(recall = recall.id, retries = ?state.core.retries, "whoever was refused has not come back");
+                tracing::debug!(recall = recall.id, retries = ?state.core.retries, "a refused thread has not retried");
             }
         }
         state

@@ -116,7 +116,7 @@ pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
 /// Either delay while other threads of the mount wait for the right to change names: one of them may hold the
 /// lock of a directory on the retry's path.
-pub const RETRY_BESIDE_OTHERS_MAX: Duration = Duration::from_millis(100);
+pub const RETRY_BESIDE_WAITERS_MAX: Duration = Duration::from_millis(100);
 /// A second lookup gives way this often to threads that wait with a lock that the retry needs. Each lookup is
 /// tried twice, first without waiting, and both tries count.
 pub const RETRY_GIVES_WAY_MAX: usize = 4;

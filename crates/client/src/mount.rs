@@ -163,7 +163,9 @@ impl Mount {
 
     pub(crate) fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
         if self.lasting.kernel.set(kernel).is_err() {
-            tracing::warn!("the client is mounted twice: only the first mount is told what others change");
+            tracing::warn!(
+                "the client is mounted twice: only the first mount is told what other clients change"
+            );
         }
     }
 
@@ -411,7 +413,7 @@ fn says_it_is_final(denial: &Denial) {
 
 /// Why a session has ended, for the log.
 const ENDED: &str = "the servers ended this mount's session, because they did not hear of it for too long or it did not give back what \
-                     others wait for";
+                     other clients wait for";
 
 fn grows(name: &str) -> bool {
     name.ends_with("_total") || name.ends_with("_max")

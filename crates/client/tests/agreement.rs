@@ -348,7 +348,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 6, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_server_ends_with_what_the_client_showed_whoever_leads(steps in steps(), seed in any::<u64>()) {
+    fn server_ends_with_what_the_client_showed_across_leaders(steps in steps(), seed in any::<u64>()) {
         run_in_unrest(&steps, seed);
     }
 }

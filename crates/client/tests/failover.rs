@@ -62,7 +62,7 @@ fn stat(stats: &[shoal_client::Stat], name: &str) -> u64 {
 }
 
 #[test]
-fn every_batch_is_applied_once_and_told_once_in_order_whoever_leads() {
+fn every_batch_is_applied_once_and_reported_once_in_order_across_leaders() {
     for seed in 0..5 {
         let cluster = Cluster::new(seed);
         let failover = Arc::new(Failover::new(cluster.clone(), FailoverOptions::default()));
@@ -131,7 +131,7 @@ fn reads_wait_for_a_leader_and_the_wait_is_counted() {
 }
 
 #[test]
-fn opening_gives_up_when_nobody_leads() {
+fn open_fails_when_there_is_no_leader() {
     let cluster = Cluster::new(0);
     cluster.lead(None);
     let options = Options { open_wait: Duration::from_millis(200), ..Options::default() };

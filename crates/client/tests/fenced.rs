@@ -123,7 +123,7 @@ fn a_mount_whose_session_was_ended_works_again_without_being_mounted_anew() {
         let other = create(one, b"other");
         one.fsync(other).expect("durable");
         world.way.set(false);
-        assert_eq!(waits.join().expect("no panic"), Err(Errno::EIO), "whoever waits hears of it");
+        assert_eq!(waits.join().expect("no panic"), Err(Errno::EIO), "the waiting call fails");
     });
     world.wait_for_next(ended);
     // What the other client has done is there, and what was not committed is not.
@@ -280,7 +280,7 @@ fn calls_that_wait_while_the_session_ends_fail_and_none_hangs() {
             world.fence();
             over.store(true, Ordering::SeqCst);
             let [_, writes, syncs] = workers.map(|worker| worker.join().expect("no panic"));
-            assert!(writes + syncs > 0, "nobody was told");
+            assert!(writes + syncs > 0, "no call failed");
         });
         assert_eq!(find(cut_off, &[b'A' + round]), None);
         let _ = cut_off.fsync(new);
@@ -381,7 +381,7 @@ fn a_mount_that_ends_while_its_session_has_ended_does_not_hang() {
         world.server.close_session(world.cut_off.session()).expect("ended");
         std::thread::sleep(Duration::from_millis(10 * moment));
         let begun = Instant::now();
-        assert_eq!(world.cut_off.close(), Err(Errno::EIO), "something was lost and nobody was told");
+        assert_eq!(world.cut_off.close(), Err(Errno::EIO), "something was lost and no call had failed");
         assert!(begun.elapsed() < PATIENCE / 2);
         world.one.close().expect("closed");
         world.server.shutdown();

@@ -168,7 +168,7 @@ fn a_full_volume_refuses_writes_and_takes_removals() {
 }
 
 #[test]
-fn a_loss_that_nobody_was_told_of_is_told_at_the_end() {
+fn unreported_loss_is_reported_by_close() {
     let world = World::new();
     for told in [false, true] {
         let client = warm(&world);

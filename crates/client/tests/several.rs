@@ -591,7 +591,7 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
 }
 
 #[test]
-fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
+fn retry_after_estale_finds_what_its_reply_said() {
     let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
         let look = |name| look_by_thread(one, name);
@@ -628,7 +628,7 @@ fn whoever_is_told_to_look_again_finds_what_he_was_told_when_he_comes_back() {
 }
 
 #[test]
-fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between() {
+fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
     let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
         let look = |name| look_by_thread(one, name);
@@ -671,7 +671,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
         move_away(b"p", b"away").expect("moved");
         let there = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
         assert_eq!(one.rename(wait, 1, root, b"p", dir, b"new", replace), Err(stale));
-        other.rmdir(wait, 1, root, b"dir").expect("nobody is waited for long");
+        other.rmdir(wait, 1, root, b"dir").expect("no client is waited for long");
         [one, other].into_iter().for_each(|client| client.forget(dir, 1));
         other.fsync(root).expect("gone");
         assert_eq!(look(b"p"), Some(there));
@@ -679,7 +679,7 @@ fn whoever_looks_again_has_what_he_needs_also_when_others_have_waited_in_between
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         let open = || one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644);
         assert_eq!(open().err(), Some(stale));
-        other.unlink(wait, root, b"f").expect("nobody is waited for long");
+        other.unlink(wait, root, b"f").expect("no client is waited for long");
         assert_eq!(look(b"f"), None);
         std::thread::scope(|scope| {
             let maker = scope.spawn(|| other.create(wait, &CALLER, root, b"f", 0o100644, 0));

@@ -51,7 +51,7 @@ fn asked_in_turns(looks: bool) -> Vec<Question> {
 }
 
 #[test]
-fn whoever_makes_names_in_turn_asks_for_each_name_and_not_for_the_directory() {
+fn clients_that_create_in_turn_ask_for_names_and_not_for_the_directory() {
     let asked = asked_in_turns(false);
     let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
     assert_eq!(names, asked.len(), "{asked:?}");

@@ -143,7 +143,7 @@ fn content_in_blocks_is_read_before_the_walk_comes_to_its_directory() {
 }
 
 #[test]
-fn whoever_reads_no_content_is_not_sent_any_in_the_end() {
+fn walk_that_reads_no_content_is_soon_sent_none() {
     const DIRS: usize = 400;
     let two = Two::new();
     let content = vec![b'x'; 10_000];
@@ -200,7 +200,7 @@ fn what_came_ahead_is_the_first_to_go_when_room_is_needed() {
 }
 
 #[test]
-fn a_directory_that_came_ahead_is_seen_as_others_have_changed_it_since() {
+fn prefetched_directory_shows_later_changes_of_other_clients() {
     let two = Two::new();
     let (top, dirs) = forest(&two.maker, 100, b"before");
     walk(&two.walker, top, 10, true, b"before");
@@ -228,7 +228,7 @@ fn a_directory_that_came_ahead_is_seen_as_others_have_changed_it_since() {
 }
 
 #[test]
-fn a_walk_takes_no_rights_from_whoever_works_ahead_of_it() {
+fn walk_takes_no_rights_from_a_client_that_works_ahead_of_it() {
     let two = Two::new();
     let (top, dirs) = forest(&two.maker, 60, b"content");
     // The listing tells in which order they come.
@@ -353,7 +353,7 @@ fn what_was_asked_ahead_and_comes_from_an_earlier_leader_is_passed_over() {
     let (tell, walked) = std::sync::mpsc::channel();
     let walker = client.clone();
     std::thread::spawn(move || tell.send(walk(&walker, top, DIRS, true, b"content")));
-    assert_eq!(walked.recv_timeout(PATIENCE), Ok(DIRS), "whoever walks hangs");
+    assert_eq!(walked.recv_timeout(PATIENCE), Ok(DIRS), "the walk hangs");
     client.close().expect("closed");
     two.end();
 }

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_allow_list_admits_its_addresses_and_networks_and_nobody_else() {
+    fn allow_list_admits_its_addresses_and_networks_and_no_other() {
         let list: AllowList = "10.1.0.0/16, 192.168.1.7, fd00::/8".parse().unwrap();
         for (address, admitted) in [
             ("10.1.200.3", true),

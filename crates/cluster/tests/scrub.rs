@@ -54,7 +54,7 @@ fn flip_a_byte(path: &Path) {
 }
 
 #[test]
-fn damage_is_found_and_repaired_without_anybody_reading() {
+fn damage_is_found_and_repaired_without_a_read() {
     let dir = tempfile::tempdir().unwrap();
     Brick::format(dir.path()).unwrap();
     let real = Brick::open(dir.path()).unwrap();

@@ -87,7 +87,7 @@ mod tests {
     const OTHER: u32 = 200;
 
     #[test]
-    fn who_is_alone_finds_nobody_at_work() {
+    fn only_thread_finds_no_other_at_work() {
         let busy = Busy::new();
         assert!(!busy.are_others(ME, DIR));
         busy.note(ME, DIR);

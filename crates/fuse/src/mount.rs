@@ -219,10 +219,10 @@ fn start(
     config.n_threads = Some(options.readers.max(1));
     config.clone_fd = true;
     // The kernel decides which users have access (`allow_other`), not the library.
-    let everybody = fuser::SessionACL::All;
+    let all_users = fuser::SessionACL::All;
     let primer = Primer::default();
     let front = Front { server, primer: primer.clone() };
-    let session = fuser::Session::from_fd(front, OwnedFd::from(device), everybody, config)
+    let session = fuser::Session::from_fd(front, OwnedFd::from(device), all_users, config)
         .map_err(MountError::Session)?;
     let entry = mountinfo::at(mountpoint)
         .map_err(MountError::Session)?

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_stays_with_who_keeps_it_busy_until_somebody_else_comes() {
+    fn thread_keeps_the_affinity_of_its_busiest_caller_until_another_one_comes() {
         std::thread::spawn(|| {
             let before = processors();
             let mut company = Company { tid: 0, calls: 0, large: 0, on: None };
@@ -143,7 +143,7 @@ mod tests {
             company.met(me + 1, 0);
             assert_eq!(processors(), before);
             (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(u32::MAX, 0));
-            assert_eq!(processors(), before, "nobody knows where that one is");
+            assert_eq!(processors(), before, "the processor of that thread is unknown");
         })
         .join()
         .expect("it runs");

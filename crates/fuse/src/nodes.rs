@@ -125,7 +125,12 @@ struct State {
 impl State {
     /// Whether the kernel may fail to move a directory to where a thread has found it, so that the call would
     /// fail.
-    fn is_to_be_another(&mut self, tid: u32, found: &Found, are_others: impl Fn(InodeId) -> bool) -> bool {
+    fn is_to_be_another(
+        &mut self,
+        tid: u32,
+        found: &Found,
+        belongs_to_another: impl Fn(InodeId) -> bool,
+    ) -> bool {
         let Found { ino, node, moved_from, may_be_in, is_last } = *found;
         let place = inode_id(node);
         let is_here = self.aliases.get(&ino).is_some_and(|aliases| aliases.place == Some(node));
@@ -147,9 +152,9 @@ impl State {
         }
         let is_last = is_last || self.again.iter().any(|again| again.tid == tid);
         let Some(moved_from) = moved_from else {
-            return !is_here && may_be_in.is_some_and(|from| is_last || are_others(from));
+            return !is_here && may_be_in.is_some_and(|from| is_last || belongs_to_another(from));
         };
-        if is_last || are_others(moved_from) {
+        if is_last || belongs_to_another(moved_from) {
             return true;
         }
         if self.arrivals.len() < ARRIVALS_MAX {
@@ -196,16 +201,21 @@ impl Nodes {
         if ino == self.root { INodeNo::ROOT } else { INodeNo(ino.0) }
     }
 
-    /// The node id under which a thread is told of a directory that it has found. `are_others`: other threads
+    /// The node id under which a thread is told of a directory that it has found. `belongs_to_another`: other threads
     /// may hold the inode lock of that directory or the rename lock at this moment.
-    pub(crate) fn found(&self, tid: u32, found: Found, are_others: impl Fn(InodeId) -> bool) -> INodeNo {
+    pub(crate) fn found(
+        &self,
+        tid: u32,
+        found: Found,
+        belongs_to_another: impl Fn(InodeId) -> bool,
+    ) -> INodeNo {
         let mut state = self.state.lock();
         let found = Found { node: self.own(found.node), ..found };
         if found.ino == self.root {
             self.any.store(true, SeqCst);
             return state.aliases.entry(found.ino).or_default().last(found.ino, found.node);
         }
-        if state.is_to_be_another(tid, &found, are_others) {
+        if state.is_to_be_another(tid, &found, belongs_to_another) {
             state.arrivals.retain(|arrival| arrival.ino != found.ino);
             self.any.store(true, SeqCst);
             return state.aliases.entry(found.ino).or_default().another(found.ino, found.node);
@@ -283,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_again_for_what_was_moved_is_told_another_number() {
+    fn repeated_lookup_of_a_moved_directory_gets_an_alias() {
         let nodes = Nodes::new(InodeId::ROOT);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN, "it has not moved");
@@ -298,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_again_is_told_another_number_of_all_that_has_moved() {
+    fn repeated_lookup_gets_an_alias_of_every_moved_directory() {
         let nodes = Nodes::new(InodeId::ROOT);
         let (below, deeper, other) = (InodeId(78), InodeId(79), InodeId(80));
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
@@ -328,12 +338,12 @@ mod tests {
     #[test]
     fn what_was_moved_out_of_a_directory_in_which_others_are_at_work_has_another_number_at_once() {
         let nodes = Nodes::new(InodeId::ROOT);
-        let are_others = |dir: InodeId| dir == InodeId(HERE.0);
-        assert_eq!(nodes.found(1, found(DIR, THERE), are_others), OWN, "it has not moved");
-        let alias = nodes.found(1, moved(DIR, THERE), are_others);
+        let belongs_to_another = |dir: InodeId| dir == InodeId(HERE.0);
+        assert_eq!(nodes.found(1, found(DIR, THERE), belongs_to_another), OWN, "it has not moved");
+        let alias = nodes.found(1, moved(DIR, THERE), belongs_to_another);
         assert_ne!(alias, OWN);
         let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
-        assert_eq!(nodes.found(1, still, are_others), alias, "that one has never been elsewhere");
+        assert_eq!(nodes.found(1, still, belongs_to_another), alias, "that one has never been elsewhere");
     }
 
     #[test]

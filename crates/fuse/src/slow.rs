@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_holds_up_whoever_submits() {
+    fn submission_to_a_full_queue_blocks() {
         let mut pool = SlowPool::start("test", 1, Some(1)).expect("threads");
         let jobs = pool.jobs.clone();
         let (open, gate) = mpsc::channel::<()>();

@@ -422,7 +422,7 @@ impl Dropper {
 
     /// Inodes are about to be invalidated because other clients change them. Permits of local writers are
     /// void; a writer has to acquire one again.
-    fn others_change(&self, inodes: &[InodeId]) {
+    fn void_write_permits(&self, inodes: &[InodeId]) {
         self.note_drops(inodes);
         if let Some(client) = self.client.upgrade() {
             client.forget_writers(inodes);
@@ -450,7 +450,7 @@ impl Dropper {
             if progress.elapsed() >= KERNEL_WAIT_MAX {
                 tracing::error!(
                     left,
-                    "the kernel has not dropped what others have changed, for {} s: programs on this mount may see it as it \
+                    "the kernel has not invalidated what other clients have changed, for {} s: programs on this mount may see it as it \
                      was; if they hang, end the mount with 'umount -f -l'",
                     KERNEL_WAIT_MAX.as_secs()
                 );
@@ -491,7 +491,7 @@ impl Dropper {
             let name = format!("fuse-notify-{}", state.threads);
             if let Err(error) = Builder::new().name(name).spawn(move || me.work()) {
                 state.threads -= 1;
-                tracing::error!(%error, "no thread to make the kernel drop what others have changed");
+                tracing::error!(%error, "no thread to invalidate what other clients have changed");
             }
         }
     }
@@ -590,7 +590,7 @@ impl Dropper {
                 }
                 Ok(Dropped::Unknown) => return false,
                 Err(error) => {
-                    tracing::error!(%error, %ino, "the kernel cannot drop what others have changed");
+                    tracing::error!(%error, %ino, "the kernel cannot invalidate what other clients have changed");
                     return false;
                 }
             }
@@ -628,7 +628,7 @@ impl KernelCache for Dropper {
                 nodes.push(*dir);
             }
         }
-        self.others_change(&nodes);
+        self.void_write_permits(&nodes);
         let mut state = self.state.lock();
         nodes.retain(|ino| !state.empty.skips(*ino));
         self.skips.store(state.empty.skipped(), SeqCst);
@@ -671,7 +671,7 @@ impl KernelCache for Dropper {
             self.outdate();
             self.outdate_listed(|_| true);
         }
-        self.others_change(inodes);
+        self.void_write_permits(inodes);
         self.send(&whole(inodes));
     }
 }

@@ -376,7 +376,7 @@ impl Shared {
     pub(crate) fn declare(self: &Arc<Self>, said: &Declaration) -> Result<(), MetaError> {
         let term = self.admit(said.session)?;
         if said.term != term {
-            return Err(MetaError::Unavailable("somebody else leads by now".into()));
+            return Err(MetaError::Unavailable("another replica leads by now".into()));
         }
         if !said.refers.is_empty() {
             self.hold(said.session, said.refers.clone())?;

@@ -221,7 +221,7 @@ impl<M: Machine> Replica<M> {
             self.transfer_leadership();
             let handed_over = |_| (self.core.lead.status().role != crate::lead::Role::Leader).then_some(());
             if self.core.wait_for(TRANSFER_PATIENCE, handed_over).is_err() {
-                tracing::info!(group = %self.core.group, "nobody took the lead over");
+                tracing::info!(group = %self.core.group, "no replica took the lead over");
             }
         }
         self.stop();

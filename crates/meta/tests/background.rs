@@ -100,7 +100,7 @@ fn many_small_extents_become_few_and_the_bytes_stay() {
     let before = server.inode(session.id, file).expect("inode").inode;
     eventually("the file is compacted", || extents(&session, file).len() < 20);
     assert_eq!(read_file(&session, &bricks, file), expected);
-    assert_eq!(server.inode(session.id, file).expect("inode").inode, before, "nobody can tell");
+    assert_eq!(server.inode(session.id, file).expect("inode").inode, before, "there is no difference");
     eventually("the old blocks are deleted", || {
         let named = extents(&session, file).iter().filter(|(_, one)| matches!(one, Extent::Block(_))).count();
         bricks.count() == named
@@ -276,7 +276,7 @@ impl BlockService for Flaky {
 }
 
 #[test]
-fn a_brick_that_fails_for_a_while_holds_nobody_up() {
+fn brick_that_fails_for_a_while_delays_no_client() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks = Arc::new(Flaky(MemBricks::default(), true.into()));
     let server = Server::open(dir.path(), bricks.clone(), options()).expect("open");
@@ -355,7 +355,7 @@ fn sweeping() -> Options {
 }
 
 #[test]
-fn what_a_brick_did_not_delete_is_deleted_though_nobody_says_that_it_is_back() {
+fn block_that_a_brick_did_not_delete_is_deleted_later_without_a_notice_of_its_return() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks = Arc::new(Unreliable { forgets: 2.into(), ..Unreliable::default() });
     let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");

@@ -50,7 +50,7 @@ fn term_of(session: &Session) -> u64 {
 }
 
 #[test]
-fn who_has_said_that_he_refers_to_a_file_keeps_it_also_if_whoever_asked_has_gone() {
+fn file_that_a_client_refers_to_survives_the_end_of_the_client_that_unlinks_it() {
     let dir = tempfile::tempdir().expect("tempdir");
     let server = open(dir.path(), &std::sync::Arc::default());
     let [mut first, second, mut third] = [(); 3].map(|()| Session::open(&server));
@@ -76,7 +76,7 @@ fn who_has_said_that_he_refers_to_a_file_keeps_it_also_if_whoever_asked_has_gone
     let acks = recalls.iter().map(ack).collect();
     poll(&second, term_of(&second), 0, acks, Duration::ZERO);
 
-    told(&acquire_unlink(&third, 1, "file")).expect("nobody is in the way");
+    told(&acquire_unlink(&third, 1, "file")).expect("no session is in the way");
     third.commit(&[unlink_op("file", false)]);
     server.close_session(third.id).expect("closed");
     let found = told(&ask(&second, 2, Question::Inode(file))).map(|reply| reply.found);

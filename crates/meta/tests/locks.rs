@@ -128,7 +128,7 @@ fn a_repeated_request_is_done_once_and_a_late_copy_not_at_all() {
 }
 
 #[test]
-fn nobody_takes_or_gives_up_the_locks_of_another_session() {
+fn locks_of_another_session_can_be_neither_taken_nor_released() {
     let (_dir, server, one, other) = two(options());
     assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
     for (id, op) in [(1, unset(&one)), (2, write(&one, false))] {
@@ -153,12 +153,12 @@ fn the_end_of_a_session_gives_up_its_locks_and_its_waiting() {
 }
 
 #[test]
-fn a_silent_session_is_ended_when_somebody_wants_its_locks_and_not_before() {
+fn silent_session_is_ended_when_another_waits_for_its_locks_and_not_before() {
     let dead_after = Duration::from_millis(300);
     let (_dir, server, one, other) = two(Options { session_dead_after: Some(dead_after), ..options() });
     assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
     std::thread::sleep(dead_after * 2);
-    assert_eq!(stat(&server, "sessions"), 2, "nobody wants anything");
+    assert_eq!(stat(&server, "sessions"), 2, "no session wants anything");
     assert_eq!(ask(&other, 1, write(&other, true)), LockOutcome::Done);
     assert_eq!(stat(&server, "sessions"), 1);
     // A request that does not wait, and is retried.

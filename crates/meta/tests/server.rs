@@ -85,7 +85,7 @@ fn a_client_that_speaks_another_protocol_is_told_so() {
 }
 
 #[test]
-fn a_session_that_others_wait_for_is_ended_when_it_is_silent() {
+fn silent_session_that_holds_a_recalled_lease_is_ended() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let patience = Options { session_dead_after: Some(Duration::from_millis(300)), ..options() };
@@ -99,7 +99,7 @@ fn a_session_that_others_wait_for_is_ended_when_it_is_silent() {
     };
     assert_eq!(acquire(first.id, 1).expect("granted").rights, [Right::Cover(InodeId::ROOT)]);
     let second = Session::open(&server);
-    assert!(first.grant(0, 0, 0).is_ok(), "nobody waits for it yet");
+    assert!(first.grant(0, 0, 0).is_ok(), "no session waits for it yet");
     assert_eq!(acquire(second.id, 1).expect("granted").rights, [Right::Cover(InodeId::ROOT)]);
     // Later requests of the first are refused with the reason.
     let fenced = |result: Result<(), MetaError>| {

@@ -376,10 +376,10 @@ mod tests {
     use crate::{Authority, Handler, Network, Peer, Replier, Role, tls};
     use shoal_types::NodeId;
 
-    struct Nobody;
-    impl Handler for Nobody {
+    struct Refuser;
+    impl Handler for Refuser {
         fn handle(&self, _: &Peer, _: Service, _: Bytes, reply: Replier) {
-            reply.refuse("nobody asks here");
+            reply.refuse("this side answers no requests");
         }
     }
 
@@ -387,7 +387,7 @@ mod tests {
     fn another_protocol_version_is_refused_and_both_are_named() {
         let authority = Authority::create(7).unwrap();
         let server = Network::new(7, authority.issue(&Role::Node(NodeId(1))).unwrap()).unwrap();
-        let listener = server.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Nobody)).unwrap();
+        let listener = server.listen("127.0.0.1:0".parse().unwrap(), Arc::new(Refuser)).unwrap();
         let config = tls::client(&authority.issue(&Role::Client("old".into())).unwrap()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let table = Membership::new(None);

@@ -156,7 +156,7 @@ fn certificates_of_others_and_other_clusters_are_refused() {
 }
 
 #[test]
-fn rubbish_on_the_port_is_closed_and_disturbs_nobody() {
+fn malformed_connection_is_closed_and_disturbs_no_other() {
     let world = World::new();
     for rubbish in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0x16, 0x03, 0x01, 0xff, 0xff], b""] {
         let mut stream = TcpStream::connect(world.listener.address()).unwrap();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_names_of_a_directory_that_is_gone() {
+    fn retry_does_not_wait_for_names_of_a_removed_directory() {
         let (mut core, root) = (core(), InodeId::ROOT);
         let [name, inner] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let dir = make_directory(&mut core, &name);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_looks_again_for_what_fails_in_any_case() {
+    fn lookup_that_fails_in_any_case_is_not_retried() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [full, other, file] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
         let (dir, _) = (make_directory(&mut core, &full), make_directory(&mut core, &other));

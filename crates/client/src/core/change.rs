@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_before_anybody_has_heard_of_it_leaves_no_right() {
+    fn file_that_dies_before_it_was_committed_leaves_no_right() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
@@ -407,7 +407,7 @@ mod tests {
         };
         core.remove(dir, &file, false, now).expect("nothing is needed");
         core.remove(root, &name, true, now).expect("nothing is needed");
-        assert_eq!(gone(&mut core), [], "whoever asks for the file is to find who has it");
+        assert_eq!(gone(&mut core), [], "a request for the file is to find its holder");
         assert!(declares(&mut core, dir));
         core.forget(ino, 1);
         assert_eq!(gone(&mut core), [dir]);

@@ -11,7 +11,7 @@
 
 use super::recall::subject;
 use crate::limits::{
-    RETRIES_MAX, RETRY_BESIDE_OTHERS_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX,
+    RETRIES_MAX, RETRY_BESIDE_WAITERS_MAX, RETRY_GIVES_WAY_MAX, RETRY_KNOWN_MAX, RETRY_LOOKED_MAX,
     RETRY_WAIT_MAX,
 };
 use shoal_namespace::RenameFlags;
@@ -90,9 +90,9 @@ impl Expected {
         self.refused.is_none_or(|refused| left_of(RETRY_KNOWN_MAX, refused, now).is_some())
     }
 
-    /// For how long recalls may still be delayed. `do_others_wait`: threads of this mount wait for rights.
-    fn left(&self, now: Timestamp, do_others_wait: bool) -> Option<Duration> {
-        let wait = |max| if do_others_wait { RETRY_BESIDE_OTHERS_MAX } else { max };
+    /// For how long recalls may still be delayed. `has_local_waiters`: threads of this mount wait for rights.
+    fn left(&self, now: Timestamp, has_local_waiters: bool) -> Option<Duration> {
+        let wait = |max| if has_local_waiters { RETRY_BESIDE_WAITERS_MAX } else { max };
         match self.looked {
             Some(looked) => left_of(wait(RETRY_LOOKED_MAX), looked, now),
             None => left_of(wait(RETRY_WAIT_MAX), self.refused.unwrap_or(now), now),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_given_back_before_whoever_was_refused_has_come_back() {
+    fn recall_is_delayed_until_the_refused_thread_has_retried() {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         for by in [1, 2] {
             retries.by = by;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_long_who_does_not_come_back() {
+    fn thread_that_does_not_retry_is_not_waited_for_long() {
         let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
         refuse(&mut retries, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
@@ -372,11 +372,11 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_who_cannot_come_back() {
+    fn thread_that_cannot_retry_is_not_waited_for() {
         let mut retries = Retries::default();
         assert!(!retries.wait_for(&[DIR, DIR]));
         refuse(&mut retries, retry(&["a"], Then::Removes));
-        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "others hold the directory's lock");
+        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "other threads hold the directory's lock");
         retries.have_waited_for(&[DIR]);
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
         retries.have_waited_for(&[DIR]);
@@ -398,12 +398,12 @@ mod tests {
     }
 
     #[test]
-    fn who_will_need_a_lock_that_others_hold_while_they_wait_is_told_after_them() {
+    fn thread_that_needs_a_lock_held_by_waiters_is_answered_after_them() {
         let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
         // A directory that is about to be removed.
         let removed = OTHER;
         refuse(&mut retries, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
-        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "nobody waits");
+        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "no thread waits");
         assert!(retries.wait_for(&[removed]) && retries.are_waited_for(&[DIR, removed]));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "it cannot come back before them");
         assert!(!retries.gives_way(2, DIR, &name, &[removed]), "another thread");
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_who_has_no_reason_to_come_back() {
+    fn thread_without_a_reason_to_retry_is_not_waited_for() {
         use FileKind::{Directory, Regular};
         let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
         let flags = |no_replace, exchange| Then::Renames(RenameFlags { no_replace, exchange });

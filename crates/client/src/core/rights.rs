@@ -257,7 +257,7 @@ mod tests {
         let (covers, nodes) = rights.used_after(BatchSeq(2));
         assert_eq!((covers.len(), nodes.len()), (0, 1));
         assert_eq!((nodes[0].0, &nodes[0].1.names), (DIR, &BTreeSet::from([name])));
-        assert!(rights.used_after(BatchSeq(3)).1.is_empty(), "nobody waits for what is committed");
+        assert!(rights.used_after(BatchSeq(3)).1.is_empty(), "no thread waits for what is committed");
         rights.committed(BatchSeq(3));
         assert!(rights.used_after(BatchSeq(0)).1.is_empty());
 
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_gives_an_inode_back_does_not_hold_it_as_a_cover_either() {
+    fn released_inode_is_not_held_as_a_cover_either() {
         let mut rights = Rights::default();
         // For example a file that got a second name here, while the servers know of a right to the file
         // alone.

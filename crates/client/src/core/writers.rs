@@ -233,7 +233,7 @@ mod tests {
     fn a_file_that_is_written_to_again_and_again_is_not_forgotten() {
         let mut writers = Writers::default();
         writers.has_written(ONE, at(1));
-        assert!(!writers.may_write_unasked(ONE), "nobody has asked");
+        assert!(!writers.may_write_unasked(ONE), "no thread has asked");
         writers.may_write(ONE, at(1));
         writers.has_written(ONE, at(90));
         assert_eq!(writers.close(&recall(Item::Downgrade(DIR)), cover, at(90)), [ONE]);

@@ -14,7 +14,7 @@ use shoal_wire::{MetaError, MetaService};
 use std::sync::Arc;
 
 /// The session that a replica is asked about before there is one. Every leader knows that it does not exist.
-const NOBODY: SessionId = SessionId(u64::MAX);
+const NO_SESSION: SessionId = SessionId(u64::MAX);
 
 impl Inner {
     /// The leader; waits until there is one. `calls`: a call waits for it, which may be interrupted.
@@ -70,7 +70,7 @@ impl Inner {
                 if !state.asked.insert(node) {
                     continue;
                 }
-                (state.session.unwrap_or(NOBODY), state.terms)
+                (state.session.unwrap_or(NO_SESSION), state.terms)
             };
             let inner = self.clone();
             let ask = move || inner.ask(node, service, session, term);

@@ -210,7 +210,7 @@ fn a_brick_that_fails_between_two_pages_is_passed_over() {
     let left = all.into_iter().map(without).filter(|(_, holders)| !holders.is_empty());
     assert_eq!(found, left.collect::<Vec<_>>());
     world.ids().into_iter().for_each(|brick| world.mem(brick).set_down(true));
-    assert!(matches!(blocks.copies(id(0)), Err(BlockError::Unreachable(_))), "nobody is left to ask");
+    assert!(matches!(blocks.copies(id(0)), Err(BlockError::Unreachable(_))), "no brick is left to ask");
 }
 
 #[test]

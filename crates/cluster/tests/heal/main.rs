@@ -85,7 +85,7 @@ fn new_bricks_get_their_share_when_asked_for() {
 }
 
 #[test]
-fn copies_that_nobody_knows_of_vanish() {
+fn unreferenced_copies_are_removed() {
     let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
     let (id, group) = v.write(1000);
     let stray = v.world.ids().into_iter().find(|brick| !group.contains(*brick)).unwrap();
@@ -106,7 +106,7 @@ fn copies_that_nobody_knows_of_vanish() {
 }
 
 #[test]
-fn copies_that_nobody_knows_of_vanish_however_many_blocks_a_session_has_stored() {
+fn unreferenced_copies_are_removed_however_many_blocks_a_session_has_stored() {
     let mut v = Volume::new(4, 2, &[1, 2, 3, 4]);
     let written: Vec<_> = (0..6 * LIST_BLOCKS_MAX).map(|_| v.write(100)).collect();
     for (id, group) in written.iter().step_by(3) {
@@ -171,7 +171,7 @@ fn garbage_on_a_brick_that_is_away_is_deleted_when_it_is_back() {
 }
 
 #[test]
-fn garbage_on_a_brick_that_is_away_does_not_keep_anybody_busy() {
+fn garbage_on_an_absent_brick_keeps_no_task_busy() {
     let mut v = Volume::new(3, 3, &[1, 2, 3]);
     v.write(1000);
     v.world.mem(BrickId(1)).set_down(true);

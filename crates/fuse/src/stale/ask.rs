@@ -144,7 +144,7 @@ mod tests {
         let left = Mutex::new(Left { queue: vec![ONE, OTHER], ..Left::default() });
         let asks = Asks { left, news: Condvar::new() };
         assert_eq!(asks.next(), Some(OTHER));
-        assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "nobody takes the first");
+        assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "no thread takes the first");
         assert_eq!(asks.wait(|ino, _| ino == OTHER), Ok(()), "it is given up");
         assert_eq!(asks.next(), None);
         asks.done(OTHER, Ok(()));

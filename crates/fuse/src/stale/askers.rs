@@ -17,7 +17,7 @@ use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// No thread has asked.
-const NOBODY: u64 = 0;
+const NONE: u64 = 0;
 /// The thread id of all threads of other containers, which cannot be told apart.
 const STRANGER: u32 = u32::MAX;
 
@@ -67,7 +67,7 @@ impl Askers {
         let place = self.places.of(dir);
         let mut seen = place.asked.load(SeqCst);
         while seen as u32 != asking.tid {
-            let since = if seen == NOBODY { 0 } else { self.places.now_ms() };
+            let since = if seen == NONE { 0 } else { self.places.now_ms() };
             let next = (since << TID_BITS) | u64::from(asking.tid);
             match place.asked.compare_exchange_weak(seen, next, SeqCst, SeqCst) {
                 Ok(_) => break,
@@ -87,7 +87,7 @@ impl Askers {
         let asked = place.asked.load(SeqCst);
         let (last, other_ms) = (asked as u32, asked >> TID_BITS);
         let is_late = || self.places.now_ms().saturating_sub(other_ms) < LATE_ANSWER_MAX.as_millis() as u64;
-        asked != NOBODY && (last != known(tid) || last == STRANGER || (other_ms > 0 && is_late()))
+        asked != NONE && (last != known(tid) || last == STRANGER || (other_ms > 0 && is_late()))
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_works_alone_pays_nothing() {
+    fn only_thread_of_a_directory_is_not_slowed_down() {
         let askers = Askers::new();
         assert!(!askers.changed(ME, DIR));
         ask(&askers, ME);

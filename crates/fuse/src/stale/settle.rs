@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(settling.held_up(FILE), [], "it was not changed");
         settling.begin(FILE, true);
         settling.begin(OTHER, true);
-        assert!(!settling.wait(Who::Reads, FILE), "nobody has been answered");
+        assert!(!settling.wait(Who::Reads, FILE), "no thread has been answered");
         // The thread runs, and nothing shows that it has run since the reply.
         settling.is_taken_in(FILE, me);
         settling.end(FILE);

@@ -560,7 +560,7 @@ mod tests {
         let round = state.begin([name(1)].into_iter());
         let first = told(state.step(NO_THREAD));
         std::thread::sleep(NAME_PATIENCE);
-        assert!(state.unblock(round), "whoever has the lock");
+        assert!(state.unblock(round), "whichever thread has the lock");
         state.outdated(round);
         assert!(state.left(round).is_none());
         let again = state.begin([name(1), node(FILE)].into_iter());
@@ -625,7 +625,7 @@ mod tests {
         let blocked = told(state.step(NO_THREAD));
         std::thread::sleep(BLOCKED_AFTER);
         state.unblock(first);
-        assert!(state.left(first).is_none(), "nobody waits for it");
+        assert!(state.left(first).is_none(), "no caller waits for it");
         for _ in 0..3 {
             let round = state.begin(notice());
             assert!(matches!(state.step(NO_THREAD), Step::Idle));
@@ -690,7 +690,7 @@ mod tests {
         }
         std::thread::sleep(BLOCKED_AFTER);
         state.unblock(round);
-        assert!(state.left(round).is_none(), "nobody reads what the write has locked");
+        assert!(state.left(round).is_none(), "no reader waits for pages that the write has locked");
         state.done(blocked);
     }
 
@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_waits_for_any_more_is_done_all_the_same() {
+    fn notification_that_is_no_longer_waited_for_is_sent_all_the_same() {
         let mut state = State::default();
         let round = state.begin([entry("a"), node(FILE)].into_iter());
         state.lock_dir(DIR);

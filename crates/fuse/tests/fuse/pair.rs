@@ -89,7 +89,7 @@ impl Side {
                 Err(MountError::Busy { .. }) if begun.elapsed() < LET_GO => {
                     std::thread::sleep(Duration::from_millis(10));
                 }
-                outcome => return outcome.expect("nobody uses it"),
+                outcome => return outcome.expect("no program uses it"),
             }
         }
     }
@@ -176,7 +176,7 @@ fn pair_over(
     let b = Side::mount(dir.path().join("b"), second(&server, &bricks), mount);
     let pair = Arc::new(Pair { a, b, bricks, server, step: Mutex::default(), dir });
     let pair = within_patience(pair, body);
-    Arc::into_inner(pair).expect("nobody else has it").end();
+    Arc::into_inner(pair).expect("there is no other reference").end();
 }
 
 /// Runs the body of a test. Nothing hangs, even if the test does.

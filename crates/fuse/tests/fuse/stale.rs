@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// No step here takes so long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-const SOMEBODY: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
+const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 
 fn ino(path: &Path) -> InodeId {
     InodeId(path.symlink_metadata().expect("there").ino())
@@ -79,7 +79,7 @@ fn forget(volume: &Volume, stale: &[Stale]) {
 /// Makes a file without the kernel's knowledge.
 fn create_behind(client: &Client, dir: InodeId, name: &str, content: &[u8]) -> InodeId {
     let mode = libc::S_IFREG | 0o644;
-    let made = client.create(Wait::Allowed, &SOMEBODY, dir, name.as_bytes(), mode, 0).expect("new");
+    let made = client.create(Wait::Allowed, &CALLER, dir, name.as_bytes(), mode, 0).expect("new");
     client.write(Wait::Allowed, made.ino, 0, content, false).expect("written");
     client.forget(made.ino, 1);
     made.ino
@@ -334,7 +334,7 @@ fn a_name_is_dropped_at_once_while_a_create_beside_it_waits() {
     assert!(!create.is_done(), "it was not waited for");
     assert!(volume.stats().drops.epochs > 0);
     gate.open();
-    create.end().expect("it was in nobody's way");
+    create.end().expect("it blocked no other call");
     let requests = volume.requests(|| {
         assert!(dir.join("old").exists() && dir.join("new").exists() && !dir.join("absent").exists());
     });
@@ -430,7 +430,7 @@ fn what_surrounds_a_write_in_its_page_is_read_again_after_it() {
 }
 
 #[test]
-fn a_write_to_a_file_that_others_use_is_not_seen_before_it_is_carried_out() {
+fn write_to_a_shared_file_is_not_visible_before_it_is_carried_out() {
     let (volume, gate) = gated(|volume| fs::write(volume.path("file"), pattern(8192)).expect("written"));
     let path = volume.path("file");
     let file = Arc::new(OpenOptions::new().read(true).write(true).open(&path).expect("opens"));
@@ -472,7 +472,7 @@ fn pages_that_are_being_read_are_waited_for() {
 }
 
 #[test]
-fn nobody_waits_for_the_kernel_of_a_mount_that_ends() {
+fn invalidation_does_not_wait_for_a_mount_that_ends() {
     let (volume, gate) = gated(|volume| {
         fs::write(volume.path("file"), pattern(3 << 20)).expect("written");
         fs::create_dir(volume.path("dir")).expect("new");
@@ -619,7 +619,7 @@ fn dropping_amid_a_storm_of_local_changes_never_hangs() {
 }
 
 #[test]
-fn whoever_writes_reads_what_he_wrote_however_often_the_file_is_dropped_meanwhile() {
+fn writer_reads_its_own_writes_however_often_the_file_is_invalidated() {
     const LEN: usize = 64 << 10;
     let (volume, gate) = gated(|volume| fs::write(volume.path("file"), vec![0; LEN]).expect("written"));
     let path = volume.path("file");
@@ -689,7 +689,7 @@ fn serve_until_killed() {
 }
 
 #[test]
-fn a_mount_whose_process_is_killed_while_the_kernel_waits_lets_everybody_go() {
+fn mount_killed_while_the_kernel_waits_for_it_ends_every_call() {
     let marks = tempfile::tempdir().expect("a directory");
     let _orphan = Orphan(marks.path());
     let mut process = Command::new(std::env::current_exe().expect("this one"))

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A user and group without rights.
-pub const NOBODY: u32 = 65_534;
+pub const UNPRIVILEGED: u32 = 65_534;
 
 pub struct Volume {
     pub world: World,
@@ -63,7 +63,7 @@ impl Volume {
         for _ in 0..500 {
             match self.mounted.unmount() {
                 Err(MountError::Busy { .. }) => std::thread::sleep(Duration::from_millis(10)),
-                outcome => return outcome.expect("nobody uses it"),
+                outcome => return outcome.expect("no program uses it"),
             }
         }
         panic!("{} stays in use", self.root.display());
@@ -96,9 +96,9 @@ impl Volume {
     }
 
     /// Runs a shell command in the root directory as a user without rights.
-    pub fn shell_as_nobody(&self, script: &str) -> Output {
+    pub fn shell_unprivileged(&self, script: &str) -> Output {
         use std::os::unix::process::CommandExt;
-        self.command(script).uid(NOBODY).gid(NOBODY).output().expect("a shell")
+        self.command(script).uid(UNPRIVILEGED).gid(UNPRIVILEGED).output().expect("a shell")
     }
 
     fn command(&self, script: &str) -> Command {

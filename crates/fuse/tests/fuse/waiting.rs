@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn those_who_wait_hold_up_nobody_else() {
+fn waiting_requests_hold_up_no_other_request() {
     const WAITING: usize = 20;
     let volume = Volume::mount();
     fs::write(volume.path("known"), "warm").expect("written");
@@ -39,7 +39,7 @@ fn those_who_wait_hold_up_nobody_else() {
             rounds += 1;
         }
         assert!(rounds > 10, "{rounds} rounds");
-        assert_eq!(volume.stats().count("readdirplus"), 0, "nobody was answered yet");
+        assert_eq!(volume.stats().count("readdirplus"), 0, "no request was answered yet");
         gate.open();
     });
     assert!(volume.stats().count("readdirplus") >= WAITING as u64);

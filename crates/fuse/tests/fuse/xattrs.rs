@@ -67,9 +67,9 @@ fn trusted_attributes_are_for_root_alone() {
     setxattr(&path, "trusted.a", b"1", 0).expect("root may");
     setxattr(&path, "user.b", b"1", 0).expect("set");
     assert_eq!(listxattr(&path, 100).unwrap().0, 17);
-    let seen = printed(volume.shell_as_nobody("getfattr -m - file"));
+    let seen = printed(volume.shell_unprivileged("getfattr -m - file"));
     assert!(seen.contains("user.b") && !seen.contains("trusted.a"), "{seen}");
-    assert!(!volume.shell_as_nobody("getfattr -n trusted.a file").status.success());
+    assert!(!volume.shell_unprivileged("getfattr -n trusted.a file").status.success());
 }
 
 #[test]
@@ -87,13 +87,13 @@ fn symlinks_and_directories_have_attributes_too() {
 fn an_acl_lets_in_whom_it_names() {
     let volume = Volume::mount();
     printed(volume.shell("echo secret > file; chmod 600 file"));
-    assert!(!volume.shell_as_nobody("cat file").status.success());
+    assert!(!volume.shell_unprivileged("cat file").status.success());
     printed(volume.shell("setfacl -m u:65534:r file"));
-    assert_eq!(printed(volume.shell_as_nobody("cat file")), "secret");
-    assert!(!volume.shell_as_nobody("echo no >> file").status.success());
+    assert_eq!(printed(volume.shell_unprivileged("cat file")), "secret");
+    assert!(!volume.shell_unprivileged("echo no >> file").status.success());
     assert_eq!(printed(volume.shell("stat -c %a file")), "640", "the mask shows as group bits");
     printed(volume.shell("chmod g-r file"));
-    assert!(!volume.shell_as_nobody("cat file").status.success(), "chmod changes the mask");
+    assert!(!volume.shell_unprivileged("cat file").status.success(), "chmod changes the mask");
     let volume = volume.remount();
     assert!(printed(volume.shell("getfacl -cnp file")).contains("user:65534:r--"));
 }
@@ -105,7 +105,7 @@ fn a_default_acl_is_inherited_in_place_of_the_umask() {
     printed(volume.shell("umask 077; touch d/file; mkdir d/sub; touch plain"));
     assert_eq!(printed(volume.shell("stat -c %a d/file d/sub plain")), "664\n774\n600");
     assert!(printed(volume.shell("getfacl -cnp d/sub")).contains("default:user:65534:rwx"));
-    printed(volume.shell_as_nobody("echo mine >> d/file"));
+    printed(volume.shell_unprivileged("echo mine >> d/file"));
 }
 
 #[test]

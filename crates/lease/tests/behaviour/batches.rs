@@ -53,14 +53,14 @@ fn what_is_no_more_leaves_nothing_behind() {
 }
 
 #[test]
-fn what_another_holds_is_not_gone_because_somebody_says_so() {
+fn lease_of_another_session_is_not_released_by_a_foreign_batch() {
     let mut table = held_file();
     table.gone(B, &[FILE, DIR]);
     assert!(table.may_change(A, FILE, DIR) && table.watches(A, DIR));
 }
 
 #[test]
-fn what_others_wait_for_stays_until_it_is_given_back() {
+fn recalled_lease_stays_until_its_holder_releases_it() {
     let mut table = held_file();
     let reader = wait(&mut table, B, see(FILE));
     table.gone(A, &[FILE]);
@@ -130,7 +130,7 @@ fn what_a_request_is_not_about_any_more_is_not_given() {
 }
 
 #[test]
-fn a_new_file_is_held_also_by_whoever_may_change_all_around_it() {
+fn new_file_is_held_also_by_the_holder_of_its_directory_cover() {
     let mut table = held_cover();
     table.born(A, &[(NEW, DIR)]);
     wait(&mut table, B, ReadItem::Listing(DIR));

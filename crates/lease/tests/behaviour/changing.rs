@@ -72,7 +72,7 @@ fn older_reads_come_before_changes() {
     let reader = wait(&mut table, B, see(FILE));
     let (change, answer) = want(&mut table, C, &[file(FILE)]);
     assert_eq!(answer, Answer::Waits);
-    assert_eq!(told(&mut table, A).items, [Item::Release(FILE)], "nobody is asked to drop it yet");
+    assert_eq!(told(&mut table, A).items, [Item::Release(FILE)], "no client is asked to drop it yet");
     acknowledge(&mut table, A);
     assert_eq!(table.ready(), [reader]);
     assert_eq!(table.recalls_after(B, 1).len(), 1, "B counts as a watcher before it is answered");
@@ -136,7 +136,7 @@ fn a_request_that_is_given_up_lets_the_next_one_go_on() {
 }
 
 #[test]
-fn whoever_may_refer_to_what_is_lost_is_asked_once_more_if_he_has_looked_at_it_meanwhile() {
+fn holder_is_recalled_again_if_it_reread_the_inode_before_acking() {
     let mut table = held_file();
     let lost = Target { hold: true, ..file(FILE2) };
     let (change, _) = want(&mut table, A, &[lost]);
@@ -211,7 +211,7 @@ fn a_holder_that_is_going_down_already_is_not_told_twice_and_is_waited_for() {
 }
 
 #[test]
-fn whoever_waits_to_look_is_answered_before_it_has_to_drop_that_once_more() {
+fn waiting_reader_is_answered_before_its_new_lease_is_recalled() {
     let mut table = held_file();
     look(&mut table, B, ReadItem::Listing(OTHER));
     let (change, _) = want(&mut table, A, &[file(FILE2)]);

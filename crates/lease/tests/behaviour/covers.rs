@@ -1,7 +1,7 @@
 use crate::common::*;
 
 #[test]
-fn whoever_has_a_directory_for_itself_gets_all_of_it() {
+fn only_user_of_a_directory_gets_its_cover() {
     let table = held_cover();
     assert!(
         table.may_change(A, FILE2, DIR)
@@ -11,7 +11,7 @@ fn whoever_has_a_directory_for_itself_gets_all_of_it() {
 }
 
 #[test]
-fn whoever_looks_at_what_nobody_else_watches_may_be_given_it() {
+fn reader_of_an_unwatched_directory_may_get_its_cover() {
     let mut table = table();
     look(&mut table, A, see(FILE));
     assert_eq!(table.alone(A, &[see(FILE), see(FILE2)]), [DIR]);
@@ -21,7 +21,7 @@ fn whoever_looks_at_what_nobody_else_watches_may_be_given_it() {
 }
 
 #[test]
-fn nobody_gets_a_directory_that_another_waits_for() {
+fn cover_is_not_granted_while_another_client_waits_for_the_directory() {
     let mut table = held_cover();
     let reader = wait(&mut table, B, see(FILE));
     assert!(table.alone(A, &[see(FILE)]).is_empty());
@@ -33,7 +33,7 @@ fn nobody_gets_a_directory_that_another_waits_for() {
 }
 
 #[test]
-fn whoever_drops_the_last_of_a_directory_does_not_stand_in_the_way_any_more() {
+fn client_that_released_all_of_a_directory_no_longer_blocks_its_cover() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
@@ -43,7 +43,7 @@ fn whoever_drops_the_last_of_a_directory_does_not_stand_in_the_way_any_more() {
 }
 
 #[test]
-fn whoever_has_been_told_something_since_watches_on_whatever_it_says() {
+fn client_that_was_sent_news_since_its_release_still_watches() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let recall = told(&mut table, B);
@@ -57,7 +57,7 @@ fn whoever_has_been_told_something_since_watches_on_whatever_it_says() {
 }
 
 #[test]
-fn whoever_may_change_something_in_a_directory_watches_it() {
+fn holder_of_a_right_inside_a_directory_watches_it() {
     let mut table = held_file();
     want(&mut table, B, &[file(FILE2)]);
     let recall = told(&mut table, A);
@@ -66,7 +66,7 @@ fn whoever_may_change_something_in_a_directory_watches_it() {
 }
 
 #[test]
-fn whoever_goes_down_from_a_directory_gives_back_all_in_it() {
+fn client_that_releases_a_directory_releases_all_inside_it() {
     // B stops watching, and A gets the whole directory.
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);

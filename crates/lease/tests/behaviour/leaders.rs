@@ -29,9 +29,9 @@ fn a_session_that_ends_need_not_say_anything() {
 #[test]
 fn what_was_declared_is_held_as_before() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(OTHER, true)], &[], false).expect("nobody contradicts");
-    table.declare(A, &[], &[(DIR, DIR, vec![name("x")])], true).expect("nobody contradicts");
-    table.declare(B, &[(DIR, false)], &[], true).expect("nobody contradicts");
+    table.declare(A, &[(OTHER, true)], &[], false).expect("no other session contradicts");
+    table.declare(A, &[], &[(DIR, DIR, vec![name("x")])], true).expect("no other session contradicts");
+    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     assert!(table.may_change(A, FILE, OTHER) && table.may_change(A, DIR, DIR));
     look(&mut table, B, see_name("y"));
     wait(&mut table, B, see_name("x"));
@@ -63,12 +63,12 @@ fn what_contradicts_others_is_refused() {
 #[test]
 fn a_declaration_that_comes_twice_counts_once() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("nobody contradicts");
+    table.declare(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("no other session contradicts");
     // It has moved the file before it declares again.
     let again = [(FILE, OTHER, vec![])];
-    table.declare(A, &[(DIR, false), (OTHER, false)], &again, true).expect("nobody contradicts");
+    table.declare(A, &[(DIR, false), (OTHER, false)], &again, true).expect("no other session contradicts");
     table.declare(A, &[(InodeId(77), true)], &[], true).expect("it has said so already");
-    table.declare(B, &[(DIR, false)], &[], true).expect("nobody contradicts");
+    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     assert!(!table.may_change(A, InodeId(78), InodeId(77)));
     wait(&mut table, B, see(FILE));
     acknowledge(&mut table, A);
@@ -81,8 +81,8 @@ fn a_declaration_that_comes_twice_counts_once() {
 #[test]
 fn what_is_born_while_others_declare_is_held() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(DIR, false)], &[], true).expect("nobody contradicts");
+    table.declare(A, &[(DIR, false)], &[], true).expect("no other session contradicts");
     table.born(A, &[(FILE, DIR)]);
-    table.declare(B, &[(DIR, false)], &[], true).expect("nobody contradicts");
+    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     wait(&mut table, B, see(FILE));
 }

@@ -29,7 +29,7 @@ fn a_name_that_is_not_announced_is_looked_up_without_waiting() {
 }
 
 #[test]
-fn a_listing_and_the_directory_itself_wait_for_whoever_may_change_a_name() {
+fn listing_and_directory_wait_for_the_holder_of_a_name() {
     for item in [ReadItem::Listing(DIR), ReadItem::Node(DIR, DIR)] {
         let mut table = held_name();
         wait(&mut table, C, item);
@@ -50,7 +50,7 @@ fn more_names_are_added_to_those_that_are_held() {
 }
 
 #[test]
-fn names_that_are_given_while_others_wait_for_older_ones_are_asked_back_anew() {
+fn names_granted_during_a_recall_are_recalled_again() {
     let mut table = held_name();
     let reader = wait(&mut table, B, see_name("x"));
     let first = told(&mut table, A);

@@ -53,7 +53,7 @@ fn what_is_recalled_once_more_comes_after_what_was_answered_meanwhile() {
 }
 
 #[test]
-fn what_was_not_acknowledged_is_told_again_to_whoever_has_not_seen_it() {
+fn unacknowledged_recall_is_repeated_to_holders_that_have_not_seen_it() {
     let mut table = held_file();
     wait(&mut table, B, see(FILE));
     want(&mut table, B, &[file(FILE2)]);

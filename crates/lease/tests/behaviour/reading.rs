@@ -85,7 +85,7 @@ fn a_reader_that_has_acknowledged_waits_until_the_change_is_made() {
 }
 
 #[test]
-fn whoever_has_not_watched_waits_for_a_change_that_is_being_prepared() {
+fn client_that_did_not_watch_waits_for_a_change_in_preparation() {
     let mut table = held_file();
     let (change, _) = want(&mut table, A, &[file(FILE2)]);
     let reader = wait(&mut table, C, see(FILE2));
@@ -94,14 +94,14 @@ fn whoever_has_not_watched_waits_for_a_change_that_is_being_prepared() {
 }
 
 #[test]
-fn what_is_found_on_the_way_comes_along_only_if_nobody_may_be_changing_it() {
+fn inodes_on_the_way_are_sent_along_only_if_no_client_may_be_changing_them() {
     let mut table = held_file();
     look(&mut table, B, ReadItem::Listing(OTHER));
     assert_eq!(table.held_by_others(B, DIR), [FILE]);
     assert!(!table.read_along(B, 7, FILE, DIR));
     assert!(table.read_along(A, 7, FILE, DIR), "it is its own");
     assert!(table.read_along(C, 7, OTHER, OTHER) && table.watches(C, OTHER));
-    assert!(table.news().is_empty(), "nobody is asked for it");
+    assert!(table.news().is_empty(), "no client is asked for it");
 }
 
 #[test]

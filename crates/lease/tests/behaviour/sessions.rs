@@ -1,7 +1,7 @@
 use crate::common::*;
 
 #[test]
-fn nobody_is_served_without_a_session() {
+fn request_without_a_session_is_refused() {
     let mut table = Table::new();
     assert_eq!(table.read(A, 1, &[see(FILE)]), Err(Refusal::Unknown));
     assert_eq!(table.retry_read(RequestId(1), A, 1, &[see(FILE)]), Err(Refusal::Unknown));
@@ -92,7 +92,7 @@ fn a_session_that_is_said_to_begin_twice_keeps_what_it_has() {
 }
 
 #[test]
-fn whoever_owes_an_acknowledgement_for_too_long_is_named() {
+fn session_that_owes_an_acknowledgement_for_too_long_is_reported() {
     let mut table = held_file();
     table.set_now(1000);
     wait(&mut table, B, see(FILE));

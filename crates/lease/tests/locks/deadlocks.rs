@@ -46,7 +46,7 @@ fn two_who_share_and_both_want_it_alone_are_a_deadlock() {
 }
 
 #[test]
-fn whoever_does_not_wait_makes_no_deadlock() {
+fn request_that_does_not_wait_is_never_a_deadlock() {
     let mut table = LockTable::default();
     take(&mut table, of(A, 0));
     take(&mut table, of(C, 1));

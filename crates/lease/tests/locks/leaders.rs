@@ -38,7 +38,7 @@ fn what_conflicts_with_another_sessions_locks_is_refused() {
 }
 
 #[test]
-fn nobody_declares_for_another_session() {
+fn reclaim_for_another_session_is_refused() {
     let mut table = LockTable::default();
     let declared = table.declare(A.session, vec![posix(C, Write, LockRange::ALL)]);
     assert_eq!(declared.refused, [posix(C, Write, LockRange::ALL)]);

@@ -12,7 +12,7 @@ fn nearly_full(less: usize) -> LockTable {
 }
 
 #[test]
-fn a_session_has_only_so_many_locks_and_others_have_theirs() {
+fn lock_limit_is_per_session() {
     let mut table = nearly_full(0);
     let far = from(1 << 40);
     assert_eq!(table.set(posix(B, Read, far), None).outcome, Outcome::NoRoom);

@@ -169,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_locks_are_those_of_a_simple_model_and_nobody_waits_for_ever(steps in steps()) {
+    fn random_locks_match_a_simple_model_and_every_wait_ends(steps in steps()) {
         let mut both = Both {
             table: LockTable::default(),
             model: Model::default(),

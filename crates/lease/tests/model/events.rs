@@ -294,7 +294,7 @@ impl World {
         for (thing, version) in &batch.changes {
             let before = self.store.version(*thing);
             if *version > 0 && before >= *version {
-                self.wrong = Some(format!("{thing:?} was changed by somebody else, too"));
+                self.wrong = Some(format!("{thing:?} was changed by another client, too"));
             }
             match version {
                 0 => drop(self.store.versions.remove(thing)),

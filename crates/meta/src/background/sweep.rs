@@ -255,7 +255,7 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
             session = session.0,
             copies = pass.deleted,
             kept = pass.kept,
-            "deleted copies of blocks that nobody knows of"
+            "deleted copies of blocks that no file refers to"
         );
     }
     Ok(Swept::All { is_clean: pass.kept == 0 })

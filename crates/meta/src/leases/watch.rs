@@ -70,10 +70,10 @@ fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool)
     let client = shared.sessions.client(session);
     if stuck {
         let owed = shared.leases.inner.lock().table.unacknowledged(session);
-        tracing::warn!(%session, client, ?owed, "ending a session that does not give back what others wait for");
+        tracing::warn!(%session, client, ?owed, "ending a session that does not release a recalled lease");
     } else {
         let seconds = silence.as_secs();
-        tracing::warn!(%session, client, seconds, "ending a session that others wait for and that is silent");
+        tracing::warn!(%session, client, seconds, "ending a silent session that holds a recalled lease");
     }
     if let Err(error) = shared.end_session(session) {
         // It is retried, by this server or the next.

@@ -31,7 +31,11 @@ pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Re
             Err(why) => reasons.push(format!("{from}: {why}")),
         }
     }
-    if reasons.is_empty() { Err("there is nobody to fetch it from".into()) } else { Err(reasons.join("; ")) }
+    if reasons.is_empty() {
+        Err("there is no replica to fetch it from".into())
+    } else {
+        Err(reasons.join("; "))
+    }
 }
 
 /// Fetches the state from one replica, which keeps so many bytes of its log meanwhile.

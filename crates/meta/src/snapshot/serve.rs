@@ -154,7 +154,8 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
     let term = applied_term(&copy).map_err(|error| failed(&error))?;
     let members = members(&copy).map_err(|error| failed(&error))?;
     drop(copy);
-    let term = term.ok_or("the store is from before it could be copied to others; write to it first")?;
+    let term = term
+        .ok_or("the store is of a version that could not be copied to other replicas; write to it first")?;
     let members = members.unwrap_or_else(|| founders.clone());
     let mut files = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(said(dir))? {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_died_while_it_fetched_makes_way_for_another() {
+    fn fetcher_that_died_makes_way_for_another() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = store(&dir.path().join("store"), 7);
         let checkpoints = Checkpoints::new(dir.path());

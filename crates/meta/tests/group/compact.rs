@@ -35,7 +35,7 @@ fn a_block_that_a_deposed_leader_has_stored_is_not_named_when_it_leads_again() {
     eventually("it has stored a block", || cluster.bricks.held().is_some());
     let stored = cluster.bricks.held().expect("just seen");
     cluster.lead(2);
-    eventually("the other one finds that nobody knows of it", || cluster.bricks.get(stored, 0, 1).is_err());
+    eventually("the other one finds that no file refers to it", || cluster.bricks.get(stored, 0, 1).is_err());
     cluster.lead(1);
     cluster.bricks.let_go();
     session.server = cluster.up[&1].clone();

@@ -20,7 +20,7 @@ fn three_replicas_elect_one_leader_and_hold_the_same() {
 }
 
 #[test]
-fn whoever_leads_next_has_everything_and_the_session_goes_on() {
+fn next_leader_has_everything_and_the_session_goes_on() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     for _ in 0..3 {
@@ -76,7 +76,7 @@ fn a_batch_that_is_sent_again_to_the_next_leader_is_applied_once() {
 }
 
 #[test]
-fn a_leader_that_nobody_hears_stops_answering_before_the_next_one_begins() {
+fn leader_without_a_quorum_stops_answering_before_the_next_one_begins() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);
@@ -131,7 +131,7 @@ fn a_leader_hands_over_when_it_is_told_to_or_shut_down() {
 }
 
 #[test]
-fn a_lead_that_nobody_takes_over_is_not_kept_in_the_same_term() {
+fn leadership_that_no_replica_takes_over_is_not_kept_in_the_same_term() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);

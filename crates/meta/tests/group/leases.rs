@@ -32,7 +32,7 @@ fn what_was_made_by_a_batch_that_comes_once_more_may_be_known_to_others_by_now()
     let (tell, told) = channel();
     server.submit(again, Box::new(move |answer| drop(tell.send(answer))));
     told.recv_timeout(PATIENCE).expect("in time").expect("an answer");
-    declare(&server, other.id, made).expect("others look at it");
+    declare(&server, other.id, made).expect("the other session looks at it");
     declare(&server, maker.id, made).expect("its maker as well");
     drop(server);
 }

@@ -83,7 +83,7 @@ fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
 }
 
 #[test]
-fn a_session_that_ends_instead_of_declaring_holds_nobody_up() {
+fn session_that_ends_instead_of_reclaiming_delays_no_other() {
     let mut cluster = Cluster::new(3);
     let [one, other] = [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session").id);
     let first = cluster.await_leader();

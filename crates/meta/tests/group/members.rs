@@ -113,5 +113,5 @@ fn a_leader_that_is_not_wanted_hands_the_lead_over_even_if_the_group_needs_it() 
     });
     client.write(&mut cluster, 20);
     let members = cluster.up[&others[2]].replica().status().voters;
-    assert_eq!(members, [1, 2, 3, 4, 5].map(ReplicaId), "nobody could go");
+    assert_eq!(members, [1, 2, 3, 4, 5].map(ReplicaId), "no member could be removed");
 }

@@ -32,7 +32,7 @@ const HELD_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 enum Held {
     #[default]
-    Nobody,
+    Nothing,
     NextCompaction,
     This(BlockId),
 }
@@ -71,7 +71,7 @@ impl MemBricks {
     }
 
     pub fn let_go(&self) {
-        *self.held.lock().expect("lock") = Held::Nobody;
+        *self.held.lock().expect("lock") = Held::Nothing;
         self.let_go.notify_all();
     }
 }

@@ -1,13 +1,9 @@
 //! The rules of language: comments, documents and names are in the words of the field, short, and stand
 //! alone.
 //!
-//! A rule looks at the lines of a file. Files that still break one are listed in `language.exempt`, one path
-//! per line. That list may only shrink: a file that is clean, or gone, must be taken off it.
+//! A rule looks at the lines of a file. No file is exempt.
 
 use super::{files, read, root};
-use std::collections::BTreeSet;
-
-const EXEMPT: &str = "crates/shoal/tests/house/language.exempt";
 
 /// Columns of a line of comment or of a document, as for code.
 const COLUMNS_MAX: usize = 110;
@@ -205,32 +201,16 @@ fn comments_documents_and_names_keep_the_rules_of_language() {
     let mut paths = vec![root().join("README.md")];
     files(&root().join("docs"), ".md", &mut paths);
     files(&root().join("crates"), ".rs", &mut paths);
-    let exempt = read(&root().join(EXEMPT));
-    let mut exempt: BTreeSet<&str> = exempt.lines().filter(|line| !line.trim().is_empty()).collect();
-    let (mut broken, mut listed) = (Vec::new(), Vec::new());
+    let mut broken = Vec::new();
     for path in paths {
         let name =
             path.strip_prefix(root()).expect("the file is in the work tree").to_string_lossy().into_owned();
         let text = read(&path);
         let faults = if name.ends_with(".rs") { source(&text) } else { document(&text) };
-        match (exempt.remove(name.as_str()), faults.is_empty()) {
-            (true, true) => listed.push(format!("{name}: it is clean")),
-            (false, false) => {
-                let shown = faults.iter().take(SHOWN_MAX);
-                broken.extend(shown.map(|fault| format!("{name}:{}: {}", fault.line, fault.what)));
-            }
-            _ => {}
-        }
+        let shown = faults.iter().take(SHOWN_MAX);
+        broken.extend(shown.map(|fault| format!("{name}:{}: {}", fault.line, fault.what)));
     }
-    listed.extend(exempt.iter().map(|name| format!("{name}: there is no such file")));
-    let mut report = String::new();
-    if !broken.is_empty() {
-        report = format!("these break the rules of language:\n{}\n", broken.join("\n"));
-    }
-    if !listed.is_empty() {
-        report.push_str(&format!("take these off {EXEMPT}:\n{}\n", listed.join("\n")));
-    }
-    assert!(report.is_empty(), "{report}");
+    assert!(broken.is_empty(), "these break the rules of language:\n{}\n", broken.join("\n"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ impl State {
         self.running.iter().filter_map(move |running| match running.task.notice {
             Notice::Node { ino, pages }
                 if concerns(ino, running.since.elapsed())
-                    && self.is_waited_for_by_somebody(running)
+                    && self.has_waiter(running)
                     && is_blocked(running.tid) =>
             {
                 Some((running.id, ino, pages))
@@ -43,13 +43,13 @@ impl State {
         })
     }
 
-    fn is_waited_for_by_somebody(&self, running: &Running) -> bool {
+    fn has_waiter(&self, running: &Running) -> bool {
         !running.excused && running.task.round.is_some_and(|round| self.rounds.contains_key(&round))
     }
 
     /// Whether a round waits for the invalidation with this number.
     pub fn is_awaited(&self, id: u64) -> bool {
-        self.running.iter().any(|running| running.id == id && self.is_waited_for_by_somebody(running))
+        self.running.iter().any(|running| running.id == id && self.has_waiter(running))
     }
 
     /// Stops waiting for some pages of an invalidation, given in order; the remaining pages get notifications

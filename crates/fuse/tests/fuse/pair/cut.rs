@@ -57,7 +57,7 @@ fn overwrite(side: &Side, name: &str, content: &[u8]) -> io::Result<()> {
 }
 
 #[test]
-fn whoever_waits_for_a_mount_that_is_cut_off_gets_on_and_that_mount_never_answers_with_what_was() {
+fn waiter_for_a_mount_that_is_cut_off_goes_on_and_that_mount_shows_nothing_stale() {
     with_cut(|pair, cut| {
         for name in ["file", "gone"] {
             fs::write(pair.a.path(name), "old").expect("written");

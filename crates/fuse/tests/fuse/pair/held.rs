@@ -68,7 +68,7 @@ fn an_open_file_outlives_its_name_and_the_mount_that_removed_it() {
 }
 
 #[test]
-fn whoever_removed_a_file_that_others_hold_open_can_make_it_anew() {
+fn file_open_on_the_other_mount_is_removed_and_created_anew() {
     pair(|pair| {
         for n in 0..20u8 {
             let (one, other) = pair.both_ways()[usize::from(n) % 2];
@@ -87,7 +87,7 @@ fn whoever_removed_a_file_that_others_hold_open_can_make_it_anew() {
 }
 
 #[test]
-fn whoever_opens_a_name_that_is_replaced_gets_all_of_the_old_or_all_of_the_new() {
+fn open_of_a_replaced_name_gets_all_of_the_old_or_all_of_the_new() {
     const ROUNDS: u8 = 60;
     let content = |n: u8| vec![n; 50_000 + usize::from(n) * 100];
     pair(move |pair| {

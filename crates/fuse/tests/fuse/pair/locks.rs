@@ -182,7 +182,7 @@ fn locks_are_upgraded_and_downgraded() {
 }
 
 #[test]
-fn whoever_asks_is_told_which_lock_is_in_the_way() {
+fn getlk_returns_the_conflicting_lock() {
     with_locks(|pair| {
         let (mut a, mut b) = pair.agents();
         assert_eq!(b.does("get f w 0 0"), "free");
@@ -352,7 +352,7 @@ fn flock_excludes_shares_and_converts_between_mounts() {
 }
 
 #[test]
-fn a_flock_is_its_open_files_whoever_has_inherited_it() {
+fn flock_belongs_to_the_open_file_in_every_process_that_inherited_it() {
     with_locks(|pair| {
         let (mut a, mut b) = pair.agents();
         assert_eq!(a.does("flock f w"), "ok");
@@ -478,7 +478,7 @@ assert base.execute('PRAGMA integrity_check').fetchone()[0] == 'ok'";
 }
 
 #[test]
-fn a_mount_that_is_cut_off_loses_its_locks_to_whoever_waits() {
+fn mount_that_is_cut_off_loses_its_locks_to_the_waiter() {
     with_cut_mounted(cluster(), |pair, cut| {
         let (mut a, mut b) = pair.agents();
         assert_eq!(b.does("set f w 0 10"), "ok");
@@ -551,7 +551,7 @@ fn without_the_option_locks_are_each_mounts_own_and_cost_nothing() {
 }
 
 #[test]
-fn files_that_nobody_locks_stay_in_the_kernels_cache() {
+fn file_without_locks_stays_in_the_kernels_cache() {
     with_locks(|pair| {
         let content = vec![7; 100_000];
         fs::write(pair.a.path("file"), &content).expect("written");

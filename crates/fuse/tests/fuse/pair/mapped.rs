@@ -86,7 +86,7 @@ fn assert_both_read(one: &Side, other: &Side, name: &str, expected: &[u8]) {
 }
 
 #[test]
-fn what_others_write_to_a_page_that_a_mapping_has_changed_stays() {
+fn remote_write_to_a_page_that_a_mapping_changed_survives() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             // Inline, and in a block.
@@ -139,7 +139,7 @@ fn two_mounts_change_one_page_through_mappings_in_turn() {
 }
 
 #[test]
-fn a_mapping_does_not_extend_a_file_that_others_have_shortened() {
+fn mapping_does_not_extend_a_file_that_the_other_mount_truncated() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let name = format!("file{n}");
@@ -200,7 +200,7 @@ fn note_stored(expected: &mut [u8], slot: u64, stored: u64) {
 }
 
 #[test]
-fn a_file_that_a_mapping_changes_grows_while_others_write_to_it() {
+fn mapped_file_grows_while_the_other_mount_writes_to_it() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let name = format!("file{n}");
@@ -226,13 +226,13 @@ fn a_file_that_a_mapping_changes_grows_while_others_write_to_it() {
             expected.resize(PAGES as usize * PAGE + grown.1 as usize, 0);
             assert_both_read(one, other, &name, &expected);
             let longest = stored.0.max(grown.0).max(written);
-            assert!(longest < TOOK_MAX, "somebody has waited for {longest:?}");
+            assert!(longest < TOOK_MAX, "a call has waited for {longest:?}");
         }
     });
 }
 
 #[test]
-fn what_others_write_is_read_where_no_mapping_has_changed_it_while_the_file_grows() {
+fn remote_writes_are_read_outside_of_mapped_changes_while_the_file_grows() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let name = format!("file{n}");
@@ -260,7 +260,7 @@ fn what_others_write_is_read_where_no_mapping_has_changed_it_while_the_file_grow
             reader.wait().expect("it ends");
             let [stored, grown] = programs.map(outcome);
             let longest = stored.0.max(grown.0).max(took);
-            assert!(longest < TOOK_MAX, "somebody has waited for {longest:?}");
+            assert!(longest < TOOK_MAX, "a call has waited for {longest:?}");
         }
     });
 }
@@ -283,6 +283,6 @@ fn two_mounts_grow_a_file_that_both_change_through_mappings() {
         expected.resize(len.max(expected.len()), 0);
         assert_both_read(&pair.a, &pair.b, "file", &expected);
         let longest = outcomes.iter().flatten().map(|(longest, _)| *longest).max();
-        assert!(longest < Some(TOOK_MAX), "somebody has waited for {longest:?}");
+        assert!(longest < Some(TOOK_MAX), "a call has waited for {longest:?}");
     });
 }

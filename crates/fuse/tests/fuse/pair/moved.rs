@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 #[test]
-fn a_directory_that_others_have_moved_is_moved_on_while_its_files_are_open() {
+fn directory_moved_by_the_other_mount_is_moved_on_while_its_files_are_open() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let dir = format!("dir{n}");
@@ -51,7 +51,7 @@ fn a_directory_that_others_have_moved_is_moved_on_while_its_files_are_open() {
 }
 
 #[test]
-fn a_name_to_which_others_have_moved_a_directory_is_taken_also_while_somebody_is_at_work_at_its_old_one() {
+fn new_name_of_a_directory_moved_by_the_other_mount_is_found_while_a_program_works_at_its_old_one() {
     const ROUNDS: usize = 60;
     pair(|pair| {
         let (here, there) = (&pair.a, &pair.b);
@@ -93,7 +93,7 @@ fn a_name_to_which_others_have_moved_a_directory_is_taken_also_while_somebody_is
 }
 
 #[test]
-fn a_directory_that_others_have_moved_lives_on_when_it_is_renamed_to_its_own_name() {
+fn directory_moved_by_the_other_mount_survives_a_rename_to_its_own_name() {
     const ROUNDS: usize = 1000;
     pair(|pair| {
         let (here, there) = (&pair.a, &pair.b);
@@ -126,7 +126,7 @@ fn a_directory_that_others_have_moved_lives_on_when_it_is_renamed_to_its_own_nam
 }
 
 #[test]
-fn a_directory_that_others_have_moved_into_what_was_below_it_is_found_there() {
+fn directory_that_the_other_mount_moved_below_its_own_child_is_found_there() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let (above, below) = (format!("{n}above"), format!("{n}below"));

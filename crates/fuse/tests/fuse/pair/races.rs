@@ -53,7 +53,7 @@ fn of_all_who_make_a_name_exclusively_one_wins() {
 }
 
 #[test]
-fn a_file_that_the_other_mount_has_just_made_is_opened_by_whoever_would_make_it() {
+fn file_just_created_by_the_other_mount_is_opened_by_a_creating_open() {
     pair(|pair| {
         for n in 0..50 {
             let (one, other) = pair.both_ways()[n % 2];
@@ -302,7 +302,7 @@ impl Wrong {
 }
 
 #[test]
-fn nobody_reads_what_is_older_than_what_somebody_has_read() {
+fn no_read_is_older_than_a_read_that_was_complete_before() {
     pair(|pair| {
         fs::write(pair.a.path("file"), [0; 8]).expect("written");
         let (written, seen) = (Mutex::new(0u64), AtomicU64::new(0));
@@ -390,7 +390,7 @@ fn who_reads_a_file_to_which_both_append_finds_what_was_there_and_more() {
 }
 
 #[test]
-fn what_others_find_moved_is_not_found_where_it_was_by_anybody() {
+fn directory_found_at_its_new_name_is_not_found_at_its_old_one_by_any_mount() {
     pair(|pair| {
         const NAMES: [&str; 2] = ["here", "there"];
         fs::create_dir(pair.a.path(NAMES[0])).expect("made");
