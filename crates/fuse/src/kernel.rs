@@ -22,7 +22,7 @@ const REQUIRED: InitFlags = InitFlags::FUSE_NO_OPEN_SUPPORT
     .union(InitFlags::FUSE_POSIX_ACL)
     .union(InitFlags::FUSE_DONT_MASK)
     // Otherwise the kernel asks for security.capability before every write(2), not only the first: see
-    // `stale::ask`.
+    // `invalidate::write_gate`.
     .union(InitFlags::FUSE_HANDLE_KILLPRIV_V2)
     // File handles (NFS export, name_to_handle_at(2)) outlive the kernel's cache.
     .union(InitFlags::FUSE_EXPORT_SUPPORT);

@@ -7,7 +7,7 @@
 //!
 //! **The kernel caches.** A session is recalled before another client changes what it has seen. So the kernel
 //! may cache names (also negative ones), attributes, listings, link targets and content without a time limit,
-//! and the mount invalidates them ([`stale`], `docs/KERNEL_CACHE.md`). `open`, `opendir` and `flush` are
+//! and the mount invalidates them ([`invalidate`], `docs/KERNEL_CACHE.md`). `open`, `opendir` and `flush` are
 //! refused once with `ENOSYS`; from then on the kernel opens and closes files without a message. A repeated
 //! read sends nothing at all. (With locks that exclude between mounts, opening and closing take a message
 //! each: [`LockScope`].)
@@ -26,26 +26,26 @@
 //! process should have a guard process, which calls [`release`] if the mount process is killed, and
 //! [`StoppedKernel::empty`] if it is stopped.
 
+mod affinity;
 mod answer;
-mod busy;
 mod caller;
+mod dir_activity;
+mod dispatch;
 mod encode;
-mod front;
+mod filesystem;
+mod invalidate;
 mod kernel;
 pub mod limits;
 mod listing;
 mod locks;
 mod mount;
 pub mod mountinfo;
-mod near;
-mod nodes;
+mod nodeid_alias;
 mod orphan;
 mod places;
 mod prime;
-mod serve;
 mod setattr;
 mod slow;
-mod stale;
 mod stats;
 mod statx;
 mod stopped;
@@ -53,10 +53,10 @@ mod thread;
 mod tune;
 mod xattr;
 
+pub use invalidate::Drops;
 pub use locks::LockScope;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use orphan::release;
-pub use stale::Drops;
 pub use stats::{OpStats, Stats};
 pub use stopped::{StoppedKernel, Watch};
 

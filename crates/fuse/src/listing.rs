@@ -10,11 +10,11 @@
 //! rest of the group.
 
 use crate::answer::Fail;
+use crate::dispatch::Shared;
 use crate::encode::{file_attr, file_type, generation, node};
+use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
 use crate::limits::SPLIT_LISTINGS_MAX;
-use crate::serve::Shared;
-use crate::stale::{Asking, Dropper};
 use fuser::{ReplyDirectory, ReplyDirectoryPlus};
 use parking_lot::Mutex;
 use shoal_client::{Entry, Reply, Wait};
@@ -134,7 +134,7 @@ pub(crate) struct Listing<S> {
 
 impl<S: Sink> Listing<S> {
     pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
-        let (shown, asking) = (shared.splits.shown(dir, offset), shared.stale.asks(tid));
+        let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
         let is_root = dir == shared.nodes.root();
         Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
     }
@@ -177,7 +177,7 @@ impl<S: Sink> Listing<S> {
                 return ControlFlow::Break(());
             }
             let of = inode.map(|inode| of(shared, self.asking, dentry.ino, inode));
-            self.epochs.get_or_insert_with(|| shared.stale.epochs());
+            self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
             if self.sink.add(name.as_bytes(), cookie, dentry.ino, dentry.kind, of) {
                 self.moved_to(cookie);
                 return ControlFlow::Continue(());
@@ -196,7 +196,7 @@ impl<S: Sink> Listing<S> {
     fn add_bare(&mut self, shared: &Shared, wait: Wait, name: &Name) -> Reply<bool> {
         let Shared { client, splits, .. } = shared;
         let cookie = name.cookie().0;
-        self.epochs.get_or_insert_with(|| shared.stale.epochs());
+        self.epochs.get_or_insert_with(|| shared.invalidator.epochs());
         if let Some(Entry { ino, inode }) = client.lookup(wait, self.dir, name.as_bytes())?
             && let of = of(shared, self.asking, ino, &inode)
             && !self.sink.add(name.as_bytes(), cookie, ino, inode.kind, Some(of))
@@ -240,17 +240,17 @@ impl<S: Sink> Listing<S> {
     /// Sends the reply. `fuse_direntplus_link` stamps names with the epoch at which it handles the reply. So
     /// if `INC_EPOCH` was sent since the first entry was added, no entry may be cached. An `INC_EPOCH` sent
     /// from now on is repeated once the kernel has handled this reply.
-    pub(crate) fn send(mut self, stale: &Dropper) {
+    pub(crate) fn send(mut self, invalidator: &Invalidator) {
         let (dir, tid) = (self.dir, self.tid);
         if !S::PLUS {
             return self.sink.send();
         }
-        stale.is_about_to_list(dir, tid);
-        if self.epochs.is_some_and(|epochs| epochs != stale.epochs()) {
+        invalidator.is_about_to_list(dir, tid);
+        if self.epochs.is_some_and(|epochs| epochs != invalidator.epochs()) {
             self.sink.expire();
         }
         self.sink.send();
-        stale.is_listed(dir, tid);
+        invalidator.is_listed(dir, tid);
     }
 
     pub(crate) fn fail(self, why: shoal_types::Errno) {
@@ -260,6 +260,7 @@ impl<S: Sink> Listing<S> {
 
 /// The inode of an entry, with the time for which the kernel may cache it.
 fn of<'a>(shared: &Shared, asking: Asking, ino: InodeId, inode: &'a Inode) -> Of<'a> {
-    let lifetime = if shared.stale.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
+    let lifetime =
+        if shared.invalidator.may_keep(asking, ino, inode) { name_lifetime() } else { Duration::ZERO };
     Of { inode, lifetime }
 }

@@ -16,9 +16,9 @@
 //! bounded. An INTERRUPT ends the wait. It may overtake its request, and is remembered then.
 
 use crate::answer::{self, Fail};
+use crate::dispatch::{Dispatcher, Shared};
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
-use crate::nodes::inode_id;
-use crate::serve::{Server, Shared};
+use crate::nodeid_alias::inode_id;
 use crate::stats::{Op, Timer};
 use fuser::{FileHandle, FopenFlags, INodeNo, LockOwner, ReplyEmpty, ReplyLock, ReplyOpen, RequestId};
 use parking_lot::{Condvar, Mutex};
@@ -214,7 +214,7 @@ impl Locks {
     }
 }
 
-impl Server {
+impl Dispatcher {
     /// open(2): answered only so that the kernel sends RELEASE.
     pub(crate) fn open(&self, reply: ReplyOpen) {
         let shared = self.shared();
@@ -374,7 +374,7 @@ fn wait_for_lock(
     }
     let its = shared.clone();
     let run = move || {
-        crate::near::everywhere();
+        crate::affinity::everywhere();
         let outcome = take_lock(&its, fh, &lock, Some(&wait));
         its.locks.give_thread_back();
         finish(&its, timer, reply, outcome);

@@ -1,11 +1,11 @@
 //! Beginning and end of a mount.
 
-use crate::front::Front;
+use crate::dispatch::{Dispatcher, Shared};
+use crate::filesystem::Filesystem;
 use crate::limits;
 use crate::locks::LockScope;
 use crate::mountinfo;
 use crate::prime::Primer;
-use crate::serve::{Server, Shared};
 use crate::stats::Stats;
 use crate::stopped::Watch;
 use crate::tune;
@@ -148,19 +148,19 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
-    let server = Server::start(client.clone(), watched, slow_threads, options.locks, options.root)
+    let server = Dispatcher::start(client.clone(), watched, slow_threads, options.locks, options.root)
         .map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
     shared
-        .stale
+        .invalidator
         .begin(&device)
         .map_err(MountError::Session)
-        .inspect(|()| client.set_kernel(shared.stale.clone()))
-        .and_then(|()| shared.stale.bound_references(options.inodes_max).map_err(MountError::Session))
+        .inspect(|()| client.set_kernel(shared.invalidator.clone()))
+        .and_then(|()| shared.invalidator.bound_references(options.inodes_max).map_err(MountError::Session))
         .and_then(|()| start(server, device, &mountpoint, &options))
         .map(|(device, end, session)| {
-            shared.stale.is_at(mountpoint.clone(), device.clone());
+            shared.invalidator.is_at(mountpoint.clone(), device.clone());
             let (mountpoint, session) = (mountpoint.clone(), Mutex::new(Some(session)));
             Mounted { mountpoint, device, shared: shared.clone(), end, session }
         })
@@ -210,7 +210,7 @@ type Started = (String, Arc<End>, JoinHandle<()>);
 
 /// Negotiates with the kernel (INIT) and starts the threads.
 fn start(
-    server: Server,
+    server: Dispatcher,
     device: File,
     mountpoint: &Path,
     options: &MountOptions,
@@ -221,7 +221,7 @@ fn start(
     // The kernel decides which users have access (`allow_other`), not the library.
     let all_users = fuser::SessionACL::All;
     let primer = Primer::default();
-    let front = Front { server, primer: primer.clone() };
+    let front = Filesystem { server, primer: primer.clone() };
     let session = fuser::Session::from_fd(front, OwnedFd::from(device), all_users, config)
         .map_err(MountError::Session)?;
     let entry = mountinfo::at(mountpoint)
@@ -253,12 +253,12 @@ impl Mounted {
 
     /// What the guard process needs to invalidate the kernel's cache if this process is stopped.
     pub fn watch(&self) -> io::Result<Watch> {
-        self.shared.stale.watch()
+        self.shared.invalidator.watch()
     }
 
     /// The kernel's cache of this mount, to invalidate what other clients change. The client has it already.
     pub fn kernel_cache(&self) -> Arc<dyn KernelCache> {
-        self.shared.stale.clone()
+        self.shared.invalidator.clone()
     }
 
     /// What the kernel has asked for so far.

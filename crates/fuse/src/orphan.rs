@@ -2,8 +2,9 @@
 //!
 //! The kernel aborts a connection when its last file is closed, and the files of a process are closed when
 //! its last thread has ended. A thread in `INVAL_ENTRY` may be waiting for the directory's inode lock
-//! ([`stale`](crate::stale)). A program that holds the lock may have sent its request after the process died,
-//! and no process will read it. Then neither ends, so another process has to abort the connection.
+//! ([`invalidate`](crate::invalidate)). A program that holds the lock may have sent its request after the
+//! process died, and no process will read it. Then neither ends, so another process has to abort the
+//! connection.
 
 use crate::{FSTYPE, mountinfo};
 use nix::errno::Errno;

@@ -7,8 +7,8 @@
 //! A request is counted just before its reply is sent: a program that sees the effect of a system call sees
 //! it counted.
 
+use crate::invalidate::Drops;
 use crate::limits::{COUNTER_SHARDS, LATENCY_BUCKETS};
-use crate::stale::Drops;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;

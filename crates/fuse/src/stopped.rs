@@ -17,11 +17,11 @@
 mod queue;
 mod search;
 
+use crate::invalidate::notify::Notifications;
 use crate::limits::{
     DEADLINE_STEP, STOPPED_INVALIDATE_MAX, STOPPED_INVALIDATORS_MAX, STOPPED_SEARCHERS_MAX,
     STOPPED_STANDSTILL,
 };
-use crate::stale::notify::Notifications;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use queue::{Progress, Queue};
 use search::Search;
@@ -113,8 +113,8 @@ impl StoppedKernel {
         Some(Duration::from_millis(u64::from_ne_bytes(until_ms))).filter(|until| !until.is_zero())
     }
 
-    /// Invalidates what can be found. Waits a bounded time, and returns how many inodes are left: their pages
-    /// are being read.
+    /// Invalidates what can be found. Returns how many inodes are left after a bounded time: their pages are
+    /// being read. What a searcher finds later is invalidated then.
     ///
     /// Names and the root are invalidated before anything is searched for, so they depend on no program.
     pub fn empty(self: &Arc<StoppedKernel>) -> io::Result<usize> {
@@ -143,16 +143,18 @@ impl StoppedKernel {
         };
         let search = Search::new(&self.device, report)?;
         let (mut searchers, mut wanted) = (0, 1);
-        while begun.elapsed() < STOPPED_INVALIDATE_MAX {
+        loop {
             if searchers < wanted && searchers < STOPPED_SEARCHERS_MAX {
                 searchers += 1;
                 queue.searcher_begins();
                 let ended = queue.clone();
-                search.add_searcher(move || ended.searcher_ends())?;
+                search.add_searcher(move || ended.searcher_ends()).inspect_err(|_| queue.searcher_ends())?;
             }
+            let all_begun = search.left() == 0 || searchers == STOPPED_SEARCHERS_MAX;
             match queue.wait(STOPPED_STANDSTILL) {
                 Progress::Done => break,
-                Progress::Standstill if search.left() > 0 => wanted = searchers + 1,
+                _ if all_begun && begun.elapsed() >= STOPPED_INVALIDATE_MAX => break,
+                Progress::Standstill if !all_begun => wanted = searchers + 1,
                 Progress::Standstill | Progress::Step => {}
             }
         }

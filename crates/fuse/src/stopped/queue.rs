@@ -45,7 +45,7 @@ impl Queue {
         }
     }
 
-    /// The next inode; waits for one. `None` after [`Queue::close`].
+    /// The next inode; waits for one. `None` once the queue is closed and the last searcher has ended.
     pub(super) fn take(&self) -> Option<InodeId> {
         let mut inodes = self.inodes.lock();
         loop {
@@ -53,7 +53,8 @@ impl Queue {
                 inodes.in_flight += 1;
                 return Some(ino);
             }
-            if inodes.closed {
+            // A searcher that hung may still find something.
+            if inodes.closed && inodes.searchers == 0 {
                 return None;
             }
             self.changed.wait(&mut inodes);
@@ -102,7 +103,7 @@ impl Queue {
         inodes.in_flight + inodes.waiting.len()
     }
 
-    /// Threads that find the queue empty end from now on.
+    /// No searcher begins from now on.
     pub(super) fn close(&self) {
         self.inodes.lock().closed = true;
         self.changed.notify_all();
@@ -126,7 +127,13 @@ mod tests {
         queue.add(InodeId(4));
         assert_eq!(queue.left(), 2);
         queue.close();
-        assert_eq!(queue.take(), None);
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| (queue.take(), queue.take()));
+            // A searcher that hung for long goes on.
+            queue.add(InodeId(5));
+            queue.searcher_ends();
+            assert_eq!(taker.join().expect("no panic"), (Some(InodeId(5)), None));
+        });
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! mount is not answered. So the processes are shared out over searchers ([`Search::add_searcher`]): one that
 //! waits keeps the process at which it waits, and another one goes on with the rest.
 
-use crate::nodes::inode_id;
+use crate::nodeid_alias::inode_id;
 use crate::statx;
 use fuser::INodeNo;
 use parking_lot::Mutex;

@@ -14,12 +14,12 @@
 //! **Assumes** Linux 6.18. An older kernel refuses the notification; then the bound is not kept, and the log
 //! says so once.
 
-use super::Dropper;
+use super::Invalidator;
 use super::notify::Dropped;
+use crate::affinity;
 use crate::limits::{
     PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
 };
-use crate::near;
 use nix::errno::Errno;
 use shoal_client::Referred;
 use shoal_types::InodeId;
@@ -29,17 +29,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{Builder, sleep};
 use std::time::Duration;
 
-impl Dropper {
+impl Invalidator {
     /// From now on the kernel is to refer to at most so many inodes, as far as they are not in use.
     pub(crate) fn bound_references(&self, inodes_max: usize) -> io::Result<()> {
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         Builder::new().name("fuse-prune".into()).spawn(move || me.prune_from_now_on(inodes_max)).map(drop)
     }
 
-    fn prune_from_now_on(self: Arc<Dropper>, inodes_max: usize) {
+    fn prune_from_now_on(self: Arc<Invalidator>, inodes_max: usize) {
         let Some(kernel) = self.kernel.get() else { return };
         kernel.keep_nothing_else();
-        near::everywhere();
+        affinity::everywhere();
         let mut pacer = Pacer::new(inodes_max);
         while !self.state.lock().ended {
             sleep(pacer.pause);

@@ -1,12 +1,12 @@
 //! The state of invalidation: the queue, the notifications on the threads, and the local changes that may
 //! block them.
 
-mod stuck;
+mod unflushable_pages;
 
+use super::already_invalidated::AlreadyInvalidated;
 use super::append::Readers;
-use super::asked::Questions;
-use super::empty::Empty;
-use super::mapped::Mapped;
+use super::getattr_inflight::Questions;
+use super::page_baseline::PageBaselines;
 use super::pages::{Pages, Write};
 use crate::limits::{BLOCKED_AFTER, NAME_NOTIFIERS_MAX, NAME_PATIENCE, RECENT, RECENT_DROPS_MAX};
 use crate::thread::thread_state;
@@ -51,7 +51,7 @@ struct Running {
     tid: i32,
     since: Instant,
     /// The round no longer waits for it.
-    excused: bool,
+    not_waited_for: bool,
     /// Parts of its pages have notifications of their own.
     apart: bool,
 }
@@ -129,8 +129,8 @@ pub(super) struct State {
     reads: HashMap<InodeId, Vec<Pages>>,
     pub readers: Readers,
     pub questions: Questions,
-    pub empty: Empty,
-    pub mapped: Mapped,
+    pub empty: AlreadyInvalidated,
+    pub mapped: PageBaselines,
     last_id: u64,
     pub threads: usize,
     pub idle: usize,
@@ -369,7 +369,7 @@ impl State {
             || self.running.iter().any(|running| match &running.task.notice {
                 Notice::Entry { dir: of, .. } => {
                     names += 1;
-                    names >= NAME_NOTIFIERS_MAX || (running.excused && *of == dir)
+                    names >= NAME_NOTIFIERS_MAX || (running.not_waited_for && *of == dir)
                 }
                 Notice::Node { .. } => false,
             })
@@ -378,7 +378,7 @@ impl State {
     fn run(&mut self, task: Task, tid: i32) -> Step {
         let (id, notice) = (self.id(), task.notice.clone());
         let since = Instant::now();
-        self.running.push(Running { id, task, tid, since, excused: false, apart: false });
+        self.running.push(Running { id, task, tid, since, not_waited_for: false, apart: false });
         Step::Tell(id, notice)
     }
 
@@ -386,21 +386,21 @@ impl State {
     pub fn outdated(&mut self, id: RoundId) {
         let Some(round) = self.rounds.get_mut(&id) else { return };
         round.outdated = true;
-        let mut excused = 0;
+        let mut not_waited_for = 0;
         for running in self.running.iter_mut().filter(|running| running.task.round == Some(id)) {
-            if matches!(running.task.notice, Notice::Entry { .. }) && !running.excused {
-                running.excused = true;
-                excused += 1;
+            if matches!(running.task.notice, Notice::Entry { .. }) && !running.not_waited_for {
+                running.not_waited_for = true;
+                not_waited_for += 1;
             }
         }
-        self.count_done(Some(id), excused);
+        self.count_done(Some(id), not_waited_for);
     }
 
     /// The notification was sent. Returns whether that was the last of a round.
     pub fn done(&mut self, id: u64) -> bool {
         let Some(at) = self.running.iter().position(|running| running.id == id) else { return false };
         let running = self.running.swap_remove(at);
-        if !running.excused {
+        if !running.not_waited_for {
             self.count_done(running.task.round, 1);
         }
         let round = running.task.round.and_then(|round| self.rounds.get(&round));
@@ -419,7 +419,7 @@ impl State {
         writes.into_iter().any(|write| write.pages.overlaps(pages))
             && !self.are_read(ino, pages)
             && self.running.iter().any(|running| {
-                running.excused
+                running.not_waited_for
                     && !running.apart
                     && matches!(running.task.notice, Notice::Node { ino: of, pages: what } if of == ino && what == pages)
                     && is_blocked(running.tid)
@@ -453,7 +453,7 @@ impl State {
     pub fn unblock(&mut self, round: RoundId) -> bool {
         let (mut names, mut nodes) = (false, Vec::new());
         for running in &self.running {
-            if running.excused || running.task.round != Some(round) {
+            if running.not_waited_for || running.task.round != Some(round) {
                 continue;
             }
             let since = running.since.elapsed();
@@ -478,7 +478,7 @@ impl State {
                 continue;
             }
             if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
-                (running.excused, running.apart) = (true, parts.len() > 1);
+                (running.not_waited_for, running.apart) = (true, parts.len() > 1);
             }
             match parts {
                 // The notification waits for a page that a write has locked: it cannot be read, and is filled

@@ -9,8 +9,8 @@
 //! that of the request. So after an `INC_EPOCH` the threads with such a reply are waited for, and a second
 //! `INC_EPOCH` is sent.
 
-use super::asked::Looker;
-use super::{Dropper, Holds};
+use super::getattr_inflight::Looker;
+use super::{Holds, Invalidator};
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
 use parking_lot::Mutex;
 use shoal_types::InodeId;
@@ -31,7 +31,7 @@ struct Change {
 
 /// The last changes of names or listings, one of each thread, oldest first.
 #[derive(Default, Debug)]
-pub(super) struct Named(Mutex<Changes>);
+pub(super) struct DentryUpdates(Mutex<Changes>);
 
 #[derive(Default, Debug)]
 struct Changes {
@@ -58,7 +58,7 @@ impl Changes {
     }
 }
 
-impl Named {
+impl DentryUpdates {
     /// The current thread has carried out a change, perhaps one of names.
     pub(super) fn has_changed(&self) {
         if let Holds::Names { dirs, by } = CALL.get() {
@@ -114,7 +114,7 @@ thread_local! {
     static CALL: Cell<Holds> = const { Cell::new(Holds::Nothing) };
 }
 
-/// Carries out a change, and makes it known to [`Named::has_changed`].
+/// Carries out a change, and makes it known to [`DentryUpdates::has_changed`].
 pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
     CALL.set(holds);
     let outcome = call();
@@ -122,7 +122,7 @@ pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
     outcome
 }
 
-impl Dropper {
+impl Invalidator {
     /// A change was answered.
     pub(crate) fn is_answered(&self, holds: Holds) {
         if let Holds::Names { dirs, by } = holds {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn what_others_will_find_is_waited_for_until_it_is_answered_and_taken_in() {
-        let named = Named::default();
+        let named = DentryUpdates::default();
         assert!(named.wait(|_| true));
         let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
         named.has_changed();
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_calls_again_has_taken_in_what_it_was_answered() {
-        let named = Named::default();
+        let named = DentryUpdates::default();
         let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
         change([DIR, DIR], 1);
         change([OTHER, OTHER], 1);

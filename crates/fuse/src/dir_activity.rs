@@ -41,15 +41,15 @@ impl Place {
 
 /// The threads that have recently worked with names, by directory.
 #[derive(Debug)]
-pub(crate) struct Busy {
+pub(crate) struct DirActivity {
     places: Places<Place>,
     /// Threads that move something between directories: the kernel has a rename lock for that.
     moves: Place,
 }
 
-impl Busy {
-    pub(crate) fn new() -> Busy {
-        Busy { places: Places::new(BUSY_PLACES), moves: Place::default() }
+impl DirActivity {
+    pub(crate) fn new() -> DirActivity {
+        DirActivity { places: Places::new(BUSY_PLACES), moves: Place::default() }
     }
 
     /// A thread is about to change a name in a directory, has changed one, or looks one up, perhaps in order
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn only_thread_finds_no_other_at_work() {
-        let busy = Busy::new();
+        let busy = DirActivity::new();
         assert!(!busy.are_others(ME, DIR));
         busy.note(ME, DIR);
         busy.note_both(ME, [DIR, ELSEWHERE]);
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn others_are_seen_for_a_moment_also_if_one_was_there_oneself_since() {
-        let mut busy = Busy::new();
+        let mut busy = DirActivity::new();
         busy.note(OTHER, DIR);
         assert!(busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
         busy.note(ME, DIR);
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn who_moves_something_between_directories_is_in_the_way_everywhere() {
-        let busy = Busy::new();
+        let busy = DirActivity::new();
         busy.note_both(OTHER, [DIR; 2]);
         assert!(!busy.are_others(ME, ELSEWHERE));
         busy.note_both(OTHER, [DIR, ELSEWHERE]);

@@ -32,7 +32,7 @@ struct Place {
 
 /// The threads that asked last for attributes of directories, and the last changes there.
 #[derive(Debug)]
-pub(super) struct Askers {
+pub(super) struct DirAttrRace {
     places: Places<Place>,
     /// Changes so far.
     changes: AtomicU64,
@@ -51,9 +51,9 @@ fn known(tid: u32) -> u32 {
     if tid == 0 { STRANGER } else { tid }
 }
 
-impl Askers {
-    pub(super) fn new() -> Askers {
-        Askers { places: Places::new(ASKER_PLACES), changes: AtomicU64::new(0) }
+impl DirAttrRace {
+    pub(super) fn new() -> DirAttrRace {
+        DirAttrRace { places: Places::new(ASKER_PLACES), changes: AtomicU64::new(0) }
     }
 
     /// A request of a thread for any inode has arrived. To be called before the inode is read.
@@ -99,13 +99,13 @@ mod tests {
     const ME: u32 = 100;
     const OTHER: u32 = 200;
 
-    fn ask(askers: &Askers, tid: u32) {
+    fn ask(askers: &DirAttrRace, tid: u32) {
         assert!(askers.answered(askers.asks(tid, 0), DIR), "nothing has changed meanwhile");
     }
 
     #[test]
     fn only_thread_of_a_directory_is_not_slowed_down() {
-        let askers = Askers::new();
+        let askers = DirAttrRace::new();
         assert!(!askers.changed(ME, DIR));
         ask(&askers, ME);
         assert!(!askers.changed(ME, DIR));
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn an_answer_to_another_thread_may_be_on_its_way_while_a_change_is_answered() {
-        let askers = Askers::new();
+        let askers = DirAttrRace::new();
         ask(&askers, OTHER);
         assert!(askers.changed(ME, DIR));
         // A request of the changing thread says nothing of other threads.
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_a_change_overtakes_is_not_kept() {
-        let askers = Askers::new();
+        let askers = DirAttrRace::new();
         let asking = askers.asks(OTHER, 0);
         assert!(!askers.changed(ME, DIR), "it was not answered yet");
         assert!(!askers.answered(asking, DIR));
@@ -138,14 +138,14 @@ mod tests {
 
     #[test]
     fn threads_that_cannot_be_told_apart_are_taken_for_different_ones() {
-        let askers = Askers::new();
+        let askers = DirAttrRace::new();
         ask(&askers, 0);
         assert!(askers.changed(0, DIR));
     }
 
     #[test]
     fn what_others_asked_long_ago_does_not_count() {
-        let mut askers = Askers::new();
+        let mut askers = DirAttrRace::new();
         ask(&askers, OTHER);
         ask(&askers, ME);
         askers.places.begun -= LATE_ANSWER_MAX * 2;

@@ -5,7 +5,7 @@
 //! `INVAL_INODE` waits for locked pages. A local change holds such a lock while its request waits for a
 //! server, and the server may wait for this very invalidation. So no thread may simply wait for the kernel;
 //! `docs/KERNEL_CACHE.md` has a section for each hazard. The defences here:
-//! - Waiting changes are registered with the locks that they hold ([`Dropper::under_way`]).
+//! - Waiting changes are registered with the locks that they hold ([`Invalidator::under_way`]).
 //! - *Names* in a locked directory are invalidated by `INC_EPOCH`, which outdates all names of the mount
 //!   without a lock. This is also done if the directory stays locked for
 //!   [`NAME_PATIENCE`](limits::NAME_PATIENCE) for another reason (hazard 1).
@@ -34,46 +34,46 @@
 //! **What remains.** A process in a directory whose name was outdated continues, but a local mount or bind
 //! mount below such a name is detached when the name is looked up again.
 
+mod already_invalidated;
 mod append;
-mod ask;
-mod asked;
-mod askers;
 mod attributes;
-mod empty;
-mod mapped;
-mod named;
+mod dentry_updates;
+mod dir_attr_race;
+mod getattr_inflight;
 pub(crate) mod notify;
+mod page_baseline;
 mod pages;
 mod prune;
-mod settle;
 mod size;
+mod size_barrier;
 mod state;
-mod stuck;
+mod unflushable_pages;
+mod write_gate;
 
-pub(crate) use askers::Asking;
 pub(crate) use attributes::AttributesAsked;
-pub(crate) use named::naming;
+pub(crate) use dentry_updates::naming;
+pub(crate) use dir_attr_race::Asking;
 pub(crate) use pages::Write;
 
+use crate::affinity;
 use crate::answer;
-use crate::busy::Busy;
+use crate::dir_activity::DirActivity;
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
-use crate::near;
-use crate::nodes::Nodes;
+use crate::nodeid_alias::NodeIds;
 use crate::stopped::{Deadline, Watch};
-use asked::Waiting;
-use askers::Askers;
-use named::Named;
+use dentry_updates::DentryUpdates;
+use dir_attr_race::DirAttrRace;
+use getattr_inflight::Waiting;
 use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use settle::Settling;
 use shoal_client::{Client, KernelCache, Stale};
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use size::{Looks, Place};
+use size_barrier::SizeBarrier;
 use state::{Notice, State, Step};
 use std::collections::HashSet;
 use std::fs::File;
@@ -138,22 +138,22 @@ impl Holds {
 }
 
 /// Invalidates the kernel's caches of one mount. The module describes how.
-pub(crate) struct Dropper {
-    me: Weak<Dropper>,
+pub(crate) struct Invalidator {
+    me: Weak<Invalidator>,
     client: Weak<Client>,
-    nodes: Arc<Nodes>,
+    nodes: Arc<NodeIds>,
     /// The connection for notifications, once the mount has begun.
     kernel: OnceLock<Notifications>,
     /// The mount point, once programs can use it.
     place: OnceLock<Place>,
     looks: Looks,
-    settling: Settling,
+    size_barrier: SizeBarrier,
     deadline: Deadline,
-    named: Named,
+    named: DentryUpdates,
     /// Replies to READDIRPLUS that the kernel may not have handled yet (hazard 2).
-    listed: Named,
-    askers: Askers,
-    busy: Busy,
+    listed: DentryUpdates,
+    askers: DirAttrRace,
+    busy: DirActivity,
     /// An inode was invalidated at least once.
     drops_at_all: AtomicBool,
     /// Number of invalidations skipped because the kernel had nothing cached.
@@ -166,21 +166,21 @@ pub(crate) struct Dropper {
     counts: Counts,
 }
 
-impl Dropper {
-    pub(crate) fn new(client: &Arc<Client>, nodes: &Arc<Nodes>) -> Arc<Dropper> {
-        Arc::new_cyclic(|me| Dropper {
+impl Invalidator {
+    pub(crate) fn new(client: &Arc<Client>, nodes: &Arc<NodeIds>) -> Arc<Invalidator> {
+        Arc::new_cyclic(|me| Invalidator {
             me: me.clone(),
             client: Arc::downgrade(client),
             nodes: nodes.clone(),
             kernel: OnceLock::new(),
             place: OnceLock::new(),
             looks: Looks::default(),
-            settling: Settling::default(),
+            size_barrier: SizeBarrier::default(),
             deadline: Deadline::default(),
-            named: Named::default(),
-            listed: Named::default(),
-            askers: Askers::new(),
-            busy: Busy::new(),
+            named: DentryUpdates::default(),
+            listed: DentryUpdates::default(),
+            askers: DirAttrRace::new(),
+            busy: DirActivity::new(),
             drops_at_all: AtomicBool::new(false),
             skips: AtomicU64::new(0),
             state: Mutex::default(),
@@ -248,7 +248,7 @@ impl Dropper {
 
     /// A change begins to wait. It ends when the returned value is dropped, which must not be before its
     /// request was answered.
-    pub(crate) fn under_way(self: &Arc<Dropper>, holds: Holds) -> Option<UnderWay> {
+    pub(crate) fn under_way(self: &Arc<Invalidator>, holds: Holds) -> Option<UnderWay> {
         if holds == Holds::Nothing {
             return None;
         }
@@ -262,13 +262,13 @@ impl Dropper {
         }
         drop(state);
         self.news.notify_all();
-        Some(UnderWay { stale: self.clone(), holds, write })
+        Some(UnderWay { invalidator: self.clone(), holds, write })
     }
 
     /// A READ is in flight until the returned value is dropped, which must not be before the request was
     /// answered. `fills`: the kernel fills pages of its cache with the content.
     pub(crate) fn is_read(
-        self: &Arc<Dropper>,
+        self: &Arc<Invalidator>,
         ino: InodeId,
         offset: u64,
         len: u32,
@@ -283,7 +283,7 @@ impl Dropper {
                 state.mapped.begin_read(ino, pages);
             }
             drop(state);
-            BeingRead { stale: self.clone(), ino, pages }
+            BeingRead { invalidator: self.clone(), ino, pages }
         })
     }
 
@@ -462,7 +462,7 @@ impl Dropper {
                 continue;
             }
             self.wake(&mut state);
-            self.look_after_stuck(&mut state);
+            self.look_after_unflushable(&mut state);
             if state.left(round).is_some() {
                 self.news.wait_for(&mut state, BLOCKED_AFTER);
             }
@@ -499,7 +499,7 @@ impl Dropper {
     fn work(&self) {
         let Some(kernel) = self.kernel.get() else { return };
         kernel.keep_nothing_else();
-        near::everywhere();
+        affinity::everywhere();
         let tid = nix::unistd::gettid().as_raw();
         let mut state = self.state.lock();
         while !state.ended {
@@ -603,12 +603,14 @@ impl Dropper {
     }
 }
 
-impl KernelCache for Dropper {
-    fn forget(&self, stale: &[Stale]) {
-        let mut seen = HashSet::with_capacity(stale.len());
+impl KernelCache for Invalidator {
+    fn forget(&self, invalidator: &[Stale]) {
+        let mut seen = HashSet::with_capacity(invalidator.len());
         let (mut names, mut nodes, mut all_names) = (Vec::new(), Vec::new(), false);
-        for stale in stale.iter().filter(|stale| !is_passed_over() && seen.insert(*stale)) {
-            match stale {
+        for invalidator in
+            invalidator.iter().filter(|invalidator| !is_passed_over() && seen.insert(*invalidator))
+        {
+            match invalidator {
                 Stale::Name { dir, name } => {
                     names.push(Notice::Entry { dir: *dir, name: name.clone() });
                 }
@@ -694,22 +696,22 @@ fn whole(inodes: &[InodeId]) -> Vec<Notice> {
     inodes.iter().map(|ino| Notice::Node { ino: *ino, pages: Pages::ALL }).collect()
 }
 
-/// A READ in flight: see [`Dropper::is_read`].
+/// A READ in flight: see [`Invalidator::is_read`].
 pub(crate) struct BeingRead {
-    stale: Arc<Dropper>,
+    invalidator: Arc<Invalidator>,
     ino: InodeId,
     pages: Pages,
 }
 
 impl Drop for BeingRead {
     fn drop(&mut self) {
-        self.stale.state.lock().end_read(self.ino, self.pages);
+        self.invalidator.state.lock().end_read(self.ino, self.pages);
     }
 }
 
 /// A change in flight that may wait for a server.
 pub(crate) struct UnderWay {
-    stale: Arc<Dropper>,
+    invalidator: Arc<Invalidator>,
     holds: Holds,
     /// The number of the write, if it is one.
     write: u64,
@@ -720,19 +722,19 @@ impl UnderWay {
     /// after the reply: a later `INVAL_INODE` would void the GETATTR of a read that follows the write.
     pub(crate) fn carried_out(&self) {
         // The change may have taken longer than directories count as busy.
-        self.stale.is_at_work(self.holds);
-        self.stale.changed(self.holds);
+        self.invalidator.is_at_work(self.holds);
+        self.invalidator.changed(self.holds);
         let Holds::Pages(Write { ino, .. }) = self.holds else { return };
-        let late = self.stale.state.lock().carried_out(ino, self.write);
+        let late = self.invalidator.state.lock().carried_out(ino, self.write);
         if let Some(pages) = late {
-            self.stale.send(&[Notice::Node { ino, pages }]);
+            self.invalidator.send(&[Notice::Node { ino, pages }]);
         }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.stale.state.lock();
+        let mut state = self.invalidator.state.lock();
         match self.holds {
             Holds::Nothing => {}
             Holds::Dir(dir) => state.unlock_dir(dir),
@@ -740,7 +742,7 @@ impl Drop for UnderWay {
             Holds::Pages(Write { ino, .. }) => state.end_write(ino, self.write),
         }
         drop(state);
-        self.stale.is_done(self.holds);
-        self.stale.is_answered(self.holds);
+        self.invalidator.is_done(self.holds);
+        self.invalidator.is_answered(self.holds);
     }
 }

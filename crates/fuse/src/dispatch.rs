@@ -3,13 +3,13 @@
 
 use crate::answer::{self, Fail};
 use crate::encode::settled;
+use crate::invalidate::{Holds, Invalidator, Write, naming};
 use crate::kernel::ENOMEM;
 use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
-use crate::nodes::Nodes;
+use crate::nodeid_alias::NodeIds;
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stale::{Dropper, Holds, Write, naming};
 use crate::stats::{Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
@@ -36,52 +36,52 @@ pub(crate) struct Shared {
     pub client: Arc<Client>,
     pub counters: Counters,
     /// Invalidates what the kernel caches.
-    pub stale: Arc<Dropper>,
+    pub invalidator: Arc<Invalidator>,
     /// Locks of programs.
     pub locks: Locks,
     pub splits: Splits,
-    pub nodes: Arc<Nodes>,
+    pub nodes: Arc<NodeIds>,
     waiting: Gauge,
 }
 
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let slow_queued = self.waiting.waiting();
-        Stats { ops: self.counters.snapshot(), slow_queued, drops: self.stale.drops() }
+        Stats { ops: self.counters.snapshot(), slow_queued, drops: self.invalidator.drops() }
     }
 }
 
 /// Dispatches requests to the client, and answers them.
-pub(crate) struct Server {
+pub(crate) struct Dispatcher {
     shared: Arc<Shared>,
     slow: Lanes,
     /// The connection to the kernel, polled to see whether it has been closed.
     device: File,
 }
 
-impl Server {
+impl Dispatcher {
     pub(crate) fn start(
         client: Arc<Client>,
         device: File,
         slow_threads: usize,
         locks: LockScope,
         root: InodeId,
-    ) -> io::Result<Server> {
+    ) -> io::Result<Dispatcher> {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
-        let nodes = Arc::new(Nodes::new(root));
-        let stale = Dropper::new(&client, &nodes);
+        let nodes = Arc::new(NodeIds::new(root));
+        let invalidator = Invalidator::new(&client, &nodes);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        let shared = Shared { client, counters, stale, locks, splits, nodes, waiting };
-        Ok(Server { shared: Arc::new(shared), slow, device })
+        let shared = Shared { client, counters, invalidator, locks, splits, nodes, waiting };
+        Ok(Dispatcher { shared: Arc::new(shared), slow, device })
     }
 
     pub(crate) fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
 
-    pub(crate) fn stale(&self) -> &Arc<Dropper> {
-        &self.shared.stale
+    pub(crate) fn invalidator(&self) -> &Arc<Invalidator> {
+        &self.shared.invalidator
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -96,8 +96,8 @@ impl Server {
     /// Finishes waiting requests, or makes them fail: the kernel has closed the connection and takes no
     /// replies.
     pub(crate) fn drain(&mut self) {
-        let Shared { client, stale, locks, .. } = &*self.shared;
-        stale.end();
+        let Shared { client, invalidator, locks, .. } = &*self.shared;
+        invalidator.end();
         locks.end_all(|wait| self.cancel(wait));
         self.slow.drain(|| client.interrupt());
         if !locks.are_over() {
@@ -174,7 +174,7 @@ impl Server {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
         let timer = Timer::start(op);
-        self.shared.stale.is_at_work(holds);
+        self.shared.invalidator.is_at_work(holds);
         let outcome = match self.shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
             false => naming(holds, || call(&self.shared.client, Wait::Never, arg)),
@@ -183,11 +183,11 @@ impl Server {
             return self.wait(timer, holds, reply, arg, call, answer);
         }
         if outcome.is_ok() {
-            self.shared.stale.changed(holds);
+            self.shared.invalidator.changed(holds);
         }
         self.shared.finish(timer, reply, outcome, answer);
-        self.shared.stale.is_done(holds);
-        self.shared.stale.is_answered(holds);
+        self.shared.invalidator.is_done(holds);
+        self.shared.invalidator.is_answered(holds);
     }
 
     /// Writes back pages that programs have changed through mappings (`docs/KERNEL_CACHE.md`, hazard 15).
@@ -199,12 +199,12 @@ impl Server {
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
         let Write { ino, offset, len } = write;
         let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
-        let writing = self.shared.stale.is_written_back(write);
+        let writing = self.shared.invalidator.is_written_back(write);
         let answer = move |reply, done| {
             answer::written(reply, len as u32, done);
             drop(writing);
         };
-        let outcome = match self.shared.stale.may_differ(ino) {
+        let outcome = match self.shared.invalidator.may_differ(ino) {
             true => Err(Failure::WouldBlock),
             false => self.shared.client.write_back(Wait::Never, ino, offset, data, None),
         };
@@ -220,14 +220,14 @@ impl Server {
             // Without a baseline the pages are written as a whole.
             let mut before = shared.client.before_write_back(ino, offset, len as u32).ok();
             if let Some(before) = &mut before {
-                shared.stale.read_from(write, before);
+                shared.invalidator.read_from(write, before);
             }
-            let stale = shared.stale.clone();
+            let invalidator = shared.invalidator.clone();
             let call = move |client: &Client| -> Reply<()> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
                 // Also if the pages equal the file: a client that waited for their invalidation may have been
                 // let go on.
-                stale.differ(write, &data);
+                invalidator.differ(write, &data);
                 Ok(())
             };
             changes.submit(shared.job(timer, holds, session, reply, call, answer));
@@ -241,9 +241,9 @@ impl Server {
     pub(crate) fn expect_write(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
         let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
         let answer = |reply, value| answer::sized(reply, 0, value);
-        let Shared { client, stale, .. } = &*self.shared;
+        let Shared { client, invalidator, .. } = &*self.shared;
         let writing = || Writing::of(tid);
-        let known = stale.was_dropped(ino).then(writing);
+        let known = invalidator.was_dropped(ino).then(writing);
         let waits = known != Some(None) && client.expect_write(Wait::Never, ino) == Err(Failure::WouldBlock);
         // The kernel took the end of the file from its cache before it asked. If other clients may have
         // appended since, the bytes will be at a wrong offset of the page cache.
@@ -256,11 +256,11 @@ impl Server {
         if self.slow.refuses(Lane::Change) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
-        let stale = stale.clone();
+        let invalidator = invalidator.clone();
         let wait = move |client: &Client| {
             // If the right cannot be had, the write fails with the reason.
             if client.expect_write(Wait::Allowed, ino).is_ok() && appends {
-                stale.is_about_to_append(ino);
+                invalidator.is_about_to_append(ino);
             }
             call(client, Wait::Allowed, &())
         };
@@ -271,21 +271,21 @@ impl Server {
     /// Answers GETATTR. `is_look`: a thread of the mount asks.
     pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
         let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
-        let asked = shared.stale.attributes_asked(ino, tid, is_look);
+        let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
-        let is_held = outcome.is_ok() && shared.stale.is_settling(ino, tid);
+        let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, tid);
         if !is_held && outcome != Err(Failure::WouldBlock) {
             return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
         }
         // Invalidations wait for GETATTRs in flight, so a GETATTR that waits for the file to settle is
         // withdrawn.
-        let (stale, mut asked) = (shared.stale.clone(), asked.unless(is_held));
-        let unanswered = stale.unanswered(tid);
+        let (invalidator, mut asked) = (shared.invalidator.clone(), asked.unless(is_held));
+        let unanswered = invalidator.unanswered(tid);
         let call = move |client: &Client| loop {
-            let is_settled = asked.is_some() || stale.wait_until_settled(ino);
-            let question = asked.take().unwrap_or_else(|| stale.attributes_asked(ino, tid, is_look));
+            let is_settled = asked.is_some() || invalidator.wait_until_settled(ino);
+            let question = asked.take().unwrap_or_else(|| invalidator.attributes_asked(ino, tid, is_look));
             let inode = client.getattr(Wait::Allowed, ino)?;
-            match is_settled && stale.is_settling(ino, tid) {
+            match is_settled && invalidator.is_behind_size_barrier(ino, tid) {
                 true => question.withdraw(),
                 false => return Ok((question, inode)),
             }
@@ -300,7 +300,7 @@ impl Server {
     }
 
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
-    /// [`Dropper::size_asked`].
+    /// [`Invalidator::size_asked`].
     pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
         let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
@@ -308,14 +308,17 @@ impl Server {
             return shared
                 .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
-        let unanswered = shared.stale.unanswered(tid);
+        let unanswered = shared.invalidator.unanswered(tid);
         let job = move || {
-            let Shared { client, stale, .. } = &*shared;
-            let mut asked = stale.size_asked(client, ino, tid, begun);
+            let Shared { client, invalidator, .. } = &*shared;
+            let mut asked = invalidator.size_asked(client, ino, tid, begun);
             let mut outcome = client.getattr(Wait::Allowed, ino);
-            while outcome.is_ok() && stale.is_settling(ino, tid) && begun.elapsed() < SIZE_WAIT_MAX {
+            while outcome.is_ok()
+                && invalidator.is_behind_size_barrier(ino, tid)
+                && begun.elapsed() < SIZE_WAIT_MAX
+            {
                 asked.withdraw();
-                asked = stale.size_asked(client, ino, tid, begun);
+                asked = invalidator.size_asked(client, ino, tid, begun);
                 outcome = client.getattr(Wait::Allowed, ino);
             }
             drop(unanswered);
@@ -344,7 +347,7 @@ impl Server {
 
     /// Whether too many requests or bytes wait already for one more to wait.
     fn refuses(&self, op: Op, holds: Holds) -> bool {
-        self.slow.refuses(lane(op, holds)) || self.shared.stale.is_too_much(holds)
+        self.slow.refuses(lane(op, holds)) || self.shared.invalidator.is_too_much(holds)
     }
 
     /// Makes a call that always waits, and answers with its outcome.
@@ -417,7 +420,7 @@ impl Shared {
     fn may_be_outdated(&self, holds: Holds) -> bool {
         match holds {
             Holds::Pages(Write { ino, .. }) => {
-                self.stale.was_dropped(ino) && !self.client.may_write_unasked(ino)
+                self.invalidator.was_dropped(ino) && !self.client.may_write_unasked(ino)
             }
             _ => false,
         }
@@ -428,7 +431,7 @@ impl Shared {
     pub(crate) fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
         let note = |begins| {
             if set.size.is_some() {
-                self.stale.is_about_to_resize(ino, begins);
+                self.invalidator.is_about_to_resize(ino, begins);
             }
         };
         self.client.setattr_noted(wait, ino, set, note)
@@ -443,7 +446,7 @@ impl Shared {
         len: u64,
         what: Fallocate,
     ) -> Reply<()> {
-        let note = |begins| self.stale.is_about_to_grow(ino, begins);
+        let note = |begins| self.invalidator.is_about_to_grow(ino, begins);
         self.client.fallocate_noted(wait, ino, offset, len, what, note)
     }
 
@@ -457,7 +460,7 @@ impl Shared {
         dst_offset: u64,
         len: u64,
     ) -> Reply<u64> {
-        let note = |begins| self.stale.is_about_to_grow(dst, begins);
+        let note = |begins| self.invalidator.is_about_to_grow(dst, begins);
         self.client.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, note)
     }
 
@@ -466,9 +469,9 @@ impl Shared {
         loop {
             let parts = self.client.read(wait, ino, offset, len)?;
             match wait {
-                _ if !self.stale.is_being_cut(ino) => return Ok(parts),
+                _ if !self.invalidator.is_being_cut(ino) => return Ok(parts),
                 Wait::Never => return Err(Failure::WouldBlock),
-                Wait::Allowed if !self.stale.wait_until_cut(ino) => return Ok(parts),
+                Wait::Allowed if !self.invalidator.wait_until_cut(ino) => return Ok(parts),
                 Wait::Allowed => {}
             }
         }
@@ -495,17 +498,17 @@ impl Shared {
         if wait == Wait::Never && (direct || appends && client.getattr(wait, ino)?.size != offset) {
             return Err(Failure::WouldBlock);
         }
-        let late = self.stale.late(wait, write);
+        let late = self.invalidator.late(wait, write);
         let known = (!appends).then_some(offset);
         let note = |begins| late.is_about_to(begins);
         let Written { at, grew } = client.write_noted(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
         match at == offset {
-            true => self.stale.is_overwritten(write, data),
-            false => self.stale.has_appended_elsewhere(ino),
+            true => self.invalidator.is_overwritten(write, data),
+            false => self.invalidator.has_appended_elsewhere(ino),
         }
         if direct {
-            self.stale.is_written_directly(write);
+            self.invalidator.is_written_directly(write);
         }
         Ok(())
     }
@@ -521,7 +524,7 @@ impl Shared {
         call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) -> Job {
-        let (shared, under_way) = (self.clone(), self.stale.under_way(holds));
+        let (shared, under_way) = (self.clone(), self.invalidator.under_way(holds));
         Box::new(move || {
             // A request that waits when its session ends fails. It rests on what the kernel was told in that
             // session.
@@ -555,7 +558,7 @@ impl Shared {
         let outcome = settled(outcome);
         self.counters.record(timer, outcome.is_err());
         match outcome {
-            Ok(()) => listing.send(&self.stale),
+            Ok(()) => listing.send(&self.invalidator),
             Err(why) => listing.fail(why),
         }
     }

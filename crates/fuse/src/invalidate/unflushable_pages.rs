@@ -7,7 +7,7 @@
 //! which of them are dirty (cachestat(2)). Their baselines are read and stored; the content is still there,
 //! as long as the invalidation is waited for. Then the dirty pages are not waited for any more, and the other
 //! pages are invalidated by themselves. When the kernel can write them back, only bytes that differ from the
-//! baseline are written: see [`write_back`](crate::serve::Server::write_back).
+//! baseline are written: see [`write_back`](crate::dispatch::Dispatcher::write_back).
 //!
 //! A baseline must be what the page was read from. So it does not count if the kernel has filled the page or
 //! written it back since before the dirty pages were looked up. An existing baseline of a page stays as it
@@ -18,7 +18,7 @@
 //!
 //! **Assumes.** Linux 6.5 or newer. On an older kernel the pages are waited for.
 
-use super::Dropper;
+use super::Invalidator;
 use super::pages::{Pages, Write};
 use super::size::Locker;
 use super::state::State;
@@ -95,7 +95,7 @@ impl Asking {
         let ((ask, asked), (answer, answers)) = (mpsc::channel(), mpsc::channel());
         let run = move || {
             keep_no_files_but(None);
-            let place = locker.stale().place.get();
+            let place = locker.invalidator().place.get();
             let opened = place.ok_or_else(|| io::ErrorKind::NotFound.into());
             let opened = opened.and_then(|place| place.open(ino, generation, libc::O_RDONLY));
             match opened {
@@ -117,10 +117,10 @@ impl Asking {
     }
 }
 
-impl Dropper {
+impl Invalidator {
     /// Starts a thread for each file whose invalidation is stuck. To be called repeatedly while invalidations
     /// are waited for.
-    pub(super) fn look_after_stuck(&self, state: &mut State) {
+    pub(super) fn look_after_unflushable(&self, state: &mut State) {
         for ino in state.stuck() {
             let Some(me) = self.me.upgrade() else { return };
             // One thread per file is enough.
@@ -141,7 +141,7 @@ impl Dropper {
         }
     }
 
-    fn spare_changed(self: &Arc<Dropper>, ino: InodeId) -> io::Result<()> {
+    fn spare_changed(self: &Arc<Invalidator>, ino: InodeId) -> io::Result<()> {
         let client = self.client.upgrade().ok_or(io::ErrorKind::NotFound)?;
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let inode = client.getattr(Wait::Allowed, ino).map_err(io::Error::other)?;

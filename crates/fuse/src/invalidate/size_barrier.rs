@@ -13,11 +13,11 @@
 //! that asks in between would be told of bytes that it cannot read yet. Where the file was cut, a reader
 //! would see zeros up to the old end. So both wait until the calling thread has been seen to run.
 
-use super::asked::Looker;
-use super::{Dropper, Holds, Write};
+use super::getattr_inflight::Looker;
+use super::{Holds, Invalidator, Write};
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
 use parking_lot::{Condvar, Mutex};
-use shoal_client::Wait;
+use shoal_client::{Client, Failure, Looked, Reply, Wait};
 use shoal_types::InodeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -26,7 +26,7 @@ use std::time::Instant;
 
 /// The files that settle, and the requests for attributes in flight.
 #[derive(Default)]
-pub(super) struct Settling {
+pub(super) struct SizeBarrier {
     any: AtomicUsize,
     files: Mutex<Files>,
     over: Condvar,
@@ -42,13 +42,13 @@ struct Files {
 
 /// A request of a thread for attributes, in flight until this is dropped.
 pub(crate) struct Unanswered {
-    stale: Arc<Dropper>,
+    invalidator: Arc<Invalidator>,
     tid: u32,
 }
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        let mut asking = self.stale.settling.asking.lock();
+        let mut asking = self.invalidator.size_barrier.asking.lock();
         if let Some(at) = asking.iter().position(|tid| *tid == self.tid) {
             asking.swap_remove(at);
         }
@@ -93,7 +93,7 @@ impl File {
         matches!(self.stage, Stage::Changing(by, _) if by == thread::current().id())
     }
 
-    fn is_settling(&mut self, now: Instant) -> bool {
+    fn is_behind_size_barrier(&mut self, now: Instant) -> bool {
         let has_looked = match &mut self.stage {
             Stage::Taken(by, _) => by.has_looked(),
             _ => false,
@@ -106,14 +106,14 @@ impl File {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
     /// GETATTR by this thread. A thread does not wait for a change of its own.
-    Asks(u32),
+    WriteGate(u32),
     /// LOOKUP. The kernel shows its result to no program before it has updated `i_size`.
     LooksUp,
     /// READ, which fills pages of the page cache.
     Reads,
 }
 
-impl Settling {
+impl SizeBarrier {
     /// A write by the kernel is expected. The file settles until it has been answered, or takes too long.
     pub(super) fn expect(&self, ino: InodeId) {
         self.set(ino, false, |_| Stage::Expected(Instant::now() + SETTLE_WAIT_MAX));
@@ -209,13 +209,13 @@ impl Settling {
         let concerns = |file: &File| {
             file.ino == ino
                 && match who {
-                    Who::Asks(tid) => !file.is_taken_by(tid),
+                    Who::WriteGate(tid) => !file.is_taken_by(tid),
                     Who::LooksUp => !matches!(file.stage, Stage::Taken(..)),
                     Who::Reads => file.cut,
                 }
         };
         files.retain_mut(|file| match concerns(file) {
-            true => file.is_settling(now),
+            true => file.is_behind_size_barrier(now),
             false => file.is_in_time(now),
         });
         self.any.store(files.len(), SeqCst);
@@ -241,7 +241,7 @@ impl Settling {
 
 /// A write that may have to wait for other clients.
 pub(crate) struct Late<'a> {
-    stale: &'a Dropper,
+    invalidator: &'a Invalidator,
     write: Write,
     /// The pages need not be invalidated for waiting: that was done already, or the write is retried by a
     /// thread that may wait.
@@ -252,94 +252,119 @@ impl Late<'_> {
     /// The write is about to be carried out (`begins`), or was not after all. To be called while the file
     /// cannot be read.
     pub(crate) fn is_about_to(&self, begins: bool) {
-        let Late { stale, write, has_waited } = self;
+        let Late { invalidator, write, has_waited } = self;
         if begins {
-            return stale.settling.begin(write.ino, false);
+            return invalidator.size_barrier.begin(write.ino, false);
         }
-        stale.settling.give_up(write.ino);
-        if stale.was_dropped(write.ino) && !has_waited.swap(true, SeqCst) {
-            stale.is_waiting(Holds::Pages(*write));
+        invalidator.size_barrier.give_up(write.ino);
+        if invalidator.was_dropped(write.ino) && !has_waited.swap(true, SeqCst) {
+            invalidator.is_waiting(Holds::Pages(*write));
         }
     }
 
     /// The write was carried out, and is about to be answered.
     pub(crate) fn is_written(&self, grew: bool) {
-        if !grew && !self.stale.was_dropped(self.write.ino) {
-            self.stale.settling.end(self.write.ino);
+        if !grew && !self.invalidator.was_dropped(self.write.ino) {
+            self.invalidator.size_barrier.end(self.write.ino);
         }
     }
 }
 
-impl Dropper {
+impl Invalidator {
     /// Tracks a write that is about to be carried out; `wait` says whether its thread may wait.
     pub(crate) fn late(&self, wait: Wait, write: Write) -> Late<'_> {
-        Late { stale: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
+        Late { invalidator: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
     }
 
     /// The size of a file is about to be changed (`begins`), or was not after all. To be called while the
     /// file cannot be read.
     pub(crate) fn is_about_to_resize(&self, ino: InodeId, begins: bool) {
         match begins {
-            true => self.settling.begin(ino, true),
-            false => self.settling.give_up(ino),
+            true => self.size_barrier.begin(ino, true),
+            false => self.size_barrier.give_up(ino),
         }
     }
 
     /// The size of a file is about to be changed (`begins`), or was not after all, and cannot become smaller.
     pub(crate) fn is_about_to_grow(&self, ino: InodeId, begins: bool) {
         match begins {
-            true => self.settling.begin(ino, false),
-            false => self.settling.give_up(ino),
+            true => self.size_barrier.begin(ino, false),
+            false => self.size_barrier.give_up(ino),
         }
     }
 
     /// A thread was answered that may have changed the size of a file.
     pub(crate) fn is_taken_in(&self, ino: InodeId, tid: u32) {
-        self.settling.is_taken_in(ino, tid);
+        self.size_barrier.is_taken_in(ino, tid);
     }
 
     /// A change was carried out or has failed, and the calling thread was answered.
     pub(crate) fn is_done(&self, holds: Holds) {
         if let Holds::Pages(Write { ino, .. }) = holds {
-            self.settling.end(ino);
+            self.size_barrier.end(ino);
         }
     }
 
     /// A request for attributes has arrived. It is in flight until the returned value is dropped.
-    pub(crate) fn unanswered(self: &Arc<Dropper>, tid: u32) -> Unanswered {
-        self.settling.asking.lock().push(tid);
-        Unanswered { stale: self.clone(), tid }
+    pub(crate) fn unanswered(self: &Arc<Invalidator>, tid: u32) -> Unanswered {
+        self.size_barrier.asking.lock().push(tid);
+        Unanswered { invalidator: self.clone(), tid }
+    }
+
+    /// Waits while the size of the file that a LOOKUP has found is changing, so that it is not told.
+    pub(crate) fn wait_for_size(
+        &self,
+        client: &Client,
+        wait: Wait,
+        found: Option<Looked>,
+    ) -> Reply<Option<Looked>> {
+        let Some(mut looked) = found else { return Ok(None) };
+        let entry = &mut looked.entry;
+        while self.is_changing(entry.ino) {
+            if wait == Wait::Never {
+                client.forget(entry.ino, 1);
+                return Err(Failure::WouldBlock);
+            }
+            let has_changed = self.wait_until_changed(entry.ino);
+            if let Ok(inode) = client.getattr(wait, entry.ino) {
+                entry.inode = inode;
+            }
+            if !has_changed {
+                break;
+            }
+        }
+        Ok(Some(looked))
     }
 
     /// Whether GETATTR by a thread has to wait because the file settles. To be called after the attributes
     /// were read.
-    pub(crate) fn is_settling(&self, ino: InodeId, tid: u32) -> bool {
-        self.settling.holds_up(Who::Asks(tid), ino)
+    pub(crate) fn is_behind_size_barrier(&self, ino: InodeId, tid: u32) -> bool {
+        self.size_barrier.holds_up(Who::WriteGate(tid), ino)
     }
 
     /// Waits until GETATTR of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_settled(&self, ino: InodeId) -> bool {
-        self.settling.wait(Who::Asks(0), ino)
+        self.size_barrier.wait(Who::WriteGate(0), ino)
     }
 
     /// Whether LOOKUP of a file has to wait because the file settles.
     pub(crate) fn is_changing(&self, ino: InodeId) -> bool {
-        self.settling.holds_up(Who::LooksUp, ino)
+        self.size_barrier.holds_up(Who::LooksUp, ino)
     }
 
     /// Waits until LOOKUP of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_changed(&self, ino: InodeId) -> bool {
-        self.settling.wait(Who::LooksUp, ino)
+        self.size_barrier.wait(Who::LooksUp, ino)
     }
 
     /// Whether READ of a file has to wait because the file is being cut.
     pub(crate) fn is_being_cut(&self, ino: InodeId) -> bool {
-        self.settling.holds_up(Who::Reads, ino)
+        self.size_barrier.holds_up(Who::Reads, ino)
     }
 
     /// Waits until READ of a file may be answered. Returns false if that took too long.
     pub(crate) fn wait_until_cut(&self, ino: InodeId) -> bool {
-        self.settling.wait(Who::Reads, ino)
+        self.size_barrier.wait(Who::Reads, ino)
     }
 }
 
@@ -352,9 +377,9 @@ mod tests {
     /// No thread has this id.
     const NO_THREAD: u32 = u32::MAX;
 
-    const ALL: [Who; 3] = [Who::Asks(0), Who::LooksUp, Who::Reads];
+    const ALL: [Who; 3] = [Who::WriteGate(0), Who::LooksUp, Who::Reads];
 
-    impl Settling {
+    impl SizeBarrier {
         fn held_up(&self, ino: InodeId) -> Vec<Who> {
             ALL.into_iter().filter(|who| self.holds_up(*who, ino)).collect()
         }
@@ -362,106 +387,106 @@ mod tests {
 
     #[test]
     fn what_has_not_begun_does_not_end() {
-        let settling = Settling::default();
-        settling.end(FILE);
-        settling.begin(FILE, false);
-        settling.end(OTHER);
-        assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::LooksUp]);
-        assert_eq!(settling.held_up(OTHER), []);
-        settling.begin(OTHER, true);
-        settling.begin(FILE, false);
-        settling.end(FILE);
-        assert_eq!(settling.held_up(FILE), []);
-        assert_eq!(settling.held_up(OTHER), ALL);
-        settling.end(OTHER);
-        assert_eq!(settling.any.load(SeqCst), 0);
+        let size_barrier = SizeBarrier::default();
+        size_barrier.end(FILE);
+        size_barrier.begin(FILE, false);
+        size_barrier.end(OTHER);
+        assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::LooksUp]);
+        assert_eq!(size_barrier.held_up(OTHER), []);
+        size_barrier.begin(OTHER, true);
+        size_barrier.begin(FILE, false);
+        size_barrier.end(FILE);
+        assert_eq!(size_barrier.held_up(FILE), []);
+        assert_eq!(size_barrier.held_up(OTHER), ALL);
+        size_barrier.end(OTHER);
+        assert_eq!(size_barrier.any.load(SeqCst), 0);
     }
 
     #[test]
     fn a_write_that_never_comes_is_not_waited_for_long() {
-        let settling = Settling::default();
+        let size_barrier = SizeBarrier::default();
         let begun = Instant::now();
-        settling.expect(FILE);
-        settling.expect(OTHER);
-        settling.begin(OTHER, false);
-        assert!(settling.holds_up(Who::LooksUp, FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
-        while settling.holds_up(Who::LooksUp, FILE) {
+        size_barrier.expect(FILE);
+        size_barrier.expect(OTHER);
+        size_barrier.begin(OTHER, false);
+        assert!(size_barrier.holds_up(Who::LooksUp, FILE) || begun.elapsed() >= SETTLE_WAIT_MAX);
+        while size_barrier.holds_up(Who::LooksUp, FILE) {
             std::thread::yield_now();
         }
         assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
-        assert!(settling.holds_up(Who::LooksUp, OTHER), "it has come");
-        settling.begin(OTHER, false);
-        assert_eq!(settling.any.load(SeqCst), 1, "the other is forgotten");
+        assert!(size_barrier.holds_up(Who::LooksUp, OTHER), "it has come");
+        size_barrier.begin(OTHER, false);
+        assert_eq!(size_barrier.any.load(SeqCst), 1, "the other is forgotten");
     }
 
     #[test]
     fn a_file_whose_length_was_changed_settles_when_who_did_it_has_run() {
-        let settling = Settling::default();
+        let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
-        settling.is_taken_in(FILE, me);
-        assert_eq!(settling.held_up(FILE), [], "it was not changed");
-        settling.begin(FILE, true);
-        settling.begin(OTHER, true);
-        assert!(!settling.wait(Who::Reads, FILE), "no thread has been answered");
+        size_barrier.is_taken_in(FILE, me);
+        assert_eq!(size_barrier.held_up(FILE), [], "it was not changed");
+        size_barrier.begin(FILE, true);
+        size_barrier.begin(OTHER, true);
+        assert!(!size_barrier.wait(Who::Reads, FILE), "no thread has been answered");
         // The thread runs, and nothing shows that it has run since the reply.
-        settling.is_taken_in(FILE, me);
-        settling.end(FILE);
-        assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::Reads]);
-        assert!(!settling.holds_up(Who::Asks(me), FILE), "it asks itself");
-        while settling.holds_up(Who::Reads, FILE) {
+        size_barrier.is_taken_in(FILE, me);
+        size_barrier.end(FILE);
+        assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::Reads]);
+        assert!(!size_barrier.holds_up(Who::WriteGate(me), FILE), "it asks itself");
+        while size_barrier.holds_up(Who::Reads, FILE) {
             std::hint::spin_loop();
         }
-        settling.is_taken_in(OTHER, NO_THREAD);
-        assert!(settling.wait(Who::Reads, OTHER), "who did it is gone");
-        assert_eq!(settling.any.load(SeqCst), 0);
+        size_barrier.is_taken_in(OTHER, NO_THREAD);
+        assert!(size_barrier.wait(Who::Reads, OTHER), "who did it is gone");
+        assert_eq!(size_barrier.any.load(SeqCst), 0);
     }
 
     #[test]
     fn a_write_that_comes_to_nothing_is_expected_again() {
-        let settling = Settling::default();
-        settling.begin(FILE, false);
-        settling.give_up(FILE);
-        assert_eq!(settling.held_up(FILE), []);
-        settling.expect(FILE);
-        settling.begin(FILE, false);
+        let size_barrier = SizeBarrier::default();
+        size_barrier.begin(FILE, false);
+        size_barrier.give_up(FILE);
+        assert_eq!(size_barrier.held_up(FILE), []);
+        size_barrier.expect(FILE);
+        size_barrier.begin(FILE, false);
         for _ in 0..2 {
-            settling.give_up(FILE);
-            assert_eq!(settling.held_up(FILE), [Who::Asks(0), Who::LooksUp]);
+            size_barrier.give_up(FILE);
+            assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::LooksUp]);
         }
-        settling.end(FILE);
-        assert_eq!(settling.held_up(FILE), []);
+        size_barrier.end(FILE);
+        assert_eq!(size_barrier.held_up(FILE), []);
     }
 
     #[test]
     fn a_thread_takes_one_change_in_at_a_time() {
-        let settling = Settling::default();
+        let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
         for ino in 1..=100 {
-            settling.begin(InodeId(ino), false);
-            settling.is_taken_in(InodeId(ino), me);
-            assert_eq!(settling.any.load(SeqCst), 1);
+            size_barrier.begin(InodeId(ino), false);
+            size_barrier.is_taken_in(InodeId(ino), me);
+            assert_eq!(size_barrier.any.load(SeqCst), 1);
         }
     }
 
     #[test]
     fn what_another_thread_of_ours_has_begun_goes_on() {
-        let settling = Settling::default();
+        let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
         // The thread sends its replies late: the calling thread has made more changes by then.
-        settling.begin(OTHER, false);
-        settling.begin(FILE, false);
+        size_barrier.begin(OTHER, false);
+        size_barrier.begin(FILE, false);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                settling.begin(FILE, true);
-                settling.begin(InodeId(9), false);
-                settling.is_taken_in(InodeId(9), me);
+                size_barrier.begin(FILE, true);
+                size_barrier.begin(InodeId(9), false);
+                size_barrier.is_taken_in(InodeId(9), me);
             });
         });
-        settling.is_taken_in(FILE, me);
-        settling.end(FILE);
-        settling.give_up(FILE);
-        assert_eq!(settling.held_up(FILE), ALL);
-        settling.is_taken_in(OTHER, me);
-        assert!(settling.holds_up(Who::Asks(0), InodeId(9)), "it began later");
+        size_barrier.is_taken_in(FILE, me);
+        size_barrier.end(FILE);
+        size_barrier.give_up(FILE);
+        assert_eq!(size_barrier.held_up(FILE), ALL);
+        size_barrier.is_taken_in(OTHER, me);
+        assert!(size_barrier.holds_up(Who::WriteGate(0), InodeId(9)), "it began later");
     }
 }

@@ -15,14 +15,14 @@ pub(super) struct DropId(u64);
 
 /// The inodes of which the kernel has nothing cached.
 #[derive(Default, Debug)]
-pub(super) struct Empty {
+pub(super) struct AlreadyInvalidated {
     dropping: HashMap<InodeId, DropId>,
     empty: HashSet<InodeId>,
     last_id: u64,
     skips: u64,
 }
 
-impl Empty {
+impl AlreadyInvalidated {
     /// The whole of an inode is about to be invalidated.
     pub(super) fn begin(&mut self, ino: InodeId) -> DropId {
         self.last_id += 1;
@@ -70,14 +70,14 @@ mod tests {
 
     const FILE: InodeId = InodeId(8);
 
-    fn dropped(empty: &mut Empty) {
+    fn dropped(empty: &mut AlreadyInvalidated) {
         let id = empty.begin(FILE);
         empty.end(FILE, id, true);
     }
 
     #[test]
     fn what_was_dropped_is_not_dropped_again_before_it_is_asked_about() {
-        let mut empty = Empty::default();
+        let mut empty = AlreadyInvalidated::default();
         assert!(!empty.skips(FILE));
         dropped(&mut empty);
         assert!(empty.skips(FILE) && empty.skips(FILE));
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_about_while_it_is_dropped_is_dropped_again() {
-        let mut empty = Empty::default();
+        let mut empty = AlreadyInvalidated::default();
         let id = empty.begin(FILE);
         empty.is_asked_about(FILE);
         empty.end(FILE, id, true);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_did_not_know_may_be_on_its_way_to_it() {
-        let mut empty = Empty::default();
+        let mut empty = AlreadyInvalidated::default();
         let id = empty.begin(FILE);
         empty.end(FILE, id, false);
         assert!(!empty.skips(FILE) && empty.dropping.is_empty());

@@ -33,7 +33,7 @@ use std::time::Instant;
 /// The alias number is in the bits above the inode number.
 const ALIAS_SHIFT: u32 = 48;
 
-/// The inode of a node id, unless that is the root of the mount: see [`Nodes::inode`].
+/// The inode of a node id, unless that is the root of the mount: see [`NodeIds::inode`].
 pub(crate) fn inode_id(node: INodeNo) -> InodeId {
     InodeId(node.0 & ((1 << ALIAS_SHIFT) - 1))
 }
@@ -166,7 +166,7 @@ impl State {
 
 /// The node ids of one mount.
 #[derive(Debug)]
-pub(crate) struct Nodes {
+pub(crate) struct NodeIds {
     /// The directory of the volume that is mounted.
     root: InodeId,
     state: Mutex<State>,
@@ -174,10 +174,10 @@ pub(crate) struct Nodes {
     any: AtomicBool,
 }
 
-impl Nodes {
+impl NodeIds {
     /// For a mount of this directory of the volume.
-    pub(crate) fn new(root: InodeId) -> Nodes {
-        Nodes { root, state: Mutex::default(), any: AtomicBool::new(false) }
+    pub(crate) fn new(root: InodeId) -> NodeIds {
+        NodeIds { root, state: Mutex::default(), any: AtomicBool::new(false) }
     }
 
     /// The directory that is the root of the mount.
@@ -201,8 +201,8 @@ impl Nodes {
         if ino == self.root { INodeNo::ROOT } else { INodeNo(ino.0) }
     }
 
-    /// The node id under which a thread is told of a directory that it has found. `belongs_to_another`: other threads
-    /// may hold the inode lock of that directory or the rename lock at this moment.
+    /// The node id under which a thread is told of a directory that it has found. `belongs_to_another`: other
+    /// threads may hold the inode lock of that directory or the rename lock at this moment.
     pub(crate) fn found(
         &self,
         tid: u32,
@@ -288,13 +288,13 @@ mod tests {
     }
 
     /// The node id that a thread is told while no other thread works with names.
-    fn told(nodes: &Nodes, tid: u32, found: Found) -> INodeNo {
+    fn told(nodes: &NodeIds, tid: u32, found: Found) -> INodeNo {
         nodes.found(tid, found, |_| false)
     }
 
     #[test]
     fn repeated_lookup_of_a_moved_directory_gets_an_alias() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN, "it has not moved");
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn repeated_lookup_gets_an_alias_of_every_moved_directory() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         let (below, deeper, other) = (InodeId(78), InodeId(79), InodeId(80));
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
         assert_eq!(told(&nodes, 1, moved(below, OWN)), INodeNo(below.0), "here the kernel fails");
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_was_moved_out_of_a_directory_in_which_others_are_at_work_has_another_number_at_once() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         let belongs_to_another = |dir: InodeId| dir == InodeId(HERE.0);
         assert_eq!(nodes.found(1, found(DIR, THERE), belongs_to_another), OWN, "it has not moved");
         let alias = nodes.found(1, moved(DIR, THERE), belongs_to_another);
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn what_the_kernel_may_have_failed_to_move_has_another_number_when_others_are_at_work_there() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN, "the thread does not ask again");
         assert_eq!(told(&nodes, 2, still), OWN);
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn what_is_below_a_directory_of_several_numbers_may_be_below_another_of_them() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         let below = InodeId(78);
         let alias = nodes.found(1, moved(DIR, THERE), |_| true);
         let first = nodes.found(1, found(below, alias), |dir| dir == DIR);
@@ -372,17 +372,17 @@ mod tests {
 
     #[test]
     fn root_of_subdirectory_mount_is_node_one_to_the_kernel() {
-        let nodes = Nodes::new(DIR);
+        let nodes = NodeIds::new(DIR);
         assert_eq!((nodes.inode(INodeNo::ROOT), nodes.inode(HERE)), (DIR, InodeId(HERE.0)));
         assert_eq!((nodes.by_number(DIR), nodes.by_number(InodeId(5))), (INodeNo::ROOT, HERE));
         assert_eq!(nodes.of(DIR), [DIR, InodeId::ROOT], "node 1 counts, and is told last");
         assert_eq!(nodes.of(InodeId(5)), [InodeId(5)]);
-        assert_eq!(Nodes::new(InodeId::ROOT).of(InodeId::ROOT), [InodeId::ROOT]);
+        assert_eq!(NodeIds::new(InodeId::ROOT).of(InodeId::ROOT), [InodeId::ROOT]);
     }
 
     #[test]
     fn root_of_subdirectory_mount_found_by_name_is_told_an_alias() {
-        let nodes = Nodes::new(DIR);
+        let nodes = NodeIds::new(DIR);
         let alias = told(&nodes, 1, found(DIR, HERE));
         assert!(alias != INodeNo::ROOT && alias != OWN && nodes.inode(alias) == DIR);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), alias);
@@ -392,7 +392,7 @@ mod tests {
 
     #[test]
     fn an_alias_lasts_as_long_as_the_kernel_refers_to_it() {
-        let nodes = Nodes::new(InodeId::ROOT);
+        let nodes = NodeIds::new(InodeId::ROOT);
         told(&nodes, 1, moved(DIR, THERE));
         let alias = told(&nodes, 1, found(DIR, THERE));
         told(&nodes, 2, found(DIR, THERE));

@@ -1,15 +1,15 @@
 //! A GETATTR or SETATTR, from its arrival until it is answered. Invalidations wait for it and for the
-//! consumption of its reply ([`asked`](super::asked)).
+//! consumption of its reply ([`asked`](super::getattr_inflight)).
 
-use super::{Asking, Dropper};
+use super::{Asking, Invalidator};
 use crate::answer;
 use crate::thread::Thread;
 use shoal_types::{Errno, FileKind, Inode, InodeId};
 use std::sync::Arc;
 
-/// A request for attributes in flight: see [`Dropper::attributes_asked`].
+/// A request for attributes in flight: see [`Invalidator::attributes_asked`].
 pub(crate) struct AttributesAsked {
-    stale: Arc<Dropper>,
+    invalidator: Arc<Invalidator>,
     ino: InodeId,
     /// The thread that asks.
     tid: u32,
@@ -24,17 +24,18 @@ pub(crate) struct AttributesAsked {
 
 impl AttributesAsked {
     pub(crate) fn answer(mut self, reply: fuser::ReplyAttr, inode: Result<Inode, Errno>) {
-        let (stale, ino, asking) = (self.stale.clone(), self.ino, self.asking);
-        let answer = |inode| answer::attr(reply, ino, inode, |inode| stale.may_keep(asking, ino, inode));
+        let (invalidator, ino, asking) = (self.invalidator.clone(), self.ino, self.asking);
+        let answer =
+            |inode| answer::attr(reply, ino, inode, |inode| invalidator.may_keep(asking, ino, inode));
         if self.is_look {
             // The size is recorded before the thread continues.
             if let Ok(inode) = &inode {
-                stale.looks.tell(self.tid, inode.size, self);
+                invalidator.looks.tell(self.tid, inode.size, self);
             }
             return answer(inode);
         }
         self.has_content = inode.as_ref().is_ok_and(|inode| inode.kind == FileKind::Regular);
-        if self.has_content && stale.was_dropped(ino) {
+        if self.has_content && invalidator.was_dropped(ino) {
             self.before = Thread::look_at(self.tid);
         }
         answer(inode);
@@ -45,9 +46,9 @@ impl AttributesAsked {
     /// before it handles the reply. So later invalidations wait until the reply has been consumed, and
     /// attributes that were invalidated recently are sent without permission to cache them.
     pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
-        self.stale.is_asked_about(self.ino);
-        answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.stale.was_dropped(self.ino));
-        self.stale.is_taken_in(self.ino, self.tid);
+        self.invalidator.is_asked_about(self.ino);
+        answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.invalidator.was_dropped(self.ino));
+        self.invalidator.is_taken_in(self.ino, self.tid);
     }
 
     /// The request is answered later, and counts as another one then.
@@ -69,7 +70,7 @@ impl AttributesAsked {
 
 impl Drop for AttributesAsked {
     fn drop(&mut self) {
-        let mut state = self.stale.state.lock();
+        let mut state = self.invalidator.state.lock();
         match self.has_content && !self.is_look {
             true => state.questions.answered(self.ino, self.tid, self.before),
             false => state.questions.is_over(self.ino),
@@ -77,18 +78,18 @@ impl Drop for AttributesAsked {
     }
 }
 
-impl Dropper {
+impl Invalidator {
     /// A thread's request for attributes is in flight until the returned value is dropped, which must not be
     /// before the request was answered.
     pub(crate) fn attributes_asked(
-        self: &Arc<Dropper>,
+        self: &Arc<Invalidator>,
         ino: InodeId,
         tid: u32,
         is_look: bool,
     ) -> AttributesAsked {
         self.state.lock().questions.asked(ino);
         AttributesAsked {
-            stale: self.clone(),
+            invalidator: self.clone(),
             ino,
             tid,
             asking: self.asks(tid),

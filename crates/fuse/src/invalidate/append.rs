@@ -2,17 +2,17 @@
 //! hazard 13).
 //!
 //! `generic_write_checks` takes the end of the file before the kernel asks for `security.capability` (see
-//! [`ask`](super::ask)), and other clients may append while the writer waits there. So the file is
+//! [`ask`](super::write_gate)), and other clients may append while the writer waits there. So the file is
 //! invalidated before that question is answered, and from then on until the write is carried out no thread is
-//! told the size (see [`settle`](super::settle)).
+//! told the size (see [`settle`](super::size_barrier)).
 //!
 //! That leaves threads that were told the size before and are about to read: they fill a page, into which the
 //! kernel then puts the bytes. Such threads have asked or read recently. So each of them is waited for until
 //! it sleeps for another reason than to read, or has run for long enough. If one has read by then, the file
 //! is invalidated once more.
 
-use super::asked::Looker;
-use super::{Dropper, whole};
+use super::getattr_inflight::Looker;
+use super::{Invalidator, whole};
 use crate::limits::{APPEND_WAIT_MAX, ATTRIBUTES_LOOK_EVERY, LOOK_WAIT_MAX, READERS_KEPT_MAX};
 use crate::thread::reads;
 use shoal_types::InodeId;
@@ -94,13 +94,13 @@ fn probe(question: impl FnOnce() -> bool + Send + 'static) -> Receiver<bool> {
     answer
 }
 
-impl Dropper {
+impl Invalidator {
     /// The kernel is about to be allowed to append to a file to which other clients may have appended. The
     /// right to change the file is here.
     pub(crate) fn is_about_to_append(&self, ino: InodeId) {
         let begun = Instant::now();
         loop {
-            self.settling.expect(ino);
+            self.size_barrier.expect(ino);
             self.note_drops(&[ino]);
             let known = self.state.lock().readers.last_number;
             self.send(&whole(&[ino]));
@@ -109,7 +109,7 @@ impl Dropper {
                 break;
             }
         }
-        self.settling.expect(ino);
+        self.size_barrier.expect(ino);
     }
 
     /// The bytes were stored at another offset than that at which the page cache has them. The right to
@@ -133,7 +133,7 @@ impl Dropper {
             // Other readers may sleep until a READ in flight is answered.
             if !is_read {
                 waited.retain_mut(|thread| {
-                    let is_asking = self.settling.is_asking(thread.looker.tid);
+                    let is_asking = self.size_barrier.is_asking(thread.looker.tid);
                     !thread.looker.has_looked() || (!is_asking && thread.is_about_to_read(ino))
                 });
             }

@@ -1,20 +1,21 @@
-//! The kernel's requests, one method each: decode, call the client, encode. Threads that wait are in `serve`.
+//! The requests of the kernel, one method each: decode, call the client, encode. Threads that wait are in
+//! `dispatch`.
 
+use crate::affinity;
 use crate::answer;
+use crate::dispatch::Dispatcher;
 use crate::encode::{fallocate_mode, node};
+use crate::invalidate::{Holds, Write};
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
 use crate::locks;
-use crate::near;
-use crate::nodes::Found;
+use crate::nodeid_alias::Found;
 use crate::prime::Primer;
-use crate::serve::Server;
 use crate::setattr::Wanted;
-use crate::stale::{Dropper, Holds, Write};
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Client, Entry, Failure, Looked, Reply, Seek, Wait};
+use shoal_client::{Caller, Client, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -25,8 +26,8 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// The file system as the kernel sees it.
-pub(crate) struct Front {
-    pub server: Server,
+pub(crate) struct Filesystem {
+    pub server: Dispatcher,
     pub primer: Primer,
 }
 
@@ -34,11 +35,11 @@ fn caller(req: &Request, umask: u32) -> Caller {
     Caller { uid: req.uid(), gid: req.gid(), umask }
 }
 
-impl Front {
+impl Filesystem {
     /// The inode that a request is about.
     fn about(&self, ino: INodeNo) -> InodeId {
         let ino = self.server.inode(ino);
-        self.server.stale().is_asked_about(ino);
+        self.server.invalidator().is_asked_about(ino);
         ino
     }
 
@@ -51,7 +52,7 @@ impl Front {
         (mode, rdev): (u32, u32),
         reply: fuser::ReplyEntry,
     ) {
-        near::met(tid, 0);
+        affinity::met(tid, 0);
         let parent = self.server.inode(parent);
         self.server.change(
             op,
@@ -64,7 +65,7 @@ impl Front {
     }
 }
 
-impl fuser::Filesystem for Front {
+impl fuser::Filesystem for Filesystem {
     fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> io::Result<()> {
         kernel::negotiate(config, self.server.shared().locks.are_ours())
     }
@@ -76,7 +77,7 @@ impl fuser::Filesystem for Front {
     // --- names ---
 
     fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let (place, tid) = (parent, req.pid());
         let parent = self.server.inode(parent);
         if self.primer.is_meant(place, name.as_bytes()) {
@@ -84,8 +85,8 @@ impl fuser::Filesystem for Front {
             return self.primer.answer(reply);
         }
         let shared = self.server.shared();
-        let asking = shared.stale.asks(tid);
-        shared.stale.looks_at_names(tid, parent);
+        let asking = shared.invalidator.asks(tid);
+        shared.invalidator.looks_at_names(tid, parent);
         let looking = shared.clone();
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
@@ -95,10 +96,11 @@ impl fuser::Filesystem for Front {
             reply,
             name.as_bytes(),
             move |client, wait, name| {
-                settled(client, &looking.stale, wait, client.find(wait, tid, parent, name)?)
+                looking.invalidator.wait_for_size(client, wait, client.find(wait, tid, parent, name)?)
             },
             move |reply, found| {
-                let may_keep = |Entry { ino, inode }: &Entry| shared.stale.may_keep(asking, *ino, inode);
+                let may_keep =
+                    |Entry { ino, inode }: &Entry| shared.invalidator.may_keep(asking, *ino, inode);
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
                     match entry.inode.kind {
                         // The kernel connects a directory that it opens by handle to its root.
@@ -107,7 +109,7 @@ impl fuser::Filesystem for Front {
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);
                             let found = Found { ino, node: place, moved_from, may_be_in, is_last };
-                            shared.nodes.found(tid, found, |dir| shared.stale.may_be_locked(tid, dir))
+                            shared.nodes.found(tid, found, |dir| shared.invalidator.may_be_locked(tid, dir))
                         }
                         _ if by_number => shared.nodes.by_number(entry.ino),
                         _ => node(entry.ino),
@@ -165,7 +167,7 @@ impl fuser::Filesystem for Front {
         flags: i32,
         reply: fuser::ReplyCreate,
     ) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(parent));
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.server.shared().locks.handle();
@@ -225,7 +227,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let parent = self.server.inode(parent);
         self.server.change(
             Op::Unlink,
@@ -238,7 +240,7 @@ impl fuser::Filesystem for Front {
     }
 
     fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let (parent, by) = (self.server.inode(parent), req.pid());
         self.server.change(
             Op::Rmdir,
@@ -321,12 +323,12 @@ impl fuser::Filesystem for Front {
     // --- attributes ---
 
     fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let (ino, tid) = (self.about(ino), req.pid());
-        let stale = self.server.stale();
+        let invalidator = self.server.invalidator();
         // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
-        let is_look = stale.is_look(tid, ino, fh.is_some());
-        if fh.is_some() && !is_look && stale.was_dropped(ino) {
+        let is_look = invalidator.is_look(tid, ino, fh.is_some());
+        if fh.is_some() && !is_look && invalidator.was_dropped(ino) {
             return self.server.show_size(reply, ino, tid);
         }
         self.server.show_attributes(reply, ino, tid, is_look);
@@ -350,9 +352,9 @@ impl fuser::Filesystem for Front {
         _flags: Option<fuser::BsdFileFlags>,
         reply: fuser::ReplyAttr,
     ) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let (ino, tid) = (self.about(ino), req.pid());
-        let (shared, stale) = (self.server.shared(), self.server.stale().clone());
+        let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
         let set =
             Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
         self.server.change(
@@ -363,7 +365,7 @@ impl fuser::Filesystem for Front {
             move |_, wait, ()| Ok((shared.setattr(wait, ino, set)?, wait == Wait::Allowed)),
             move |reply, done| match done {
                 Ok((inode, waited)) => {
-                    stale.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
+                    invalidator.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
                 }
                 Err(why) => answer::Fail::fail(reply, why),
             },
@@ -402,13 +404,13 @@ impl fuser::Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyData,
     ) {
-        near::met(req.pid(), size as usize);
+        affinity::met(req.pid(), size as usize);
         if self.server.bars(fh) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
         let (ino, shared) = (self.about(ino), self.server.shared());
         let fills = flags.0 & libc::O_DIRECT == 0;
-        let reading = self.server.stale().is_read(ino, offset, size, req.pid(), fills);
+        let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
             Op::Read,
             reply,
@@ -433,7 +435,7 @@ impl fuser::Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: fuser::ReplyWrite,
     ) {
-        near::met(req.pid(), data.len());
+        affinity::met(req.pid(), data.len());
         if self.server.bars(fh) {
             return self.server.refuse(Op::Write, reply, Errno::EIO);
         }
@@ -444,7 +446,7 @@ impl fuser::Filesystem for Front {
         if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
             return self.server.write_back(write, data, reply);
         }
-        let (tid, shared, stale) = (req.pid(), self.server.shared(), self.server.stale().clone());
+        let (tid, shared, invalidator) = (req.pid(), self.server.shared(), self.server.invalidator().clone());
         // A direct write locks no page.
         let holds = if flags.0 & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
@@ -455,8 +457,8 @@ impl fuser::Filesystem for Front {
             move |_, wait, data| shared.write(wait, write, data, flags.0, clear_setid),
             move |reply, done| {
                 answer::written(reply, len, done);
-                stale.is_taken_in(ino, tid);
-                stale.is_done(Holds::Pages(write));
+                invalidator.is_taken_in(ino, tid);
+                invalidator.is_done(Holds::Pages(write));
             },
         );
     }
@@ -475,7 +477,7 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
         let (ino, tid, shared) = (self.about(ino), req.pid(), self.server.shared());
-        let stale = shared.stale.clone();
+        let invalidator = shared.invalidator.clone();
         self.server.change(
             Op::Fallocate,
             Holds::Dir(ino),
@@ -483,8 +485,8 @@ impl fuser::Filesystem for Front {
             &(),
             move |_, wait, ()| shared.fallocate(wait, ino, offset, length, what),
             move |reply, done| {
-                stale.answer_unheard(reply, ino, done);
-                stale.is_taken_in(ino, tid);
+                invalidator.answer_unheard(reply, ino, done);
+                invalidator.is_taken_in(ino, tid);
             },
         );
     }
@@ -506,7 +508,7 @@ impl fuser::Filesystem for Front {
             return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
         }
         let (src, dst, tid) = (self.about(ino_in), self.about(ino_out), req.pid());
-        let (shared, stale) = (self.server.shared(), self.server.stale().clone());
+        let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
@@ -517,7 +519,7 @@ impl fuser::Filesystem for Front {
             move |_, wait, ()| shared.copy_file_range(wait, src, offset_in, dst, offset_out, len),
             move |reply, copied| {
                 answer::copied(reply, copied);
-                stale.is_taken_in(dst, tid);
+                invalidator.is_taken_in(dst, tid);
             },
         );
     }
@@ -560,9 +562,9 @@ impl fuser::Filesystem for Front {
         _datasync: bool,
         reply: fuser::ReplyEmpty,
     ) {
-        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
+        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
         let call = move |client: &Client| {
-            stale.wait_for_pages(ino);
+            invalidator.wait_for_pages(ino);
             client.fsync(ino)
         };
         self.server.serve_slow(Op::Fsync, Holds::Nothing, reply, call, answer::empty);
@@ -589,7 +591,7 @@ impl fuser::Filesystem for Front {
     // --- extended attributes ---
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
-        near::met(req.pid(), 0);
+        affinity::met(req.pid(), 0);
         let ino = self.about(ino);
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
             return self.server.expect_write(ino, req.pid(), reply);
@@ -631,7 +633,7 @@ impl fuser::Filesystem for Front {
             Ok(how) => how,
             Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
         };
-        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
+        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
         self.server.change(
@@ -644,19 +646,19 @@ impl fuser::Filesystem for Front {
                 if name == xattr::ACL_ACCESS { xattr::drop_setgid(client, wait, ino, who) } else { Ok(()) }
             },
             // An ACL is a mode as well.
-            move |reply, done| stale.answer_unheard(reply, ino, done),
+            move |reply, done| invalidator.answer_unheard(reply, ino, done),
         );
     }
 
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        let (ino, stale) = (self.about(ino), self.server.shared().stale.clone());
+        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
         self.server.change(
             Op::Removexattr,
             Holds::Dir(ino),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.removexattr(wait, ino, name),
-            move |reply, done| stale.answer_unheard(reply, ino, done),
+            move |reply, done| invalidator.answer_unheard(reply, ino, done),
         );
     }
 
@@ -777,24 +779,4 @@ impl fuser::Filesystem for Front {
     ) {
         self.server.refuse(Op::Ioctl, reply, kernel::ENOTTY);
     }
-}
-
-/// Waits while the file that a LOOKUP has found settles, so that its size is not told.
-fn settled(client: &Client, stale: &Dropper, wait: Wait, found: Option<Looked>) -> Reply<Option<Looked>> {
-    let Some(mut looked) = found else { return Ok(None) };
-    let entry = &mut looked.entry;
-    while stale.is_changing(entry.ino) {
-        if wait == Wait::Never {
-            client.forget(entry.ino, 1);
-            return Err(Failure::WouldBlock);
-        }
-        let is_settled = stale.wait_until_changed(entry.ino);
-        if let Ok(inode) = client.getattr(wait, entry.ino) {
-            entry.inode = inode;
-        }
-        if !is_settled {
-            break;
-        }
-    }
-    Ok(Some(looked))
 }

@@ -14,7 +14,7 @@
 //! From the moment at which the size was looked at until the reader has consumed its reply the file is not
 //! invalidated.
 
-use super::{AttributesAsked, Dropper};
+use super::{AttributesAsked, Invalidator};
 use crate::encode::generation;
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
 use crate::statx;
@@ -152,17 +152,17 @@ impl Looks {
 }
 
 /// A thread that waits for an inode lock. Its place is free again when this is dropped.
-pub(super) struct Locker(Arc<Dropper>);
+pub(super) struct Locker(Arc<Invalidator>);
 
 impl Locker {
     /// Returns `None` if too many threads wait.
-    pub(super) fn new(stale: &Arc<Dropper>) -> Option<Locker> {
-        let before = stale.looks.lockers.fetch_add(1, SeqCst);
-        let locker = Locker(stale.clone());
+    pub(super) fn new(invalidator: &Arc<Invalidator>) -> Option<Locker> {
+        let before = invalidator.looks.lockers.fetch_add(1, SeqCst);
+        let locker = Locker(invalidator.clone());
         (before < SIZE_LOCKERS_MAX).then_some(locker)
     }
 
-    pub(super) fn stale(&self) -> &Dropper {
+    pub(super) fn invalidator(&self) -> &Invalidator {
         &self.0
     }
 }
@@ -185,7 +185,7 @@ struct Seen {
     told: Option<Told>,
 }
 
-impl Dropper {
+impl Invalidator {
     /// Whether a GETATTR comes from a thread of the mount that looks at what the kernel makes of the reply.
     pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.looks.is_ours(tid, ino, names_file)
@@ -194,7 +194,7 @@ impl Dropper {
     /// A thread that reads an open file has asked for its attributes at `begun`. Returns when the kernel has
     /// the right size, or when that has taken too long. May wait, also for local changes that wait.
     pub(crate) fn size_asked(
-        self: &Arc<Dropper>,
+        self: &Arc<Invalidator>,
         client: &Client,
         ino: InodeId,
         tid: u32,
@@ -239,7 +239,7 @@ impl Dropper {
 
     /// Makes the kernel ask for the size of a file, and returns the size that it has then.
     fn look(
-        self: &Arc<Dropper>,
+        self: &Arc<Invalidator>,
         ino: InodeId,
         generation: u64,
         how: How,
@@ -266,7 +266,12 @@ impl Dropper {
     }
 
     /// Looks under the inode lock, on a thread of its own: it may wait for as long as a local change does.
-    fn look_in_turn(self: &Arc<Dropper>, ino: InodeId, generation: u64, begun: Instant) -> io::Result<Seen> {
+    fn look_in_turn(
+        self: &Arc<Invalidator>,
+        ino: InodeId,
+        generation: u64,
+        begun: Instant,
+    ) -> io::Result<Seen> {
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let (tell, seen) = mpsc::channel();
         let look = move || {

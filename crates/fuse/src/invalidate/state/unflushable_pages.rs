@@ -44,7 +44,7 @@ impl State {
     }
 
     fn has_waiter(&self, running: &Running) -> bool {
-        !running.excused && running.task.round.is_some_and(|round| self.rounds.contains_key(&round))
+        !running.not_waited_for && running.task.round.is_some_and(|round| self.rounds.contains_key(&round))
     }
 
     /// Whether a round waits for the invalidation with this number.
@@ -58,7 +58,7 @@ impl State {
         let Some(running) = self.running.iter_mut().find(|running| running.id == id) else { return };
         let (Notice::Node { ino, pages }, round) = (&running.task.notice, running.task.round) else { return };
         let (ino, parts) = (*ino, pages.without(spared));
-        (running.excused, running.apart) = (true, true);
+        (running.not_waited_for, running.apart) = (true, true);
         match parts.is_empty() {
             true => self.count_done(round, 1),
             false => self.replace(round, ino, parts),

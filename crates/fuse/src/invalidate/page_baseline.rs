@@ -8,7 +8,7 @@
 //! A baseline is kept until the page is invalidated, or filled again by a READ.
 
 use super::pages::{Pages, Write};
-use super::{Dropper, Holds};
+use super::{Holds, Invalidator};
 use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX, MAPPED_FILES_MAX};
 use shoal_client::Before;
 use shoal_types::InodeId;
@@ -26,7 +26,7 @@ struct Kept {
 
 /// The baselines. Each page that has one is about to be invalidated.
 #[derive(Default, Debug)]
-pub(super) struct Mapped {
+pub(super) struct PageBaselines {
     kept: HashMap<InodeId, BTreeMap<u64, Kept>>,
     last_number: u64,
     /// Files of which the kernel has written back pages; cleared when they are too many.
@@ -37,7 +37,7 @@ pub(super) struct Mapped {
     looks: HashMap<InodeId, Vec<Pages>>,
 }
 
-impl Mapped {
+impl PageBaselines {
     /// Stores baselines: what pages were written back as, or read from.
     pub fn keep(&mut self, Write { ino, offset, .. }: Write, data: &[u8]) {
         self.last_number += 1;
@@ -166,26 +166,26 @@ impl Mapped {
     }
 }
 
-/// A writeback request in flight: see [`Dropper::is_written_back`].
+/// A writeback request in flight: see [`Invalidator::is_written_back`].
 pub(crate) struct WrittenBack {
-    stale: Arc<Dropper>,
+    invalidator: Arc<Invalidator>,
     ino: InodeId,
     pages: Pages,
 }
 
 impl Drop for WrittenBack {
     fn drop(&mut self) {
-        self.stale.state.lock().mapped.end_write(self.ino, self.pages);
+        self.invalidator.state.lock().mapped.end_write(self.ino, self.pages);
     }
 }
 
-impl Dropper {
+impl Invalidator {
     /// A writeback request is in flight until the returned value is dropped, which must not be before the
     /// request was answered.
-    pub(crate) fn is_written_back(self: &Arc<Dropper>, Write { ino, offset, len }: Write) -> WrittenBack {
+    pub(crate) fn is_written_back(self: &Arc<Invalidator>, Write { ino, offset, len }: Write) -> WrittenBack {
         let pages = Pages::of_bytes(offset, len);
         self.state.lock().mapped.begin_write(ino, pages);
-        WrittenBack { stale: self.clone(), ino, pages }
+        WrittenBack { invalidator: self.clone(), ino, pages }
     }
 
     /// Whether another client may have changed the file since the kernel read the pages that it writes back.
@@ -236,13 +236,13 @@ mod tests {
         Write { ino: FILE, offset, len }
     }
 
-    fn kept(mapped: &Mapped, offset: u64, len: u64) -> Vec<(usize, usize, u8)> {
+    fn kept(mapped: &PageBaselines, offset: u64, len: u64) -> Vec<(usize, usize, u8)> {
         mapped.kept(range(offset, len)).iter().map(|(at, page)| (*at, page.len(), page[0])).collect()
     }
 
     #[test]
     fn pages_are_kept_until_they_are_dropped() {
-        let mut mapped = Mapped::default();
+        let mut mapped = PageBaselines::default();
         assert_eq!(kept(&mapped, 0, 1 << 20), []);
         let data = [[b'a'; 4096].as_slice(), &[b'b'; 4096], &[b'c'; 100]].concat();
         mapped.keep(range(8192, data.len() as u64), &data);
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn what_is_written_to_pages_that_are_kept_is_not_new_in_them() {
-        let mut mapped = Mapped::default();
+        let mut mapped = PageBaselines::default();
         mapped.keep(range(0, 8192), &[b'.'; 8192]);
         mapped.overwrite(range(4094, 4), b"abcd");
         mapped.overwrite(range(0, 1), b"x");
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_while_it_is_dropped_is_to_be_dropped_once_more() {
-        let mut mapped = Mapped::default();
+        let mut mapped = PageBaselines::default();
         mapped.keep(range(0, 4096), b"a");
         let begun = mapped.begin_drop();
         mapped.keep(range(4096, 8192), &[b'b'; 8192]);
@@ -287,14 +287,14 @@ mod tests {
 
     #[test]
     fn what_is_filled_or_written_back_while_pages_are_looked_at_is_known() {
-        let mut mapped = Mapped::default();
+        let mut mapped = PageBaselines::default();
         mapped.begin_write(FILE, Pages::of_bytes(0, 1));
         assert!(mapped.begin_looks(FILE) && !mapped.begin_looks(FILE));
         mapped.look(FILE);
         mapped.end_write(FILE, Pages::of_bytes(0, 1));
         mapped.begin_read(FILE, Pages::of_bytes(4096, 1));
         mapped.begin_write(InodeId(9), Pages::ALL);
-        let untouched = |mapped: &Mapped| [0, 1, 2].map(|page| mapped.is_untouched(FILE, page));
+        let untouched = |mapped: &PageBaselines| [0, 1, 2].map(|page| mapped.is_untouched(FILE, page));
         assert_eq!(untouched(&mapped), [false, false, true]);
         mapped.look(FILE);
         assert_eq!(untouched(&mapped), [true; 3]);

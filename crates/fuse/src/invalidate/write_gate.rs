@@ -14,7 +14,7 @@
 //! waiting for a client that waits for this one, then no write is in flight, and the thread takes the lock
 //! before later writers. So in both cases the thread is not waited for.
 
-use super::Dropper;
+use super::Invalidator;
 use super::size::Locker;
 use crate::encode::generation;
 use crate::limits::{ASK_LOOK_EVERY, ASK_PATIENCE, ASK_THREADS, ASK_WAIT_MAX};
@@ -31,7 +31,7 @@ use std::thread::Builder;
 use std::time::Instant;
 
 /// The files of one recall whose `S_NOSEC` is being cleared.
-struct Asks {
+struct WriteGate {
     left: Mutex<Left>,
     news: Condvar,
 }
@@ -43,7 +43,7 @@ struct Left {
     failed: Vec<(InodeId, io::Error)>,
 }
 
-impl Asks {
+impl WriteGate {
     fn next(&self) -> Option<InodeId> {
         let mut left = self.left.lock();
         let next = left.queue.pop()?;
@@ -80,13 +80,13 @@ impl Asks {
     }
 }
 
-impl Dropper {
+impl Invalidator {
     /// Clears `S_NOSEC` of these files. Returns when the kernel will ask before the next write to each, or
     /// when that takes too long.
     pub(super) fn have_asked(&self, files: &[InodeId]) {
         let (Some(me), Some(client)) = (self.me.upgrade(), self.client.upgrade()) else { return };
         let left = Mutex::new(Left { queue: files.to_vec(), ..Left::default() });
-        let asks = Arc::new(Asks { left, news: Condvar::new() });
+        let asks = Arc::new(WriteGate { left, news: Condvar::new() });
         for n in 0..files.len().min(ASK_THREADS) {
             let (Some(locker), client, asks) = (Locker::new(&me), client.clone(), asks.clone()) else {
                 break;
@@ -94,7 +94,7 @@ impl Dropper {
             let run = move || {
                 keep_no_files_but(None);
                 while let Some(ino) = asks.next() {
-                    asks.done(ino, locker.stale().ask(&client, ino));
+                    asks.done(ino, locker.invalidator().ask(&client, ino));
                 }
             };
             if let Err(error) = Builder::new().name(format!("fuse-ask-{n}")).spawn(run) {
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn who_waits_to_be_let_write_is_not_waited_for() {
         let left = Mutex::new(Left { queue: vec![ONE, OTHER], ..Left::default() });
-        let asks = Asks { left, news: Condvar::new() };
+        let asks = WriteGate { left, news: Condvar::new() };
         assert_eq!(asks.next(), Some(OTHER));
         assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "no thread takes the first");
         assert_eq!(asks.wait(|ino, _| ino == OTHER), Ok(()), "it is given up");
