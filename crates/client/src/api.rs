@@ -4,7 +4,7 @@ use crate::acl;
 use crate::core::{self, Core, Outcome, Piece, Referred};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
 use crate::reader::in_memory;
-use crate::shell::Shell;
+use crate::session::Session;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::limits::{self, BLOCK_BYTES_MAX};
@@ -128,18 +128,18 @@ impl crate::Client {
         let by_number =
             |entry| Some(Looked { entry, moved_from: None, may_be_in: None, is_above: false, again: false });
         match name {
-            b"." => self.shell().call(wait, |core| core.enter(parent)).map(by_number),
+            b"." => self.current().call(wait, |core| core.enter(parent)).map(by_number),
             b".." => self
-                .shell()
+                .current()
                 .call(wait, |core| core.parent(parent).and_then(|dir| core.enter(dir)))
                 .map(by_number),
             name => {
                 let name = core::name(name)?;
                 // The inode may be gone when it is asked for. Then the name has been recalled meanwhile, and
                 // may lead to another one.
-                let (shell, mut tries) = (self.shell(), LOOKUP_TRIES);
+                let (session, mut tries) = (self.current(), LOOKUP_TRIES);
                 loop {
-                    match shell.call_again(wait, |core, fetched| core.lookup(by, parent, &name, fetched)) {
+                    match session.call_again(wait, |core, fetched| core.lookup(by, parent, &name, fetched)) {
                         Err(Failure::Errno(Errno::ENOENT)) if tries > 1 => tries -= 1,
                         found => return found,
                     }
@@ -152,29 +152,29 @@ impl crate::Client {
     /// retry changes names.
     pub fn looks_again(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
         let name = core::name(name).ok()?;
-        self.shell().state.lock().core.retries.looks_again_in(by, parent, &name)
+        self.current().state.lock().core.retries.looks_again_in(by, parent, &name)
     }
 
     /// The directory that a directory is in (`..`); the root's is the root.
     pub fn parent(&self, wait: Wait, dir: InodeId) -> Reply<InodeId> {
-        self.shell().call(wait, |core| core.parent(dir))
+        self.current().call(wait, |core| core.parent(dir))
     }
 
     /// The kernel drops `count` of its references to an inode. An unlinked file is deleted with the last one.
     pub fn forget(&self, ino: InodeId, count: u64) {
         // The references move to the next session as a whole, and none is lost in between.
-        self.mount.with_current(|shell| shell.forget(ino, count));
+        self.mount.with_current(|session| session.forget(ino, count));
     }
 
     /// The inodes that the kernel refers to.
     pub fn referred(&self) -> Referred {
-        self.mount.with_current(|shell| shell.state.lock().core.referred_count())
+        self.mount.with_current(|session| session.state.lock().core.referred_count())
     }
 
     /// The `count` inodes that the kernel has referred to for longest. Each is named again only after all the
     /// rest.
     pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
-        self.mount.with_current(|shell| shell.state.lock().core.oldest_referred(count))
+        self.mount.with_current(|session| session.state.lock().core.oldest_referred(count))
     }
 
     /// The time that changes get now: that of the servers' clock.
@@ -184,19 +184,25 @@ impl crate::Client {
 
     /// Attributes of an inode.
     pub fn getattr(&self, wait: Wait, ino: InodeId) -> Reply<Inode> {
-        self.shell().call(wait, |core| core.getattr(ino))
+        self.current().call(wait, |core| core.getattr(ino))
     }
 
     /// Changes attributes. `set.ctime` is filled in here; `None` in atime/mtime leaves them (the front end
     /// resolves UTIME_NOW), except that a change of size moves mtime. With `set.clear_setid` set-id bits are
     /// cleared.
     pub fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
-        self.setattr_noted(wait, ino, set, |_| ())
+        self.setattr_observed(wait, ino, set, |_| ())
     }
 
     /// Like [`setattr`](Self::setattr). `note(true)` is called before each attempt, under the session's lock,
     /// and `note(false)` after one that failed.
-    pub fn setattr_noted(&self, wait: Wait, ino: InodeId, set: SetAttr, note: impl Fn(bool)) -> Reply<Inode> {
+    pub fn setattr_observed(
+        &self,
+        wait: Wait,
+        ino: InodeId,
+        set: SetAttr,
+        note: impl Fn(bool),
+    ) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
@@ -206,7 +212,7 @@ impl crate::Client {
 
     /// Target of a symbolic link.
     pub fn readlink(&self, wait: Wait, ino: InodeId) -> Reply<Bytes> {
-        self.shell().call(wait, |core| core.readlink(ino))
+        self.current().call(wait, |core| core.readlink(ino))
     }
 
     /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits.
@@ -236,7 +242,7 @@ impl crate::Client {
     ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.create_or_find(by, caller, parent, &name, mode, now))
+        self.current().call(wait, |core| core.create_or_find(by, caller, parent, &name, mode, now))
     }
 
     /// symlink(2). The link gains a kernel reference.
@@ -268,21 +274,21 @@ impl crate::Client {
     ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
+        self.current().call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
     }
 
     /// link(2). The file gains a kernel reference.
     pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.link(ino, parent, &name, now))
+        self.current().call(wait, |core| core.link(ino, parent, &name, now))
     }
 
     /// unlink(2).
     pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.remove(parent, &name, false, now))
+        self.current().call(wait, |core| core.remove(parent, &name, false, now))
     }
 
     /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks the name
@@ -290,7 +296,7 @@ impl crate::Client {
     pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| {
+        self.current().call(wait, |core| {
             core.retries.by = by;
             core.remove(parent, &name, true, now)
         })
@@ -310,7 +316,7 @@ impl crate::Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = self.now();
-        self.shell().call(wait, |core| {
+        self.current().call(wait, |core| {
             core.retries.by = by;
             core.rename((from, &from_name), (to, &to_name), flags, now)
         })
@@ -329,11 +335,11 @@ impl crate::Client {
         offset: u64,
         len: u32,
     ) -> Reply<(Vec<Piece>, Vec<Bytes>)> {
-        let shell = self.shell();
+        let session = self.current();
         for _ in 0..READ_TRIES {
-            let pieces = shell.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
-            let runs = if in_memory(&pieces) { Vec::new() } else { runs(&shell, ino, offset, len) };
-            match gather(&shell, wait, &pieces, &runs) {
+            let pieces = session.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
+            let runs = if in_memory(&pieces) { Vec::new() } else { runs(&session, ino, offset, len) };
+            match gather(&session, wait, &pieces, &runs) {
                 Ok(parts) => return parts.map(|parts| (pieces, parts)).ok_or(Failure::WouldBlock),
                 // The server rewrote the extent and collected the block: the cached extents are outdated.
                 Err(BlockError::Missing(id)) => {
@@ -341,11 +347,11 @@ impl crate::Client {
                         return Err(Failure::WouldBlock);
                     }
                     tracing::debug!(block = %id, %ino, "looking extents up again");
-                    shell.flush()?;
-                    shell.state.lock().core.cache.forget_extents(ino);
+                    session.flush()?;
+                    session.state.lock().core.cache.forget_extents(ino);
                 }
                 Err(error) => {
-                    shell.state.lock().core.alive()?;
+                    session.state.lock().core.alive()?;
                     tracing::error!(%ino, offset, len, %error, "read failed");
                     return Err(Errno::EIO.into());
                 }
@@ -358,20 +364,20 @@ impl crate::Client {
     /// The kernel asks for a permit to write to a file. It does not ask again before
     /// [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) revokes the permit. Waits until the
     /// client has the exclusive right to the file.
-    pub fn expect_write(&self, wait: Wait, ino: InodeId) -> Reply<()> {
+    pub fn acquire_write_permit(&self, wait: Wait, ino: InodeId) -> Reply<()> {
         let now = self.now();
-        self.shell().call(wait, |core| core.expect_write(ino, wait == Wait::Allowed, now))
+        self.current().call(wait, |core| core.acquire_write_permit(ino, wait == Wait::Allowed, now))
     }
 
     /// Whether the file has a write permit. Then no other client can have changed it since.
     pub fn may_write_unasked(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|shell| shell.state.lock().core.writers.may_write_unasked(ino))
+        self.mount.with_current(|session| session.state.lock().core.writers.may_write_unasked(ino))
     }
 
     /// The kernel's pages and attributes of these files are invalidated: their permits are void.
     pub fn forget_writers(&self, files: &[InodeId]) {
-        self.mount.with_current(|shell| {
-            let writers = &mut shell.state.lock().core.writers;
+        self.mount.with_current(|session| {
+            let writers = &mut session.state.lock().core.writers;
             files.iter().for_each(|ino| writers.forget(*ino));
         });
     }
@@ -379,23 +385,23 @@ impl crate::Client {
     /// Whether a writer waits for a permit of a file, until the right to it, which is being recalled, has
     /// been given back.
     pub fn waits_to_write(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|shell| shell.state.lock().core.writers.is_held_up(ino))
+        self.mount.with_current(|session| session.state.lock().core.writers.is_held_up(ino))
     }
 
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID`
     /// (`FUSE_WRITE_KILL_SUIDGID`).
     pub fn write(&self, wait: Wait, ino: InodeId, offset: u64, data: &[u8], clear_setid: bool) -> Reply<()> {
-        self.write_noted(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
+        self.write_observed(wait, ino, Some(offset), data, clear_setid, |_| ()).map(drop)
     }
 
     /// write(2) to a file that was opened with `O_APPEND`: at its current end. Returns the offset.
     pub fn append(&self, wait: Wait, ino: InodeId, data: &[u8], clear_setid: bool) -> Reply<u64> {
-        self.write_noted(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
+        self.write_observed(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
     }
 
     /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `note` see
-    /// [`setattr_noted`](Client::setattr_noted).
-    pub fn write_noted(
+    /// [`setattr_observed`](Client::setattr_noted).
+    pub fn write_observed(
         &self,
         wait: Wait,
         ino: InodeId,
@@ -418,11 +424,11 @@ impl crate::Client {
 
     /// fallocate(2).
     pub fn fallocate(&self, wait: Wait, ino: InodeId, offset: u64, len: u64, what: Fallocate) -> Reply<()> {
-        self.fallocate_noted(wait, ino, offset, len, what, |_| ())
+        self.fallocate_observed(wait, ino, offset, len, what, |_| ())
     }
 
-    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_noted`](Client::setattr_noted).
-    pub fn fallocate_noted(
+    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_observed`](Client::setattr_noted).
+    pub fn fallocate_observed(
         &self,
         wait: Wait,
         ino: InodeId,
@@ -445,7 +451,7 @@ impl crate::Client {
             note(true);
             call(core).inspect_err(|_| note(false))
         };
-        self.shell().call(wait, call).inspect_err(|_| note(false))
+        self.current().call(wait, call).inspect_err(|_| note(false))
     }
 
     /// copy_file_range(2): shares content instead of copying it. Returns how much was done (less at the
@@ -459,13 +465,13 @@ impl crate::Client {
         dst_offset: u64,
         len: u64,
     ) -> Reply<u64> {
-        self.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, |_| ())
+        self.copy_file_range_observed(wait, src, src_offset, dst, dst_offset, len, |_| ())
     }
 
     /// Like [`copy_file_range`](Self::copy_file_range). For `note` see
-    /// [`setattr_noted`](Client::setattr_noted).
+    /// [`setattr_observed`](Client::setattr_noted).
     #[expect(clippy::too_many_arguments, reason = "those of the system call")]
-    pub fn copy_file_range_noted(
+    pub fn copy_file_range_observed(
         &self,
         wait: Wait,
         src: InodeId,
@@ -481,16 +487,16 @@ impl crate::Client {
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
     pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<u64> {
-        self.shell().call(wait, |core| core.seek(ino, offset, what))
+        self.current().call(wait, |core| core.seek(ino, offset, what))
     }
 
     /// fsync(2), of any file or directory: everything done on the volume before is durable when this returns,
     /// since the journal commits in order. `EIO` if something acknowledged has been lost. If the mount
     /// continues in a new session, it is reported once for each inode that the kernel referred to.
     pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
-        let shell = self.shell();
-        shell.state.lock().core.report_to_sync(ino)?;
-        shell.flush()
+        let session = self.current();
+        session.state.lock().core.report_to_sync(ino)?;
+        session.flush()
     }
 
     /// Shows names after a cookie, in the order of cookies. Returns true at the end of the directory. Returns
@@ -505,9 +511,9 @@ impl crate::Client {
         inodes: bool,
         visit: Visit<'_>,
     ) -> Reply<bool> {
-        let shell = self.shell();
-        if shell.call(wait, |core| core.is_huge(dir))? {
-            return readdir_huge(&shell, wait, dir, after, inodes, visit);
+        let session = self.current();
+        if session.call(wait, |core| core.is_huge(dir))? {
+            return readdir_huge(&session, wait, dir, after, inodes, visit);
         }
         // If the call runs again, it continues after what was shown.
         let at = Cell::new(after);
@@ -518,17 +524,17 @@ impl crate::Client {
             }
             flow
         };
-        shell.call_again(wait, |core, fetched| core.readdir(dir, at.get(), inodes, fetched, &mut show))
+        session.call_again(wait, |core, fetched| core.readdir(dir, at.get(), inodes, fetched, &mut show))
     }
 
     /// getxattr(2); `ENODATA` if there is none.
     pub fn getxattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<Bytes> {
-        self.shell().call(wait, |core| core.getxattr(ino, name))
+        self.current().call(wait, |core| core.getxattr(ino, name))
     }
 
     /// listxattr(2).
     pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<Name>> {
-        self.shell().call(wait, |core| core.listxattr(ino))
+        self.current().call(wait, |core| core.listxattr(ino))
     }
 
     /// setxattr(2). Setting `system.posix_acl_access` also sets the mode bits it implies.
@@ -536,14 +542,14 @@ impl crate::Client {
         let name = xattr_name(name)?;
         let value = Bytes::copy_from_slice(value);
         let now = self.now();
-        self.shell().call(wait, |core| core.setxattr(ino, &name, &value, how, now))
+        self.current().call(wait, |core| core.setxattr(ino, &name, &value, how, now))
     }
 
     /// removexattr(2).
     pub fn removexattr(&self, wait: Wait, ino: InodeId, name: &[u8]) -> Reply<()> {
         let name = xattr_name(name)?;
         let now = self.now();
-        self.shell().call(wait, |core| core.removexattr(ino, &name, now))
+        self.current().call(wait, |core| core.removexattr(ino, &name, now))
     }
 
     /// statfs(2).
@@ -551,24 +557,24 @@ impl crate::Client {
         if wait == Wait::Never {
             return Err(Failure::WouldBlock);
         }
-        let shell = self.shell();
-        shell.state.lock().core.alive()?;
-        Ok(shell.meta.statfs(shell.session).map_err(|error| shell.refused(error))?)
+        let session = self.current();
+        session.state.lock().core.alive()?;
+        Ok(session.meta.statfs(session.id).map_err(|error| session.refused(error))?)
     }
 }
 
 /// The whole extents around and behind a read, if the file is short, or read in sequence, or they are cached
 /// anyway.
-fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-    let ahead = shell.reader.record(ino, offset, u64::from(len));
+fn runs(session: &Session, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
+    let ahead = session.reader.record(ino, offset, u64::from(len));
     let (runs, is_short) = {
-        let core = &mut shell.state.lock().core;
+        let core = &mut session.state.lock().core;
         (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
     };
     if let Some(ahead) = ahead {
         // The block that is read comes first.
-        shell.read_ahead(&runs, u64::from(BLOCK_BYTES_MAX) + ahead);
-    } else if !is_short && !runs.first().is_some_and(|run| shell.reader.has(*run)) {
+        session.read_ahead(&runs, u64::from(BLOCK_BYTES_MAX) + ahead);
+    } else if !is_short && !runs.first().is_some_and(|run| session.reader.has(*run)) {
         return Vec::new();
     }
     runs
@@ -576,7 +582,7 @@ fn runs(shell: &Shell, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
 
 /// Fetches what is not cached; `None` if that would mean to wait.
 fn gather(
-    shell: &Shell,
+    session: &Session,
     wait: Wait,
     pieces: &[Piece],
     runs: &[BlockRef],
@@ -596,13 +602,13 @@ fn gather(
             Piece::Block(block) if wait == Wait::Never => {
                 match runs
                     .iter()
-                    .find_map(|run| (run.id == block.id).then(|| shell.reader.peek(*run, *block)).flatten())
+                    .find_map(|run| (run.id == block.id).then(|| session.reader.peek(*run, *block)).flatten())
                 {
                     Some(bytes) => parts.push(bytes),
                     None => return Ok(None),
                 }
             }
-            Piece::Block(block) => parts.push(shell.read_piece(*block, runs)?),
+            Piece::Block(block) => parts.push(session.read_piece(*block, runs)?),
         }
     }
     Ok(Some(parts))
@@ -610,7 +616,7 @@ fn gather(
 
 /// Lists a directory that is not cached whole: the server's pages, after a flush of what was done here.
 fn readdir_huge(
-    shell: &Shell,
+    session: &Session,
     wait: Wait,
     dir: InodeId,
     after: Cookie,
@@ -620,16 +626,16 @@ fn readdir_huge(
     if wait == Wait::Never {
         return Err(Failure::WouldBlock);
     }
-    shell.flush()?;
+    session.flush()?;
     let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
-    let ticket = shell.state.lock().core.ticket();
+    let ticket = session.state.lock().core.ticket();
     let bytes_max = HUGE_PAGE_BYTES as u64;
-    let (reply, request) = shell.ask(Question::List { dir, after, prefetch, bytes_max })?;
-    let Found::List(page) = reply.found else { return Err(shell.confused().into()) };
+    let (reply, request) = session.ask(Question::List { dir, after, prefetch, bytes_max })?;
+    let Found::List(page) = reply.found else { return Err(session.confused().into()) };
     // Taken in under one lock, before anything of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {
-        let core = &mut shell.state.lock().core;
+        let core = &mut session.state.lock().core;
         // A reply of another term may be shown, and not cached.
         let counts = core.rights.term == reply.term && request.counts();
         if counts {
@@ -650,7 +656,7 @@ fn readdir_huge(
             return Ok(false);
         }
         if inode.is_some() {
-            let core = &mut shell.state.lock().core;
+            let core = &mut session.state.lock().core;
             core.alive()?;
             core.refer(ino);
         }

@@ -7,7 +7,7 @@
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
 use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
-use crate::shell::Shell;
+use crate::session::Session;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::Instant;
@@ -112,7 +112,7 @@ impl Fetched<'_> {
     }
 }
 
-impl Shell {
+impl Session {
     /// Gets what a call needs.
     pub(crate) fn fetch(&self, need: Need) -> Result<Fetched<'_>, Errno> {
         let done = |()| Fetched::nothing();
@@ -136,8 +136,8 @@ impl Shell {
             Need::Inodes => self.fetch_grant(0, true).map(done),
             Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
             Need::Window => self.wait_for_window().map(done),
-            Need::Turn(dirs) => self.wait_for_turn(&dirs).map(done),
-            Need::Gone(ino) => self.wait_for_recall(ino).map(done),
+            Need::LocalWaiters(dirs) => self.wait_for_turn(&dirs).map(done),
+            Need::RecallDone(ino) => self.wait_for_recall(ino).map(done),
         }
     }
 
@@ -155,7 +155,7 @@ impl Shell {
     /// Asks the leader, and waits for the reply.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
         self.attempts(|token, below| {
-            let ask = Ask { session: self.session, token, below, question: question.clone() };
+            let ask = Ask { session: self.id, token, below, question: question.clone() };
             wait_for(|done| self.meta.ask(ask, done))
         })
     }
@@ -253,7 +253,7 @@ impl Shell {
         self.counters.acquires.add(1);
         let ticket = self.ticket();
         let (reply, request): (AcquireReply, _) = self.attempts(|token, below| {
-            let acquire = Acquire { session: self.session, token, below, wants: wants.clone() };
+            let acquire = Acquire { session: self.id, token, below, wants: wants.clone() };
             wait_for(|done| self.meta.acquire(acquire, done))
         })?;
         self.learn(reply.records.iter());

@@ -2,11 +2,11 @@
 
 use crate::core::Core;
 use crate::limits::{INODE_GRANT, INODE_LOW, ROOM_GRANT_BYTES, ROOM_LOW_BYTES};
-use crate::shell::Shell;
+use crate::session::Session;
 use shoal_types::{Errno, Timestamp};
 use shoal_wire::{Grant, GrantReply, Space};
 
-impl Shell {
+impl Session {
     /// Requests more inode numbers or room, unless another thread just did.
     pub(crate) fn fetch_grant(&self, bytes: u64, inodes: bool) -> Result<(), Errno> {
         let _one = self.granting.lock();
@@ -38,10 +38,10 @@ impl Shell {
             let core = &self.state.lock().core;
             core.room + core.journal.uncommitted_room()
         };
-        let grant = Grant { session: self.session, inodes, space: Space { outstanding_bytes, want_bytes } };
+        let grant = Grant { session: self.id, inodes, space: Space { outstanding_bytes, want_bytes } };
         let asked = Timestamp::now();
         let granted = self.meta.grant(grant).map_err(|error| self.refused(error))?;
-        self.lasting.clock.heard(asked, granted.now);
+        self.shared.clock.heard(asked, granted.now);
         take_grant(&mut self.state.lock().core, granted);
         Ok(())
     }

@@ -59,8 +59,8 @@ pub trait KernelCache: Send + Sync + 'static {
     }
 
     /// Revokes the write permits of these files: waits until writes in progress have arrived, and makes the
-    /// kernel ask ([`Client::expect_write`]) before it writes again. No permit is given meanwhile. A write
-    /// that arrives after the bounded wait has no permit.
+    /// kernel ask ([`Client::acquire_write_permit`]) before it writes again. No permit is given meanwhile. A
+    /// write that arrives after the bounded wait has no permit.
     fn hold_writes(&self, files: &[InodeId]) {
         // Without a page cache there are no permits.
         let _ = files;
@@ -76,6 +76,6 @@ impl Client {
     /// Whether the kernel refers to an inode: a reply has named it, perhaps one that is still in flight, and
     /// it was not yet forgotten.
     pub fn refers(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|shell| shell.state.lock().core.referred(ino))
+        self.mount.with_current(|session| session.state.lock().core.referred(ino))
     }
 }

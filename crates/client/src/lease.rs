@@ -10,10 +10,10 @@
 
 use crate::kernel::Stale;
 use crate::limits::{
-    ANSWER_WAIT_MAX, CLOCK_LOOK_EVERY, DECLARE_PART, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX,
-    RECALL_THREADS_MAX,
+    ANSWER_WAIT_MAX, CLOCK_LOOK_EVERY, POLL_PAUSE, POLL_WAIT, RECALL_THREAD_IDLE_MAX, RECALL_THREADS_MAX,
+    RECLAIM_PART,
 };
-use crate::shell::{Shell, State};
+use crate::session::{Session, State};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::{Builder, JoinHandle};
@@ -103,19 +103,19 @@ impl Lease {
 }
 
 /// Starts the thread that polls for recalls, and the one that watches the lease.
-pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
         Builder::new().name(name.into()).spawn(run).expect("the system has room for a thread")
     };
-    let (recalls, clock) = (shell.clone(), shell.clone());
+    let (recalls, clock) = (session.clone(), session.clone());
     vec![
         spawn("shoal-recalls", Box::new(move || recalls.run_recalls())),
         spawn("shoal-lease", Box::new(move || clock.run_clock())),
     ]
 }
 
-impl Shell {
-    fn run_recalls(self: Arc<Shell>) {
+impl Session {
+    fn run_recalls(self: Arc<Session>) {
         self.hear_recalls();
         let (stopping, ended) = {
             let state = self.state.lock();
@@ -124,11 +124,11 @@ impl Shell {
         if !stopping && !ended {
             // The session is lost for a reason of our own: what it held should be free at once. If this
             // fails, the servers find out by themselves.
-            let _ = self.meta.close_session(self.session);
+            let _ = self.meta.close_session(self.id);
         }
     }
 
-    fn hear_recalls(self: &Arc<Shell>) {
+    fn hear_recalls(self: &Arc<Session>) {
         let mut seen = 0;
         loop {
             let term = {
@@ -140,16 +140,16 @@ impl Shell {
             };
             let asked = Moment::now();
             let wait_ms = POLL_WAIT.as_millis() as u64;
-            let (session, below) = (self.session, self.tokens.below());
+            let (session, below) = (self.id, self.tokens.below());
             let poll = Poll { session, term, seen, acks: Vec::new(), below, wait_ms };
             match wait_for(|done| self.meta.recalls(poll, done)) {
-                Ok(told) if told.declare => {
+                Ok(told) if told.reclaim => {
                     seen = 0;
-                    self.declare(told.term);
+                    self.reclaim(told.term);
                 }
                 Ok(told) => {
                     let until = self.lease.renew(asked);
-                    if let Some(kernel) = self.lasting.kernel.get() {
+                    if let Some(kernel) = self.shared.kernel.get() {
                         kernel.may_answer_until(until);
                     }
                     self.changed.notify_all();
@@ -179,7 +179,7 @@ impl Shell {
     }
 
     /// Queues a recall for the pool.
-    fn dispatch(self: &Arc<Shell>, term: u64, recall: Recall) {
+    fn dispatch(self: &Arc<Session>, term: u64, recall: Recall) {
         let (give, take) = &self.recalls;
         let mut pool = self.recallers.lock();
         // The receiver lives as long as the client.
@@ -187,12 +187,12 @@ impl Shell {
         if !pool.hands_over() {
             return;
         }
-        let (shell, take) = (Arc::downgrade(self), take.clone());
+        let (session, take) = (Arc::downgrade(self), take.clone());
         let run = move || {
             loop {
                 let next = take.recv_timeout(RECALL_THREAD_IDLE_MAX);
-                let Some(shell) = shell.upgrade() else { return };
-                let mut pool = shell.recallers.lock();
+                let Some(session) = session.upgrade() else { return };
+                let mut pool = session.recallers.lock();
                 let Ok((term, recall)) = next else {
                     if pool.ends() {
                         return;
@@ -201,8 +201,8 @@ impl Shell {
                 };
                 pool.takes();
                 drop(pool);
-                shell.carry_out(term, &recall);
-                shell.recallers.lock().idle += 1;
+                session.carry_out(term, &recall);
+                session.recallers.lock().idle += 1;
             }
         };
         if let Err(error) = Builder::new().name("shoal-recall".into()).spawn(run) {
@@ -212,15 +212,15 @@ impl Shell {
     }
 
     /// Tells a new leader what this session holds.
-    fn declare(&self, term: u64) {
-        let mut said = self.locks.declare(self.session, term, DECLARE_PART);
-        said.extend(self.state.lock().core.declare(term, DECLARE_PART));
+    fn reclaim(&self, term: u64) {
+        let mut said = self.locks.reclaim(self.id, term, RECLAIM_PART);
+        said.extend(self.state.lock().core.reclaim(term, RECLAIM_PART));
         if mistake("tell a new leader nothing") {
             said.drain(..said.len() - 1);
         }
         let parts = said.len();
         for declaration in said {
-            if let Err(error) = self.meta.declare(declaration) {
+            if let Err(error) = self.meta.reclaim(declaration) {
                 match error {
                     MetaError::Fenced(_) => drop(self.refused(error)),
                     // The next long-poll tells whether, and to which leader, it has to be repeated.
@@ -229,12 +229,7 @@ impl Shell {
                 return;
             }
         }
-        tracing::info!(
-            session = self.session.0,
-            term,
-            parts,
-            "declared to a new metadata leader what is cached"
-        );
+        tracing::info!(session = self.id.0, term, parts, "declared to a new metadata leader what is cached");
     }
 
     /// Carries out a recall of a term and acknowledges it, unless the session ends.
@@ -261,7 +256,7 @@ impl Shell {
                 break ack;
             }
         };
-        if let Some(kernel) = self.lasting.kernel.get() {
+        if let Some(kernel) = self.shared.kernel.get() {
             kernel.settle_names(&|dir| self.state.lock().core.is_about(recall, dir));
             if !stale.is_empty() {
                 kernel.forget(&stale);
@@ -277,8 +272,8 @@ impl Shell {
     /// be committed.
     fn begin_recall(&self, recall: &Recall) -> BatchSeq {
         let mut state = self.let_come_back(recall);
-        if let Some(kernel) = self.lasting.kernel.get() {
-            let files = state.core.close_to_writers(recall, self.lasting.clock.now());
+        if let Some(kernel) = self.shared.kernel.get() {
+            let files = state.core.close_to_writers(recall, self.shared.clock.now());
             if !files.is_empty() {
                 drop(state);
                 kernel.hold_writes(&files);
@@ -295,7 +290,7 @@ impl Shell {
     /// time is over.
     fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        while let Some(left) = state.core.retries.keep(recall, self.lasting.clock.now()) {
+        while let Some(left) = state.core.retries.keep(recall, self.shared.clock.now()) {
             if state.stopping || state.core.alive().is_err() {
                 break;
             }
@@ -308,7 +303,7 @@ impl Shell {
     }
 
     fn acknowledge(&self, term: u64, ack: Ack) {
-        let (session, below) = (self.session, self.tokens.below());
+        let (session, below) = (self.id, self.tokens.below());
         loop {
             let poll = Poll { session, term, seen: 0, acks: vec![ack.clone()], below, wait_ms: 0 };
             match wait_for(|done| self.meta.recalls(poll, done)) {
@@ -325,7 +320,7 @@ impl Shell {
         }
     }
 
-    fn run_clock(self: Arc<Shell>) {
+    fn run_clock(self: Arc<Session>) {
         let mut state = self.state.lock();
         loop {
             if state.stopping || state.core.alive().is_err() {
@@ -338,7 +333,7 @@ impl Shell {
                 continue;
             }
             tracing::warn!(
-                session = self.session.0,
+                session = self.id.0,
                 "the servers have not answered for {} seconds: nothing is answered from caches until they do",
                 self.lease.length.as_secs()
             );
@@ -349,7 +344,7 @@ impl Shell {
                 self.changed.wait(&mut state);
             }
             if self.lease.holds() {
-                tracing::info!(session = self.session.0, "the servers answer again");
+                tracing::info!(session = self.id.0, "the servers answer again");
             }
         }
         // Recalls do not reach this session any more, so the kernel must not answer from its cache. If the

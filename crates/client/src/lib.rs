@@ -10,7 +10,7 @@
 //! answers or says what it needs. The session around it has one lock for the core and never holds it while it
 //! waits:
 //! - [`mount`]: replaces a session that the servers have ended;
-//! - [`shell`]: runs calls against the core and fetches what they need;
+//! - [`session`]: runs calls against the core and fetches what they need;
 //! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
 //! - [`mapped`]: writes back what programs change through shared mappings;
@@ -30,6 +30,7 @@
 
 mod acl;
 mod api;
+mod backoff;
 mod clock;
 mod core;
 mod failover;
@@ -43,10 +44,9 @@ mod locate;
 mod locks;
 mod mapped;
 mod mount;
-mod patience;
 mod reader;
 mod sequence;
-mod shell;
+mod session;
 mod ship;
 mod stats;
 mod wait;
@@ -130,7 +130,7 @@ impl Client {
 
     /// The session's number. It changes when the servers have ended a session.
     pub fn session(&self) -> SessionId {
-        self.mount.with_current(|shell| shell.session)
+        self.mount.with_current(|session| session.id)
     }
 
     /// What the client has done so far, for administrators and monitoring.
@@ -153,29 +153,29 @@ impl Client {
     /// Why the servers do not serve this client at present, if they have said so, and how many operations
     /// were lost with the session that they ended.
     pub fn denial(&self) -> Option<(Denial, u64)> {
-        let shell = self.shell();
-        let state = shell.state.lock();
+        let session = self.current();
+        let state = session.state.lock();
         state.denied.clone().map(|denial| (denial, state.core.loss().operations))
     }
 
     /// Commits everything and ends the session. Later calls fail with `ENOTCONN`. Reports if something was
     /// lost, and gives up when servers or bricks have not answered for long ([`Options::close_wait`]).
     pub fn close(&self) -> Result<(), Errno> {
-        let shell = self.mount.end();
+        let session = self.mount.end();
         if let Some((_, lost)) = self.denial() {
             // There is no session that could be closed.
-            shell.retire();
+            session.retire();
             self.mount.join();
             return if lost == 0 { Ok(()) } else { Err(Errno::EIO) };
         }
         // Unless an fsync of the root has reported it.
-        let told = shell.state.lock().core.report_to_sync(InodeId::ROOT);
-        let flushed = shell.last_flush();
+        let told = session.state.lock().core.report_to_sync(InodeId::ROOT);
+        let flushed = session.last_flush();
         if flushed.is_err() {
             // No server answers, or what is left is refused.
-            shell.give_up();
+            session.give_up();
         }
-        let closed = shell.close();
+        let closed = session.close();
         self.mount.join();
         told.and(flushed).and(closed)
     }

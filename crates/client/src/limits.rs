@@ -141,7 +141,7 @@ pub const CLOCK_DIFFERENCE_SAID: Duration = Duration::from_secs(1);
 /// How often it is checked whether the lease has run out.
 pub const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Rights in one message to a new leader, so that it fits a frame.
-pub const DECLARE_PART: usize = 20_000;
+pub const RECLAIM_PART: usize = 20_000;
 /// Recalls carried out at the same time: each may wait for a server, or for the kernel.
 pub const RECALL_THREADS_MAX: usize = 64;
 /// A thread for recalls that was idle for this long ends.

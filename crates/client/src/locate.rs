@@ -1,9 +1,9 @@
 //! Reads a block from where it is. Asks for its place if that is not known, looks again if it was moved, and
 //! waits for bricks that do not answer.
 
+use crate::backoff::Backoff;
 use crate::limits::LOCATE_TRIES;
-use crate::patience::Patience;
-use crate::shell::Shell;
+use crate::session::Session;
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BlockRef};
 use shoal_wire::{BlockError, MetaError};
@@ -17,7 +17,7 @@ pub(crate) enum Persistence {
     GiveUp,
 }
 
-impl Shell {
+impl Session {
     /// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that
     /// will be wanted next: if the place of this one has to be asked for, so are theirs.
     pub(crate) fn get(
@@ -34,7 +34,7 @@ impl Shell {
             None => self.locate(id, near)?,
         };
         let until = self.until();
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         let mut moves = 0;
         loop {
             match self.bricks.fetch(id, group, piece.offset, piece.len) {
@@ -48,17 +48,17 @@ impl Shell {
                     group = now;
                 }
                 Err(error @ BlockError::Unreachable(_)) if persistence == Persistence::Wait => {
-                    if patience.complains() {
+                    if backoff.complains() {
                         tracing::warn!(block = %id, %error, "a read waits for bricks");
                     }
                     self.counters.get_waits.add(1);
-                    self.pause_call(patience.pause(), until).map_err(|_| error)?;
+                    self.pause_call(backoff.pause(), until).map_err(|_| error)?;
                     // It may have been copied to other bricks meanwhile.
                     group = self.locate(id, &[])?;
                 }
                 outcome => {
-                    if patience.complained() && outcome.is_ok() {
-                        tracing::info!(block = %id, seconds = patience.waited().as_secs(), "read after a wait");
+                    if backoff.complained() && outcome.is_ok() {
+                        tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "read after a wait");
                     }
                     return outcome;
                 }
@@ -79,7 +79,7 @@ impl Shell {
             }
         }
         self.counters.locates.add(1);
-        let found = self.meta.blocks(self.session, &ids).map_err(|error| match error {
+        let found = self.meta.blocks(self.id, &ids).map_err(|error| match error {
             MetaError::Errno(errno) => BlockError::Unreachable(errno.to_string()),
             error => {
                 let cause = error.to_string();

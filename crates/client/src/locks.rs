@@ -15,12 +15,12 @@
 //! the lock.
 
 use crate::limits::LOCK_RETRY_PAUSE;
-use crate::shell::Shell;
+use crate::session::Session;
 use shoal_runtime::sync::Mutex;
 use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{
-    Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,
-    LockSpace, MetaError, wait_for,
+    LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest, LockSpace,
+    MetaError, Reclaim, wait_for,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -245,7 +245,7 @@ impl Locks {
     }
 
     /// All that is held, as declarations to a new leader, in parts.
-    pub(crate) fn declare(&self, session: SessionId, term: u64, part: usize) -> Vec<Declaration> {
+    pub(crate) fn reclaim(&self, session: SessionId, term: u64, part: usize) -> Vec<Reclaim> {
         let mut state = self.0.lock();
         state.term = term;
         for op in state.out.values().cloned().collect::<Vec<_>>() {
@@ -255,7 +255,7 @@ impl Locks {
         state.held.values_mut().for_each(|held| held.at = 0);
         let all: Vec<LockRecord> = state.held.values().flat_map(|held| held.locks.iter().copied()).collect();
         let part_of =
-            |locks: &[LockRecord]| Declaration { locks: locks.to_vec(), ..Declaration::part(session, term) };
+            |locks: &[LockRecord]| Reclaim { locks: locks.to_vec(), ..Reclaim::part(session, term) };
         all.chunks(part).map(part_of).collect()
     }
 
@@ -292,9 +292,9 @@ impl Locks {
     }
 }
 
-impl Shell {
+impl Session {
     fn owner(&self, owner: u64) -> LockOwner {
-        LockOwner { session: self.session, owner }
+        LockOwner { session: self.id, owner }
     }
 
     fn record(&self, lock: &Lock) -> LockRecord {
@@ -311,12 +311,12 @@ impl Shell {
     ) -> Result<LockOutcome, Errno> {
         let mut request = self.locks.begin(tells, op(false));
         if let Some(wait) = wait {
-            *wait.request.lock() = Some((self.session, request.id));
+            *wait.request.lock() = Some((self.id, request.id));
         }
         let mut until = None;
         let outcome = loop {
             let waits = wait.is_some_and(|wait| !wait.is_given_up());
-            let (session, id, below) = (self.session, request.id, request.below);
+            let (session, id, below) = (self.id, request.id, request.below);
             let asked = LockRequest { session, id, below, op: op(waits) };
             match wait_for(|done| self.meta.lock(asked, done)) {
                 Ok(reply) if self.locks.take(&mut request, &reply) => break Ok(reply.outcome),
@@ -342,13 +342,13 @@ impl crate::Client {
     /// Takes a lock. On a conflict it fails with `EAGAIN`; with `wait` it waits, and fails with `EINTR` when
     /// the wait is given up.
     pub fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
-        let shell = self.shell();
-        let record = shell.record(lock);
+        let session = self.current();
+        let record = session.record(lock);
         let key = (lock.ino, lock.space, lock.owner);
-        if shell.locks.has_lost(&key) {
+        if session.locks.has_lost(&key) {
             return Err(Errno::EIO);
         }
-        match shell.ask_for_lock(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+        match session.ask_for_lock(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
             LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
@@ -361,22 +361,22 @@ impl crate::Client {
     /// Ends the wait of [`lock`](Self::lock), unless the lock has just been granted.
     pub fn cancel_lock(&self, wait: &LockWait) {
         wait.give_up();
-        let shell = self.shell();
+        let session = self.current();
         loop {
             let Some((of, id)) = *wait.request.lock() else { return };
             // The wait has ended with its session.
-            if of != shell.session {
+            if of != session.id {
                 return;
             }
             let op = LockOp::Cancel { id };
-            let request = shell.locks.begin(Tells::Nothing, op.clone());
+            let request = session.locks.begin(Tells::Nothing, op.clone());
             let asked = LockRequest { session: of, id: request.id, below: request.below, op };
-            if wait_for(|done| shell.meta.lock(asked, done)).is_ok() {
+            if wait_for(|done| session.meta.lock(asked, done)).is_ok() {
                 return;
             }
             // If this is not answered, neither is the request, which does not wait any more when it is made
             // again.
-            if shell.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
+            if session.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
                 return;
             }
         }
@@ -385,11 +385,11 @@ impl crate::Client {
     /// Gives up a range, held or not. `lock.kind` does not matter.
     pub fn unlock(&self, lock: &Lock) -> Result<(), Errno> {
         let Lock { ino, space, owner, range, .. } = *lock;
-        let shell = self.shell();
-        let its = shell.owner(owner);
-        shell.locks.give_up_lost(&(ino, space, owner), range);
+        let session = self.current();
+        let its = session.owner(owner);
+        session.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match shell.ask_for_lock(Tells::Held((ino, space, owner)), None, op)? {
+        match session.ask_for_lock(Tells::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // Unlocking the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -398,9 +398,9 @@ impl crate::Client {
 
     /// A lock of another owner that conflicts with this one, if there is one.
     pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
-        let shell = self.shell();
-        let record = shell.record(lock);
-        Ok(match shell.ask_for_lock(Tells::Nothing, None, |_| LockOp::Test(record))? {
+        let session = self.current();
+        let record = session.record(lock);
+        Ok(match session.ask_for_lock(Tells::Nothing, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
@@ -408,16 +408,16 @@ impl crate::Client {
 
     /// Whether an owner may have locks in a file: it has requested some and not released them since.
     pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
-        let shell = self.shell();
-        let state = shell.locks.0.lock();
+        let session = self.current();
+        let state = session.locks.0.lock();
         let keys = LockSpace::BOTH.map(|space| (ino, space, owner));
         keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
     }
 
     /// Whether any of these owners believes to have a lock in a file that was lost with a session.
     pub fn have_lost_locks(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
-        self.mount.with_current(|shell| {
-            let state = shell.locks.0.lock();
+        self.mount.with_current(|session| {
+            let state = session.locks.0.lock();
             let lost = |owner, space| state.lost.contains_key(&(ino, space, owner));
             !state.lost.is_empty()
                 && owners.into_iter().any(|its| lost(its, LockSpace::Posix) || lost(its, LockSpace::Flock))
@@ -426,13 +426,13 @@ impl crate::Client {
 
     /// Gives up all that these owners have in a file.
     pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
-        let shell = self.shell();
-        let its: Vec<LockOwner> = owners.iter().map(|owner| shell.owner(*owner)).collect();
+        let session = self.current();
+        let its: Vec<LockOwner> = owners.iter().map(|owner| session.owner(*owner)).collect();
         let keys: Vec<Key> =
             owners.iter().flat_map(|owner| LockSpace::BOTH.map(|space| (ino, space, *owner))).collect();
         let tells = Tells::Released(keys.clone());
-        let released = shell.ask_for_lock(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
-        let mut state = shell.locks.0.lock();
+        let released = session.ask_for_lock(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let mut state = session.locks.0.lock();
         for key in &keys {
             state.lost.remove(key);
         }
@@ -469,7 +469,7 @@ mod tests {
     }
 
     fn declared(locks: &Locks) -> Vec<LockRecord> {
-        locks.declare(SESSION, TERM, 10).into_iter().flat_map(|part| part.locks).collect()
+        locks.reclaim(SESSION, TERM, 10).into_iter().flat_map(|part| part.locks).collect()
     }
 
     impl Locks {
@@ -554,7 +554,7 @@ mod tests {
         let (mut takes, mut again) = (locks.asks(), locks.asks());
         assert!(locks.take(&mut takes, &reply(4, &[lock()])));
         drop(takes);
-        assert_eq!(locks.declare(SESSION, TERM + 1, 10).len(), 1);
+        assert_eq!(locks.reclaim(SESSION, TERM + 1, 10).len(), 1);
         assert!(!locks.take(&mut again, &reply(5, &[])));
         assert_eq!(locks.count(), 1, "the next one was told of it, and has to be asked");
     }

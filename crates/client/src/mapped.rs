@@ -52,9 +52,9 @@ impl Client {
         before: Option<&Before>,
     ) -> Reply<()> {
         let (data, now) = (Bytes::copy_from_slice(data), self.now());
-        let shell = self.shell();
+        let session = self.current();
         let write = |offset, data: &Bytes, over: Option<&[Piece]>| {
-            shell.call(wait, |core| core.write_back(ino, offset, data, over, now))
+            session.call(wait, |core| core.write_back(ino, offset, data, over, now))
         };
         let changed = match before {
             None => return write(offset, &data, None).map(drop),

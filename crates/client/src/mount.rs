@@ -1,9 +1,9 @@
 //! A mount outlives its sessions: when the servers have ended one, the next begins.
 //!
-//! **Model.** A [`Shell`] is one session and all that it knows. When the servers have ended the session it is
-//! dead for good: calls that wait in it get `EIO`, and it sends and takes in nothing more. The next session
-//! begins with nothing but what `core::inherit` hands over. A call runs in the session that is current when
-//! it begins, and stays in it, so no state of one session gets into another.
+//! **Model.** A [`Session`] holds all that a session knows. When the servers have ended it, it is dead for
+//! good: calls that wait in it get `EIO`, and it sends and takes in nothing more. The next session begins
+//! with nothing but what `core::inherit` hands over. A call runs in the session that is current when it
+//! begins, and stays in it, so no state of one session gets into another.
 //!
 //! **Denials.** If the servers [deny](shoal_wire::Denial) the client the volume, the session ends likewise,
 //! and calls fail with `ENOTCONN` or `EACCES`. The next session begins when they serve the client again;
@@ -16,13 +16,13 @@
 //! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of each open file. A
 //! mount whose session was ended works again as soon as a server answers. Unmounting waits for none of this.
 
+use crate::backoff::Backoff;
 use crate::clock::Clock;
 use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
 use crate::kernel::KernelCache;
 use crate::lease::Moment;
 use crate::limits::{SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
-use crate::patience::Patience;
-use crate::shell::Shell;
+use crate::session::Session;
 use crate::stats::Stat;
 use crate::{Client, Options};
 use shoal_runtime::channel::{self, Receiver, Sender};
@@ -42,7 +42,7 @@ pub(crate) enum Servers {
 }
 
 /// What all sessions of a mount have in common.
-pub(crate) struct Lasting {
+pub(crate) struct MountShared {
     pub(crate) servers: Servers,
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) options: Options,
@@ -54,7 +54,7 @@ pub(crate) struct Lasting {
 }
 
 /// The connection of one session to the metadata servers.
-pub(crate) struct Way {
+pub(crate) struct Transport {
     pub(crate) meta: Arc<dyn MetaService>,
     /// `meta` as several replicas, if it is that.
     pub(crate) failover: Option<Arc<Failover>>,
@@ -62,8 +62,8 @@ pub(crate) struct Way {
 
 /// The current session, and the thread that replaces it.
 pub(crate) struct Mount {
-    lasting: Arc<Lasting>,
-    current: RwLock<Arc<Shell>>,
+    shared: Arc<MountShared>,
+    current: RwLock<Arc<Session>>,
     course: Mutex<Course>,
     /// Signalled when the mount ends.
     ending: Condvar,
@@ -85,20 +85,20 @@ struct Course {
     sessions_ended: u64,
 }
 
-impl Lasting {
-    fn way(&self) -> Way {
+impl MountShared {
+    fn way(&self) -> Transport {
         match &self.servers {
-            Servers::One(meta) => Way { meta: meta.clone(), failover: None },
+            Servers::One(meta) => Transport { meta: meta.clone(), failover: None },
             Servers::Several(replicas) => {
                 let Options { open_wait, fail_after, .. } = self.options;
                 let options = FailoverOptions { open_wait, fail_after };
                 let failover = Arc::new(Failover::new(replicas.clone(), options));
-                Way { meta: failover.clone(), failover: Some(failover) }
+                Transport { meta: failover.clone(), failover: Some(failover) }
             }
         }
     }
 
-    fn open(&self, way: &Way, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
+    fn open(&self, way: &Transport, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
         let asked = Moment::now();
         let Options { name, origin, has_ended, .. } = &self.options;
         let (client, origin) = (name.clone(), origin.clone());
@@ -130,13 +130,14 @@ impl Mount {
     ) -> Result<Arc<Mount>, MetaError> {
         let (ended, ends) = channel::unbounded();
         let kernel = OnceLock::new();
-        let lasting = Arc::new(Lasting { servers, bricks, options, clock: Clock::default(), kernel, ended });
-        let way = lasting.way();
-        let opened = lasting.open(&way, shoal_runtime::random::wide())?;
-        let (shell, threads) = Shell::start(&lasting, way, opened);
+        let shared =
+            Arc::new(MountShared { servers, bricks, options, clock: Clock::default(), kernel, ended });
+        let way = shared.way();
+        let opened = shared.open(&way, shoal_runtime::random::wide())?;
+        let (session, threads) = Session::start(&shared, way, opened);
         let course = Course { threads, ..Course::default() };
-        let current = RwLock::new(shell);
-        let mount = Arc::new(Mount { lasting, current, course: Mutex::new(course), ending: Condvar::new() });
+        let current = RwLock::new(session);
+        let mount = Arc::new(Mount { shared, current, course: Mutex::new(course), ending: Condvar::new() });
         let keeper = mount.clone();
         let keep = move || keeper.keep(&ends);
         let keeper = Builder::new()
@@ -148,21 +149,21 @@ impl Mount {
     }
 
     pub(crate) fn clock(&self) -> &Clock {
-        &self.lasting.clock
+        &self.shared.clock
     }
 
     /// The current session.
-    pub(crate) fn current(&self) -> Arc<Shell> {
+    pub(crate) fn current(&self) -> Arc<Session> {
         self.current.read().clone()
     }
 
     /// Runs `step` in the current session, which is not replaced meanwhile. `step` must not wait.
-    pub(crate) fn with_current<T>(&self, step: impl FnOnce(&Shell) -> T) -> T {
+    pub(crate) fn with_current<T>(&self, step: impl FnOnce(&Session) -> T) -> T {
         step(&self.current.read())
     }
 
     pub(crate) fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
-        if self.lasting.kernel.set(kernel).is_err() {
+        if self.shared.kernel.set(kernel).is_err() {
             tracing::warn!(
                 "the client is mounted twice: only the first mount is told what other clients change"
             );
@@ -188,7 +189,7 @@ impl Mount {
     }
 
     /// No session follows the current one, which is returned.
-    pub(crate) fn end(&self) -> Arc<Shell> {
+    pub(crate) fn end(&self) -> Arc<Session> {
         let mut course = self.course.lock();
         course.ending = true;
         let opening = course.opening.take();
@@ -197,10 +198,10 @@ impl Mount {
         if let Some(failover) = opening {
             failover.stop();
         }
-        let shell = self.current();
+        let session = self.current();
         // Wakes the keeper thread, which then ends.
-        let _ = self.lasting.ended.send(shell.session);
-        shell
+        let _ = self.shared.ended.send(session.id);
+        session
     }
 
     /// Waits for the threads of the session and the keeper thread.
@@ -242,41 +243,41 @@ impl Mount {
             if self.is_over() {
                 return;
             }
-            let shell = self.current();
-            if shell.session != ended {
+            let session = self.current();
+            if session.id != ended {
                 continue;
             }
             // Backoff for sessions that are ended as soon as they begin.
-            let lived = shell.begun.elapsed();
+            let lived = session.begun.elapsed();
             pause = if lived > SESSION_PAUSE_MAX {
                 SESSION_PAUSE_MIN
             } else {
                 (pause * 2).min(SESSION_PAUSE_MAX)
             };
-            self.succeed(&shell, pause.saturating_sub(lived));
+            self.succeed(&session, pause.saturating_sub(lived));
         }
     }
 
     /// Replaces a session that has ended by a new one.
-    fn succeed(&self, ended: &Arc<Shell>, pause: Duration) {
+    fn succeed(&self, ended: &Arc<Session>, pause: Duration) {
         let lost_at = Instant::now();
         ended.tell_loss();
         ended.empty_kernel();
         // If the session was lost for another reason, this frees at once what other clients wait for.
-        let _ = ended.meta.close_session(ended.session);
+        let _ = ended.meta.close_session(ended.id);
         ended.retire();
         let denied = ended.state.lock().denied.clone();
         if let Some(denial) = denied.filter(|denial| denial.reason.is_final()) {
             return says_it_is_final(&denial);
         }
         self.pause(pause);
-        let Some((shell, threads)) = self.open_next(ended.session) else { return };
+        let Some((session, threads)) = self.open_next(ended.id) else { return };
         let past = ended.stats();
         {
             let mut current = self.current.write();
-            shell.state.lock().core.inherit(&mut ended.state.lock().core);
-            shell.locks.inherit(&ended.locks);
-            *current = shell.clone();
+            session.state.lock().core.inherit(&mut ended.state.lock().core);
+            session.locks.inherit(&ended.locks);
+            *current = session.clone();
         }
         let mut course = self.course.lock();
         course.opening = None;
@@ -287,30 +288,30 @@ impl Mount {
         // answered.
         course.threads = threads;
         let (ending, interrupted) = (course.ending, course.interrupted);
-        shell.state.lock().abandoned = course.abandoned;
+        session.state.lock().abandoned = course.abandoned;
         drop(course);
         if interrupted {
-            shell.interrupt();
+            session.interrupt();
         }
         if ending {
             // No call has run in it.
-            let _ = shell.close();
+            let _ = session.close();
             return;
         }
         tracing::info!(
-            session = shell.session.0,
+            session = session.id.0,
             seconds = lost_at.elapsed().as_secs_f32(),
             "the mount works again, in a new session"
         );
-        shell.look_again();
+        session.look_again();
     }
 
     /// The session after one that has ended; `None` if there will be none.
-    fn open_next(&self, ended: SessionId) -> Option<(Arc<Shell>, Vec<JoinHandle<()>>)> {
-        let (mut patience, instance) = (Patience::new(), shoal_runtime::random::wide());
+    fn open_next(&self, ended: SessionId) -> Option<(Arc<Session>, Vec<JoinHandle<()>>)> {
+        let (mut backoff, instance) = (Backoff::new(), shoal_runtime::random::wide());
         let mut denied: Option<Denial> = None;
         loop {
-            let way = self.lasting.way();
+            let way = self.shared.way();
             {
                 let mut course = self.course.lock();
                 if course.ending || course.interrupted {
@@ -318,12 +319,12 @@ impl Mount {
                 }
                 course.opening.clone_from(&way.failover);
             }
-            match self.lasting.open(&way, instance) {
+            match self.shared.open(&way, instance) {
                 Ok(opened) => {
                     // If the servers have not ended it, it still exists, and its rights would be in the way
                     // of the new one.
                     let _ = way.meta.close_session(ended);
-                    return Some(Shell::start(&self.lasting, way, opened));
+                    return Some(Session::start(&self.shared, way, opened));
                 }
                 Err(MetaError::Denied(denial)) if denial.reason.is_final() => {
                     says_it_is_final(&denial);
@@ -336,7 +337,7 @@ impl Mount {
                     denied = Some(denial);
                 }
                 Err(error) if is_transient(&error) || matches!(error, MetaError::Errno(Errno::EIO)) => {
-                    if patience.complains() {
+                    if backoff.complains() {
                         tracing::warn!(%error, "no new session yet: every call fails");
                     }
                 }
@@ -345,12 +346,12 @@ impl Mount {
                     return None;
                 }
             }
-            self.pause(patience.pause());
+            self.pause(backoff.pause());
         }
     }
 }
 
-impl Shell {
+impl Session {
     /// Logs what a session that the servers have ended has lost.
     fn tell_loss(&self) {
         let (loss, denied) = {
@@ -359,7 +360,7 @@ impl Shell {
         };
         let ended =
             denied.map_or(ENDED.to_owned(), |denial| format!("this mount's session has ended: {denial}"));
-        let (session, locks) = (self.session.0, self.locks.count());
+        let (session, locks) = (self.id.0, self.locks.count());
         if loss.operations == 0 {
             tracing::warn!(
                 session,
@@ -382,7 +383,7 @@ impl Shell {
     /// Invalidates the whole kernel cache: no recalls keep it right any more.
     pub(crate) fn empty_kernel(&self) {
         let inodes = self.state.lock().core.referred_inodes();
-        if let Some(kernel) = self.lasting.kernel.get() {
+        if let Some(kernel) = self.shared.kernel.get() {
             kernel.forget_all(&inodes);
         }
     }
@@ -402,7 +403,7 @@ impl Shell {
 }
 
 impl Client {
-    pub(crate) fn shell(&self) -> Arc<Shell> {
+    pub(crate) fn current(&self) -> Arc<Session> {
         self.mount.current()
     }
 }

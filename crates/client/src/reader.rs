@@ -8,7 +8,7 @@ use crate::core::Piece;
 use crate::limits::READ_AHEAD_THREADS;
 use crate::locate::Persistence;
 use crate::sequence::Sequences;
-use crate::shell::Shell;
+use crate::session::Session;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_runtime::channel::{Receiver, Sender};
@@ -129,16 +129,16 @@ fn cut(bytes: &Bytes, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
 }
 
 /// Starts the threads that read ahead.
-pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<Ahead>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(session: &Arc<Session>, requests: Receiver<Ahead>) -> Vec<JoinHandle<()>> {
     (0..READ_AHEAD_THREADS)
         .map(|n| {
-            let (shell, requests) = (Arc::clone(shell), requests.clone());
+            let (session, requests) = (Arc::clone(session), requests.clone());
             Builder::new()
                 .name(format!("shoal-ahead-{n}"))
                 .spawn(move || {
                     for Ahead { run, near } in requests {
                         // The call that needs the bytes will meet the same error and report it.
-                        let _ = shell.load(run, &near, Persistence::GiveUp);
+                        let _ = session.load(run, &near, Persistence::GiveUp);
                     }
                 })
                 .expect("the system has room for a thread")
@@ -146,7 +146,7 @@ pub(crate) fn start(shell: &Arc<Shell>, requests: Receiver<Ahead>) -> Vec<JoinHa
         .collect()
 }
 
-impl Shell {
+impl Session {
     /// The bytes of a piece, from memory or from a brick. `runs` are the whole extents around and behind it,
     /// if the file is being read in sequence.
     pub(crate) fn read_piece(&self, piece: BlockRef, runs: &[BlockRef]) -> Result<Bytes, BlockError> {

@@ -1,9 +1,9 @@
 //! Sends the journal, in order, and stores its blocks first.
 
-use crate::core::{Errand, Sealed};
+use crate::backoff::Backoff;
+use crate::core::{BlockTask, Sealed};
 use crate::limits::{JOURNAL_AGE_MAX, PUT_THREADS, PUT_TRIES};
-use crate::patience::Patience;
-use crate::shell::Shell;
+use crate::session::Session;
 use bytes::Bytes;
 use shoal_namespace::Op;
 use shoal_runtime::channel::Receiver;
@@ -15,26 +15,26 @@ use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
 
 /// Starts the threads that ship the journal, renew the session, and store blocks.
-pub(crate) fn start(shell: &Arc<Shell>, errands: Receiver<Errand>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(session: &Arc<Session>, block_tasks: Receiver<BlockTask>) -> Vec<JoinHandle<()>> {
     let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
         Builder::new().name(name).spawn(run).expect("the system has room for a thread")
     };
     let mut threads = Vec::new();
-    let shipper = Arc::clone(shell);
+    let shipper = Arc::clone(session);
     threads.push(spawn("shoal-journal".into(), Box::new(move || shipper.run_shipper())));
-    let renewer = Arc::clone(shell);
+    let renewer = Arc::clone(session);
     threads.push(spawn("shoal-renew".into(), Box::new(move || renewer.run_renewer())));
     for n in 0..PUT_THREADS {
-        let (shell, errands) = (Arc::clone(shell), errands.clone());
-        let run = move || errands.iter().for_each(|errand| shell.run_errand(errand));
+        let (session, block_tasks) = (Arc::clone(session), block_tasks.clone());
+        let run = move || block_tasks.iter().for_each(|task| session.run_block_task(task));
         threads.push(spawn(format!("shoal-put-{n}"), Box::new(run)));
     }
     threads
 }
 
-impl Shell {
+impl Session {
     /// Seals the open batch when it is old enough, and ships what is sealed.
-    fn run_shipper(self: Arc<Shell>) {
+    fn run_shipper(self: Arc<Session>) {
         loop {
             let mut state = self.state.lock();
             while !state.stopping && !state.core.journal.has_open() && !state.core.journal.has_sealed() {
@@ -52,7 +52,7 @@ impl Shell {
                     break;
                 }
             }
-            let low = Shell::runs_low(&state.core);
+            let low = Session::runs_low(&state.core);
             drop(state);
             self.ship();
             if low {
@@ -61,7 +61,7 @@ impl Shell {
         }
     }
 
-    fn run_renewer(self: Arc<Shell>) {
+    fn run_renewer(self: Arc<Session>) {
         // Three tries fit into the time that the server allows.
         let pause = self.renew / 3;
         let mut state = self.state.lock();
@@ -100,10 +100,10 @@ impl Shell {
     fn next_sealed(&self, wait: bool) -> Result<Option<Sealed>, Errno> {
         let mut state = self.state.lock();
         loop {
-            let errands = state.core.blocks.take_errands();
-            if !errands.is_empty() {
+            let block_tasks = state.core.blocks.take_block_tasks();
+            if !block_tasks.is_empty() {
                 drop(state);
-                self.run_errands(errands);
+                self.run_block_tasks(block_tasks);
                 state = self.state.lock();
             }
             state.core.alive()?;
@@ -125,16 +125,16 @@ impl Shell {
         self.counters.batches.add(1);
         self.counters.batch_bytes.add(ops.len() as u64);
         let Sealed { seq, born, gone, ops: sent, .. } = sealed;
-        tracing::trace!(session = %self.session, %seq, ops = ?sent, "sends");
-        let commit = Commit { session: self.session, seq, ops, born, gone };
-        let shell = self.me.clone();
+        tracing::trace!(session = %self.id, %seq, ops = ?sent, "sends");
+        let commit = Commit { session: self.id, seq, ops, born, gone };
+        let session = self.me.clone();
         let done = move |outcome| {
-            if let Some(shell) = shell.upgrade() {
+            if let Some(session) = session.upgrade() {
                 if let Err(MetaError::Refused { index, .. }) = &outcome {
                     let op = sent.get(*index as usize);
                     tracing::error!(%seq, ?op, "the servers refuse what was done here");
                 }
-                shell.committed(outcome);
+                session.committed(outcome);
             }
         };
         self.meta.submit(commit, Box::new(done));
@@ -156,26 +156,26 @@ impl Shell {
     }
 
     /// Gives work on blocks to the threads for it.
-    pub(crate) fn run_errands(&self, todo: Vec<Errand>) {
+    pub(crate) fn run_block_tasks(&self, todo: Vec<BlockTask>) {
         if todo.is_empty() {
             return;
         }
-        let errands = self.errands.lock();
-        let Some(errands) = &*errands else { return };
-        for errand in todo {
+        let block_tasks = self.block_tasks.lock();
+        let Some(block_tasks) = &*block_tasks else { return };
+        for task in todo {
             // The receivers live as long as the sender does.
-            let _ = errands.send(errand);
+            let _ = block_tasks.send(task);
         }
     }
 
-    fn run_errand(&self, errand: Errand) {
+    fn run_block_task(&self, task: BlockTask) {
         if self.state.lock().core.alive().is_err() {
             // The outcome does not matter any more, and what is stored by now is collected with the session.
             return;
         }
-        match errand {
-            Errand::Store(id, parts) => self.store(id, &parts),
-            Errand::Discard(id) => self.discard(id),
+        match task {
+            BlockTask::Store(id, parts) => self.store(id, &parts),
+            BlockTask::Discard(id) => self.discard(id),
         }
     }
 
@@ -214,7 +214,7 @@ impl Shell {
 
     /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        let mut patience = Patience::new();
+        let mut backoff = Backoff::new();
         let mut tries = 1;
         let group = loop {
             match self.bricks.store(id, parts) {
@@ -222,11 +222,11 @@ impl Shell {
                 // An earlier try has stored it, and its reply was lost.
                 Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),
                 Err(error @ BlockError::Unreachable(_)) => {
-                    if patience.complains() {
+                    if backoff.complains() {
                         tracing::warn!(block = %id, %error, "a block waits for bricks to store it");
                     }
                     self.counters.put_waits.add(1);
-                    self.pause(patience.pause()).map_err(|_| error)?;
+                    self.pause(backoff.pause()).map_err(|_| error)?;
                 }
                 Err(error) if tries == PUT_TRIES => return Err(error),
                 Err(error) => {
@@ -235,8 +235,8 @@ impl Shell {
                 }
             }
         };
-        if patience.complained() {
-            tracing::info!(block = %id, seconds = patience.waited().as_secs(), "stored after a wait");
+        if backoff.complained() {
+            tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "stored after a wait");
         }
         self.counters.puts.add(1);
         self.counters.put_bytes.add(parts.iter().map(|part| part.len() as u64).sum());
@@ -244,7 +244,7 @@ impl Shell {
     }
 }
 
-impl Shell {
+impl Session {
     /// Takes in the outcome of a commit.
     fn committed(&self, outcome: Result<CommitReply, MetaError>) {
         match outcome {

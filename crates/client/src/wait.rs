@@ -4,13 +4,13 @@
 //! or the mount is interrupted (`interrupt`). In the latter two cases the call fails and the session goes on.
 
 use crate::limits::{ABANDONED_CLOSE_WAIT, RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
-use crate::shell::{Shell, State};
+use crate::session::{Session, State};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, Errno, InodeId};
 
-impl Shell {
+impl Session {
     /// Waits until enough is committed for writers to go on.
     pub(crate) fn wait_for_window(&self) -> Result<(), Errno> {
         self.state.lock().core.seal();
@@ -188,7 +188,7 @@ impl Shell {
         if alive == Err(Errno::ENOTCONN) {
             return Ok(());
         }
-        let closed = self.meta.close_session(self.session).map_err(|error| self.refused(error));
+        let closed = self.meta.close_session(self.id).map_err(|error| self.refused(error));
         self.give_up();
         closed.and(alive)
     }
@@ -212,7 +212,7 @@ impl Shell {
         state.stopping = true;
         state.core.kill(Errno::ENOTCONN);
         drop(state);
-        self.errands.lock().take();
+        self.block_tasks.lock().take();
         self.reader.stop();
         self.work.notify_all();
         self.walking.notify_all();

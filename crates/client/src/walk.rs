@@ -5,7 +5,7 @@
 
 use crate::core::Ahead;
 use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
-use crate::shell::Shell;
+use crate::session::Session;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
@@ -13,19 +13,19 @@ use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
 use std::sync::Arc;
 
 /// Starts the prefetching threads.
-pub(crate) fn start(shell: &Arc<Shell>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
     (0..WALK_THREADS)
         .map(|n| {
-            let shell = Arc::clone(shell);
+            let session = Arc::clone(session);
             Builder::new()
                 .name(format!("shoal-walk-{n}"))
-                .spawn(move || shell.run_walks())
+                .spawn(move || session.run_walks())
                 .expect("the system has room for a thread")
         })
         .collect()
 }
 
-impl Shell {
+impl Session {
     fn run_walks(&self) {
         let mut state = self.state.lock();
         while !state.stopping && state.core.alive().is_ok() {
@@ -52,7 +52,7 @@ impl Shell {
             bytes_target: WALK_REPLY_BYTES_TARGET as u64,
             bytes_max: LIST_PAGE_BYTES as u64,
         };
-        let ask = Ask { session: self.session, token: request.token, below: request.below, question };
+        let ask = Ask { session: self.id, token: request.token, below: request.below, question };
         let reply = match wait_for(|done| self.meta.ask(ask, done)) {
             Ok(reply) => reply,
             Err(error) => {

@@ -238,13 +238,14 @@ impl Dispatcher {
     /// Answers GETXATTR of `security.capability`, which the kernel sends before its first write to a file:
     /// the write gate. The reply waits until this client has the right to change the file. A thread that may
     /// be in a call other than a write is answered at once.
-    pub(crate) fn expect_write(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
+    pub(crate) fn acquire_write_permit(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
         let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
         let answer = |reply, value| answer::sized(reply, 0, value);
         let Shared { client, invalidator, .. } = &*self.shared;
         let writing = || Writing::of(tid);
         let known = invalidator.was_dropped(ino).then(writing);
-        let waits = known != Some(None) && client.expect_write(Wait::Never, ino) == Err(Failure::WouldBlock);
+        let waits =
+            known != Some(None) && client.acquire_write_permit(Wait::Never, ino) == Err(Failure::WouldBlock);
         // The kernel took the end of the file from its cache before it asked. If other clients may have
         // appended since, the bytes will be at a wrong offset of the page cache.
         let misplaces = known.flatten().is_some_and(|writing| writing.appends);
@@ -259,7 +260,7 @@ impl Dispatcher {
         let invalidator = invalidator.clone();
         let wait = move |client: &Client| {
             // If the right cannot be had, the write fails with the reason.
-            if client.expect_write(Wait::Allowed, ino).is_ok() && appends {
+            if client.acquire_write_permit(Wait::Allowed, ino).is_ok() && appends {
                 invalidator.is_about_to_append(ino);
             }
             call(client, Wait::Allowed, &())
@@ -434,7 +435,7 @@ impl Shared {
                 self.invalidator.is_about_to_resize(ino, begins);
             }
         };
-        self.client.setattr_noted(wait, ino, set, note)
+        self.client.setattr_observed(wait, ino, set, note)
     }
 
     /// fallocate(2).
@@ -447,7 +448,7 @@ impl Shared {
         what: Fallocate,
     ) -> Reply<()> {
         let note = |begins| self.invalidator.is_about_to_grow(ino, begins);
-        self.client.fallocate_noted(wait, ino, offset, len, what, note)
+        self.client.fallocate_observed(wait, ino, offset, len, what, note)
     }
 
     /// copy_file_range(2).
@@ -461,7 +462,7 @@ impl Shared {
         len: u64,
     ) -> Reply<u64> {
         let note = |begins| self.invalidator.is_about_to_grow(dst, begins);
-        self.client.copy_file_range_noted(wait, src, src_offset, dst, dst_offset, len, note)
+        self.client.copy_file_range_observed(wait, src, src_offset, dst, dst_offset, len, note)
     }
 
     /// Content for the page cache.
@@ -501,7 +502,7 @@ impl Shared {
         let late = self.invalidator.late(wait, write);
         let known = (!appends).then_some(offset);
         let note = |begins| late.is_about_to(begins);
-        let Written { at, grew } = client.write_noted(wait, ino, known, data, clear_setid, note)?;
+        let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
         match at == offset {
             true => self.invalidator.is_overwritten(write, data),

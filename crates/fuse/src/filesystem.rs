@@ -594,7 +594,7 @@ impl fuser::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let ino = self.about(ino);
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
-            return self.server.expect_write(ino, req.pid(), reply);
+            return self.server.acquire_write_permit(ino, req.pid(), reply);
         }
         self.server.serve(
             Op::Getxattr,

@@ -203,7 +203,7 @@ impl LockTable {
 
     /// Restores the locks that a session held under an earlier leader. Locks that conflict with another
     /// owner's are refused, and so are those of other sessions. Repeating a declaration changes nothing.
-    pub fn declare(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
+    pub fn reclaim(&mut self, session: SessionId, locks: Vec<LockRecord>) -> Declared {
         let mut declared = Declared::default();
         for lock in locks {
             let mine = lock.owner.session == session;

@@ -3,9 +3,9 @@
 //! Group commit: while one flush of the log runs, further proposals gather; the next flush takes them all.
 //! Another thread applies, so that the disk and the store are busy at the same time.
 
-mod keep;
 mod lead;
-mod steer;
+mod log_retention;
+mod membership;
 
 use crate::applier::Committed;
 use crate::limits::*;

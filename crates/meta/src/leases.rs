@@ -33,7 +33,7 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, InodeId, SessionId};
 use shoal_wire::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, MetaError, Poll, Recall, Recalls,
+    Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recall, Recalls, Reclaim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -211,7 +211,7 @@ impl Shared {
             if let Some(poll) = inner.polls.remove(&session) {
                 let recalls = told(&mut inner.table, session, poll.seen);
                 leases.run(Box::new(move || {
-                    (poll.done)(Ok(Recalls { term, declare: false, recalls }));
+                    (poll.done)(Ok(Recalls { term, reclaim: false, recalls }));
                 }));
             }
         }
@@ -335,7 +335,7 @@ impl Shared {
         let mut done = Some(done);
         let answered = self.with_table(term, |inner| {
             if poll.term != term || inner.table.is_undeclared(session) {
-                return Some(Ok(Recalls { term, declare: true, recalls: Vec::new() }));
+                return Some(Ok(Recalls { term, reclaim: true, recalls: Vec::new() }));
             }
             if !inner.table.knows(session) {
                 return Some(Err(MetaError::Fenced(session)));
@@ -346,18 +346,18 @@ impl Shared {
                 inner.table.acknowledge(session, *id, unwatched);
             }
             if poll.wait_ms == 0 {
-                return Some(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+                return Some(Ok(Recalls { term, reclaim: false, recalls: Vec::new() }));
             }
             let recalls = told(&mut inner.table, session, poll.seen);
             if !recalls.is_empty() {
-                return Some(Ok(Recalls { term, declare: false, recalls }));
+                return Some(Ok(Recalls { term, reclaim: false, recalls }));
             }
             if let Some(done) = done.take() {
                 let old = inner.polls.insert(session, Asking { done, seen: poll.seen, due });
                 // The client has given up waiting for the older long-poll.
                 if let Some(old) = old {
                     self.leases.run(Box::new(move || {
-                        (old.done)(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+                        (old.done)(Ok(Recalls { term, reclaim: false, recalls: Vec::new() }));
                     }));
                 }
             }
@@ -373,7 +373,7 @@ impl Shared {
         }
     }
 
-    pub(crate) fn declare(self: &Arc<Self>, said: &Declaration) -> Result<(), MetaError> {
+    pub(crate) fn reclaim(self: &Arc<Self>, said: &Reclaim) -> Result<(), MetaError> {
         let term = self.admit(said.session)?;
         if said.term != term {
             return Err(MetaError::Unavailable("another replica leads by now".into()));
@@ -396,12 +396,12 @@ impl Shared {
         tracing::trace!(session = %said.session, covers = ?said.covers, ?nodes, last = said.last, "declared");
         let taken = self.with_table(term, |inner| {
             let is_new = inner.table.is_undeclared(said.session);
-            inner.table.declare(said.session, &said.covers, &nodes, said.last)?;
+            inner.table.reclaim(said.session, &said.covers, &nodes, said.last)?;
             inner.table.born(said.session, &moved);
             // A delayed duplicate must not restore locks that were released since. No request waits yet for
             // what is declared.
             let locks = if is_new { said.locks.clone() } else { Vec::new() };
-            Ok::<_, Refusal>(inner.locks.table.declare(said.session, locks).refused)
+            Ok::<_, Refusal>(inner.locks.table.reclaim(said.session, locks).refused)
         })?;
         // Always logged: one of two clients believes it has a right that it has not.
         match taken {

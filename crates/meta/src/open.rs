@@ -7,11 +7,11 @@ use crate::leases;
 use crate::limits::*;
 use crate::machine::Peers;
 use crate::replica::{Replica, ReplicaOptions, spawn};
-use crate::room::{self, Room};
 use crate::serve::Server;
 use crate::sessions::Sessions;
 use crate::shared::{Namespace, Shared};
 use crate::sizes::Sizes;
+use crate::space::{self, Room};
 use crate::storage::first_state;
 use shoal_namespace::kv::StoreError;
 use shoal_namespace::{TreeError, query};
@@ -112,7 +112,7 @@ pub(crate) fn disk(
         let changed = if changed.as_os_str().is_empty() { Path::new(".") } else { changed };
         std::fs::File::open(changed).and_then(|dir| dir.sync_all()).map_err(io(changed))?;
     }
-    let mut sizes = Sizes::for_disk(room::disk(dir)?.0);
+    let mut sizes = Sizes::for_disk(space::disk(dir)?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
     sizes.reserve_bytes = reserve_bytes.unwrap_or(sizes.reserve_bytes);
     // A log without a store is recovered by a full replay, which needs the log from its beginning. That is

@@ -22,12 +22,12 @@ pub(crate) use start::spawn;
 use crate::applier::applied_index;
 use crate::digest;
 use crate::driver::Input;
+use crate::flush::{self};
 use crate::lead::Status;
 use crate::limits::*;
 use crate::machine::{Machine, Peers};
 use crate::open::OpenError;
 use crate::snapshot::{self, Said};
-use crate::upkeep::{self};
 use bytes::Bytes;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::KvStore;
@@ -211,7 +211,7 @@ impl<M: Machine> Replica<M> {
     /// anyway.
     pub fn flush(&self) -> Result<(), MetaError> {
         self.core.running()?;
-        upkeep::flush(&self.core).map_err(|error| MetaError::Failed(error.to_string()))
+        flush::flush(&self.core).map_err(|error| MetaError::Failed(error.to_string()))
     }
 
     /// Stops: a leader hands leadership over if it can, requests in flight are refused, and the store is

@@ -14,8 +14,8 @@ use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::JoinHandle;
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Timestamp};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Grant,
-    GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply,
+    LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, Reclaim,
     SessionRequest,
 };
 use std::collections::BTreeMap;
@@ -291,8 +291,8 @@ impl MetaService for Server {
         self.shared.lock(request, done);
     }
 
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.shared.declare(&declaration)
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.shared.reclaim(&declaration)
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -1,7 +1,7 @@
 //! How large the parts of a server are on a disk of a given size.
 
 use crate::limits::*;
-use crate::room::reserve_of;
+use crate::space::reserve_of;
 use shoal_store::{LogOptions, RocksOptions};
 
 /// Sizes of a server's parts, derived from the disk's size.

@@ -6,9 +6,9 @@ use shoal_net::remote::{RemoteBrick, RemoteMeta, serve_brick, serve_meta};
 use shoal_net::{Authority, Handler, Lane, Listener, NetError, Network, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, Errno, Extent, GroupId, InodeId, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, BlockError, BlockPage, BlockService, Commit, CommitDone,
-    Declaration, Denial, Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError,
-    MetaService, OpenReply, Poll, Question, Reason, Recalls, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, BlockError, BlockPage, BlockService, Commit, CommitDone, Denial,
+    Done, ExtentsReply, Found, Grant, GrantReply, LockReply, LockRequest, MetaError, MetaService, OpenReply,
+    Poll, Question, Reason, Recalls, Reclaim, SessionRequest,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +51,7 @@ impl MetaService for Extents {
     fn lock(&self, _: LockRequest, done: Done<LockReply>) {
         done(nothing());
     }
-    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+    fn reclaim(&self, _: Reclaim) -> Result<(), MetaError> {
         nothing()
     }
     fn blocks(&self, _: SessionId, _: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

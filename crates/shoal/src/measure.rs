@@ -191,8 +191,8 @@ impl MetaService for MeasuredMeta {
     fn lock(&self, request: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
         self.inner.lock(request, done);
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.inner.declare(declaration)
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.inner.reclaim(declaration)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.inner.blocks(session, ids)

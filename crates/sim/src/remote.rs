@@ -9,8 +9,8 @@ use shoal_meta::{Peers, Server};
 use shoal_runtime::channel;
 use shoal_types::{BlockId, BlockInfo, NodeId, ReplicaId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Done, Grant, GrantReply,
-    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Done, Grant, GrantReply, LockReply,
+    LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, Reclaim, SessionRequest,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -134,8 +134,8 @@ impl MetaService for Remote {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         self.0.0.call(false, "lock", move |server, done| server.lock(request, done), done);
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.0.0.ask("declare", move |server| server.declare(declaration))
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.0.0.ask("declare", move |server| server.reclaim(declaration))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let ids = ids.to_vec();

@@ -266,7 +266,7 @@ impl Syscalls {
             Op::Write { slot, at, word } => {
                 let file = self.open_file(*slot)?;
                 let bytes = word.0.to_be_bytes();
-                client.expect_write(WAIT, file.ino)?;
+                client.acquire_write_permit(WAIT, file.ino)?;
                 match file.append {
                     true => _ = client.append(WAIT, file.ino, &bytes, false)?,
                     false => client.write(WAIT, file.ino, at * WORD_BYTES, &bytes, false)?,

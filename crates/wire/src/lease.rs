@@ -10,7 +10,7 @@
 //! invalidates.
 //!
 //! **Leaders.** All of this is in the memory of the leader that granted it. Its successor begins with an
-//! empty table and another [`term`](AskReply::term). Each session [reclaims](Declaration) what it holds, and
+//! empty table and another [`term`](AskReply::term). Each session [reclaims](Reclaim) what it holds, and
 //! answers of other terms are ignored.
 
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, MetaError, Prefetch, WalkReply};
@@ -244,14 +244,14 @@ pub struct Recalls {
     /// The leader's term.
     pub term: u64,
     /// The leader's table has nothing of this session, which must reclaim what it holds.
-    pub declare: bool,
+    pub reclaim: bool,
     /// The recalls.
     pub recalls: Vec<Recall>,
 }
 
 /// What a session holds, reclaimed from a new leader, in parts.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Declaration {
+pub struct Reclaim {
     /// The session.
     pub session: SessionId,
     /// The leader's term.
@@ -268,11 +268,11 @@ pub struct Declaration {
     pub last: bool,
 }
 
-impl Declaration {
+impl Reclaim {
     /// An empty part that is not the last.
-    pub fn part(session: SessionId, term: u64) -> Declaration {
+    pub fn part(session: SessionId, term: u64) -> Reclaim {
         let (covers, nodes, locks, refers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Declaration { session, term, covers, nodes, locks, refers, last: false }
+        Reclaim { session, term, covers, nodes, locks, refers, last: false }
     }
 }
 

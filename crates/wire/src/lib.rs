@@ -12,8 +12,8 @@ mod meta;
 pub use block::{BlockError, BlockPage, BlockService, Moment, Moments, VolumeBlocks};
 pub use denial::{Denial, Reason};
 pub use lease::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Item, MOVES, Poll, Question, Recall,
-    Recalls, Right, Token, Want, WantName, wait_for,
+    Ack, Acquire, AcquireReply, Ask, AskReply, Done, Found, Item, MOVES, Poll, Question, Recall, Recalls,
+    Reclaim, Right, Token, Want, WantName, wait_for,
 };
 pub use locks::{LockOp, LockOutcome, LockReply, LockRequest};
 pub use meta::{

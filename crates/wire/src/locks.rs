@@ -9,7 +9,7 @@
 //! [cancelled](LockOp::Cancel).
 //!
 //! **Leaders.** Locks are in the memory of the leader that granted them. Its successor grants nothing before
-//! every session has [reclaimed](crate::Declaration) its own. An answer of another [`term`](LockReply::term)
+//! every session has [reclaimed](crate::Reclaim) its own. An answer of another [`term`](LockReply::term)
 //! than that of the last reclaim is ignored, and the request is repeated.
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 
 use crate::denial::Denial;
 use crate::lease::{
-    Acquire, AcquireReply, Ask, AskReply, Declaration, Done, Found, Poll, Question, Recalls, Token, wait_for,
+    Acquire, AcquireReply, Ask, AskReply, Done, Found, Poll, Question, Recalls, Reclaim, Token, wait_for,
 };
 use crate::locks::{LockReply, LockRequest};
 use crate::{ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch};
@@ -201,7 +201,7 @@ pub trait MetaService: Send + Sync + 'static {
     /// comes.
     fn lock(&self, request: LockRequest, done: Done<LockReply>);
     /// Reclaims what a session held under an earlier leader. `Unavailable` if the term is not this one's.
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError>;
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError>;
     /// Where blocks are; `None` for an unknown or deleted block.
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
     /// Room in the volume.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// What the session is to do with a block.
 #[derive(Debug)]
-pub(crate) enum Errand {
+pub(crate) enum BlockTask {
     /// Store it; these are the parts of its content.
     Store(BlockId, Vec<Bytes>),
     /// Remove it: it was stored, and nothing will ever name it.
@@ -214,14 +214,14 @@ impl Blocks {
     }
 
     /// Closed blocks, with their bytes, to be stored now, and stored ones that are to be deleted.
-    pub(crate) fn take_errands(&mut self) -> Vec<Errand> {
+    pub(crate) fn take_block_tasks(&mut self) -> Vec<BlockTask> {
         let Blocks { ready, pending, unwanted, .. } = self;
         let stores = ready.drain(..).filter_map(|id| {
             let block = pending.get_mut(&id)?;
             block.taken = true;
-            Some(Errand::Store(id, block.parts.clone()))
+            Some(BlockTask::Store(id, block.parts.clone()))
         });
-        stores.chain(unwanted.drain(..).map(Errand::Discard)).collect()
+        stores.chain(unwanted.drain(..).map(BlockTask::Discard)).collect()
     }
 
     /// The block is durable. Returns whether it is needed; otherwise it is to be deleted.

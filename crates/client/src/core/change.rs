@@ -238,7 +238,7 @@ mod tests {
     use shoal_wire::{AcquireReply, Item, Recall};
 
     fn declares(core: &mut Core, ino: InodeId) -> bool {
-        core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
+        core.reclaim(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
     }
 
     #[test]
@@ -290,7 +290,7 @@ mod tests {
         answered(&mut core);
         commit(&mut core);
         answered(&mut core);
-        assert!(core.declare(2, 100).iter().all(|said| said.covers.iter().all(|(cover, _)| *cover != ino)));
+        assert!(core.reclaim(2, 100).iter().all(|said| said.covers.iter().all(|(cover, _)| *cover != ino)));
     }
 
     #[test]
@@ -307,7 +307,7 @@ mod tests {
         let ino = make_file(&mut core, root, &name);
         core.link(ino, root, &other, now).expect("nothing is needed");
         take_back(&mut core, Item::Downgrade(ino));
-        assert!(core.declare(2, 100).iter().any(|said| said.covers.contains(&(ino, false))));
+        assert!(core.reclaim(2, 100).iter().any(|said| said.covers.contains(&(ino, false))));
     }
 
     #[test]
@@ -361,7 +361,7 @@ mod tests {
         core.remove(to, &one, false, now).expect("nothing is needed");
         core.forget(moved, 1);
         let told = |core: &mut Core| -> Vec<InodeId> {
-            let said = core.declare(2, 100);
+            let said = core.reclaim(2, 100);
             let nodes = said.iter().flat_map(|said| &said.nodes).map(|(ino, ..)| *ino);
             nodes.filter(|ino| [moved, replaced].contains(ino)).collect()
         };
@@ -434,18 +434,18 @@ mod tests {
         let name = Name::try_from("a").expect("a name");
         let ino = make_file(&mut core, root, &name);
         commit(&mut core);
-        assert!(core.expect_write(ino, true, now).is_ok() && core.writers.may_write_unasked(ino));
+        assert!(core.acquire_write_permit(ino, true, now).is_ok() && core.writers.may_write_unasked(ino));
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.close_to_writers(&recall, now), [ino]);
         assert!(core.write(ino, 0, &Bytes::from_static(b"x"), false, now).is_ok(), "it was let");
-        assert_eq!(core.expect_write(ino, false, now), Err(Fault::Tree(Need::Gone(ino))));
+        assert_eq!(core.acquire_write_permit(ino, false, now), Err(Fault::Tree(Need::RecallDone(ino))));
         assert!(!core.writers.is_held_up(ino));
-        assert_eq!(core.expect_write(ino, true, now), Err(Fault::Tree(Need::Gone(ino))));
+        assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::RecallDone(ino))));
         assert!(core.writers.is_held_up(ino) && core.is_closed_to_writers(ino));
         core.begin_recall(&recall);
         assert!(!core.is_closed_to_writers(ino) && !core.writers.may_write_unasked(ino));
         let wants = vec![node(ino, false)];
-        assert_eq!(core.expect_write(ino, true, now), Err(Fault::Tree(Need::Rights(wants))));
+        assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::Rights(wants))));
         assert!(!core.writers.may_write_unasked(ino), "the kernel was not answered");
     }
 

@@ -123,13 +123,13 @@ impl Core {
 
     /// The kernel asks for a permit to write to a file. It is given when the exclusive right to the file is
     /// here. `waits`: the caller waits until then.
-    pub(crate) fn expect_write(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
+    pub(crate) fn acquire_write_permit(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
         self.alive()?;
         if self.is_closed_to_writers(ino) {
             if waits {
                 self.writers.hold_up(ino);
             }
-            return Err(Fault::Tree(Need::Gone(ino)));
+            return Err(Fault::Tree(Need::RecallDone(ino)));
         }
         self.may_change(ino)?;
         self.writers.may_write(ino, now);

@@ -4,13 +4,13 @@
 //! Every call answers from this state or returns what it [`Need`]s. The session fetches that, installs it,
 //! and runs the call again. A call that needs something has changed nothing.
 
-mod again;
 mod attrs;
 mod blocks;
 mod cache;
 mod change;
 mod content;
 mod directory;
+mod estale;
 #[cfg(test)]
 mod fixture;
 mod inherit;
@@ -20,12 +20,12 @@ mod names;
 mod ranges;
 mod recall;
 mod references;
-mod retries;
+mod retry_reservations;
 mod rights;
 mod walks;
 mod writers;
 
-pub(crate) use blocks::{Blocks, Errand};
+pub(crate) use blocks::{BlockTask, Blocks};
 pub(crate) use cache::Cache;
 pub(crate) use content::Piece;
 pub(crate) use install::Ticket;
@@ -37,7 +37,7 @@ use crate::limits::{BATCH_BLOCK_BYTES_MAX, BATCH_BYTES_TARGET, UNCOMMITTED_BYTES
 use inherit::Unreported;
 use references::References;
 pub use references::Referred;
-use retries::Retries;
+use retry_reservations::Retries;
 use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Dentry, Fault, Op, ops};
@@ -71,9 +71,9 @@ pub(crate) enum Need {
     /// The right to change all of these.
     Rights(Vec<Want>),
     /// That no thread of this mount waits any more for the right to change names in these directories.
-    Turn(Vec<InodeId>),
+    LocalWaiters(Vec<InodeId>),
     /// That the right to change a file, which is being recalled, has been given back.
-    Gone(InodeId),
+    RecallDone(InodeId),
 }
 
 /// Outcome of a call into the core.

@@ -11,7 +11,7 @@ use crate::limits::RECALLS_UNUSED_MAX;
 use rustc_hash::FxHashSet;
 use shoal_runtime::planted::mistake;
 use shoal_types::{BatchSeq, InodeId, Name, Timestamp};
-use shoal_wire::{Ack, Declaration, Item, Recall};
+use shoal_wire::{Ack, Item, Recall, Reclaim};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The inode or cover that an item of a recall names.
@@ -205,7 +205,7 @@ impl Core {
 
     /// What this session holds, for a leader of another term, in messages of at most `part` entries. Replies
     /// of earlier terms count for nothing from now on.
-    pub(crate) fn declare(&mut self, term: u64, part: usize) -> Vec<Declaration> {
+    pub(crate) fn reclaim(&mut self, term: u64, part: usize) -> Vec<Reclaim> {
         self.rights.term = term;
         let session = self.session();
         let all = mistake("tell a new leader nothing of what is under way");
@@ -215,9 +215,9 @@ impl Core {
             self.rights.covers.iter().map(|(ino, right)| (*ino, right.exclusive)).collect();
         covers.extend(down.into_iter().map(|ino| (ino, true)));
         let covers: Vec<(InodeId, bool)> = covers.into_iter().collect();
-        let empty = || Declaration::part(session, term);
-        let covers = covers.chunks(part).map(|covers| Declaration { covers: covers.to_vec(), ..empty() });
-        let mut said: Vec<Declaration> = covers.collect();
+        let empty = || Reclaim::part(session, term);
+        let covers = covers.chunks(part).map(|covers| Reclaim { covers: covers.to_vec(), ..empty() });
+        let mut said: Vec<Reclaim> = covers.collect();
         let mut nodes: BTreeMap<InodeId, (InodeId, BTreeSet<Name>)> = BTreeMap::new();
         for (ino, right) in
             given_back.into_iter().chain(self.rights.nodes.iter().map(|(ino, right)| (*ino, right)))
@@ -230,10 +230,10 @@ impl Core {
             .into_iter()
             .map(|(ino, (cover, names))| (ino, cover, names.into_iter().collect()))
             .collect();
-        said.extend(nodes.chunks(part).map(|nodes| Declaration { nodes: nodes.to_vec(), ..empty() }));
+        said.extend(nodes.chunks(part).map(|nodes| Reclaim { nodes: nodes.to_vec(), ..empty() }));
         let refers: Vec<InodeId> = self.rights.said_to_refer.iter().copied().collect();
-        said.extend(refers.chunks(part).map(|refers| Declaration { refers: refers.to_vec(), ..empty() }));
-        said.push(Declaration { last: true, ..empty() });
+        said.extend(refers.chunks(part).map(|refers| Reclaim { refers: refers.to_vec(), ..empty() }));
+        said.push(Reclaim { last: true, ..empty() });
         said
     }
 

@@ -14,7 +14,7 @@
 //! that has a permit here.
 
 use super::recall::subject;
-use super::retries::left_of;
+use super::retry_reservations::left_of;
 use crate::limits::{HELD_AT_ONCE_MAX, WRITERS_MAX, WRITTEN_LATELY_MAX};
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_types::{InodeId, Timestamp};

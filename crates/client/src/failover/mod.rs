@@ -26,8 +26,8 @@ mod reply;
 mod search;
 mod send;
 
+use crate::backoff::Backoff;
 use crate::limits::{CLOSE_SESSION_WAIT, OPEN_WAIT_DEFAULT};
-use crate::patience::Patience;
 use crate::stats::Stat;
 use denial::Denials;
 pub(crate) use outbox::is_transient;
@@ -37,8 +37,8 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BlockId, BlockInfo, Errno, NodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Declaration, Denial, Done, Grant, GrantReply,
-    LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, SessionRequest,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, Denial, Done, Grant, GrantReply, LockReply,
+    LockRequest, MetaError, MetaService, OpenReply, Poll, Recalls, Reclaim, SessionRequest,
 };
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -109,7 +109,7 @@ struct State {
     next_round: Instant,
     pause: Duration,
     /// The backoff since the last leader was lost.
-    waiting: Option<Patience>,
+    waiting: Option<Backoff>,
     denials: Denials,
     outbox: Outbox,
     /// Calls in flight to the leader.
@@ -316,7 +316,7 @@ impl MetaService for Failover {
     // The following calls block the calling thread, since another leader may have to be asked. They are not
     // made on threads that must not block.
 
-    /// One attempt, if the answer gives a right: a retry is another request, see `Shell::attempts`.
+    /// One attempt, if the answer gives a right: a retry is another request, see `Session::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let asked = |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.ask(ask.clone(), done));
         done(match ask.token.0 {
@@ -325,7 +325,7 @@ impl MetaService for Failover {
         });
     }
 
-    /// One attempt: a retry is another request, see `Shell::attempts`.
+    /// One attempt: a retry is another request, see `Session::attempts`.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         let wait = self.inner.options.fail_after;
         done(
@@ -352,8 +352,8 @@ impl MetaService for Failover {
         );
     }
 
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.inner.once(None, false, |meta| meta.declare(declaration.clone()))
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.inner.once(None, false, |meta| meta.reclaim(declaration.clone()))
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -129,8 +129,8 @@ impl Outbox {
             }
             Err(error) => {
                 let waits = self.first().is_some_and(|first| first <= seq);
-                let lasting = matches!(error, MetaError::Fenced(_) | MetaError::Refused { .. });
-                if !waits || !(current || lasting) {
+                let shared = matches!(error, MetaError::Fenced(_) | MetaError::Refused { .. });
+                if !waits || !(current || shared) {
                     return Effect::Nothing;
                 }
                 Effect::Told(self.end(error))

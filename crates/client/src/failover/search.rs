@@ -5,8 +5,8 @@
 //! being asked, too.
 
 use super::{Inner, Seat, State, Unled};
+use crate::backoff::Backoff;
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
-use crate::patience::Patience;
 use shoal_runtime::thread::Builder;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{NodeId, SessionId};
@@ -37,7 +37,7 @@ impl Inner {
             if until.is_some_and(|until| until <= now) {
                 return Err(Unled::TimedOut);
             }
-            let waiting = state.waiting.get_or_insert_with(Patience::new);
+            let waiting = state.waiting.get_or_insert_with(Backoff::new);
             if waiting.complains() {
                 let seconds = waiting.waited().as_secs();
                 tracing::warn!(seconds, "no metadata leader answers: waiting");
@@ -112,7 +112,7 @@ impl Inner {
         if state.next_round + LEADER_PAUSE_MAX * 4 < Instant::now() {
             state.pause = Duration::ZERO;
         }
-        state.waiting = Some(Patience::new());
+        state.waiting = Some(Backoff::new());
         drop(state);
         self.work.notify_all();
     }

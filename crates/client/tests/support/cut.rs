@@ -126,8 +126,8 @@ impl MetaService for Way {
             Err(error) => done(Err(error)),
         }
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.0.back(self.0.way()?.declare(declaration))
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.0.back(self.0.way()?.reclaim(declaration))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.0.back(self.0.way()?.blocks(session, ids))

@@ -201,7 +201,7 @@ impl MetaService for Group {
     fn lock(&self, _: LockRequest, done: Done<LockReply>) {
         done(Err(MetaError::Errno(shoal_types::Errno::ENOLCK)));
     }
-    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+    fn reclaim(&self, _: Reclaim) -> Result<(), MetaError> {
         Ok(())
     }
     fn blocks(&self, _: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -75,8 +75,8 @@ impl<W: Way> MetaService for Relay<W> {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         self.0.server().lock(request, self.0.back(done));
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.0.server().declare(declaration)
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.0.server().reclaim(declaration)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.0.server().blocks(session, ids)

@@ -281,7 +281,7 @@ impl MetaService for Replica {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         done(self.shared.run(self.index, || wait_for(|done| self.shared.group.lock(request.clone(), done))));
     }
-    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+    fn reclaim(&self, _: Reclaim) -> Result<(), MetaError> {
         self.shared.run(self.index, || Ok(()))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -171,8 +171,8 @@ impl MetaService for Gate {
             Err(error) => done(Err(error)),
         }
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
-        self.leads()?.declare(declaration)
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
+        self.leads()?.reclaim(declaration)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.leads()?.blocks(session, ids)

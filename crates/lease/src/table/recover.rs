@@ -30,7 +30,7 @@ impl Table {
 
     /// A part of what a session declares to hold. What contradicts an earlier declaration is refused: then
     /// one of the sessions is wrong, and must be ended.
-    pub fn declare(
+    pub fn reclaim(
         &mut self,
         session: SessionId,
         covers: &[(InodeId, bool)],

@@ -7,10 +7,10 @@ fn everything_waits_until_every_session_has_said_what_it_holds() {
     let (change, answer) = want(&mut table, A, &[names(OTHER, &["x"])]);
     assert_eq!(answer, Answer::Waits);
     assert!(!table.read_along(A, 1, OTHER, OTHER));
-    assert_eq!(table.declare(A, &[(DIR, false)], &[], true), Ok(()));
+    assert_eq!(table.reclaim(A, &[(DIR, false)], &[], true), Ok(()));
     assert_eq!((table.undeclared(), table.is_undeclared(A)), (vec![B], false));
     assert!(table.ready().is_empty());
-    assert_eq!(table.declare(B, &[(DIR, false)], &[(FILE, DIR, vec![])], true), Ok(()));
+    assert_eq!(table.reclaim(B, &[(DIR, false)], &[(FILE, DIR, vec![])], true), Ok(()));
     assert!(!table.recovering());
     assert_eq!(table.ready(), [change], "B may be changing what A wants to see");
     acknowledge(&mut table, B);
@@ -21,7 +21,7 @@ fn everything_waits_until_every_session_has_said_what_it_holds() {
 fn a_session_that_ends_need_not_say_anything() {
     let mut table = Table::recover([A, B]);
     let reader = wait(&mut table, A, see(FILE));
-    assert_eq!(table.declare(A, &[], &[], true), Ok(()));
+    assert_eq!(table.reclaim(A, &[], &[], true), Ok(()));
     table.end(B);
     assert_eq!(table.ready(), [reader]);
 }
@@ -29,9 +29,9 @@ fn a_session_that_ends_need_not_say_anything() {
 #[test]
 fn what_was_declared_is_held_as_before() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(OTHER, true)], &[], false).expect("no other session contradicts");
-    table.declare(A, &[], &[(DIR, DIR, vec![name("x")])], true).expect("no other session contradicts");
-    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
+    table.reclaim(A, &[(OTHER, true)], &[], false).expect("no other session contradicts");
+    table.reclaim(A, &[], &[(DIR, DIR, vec![name("x")])], true).expect("no other session contradicts");
+    table.reclaim(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     assert!(table.may_change(A, FILE, OTHER) && table.may_change(A, DIR, DIR));
     look(&mut table, B, see_name("y"));
     wait(&mut table, B, see_name("x"));
@@ -43,18 +43,18 @@ fn what_was_declared_is_held_as_before() {
 fn what_contradicts_others_is_refused() {
     let declared = |covers: &[(InodeId, bool)], nodes: &[(InodeId, InodeId, Vec<Name>)]| {
         let mut table = Table::recover([A, B]);
-        table.declare(A, covers, nodes, true).expect("it is the first");
+        table.reclaim(A, covers, nodes, true).expect("it is the first");
         table
     };
     let refused = Err(Refusal::Contradiction);
     let mut table = declared(&[(DIR, true)], &[]);
-    assert_eq!(table.declare(B, &[(DIR, true)], &[], true), refused);
-    assert_eq!(table.declare(B, &[(DIR, false)], &[], true), refused);
-    assert_eq!(table.declare(B, &[], &[(FILE, DIR, vec![])], true), refused);
+    assert_eq!(table.reclaim(B, &[(DIR, true)], &[], true), refused);
+    assert_eq!(table.reclaim(B, &[(DIR, false)], &[], true), refused);
+    assert_eq!(table.reclaim(B, &[], &[(FILE, DIR, vec![])], true), refused);
     let mut table = declared(&[(DIR, false)], &[]);
-    assert_eq!(table.declare(B, &[(DIR, true)], &[], true), refused);
+    assert_eq!(table.reclaim(B, &[(DIR, true)], &[], true), refused);
     let mut table = declared(&[], &[(FILE, DIR, vec![])]);
-    assert_eq!(table.declare(B, &[], &[(FILE, DIR, vec![])], true), refused);
+    assert_eq!(table.reclaim(B, &[], &[(FILE, DIR, vec![])], true), refused);
     assert!(table.recovering());
     table.end(B);
     assert!(!table.recovering() && table.may_change(A, FILE, DIR) && !table.watches(B, DIR));
@@ -63,12 +63,12 @@ fn what_contradicts_others_is_refused() {
 #[test]
 fn a_declaration_that_comes_twice_counts_once() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("no other session contradicts");
+    table.reclaim(A, &[(DIR, false)], &[(FILE, DIR, vec![])], false).expect("no other session contradicts");
     // It has moved the file before it declares again.
     let again = [(FILE, OTHER, vec![])];
-    table.declare(A, &[(DIR, false), (OTHER, false)], &again, true).expect("no other session contradicts");
-    table.declare(A, &[(InodeId(77), true)], &[], true).expect("it has said so already");
-    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
+    table.reclaim(A, &[(DIR, false), (OTHER, false)], &again, true).expect("no other session contradicts");
+    table.reclaim(A, &[(InodeId(77), true)], &[], true).expect("it has said so already");
+    table.reclaim(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     assert!(!table.may_change(A, InodeId(78), InodeId(77)));
     wait(&mut table, B, see(FILE));
     acknowledge(&mut table, A);
@@ -81,8 +81,8 @@ fn a_declaration_that_comes_twice_counts_once() {
 #[test]
 fn what_is_born_while_others_declare_is_held() {
     let mut table = Table::recover([A, B]);
-    table.declare(A, &[(DIR, false)], &[], true).expect("no other session contradicts");
+    table.reclaim(A, &[(DIR, false)], &[], true).expect("no other session contradicts");
     table.born(A, &[(FILE, DIR)]);
-    table.declare(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
+    table.reclaim(B, &[(DIR, false)], &[], true).expect("no other session contradicts");
     wait(&mut table, B, see(FILE));
 }

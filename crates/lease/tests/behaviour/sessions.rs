@@ -6,7 +6,7 @@ fn request_without_a_session_is_refused() {
     assert_eq!(table.read(A, 1, &[see(FILE)]), Err(Refusal::Unknown));
     assert_eq!(table.retry_read(RequestId(1), A, 1, &[see(FILE)]), Err(Refusal::Unknown));
     assert_eq!(table.acquire(A, 1, vec![file(FILE)]), Err(Refusal::Unknown));
-    assert_eq!(table.declare(A, &[(DIR, true)], &[], true), Err(Refusal::Unknown));
+    assert_eq!(table.reclaim(A, &[(DIR, true)], &[], true), Err(Refusal::Unknown));
     table.born(A, &[(DIR, DIR)]);
     table.gone(A, &[DIR]);
     table.acknowledge(A, 1, &[]);

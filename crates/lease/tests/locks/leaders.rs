@@ -11,7 +11,7 @@ fn a_new_leader_knows_what_every_session_declares() {
     take(&mut old, flock(D, Write));
     let mut new = LockTable::default();
     for session in [A.session, C.session] {
-        assert_eq!(new.declare(session, old.held_by(session)), Declared::default());
+        assert_eq!(new.reclaim(session, old.held_by(session)), Declared::default());
         assert_eq!(new.held_by(session), old.held_by(session));
         assert_eq!(new.held_count(session), old.held_count(session));
     }
@@ -23,7 +23,7 @@ fn declaring_the_same_again_changes_nothing() {
     take(&mut table, posix(A, Write, bytes(0, 9)));
     take(&mut table, flock(B, Read));
     let before = table.held_by(A.session);
-    assert_eq!(table.declare(A.session, before.clone()), Declared::default());
+    assert_eq!(table.reclaim(A.session, before.clone()), Declared::default());
     assert_eq!(table.held_by(A.session), before);
 }
 
@@ -32,7 +32,7 @@ fn what_conflicts_with_another_sessions_locks_is_refused() {
     let mut table = LockTable::default();
     take(&mut table, posix(C, Write, bytes(0, 9)));
     let claims = vec![posix(A, Read, bytes(9, 9)), posix(A, Read, bytes(10, 19))];
-    let declared = table.declare(A.session, claims.clone());
+    let declared = table.reclaim(A.session, claims.clone());
     assert_eq!(declared.refused, claims[..1]);
     assert_eq!(table.held_by(A.session), claims[1..]);
 }
@@ -40,7 +40,7 @@ fn what_conflicts_with_another_sessions_locks_is_refused() {
 #[test]
 fn reclaim_for_another_session_is_refused() {
     let mut table = LockTable::default();
-    let declared = table.declare(A.session, vec![posix(C, Write, LockRange::ALL)]);
+    let declared = table.reclaim(A.session, vec![posix(C, Write, LockRange::ALL)]);
     assert_eq!(declared.refused, [posix(C, Write, LockRange::ALL)]);
     assert_eq!(table.held_by(C.session), []);
 }

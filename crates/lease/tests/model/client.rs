@@ -360,7 +360,7 @@ impl Client {
     }
 
     /// What it declares to a new leader.
-    pub fn declare(&mut self, term: u64, fault: Fault) {
+    pub fn reclaim(&mut self, term: u64, fault: Fault) {
         let node = |(ino, right): (&InodeId, &NodeRight)| {
             (*ino, right.cover, right.names.iter().map(|number| name(*number)).collect())
         };

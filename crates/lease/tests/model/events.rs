@@ -176,7 +176,7 @@ impl World {
             Event::Renew(c) => self.clients[c].lease = true,
             Event::End(c) => self.end(c, setup),
             Event::Lead => self.lead(),
-            Event::Learn(c) => self.clients[c].declare(self.term, fault),
+            Event::Learn(c) => self.clients[c].reclaim(self.term, fault),
             Event::Declare(c) => {
                 let Some(said) = self.clients[c].said.take() else { return };
                 if said.term == self.term {
@@ -189,7 +189,7 @@ impl World {
                             *cover = self.store.cover(*ino);
                         }
                     }
-                    let taken = self.table.declare(session, &said.covers, &nodes, true);
+                    let taken = self.table.reclaim(session, &said.covers, &nodes, true);
                     self.table.born(session, &moved);
                     if taken.is_err() {
                         self.wrong = Some(format!("what client {c} says contradicts others: {said:?}"));

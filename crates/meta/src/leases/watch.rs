@@ -88,7 +88,7 @@ fn expire(shared: &Arc<Shared>, inner: &mut Inner, term: u64) {
     for session in due {
         if let Some(poll) = inner.polls.remove(&session) {
             shared.leases.run(Box::new(move || {
-                (poll.done)(Ok(Recalls { term, declare: false, recalls: Vec::new() }));
+                (poll.done)(Ok(Recalls { term, reclaim: false, recalls: Vec::new() }));
             }));
         }
     }

@@ -1,13 +1,13 @@
 //! What the threads of a replica share: its progress, its failure or end, and the path of a proposal.
 
 use crate::driver::{DriverStats, Input};
+use crate::flush::Upkeep;
 use crate::lead::Lead;
 use crate::limits::*;
 use crate::machine::{Machine, Peers};
 use crate::proposals::{Proposals, Waiter};
 use crate::sizes::Sizes;
 use crate::snapshot::Checkpoints;
-use crate::upkeep::Upkeep;
 use raft::prelude::ConfState;
 use shoal_runtime::channel::Sender;
 use shoal_runtime::sync::{Condvar, Mutex};

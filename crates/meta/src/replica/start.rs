@@ -3,13 +3,13 @@
 use super::{Core, Replica, State};
 use crate::applier::{self, applied_index, members};
 use crate::driver::{Driver, DriverStats};
+use crate::flush::{self, Upkeep};
 use crate::lead::Lead;
 use crate::machine::{Machine, Peers};
 use crate::open::{Disk, OpenError};
 use crate::proposals::Proposals;
 use crate::snapshot::Checkpoints;
 use crate::storage::LogStorage;
-use crate::upkeep::{self, Upkeep};
 use shoal_runtime::channel::unbounded;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{Builder, JoinHandle};
@@ -73,7 +73,7 @@ impl<M: Machine> Replica<M> {
         let shared = core.clone();
         threads.push(spawn("shoal-upkeep", move || {
             watch(&shared, || {
-                upkeep::run(&shared);
+                flush::run(&shared);
                 Ok(())
             });
         }));

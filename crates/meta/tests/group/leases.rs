@@ -3,16 +3,16 @@
 use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
 use shoal_meta::Server;
 use shoal_types::{InodeId, SessionId};
-use shoal_wire::{Declaration, MetaError, MetaService, Poll, Token, wait_for};
+use shoal_wire::{MetaError, MetaService, Poll, Reclaim, Token, wait_for};
 use std::sync::mpsc::channel;
 
 /// Declares that a session caches what is counted under an inode, and nothing else.
-fn declare(server: &Server, session: SessionId, cover: InodeId) -> Result<(), MetaError> {
+fn reclaim(server: &Server, session: SessionId, cover: InodeId) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;
-    assert!(told.declare);
-    let part = Declaration::part(session, told.term);
-    server.declare(Declaration { covers: vec![(cover, false)], last: true, ..part })
+    assert!(told.reclaim);
+    let part = Reclaim::part(session, told.term);
+    server.reclaim(Reclaim { covers: vec![(cover, false)], last: true, ..part })
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn what_was_made_by_a_batch_that_comes_once_more_may_be_known_to_others_by_now()
     let (tell, told) = channel();
     server.submit(again, Box::new(move |answer| drop(tell.send(answer))));
     told.recv_timeout(PATIENCE).expect("in time").expect("an answer");
-    declare(&server, other.id, made).expect("the other session looks at it");
-    declare(&server, maker.id, made).expect("its maker as well");
+    reclaim(&server, other.id, made).expect("the other session looks at it");
+    reclaim(&server, maker.id, made).expect("its maker as well");
     drop(server);
 }

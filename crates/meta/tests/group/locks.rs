@@ -4,8 +4,8 @@ use crate::cluster::{Cluster, PATIENCE, eventually, open_session};
 use shoal_meta::Server;
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
-    Declaration, LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest,
-    LockSpace, MetaError, MetaService, Poll, Token, wait_for,
+    LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord, LockReply, LockRequest, LockSpace,
+    MetaError, MetaService, Poll, Reclaim, Token, wait_for,
 };
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
@@ -30,20 +30,12 @@ fn begin(server: &Server, session: SessionId, id: u64, wait: bool) -> Receiver<R
 }
 
 /// Declares all locks of a session.
-fn declare(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Result<(), MetaError> {
+fn reclaim(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;
-    assert!(told.declare);
+    assert!(told.reclaim);
     let (covers, nodes) = (Vec::new(), Vec::new());
-    server.declare(Declaration {
-        session,
-        term: told.term,
-        covers,
-        nodes,
-        locks,
-        refers: Vec::new(),
-        last: true,
-    })
+    server.reclaim(Reclaim { session, term: told.term, covers, nodes, locks, refers: Vec::new(), last: true })
 }
 
 #[test]
@@ -67,9 +59,9 @@ fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
     wait_for(|done| server.lock(cancel, done)).expect("cancelled");
     let cancelled = gives_up.recv_timeout(PATIENCE).expect("in time").expect("an answer");
     assert_eq!((cancelled.outcome, cancelled.at), (LockOutcome::Cancelled, 0), "held may be anything");
-    declare(&server, other, Vec::new()).expect("declared");
+    reclaim(&server, other, Vec::new()).expect("declared");
     assert_eq!(again.recv_timeout(Duration::from_millis(300)), Err(RecvTimeoutError::Timeout));
-    declare(&server, one, vec![record(one)]).expect("declared");
+    reclaim(&server, one, vec![record(one)]).expect("declared");
     let refused = again.recv_timeout(PATIENCE).expect("in time").expect("an answer");
     assert_eq!(refused.outcome, LockOutcome::Conflict(record(one)));
     assert_ne!(refused.term, held.term);
@@ -93,7 +85,7 @@ fn session_that_ends_instead_of_reclaiming_delays_no_other() {
     let server = cluster.up[&next].clone();
     eventually("it serves", || server.statfs(other).is_ok());
     let waits = begin(&server, other, 1, true);
-    declare(&server, other, Vec::new()).expect("declared");
+    reclaim(&server, other, Vec::new()).expect("declared");
     server.close_session(one).expect("ended");
     let granted = waits.recv_timeout(PATIENCE).expect("in time").expect("an answer");
     assert_eq!(granted.outcome, LockOutcome::Done);

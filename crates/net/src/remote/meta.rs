@@ -10,8 +10,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, GroupId, InodeId, SessionId, Statfs};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Declaration, Done, Found, Grant,
-    GrantReply, LockOp, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls,
+    Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Found, Grant, GrantReply,
+    LockOp, LockReply, LockRequest, MetaError, MetaService, OpenReply, Poll, Question, Recalls, Reclaim,
     SessionRequest,
 };
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(super) enum Call {
     Ask(Ask),
     Acquire(Acquire),
     Recalls(Poll),
-    Declare(Declaration),
+    Declare(Reclaim),
     Lock(LockRequest),
     Blocks {
         session: SessionId,
@@ -146,7 +146,7 @@ impl MetaService for RemoteMeta {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         hear!(self, Call::Lock(request), Answer::Locked(reply) => reply, done);
     }
-    fn declare(&self, declaration: Declaration) -> Result<(), MetaError> {
+    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
         ask!(self, Call::Declare(declaration), Answer::Declared => ())
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
@@ -221,7 +221,7 @@ pub fn serve_meta_noting(
             };
             return meta.lock(request, Box::new(move |answer| respond(reply, answer.map(Answer::Locked))));
         }
-        Call::Declare(declaration) => meta.declare(declaration).map(|()| Answer::Declared),
+        Call::Declare(declaration) => meta.reclaim(declaration).map(|()| Answer::Declared),
         Call::Blocks { session, ids } => meta.blocks(session, &ids).map(Answer::Blocks),
         Call::Statfs(session) => meta.statfs(session).map(Answer::Statfs),
     };

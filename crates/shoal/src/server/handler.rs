@@ -192,7 +192,7 @@ impl MetaService for NotHere {
     fn lock(&self, _: shoal_wire::LockRequest, done: Done<shoal_wire::LockReply>) {
         done(self.error());
     }
-    fn declare(&self, _: Declaration) -> Result<(), MetaError> {
+    fn reclaim(&self, _: Reclaim) -> Result<(), MetaError> {
         self.error()
     }
     fn blocks(&self, _: SessionId, _: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -3,7 +3,7 @@
 //! names up again (`retry_estale`) and retries the call; see [`retries`](super::retries).
 
 use super::cache::{Body, Node};
-use super::retries::{Retry, Then};
+use super::retry_reservations::{Retry, Then};
 use super::{Core, Need, Outcome};
 use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
@@ -50,7 +50,7 @@ impl Core {
         let Some(retry) = self.retries.looks_again(by, dir, name).cloned() else { return Ok(None) };
         let subjects = self.subjects(&retry);
         if retry.then != Then::Opens && self.retries.gives_way(by, dir, name, &subjects) {
-            return Err(Fault::Tree(Need::Turn(subjects)));
+            return Err(Fault::Tree(Need::LocalWaiters(subjects)));
         }
         match self.may_do_again(&retry, &subjects) {
             Ok(keeps) => Ok(Some(keeps)),

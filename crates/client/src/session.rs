@@ -2,7 +2,7 @@
 //! ended.
 
 use crate::api::{Failure, Reply, Wait};
-use crate::core::{Core, Errand, Outcome};
+use crate::core::{BlockTask, Core, Outcome};
 use crate::failover::Failover;
 use crate::fetch::{Fetched, Tokens};
 use crate::grants::take_grant;
@@ -10,7 +10,7 @@ use crate::groups::Groups;
 use crate::lease::{Lease, Moment, RecallQueue, Recallers};
 use crate::limits::WALK_RUNS_AHEAD_BYTES_MAX;
 use crate::locks::Locks;
-use crate::mount::{Lasting, Way};
+use crate::mount::{MountShared, Transport};
 use crate::reader::Reader;
 use crate::ship;
 use crate::stats::{Counters, Stat};
@@ -39,11 +39,11 @@ pub(crate) struct State {
 }
 
 /// One session of a mount.
-pub(crate) struct Shell {
+pub(crate) struct Session {
     /// For callbacks.
-    pub(crate) me: Weak<Shell>,
-    pub(crate) lasting: Arc<Lasting>,
-    pub(crate) session: SessionId,
+    pub(crate) me: Weak<Session>,
+    pub(crate) shared: Arc<MountShared>,
+    pub(crate) id: SessionId,
     pub(crate) begun: Instant,
     pub(crate) renew: Duration,
     pub(crate) meta: Arc<dyn MetaService>,
@@ -76,35 +76,35 @@ pub(crate) struct Shell {
     pub(crate) recallers: Mutex<Recallers>,
     pub(crate) reader: Reader,
     pub(crate) groups: Groups,
-    pub(crate) errands: Mutex<Option<shoal_runtime::channel::Sender<Errand>>>,
+    pub(crate) block_tasks: Mutex<Option<shoal_runtime::channel::Sender<BlockTask>>>,
     pub(crate) counters: Counters,
 }
 
-impl Shell {
+impl Session {
     /// Starts the threads of a session.
     pub(crate) fn start(
-        lasting: &Arc<Lasting>,
-        Way { meta, failover }: Way,
+        shared: &Arc<MountShared>,
+        Transport { meta, failover }: Transport,
         (opened, asked): (OpenReply, Moment),
-    ) -> (Arc<Shell>, Vec<JoinHandle<()>>) {
-        let options = &lasting.options;
+    ) -> (Arc<Session>, Vec<JoinHandle<()>>) {
+        let options = &shared.options;
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
         take_grant(&mut core, opened.grant);
         core.rights.term = opened.term;
         // Bounded by the window of uncommitted bytes, not by the channel.
-        let (errands, todo) = shoal_runtime::channel::unbounded();
+        let (block_tasks, todo) = shoal_runtime::channel::unbounded();
         let (reader, ahead) = Reader::new(options.block_cache_bytes);
-        let shell = Arc::new_cyclic(|me| Shell {
+        let session = Arc::new_cyclic(|me| Session {
             me: me.clone(),
-            lasting: lasting.clone(),
-            session: opened.session,
+            shared: shared.clone(),
+            id: opened.session,
             begun: Instant::now(),
             renew: Duration::from_millis(opened.renew_ms),
             meta,
             failover,
             fail_after: options.fail_after,
             close_wait: options.close_wait,
-            bricks: lasting.bricks.clone(),
+            bricks: shared.bricks.clone(),
             state: Mutex::new(State {
                 core,
                 shipper_idle: false,
@@ -129,14 +129,14 @@ impl Shell {
             recallers: Mutex::default(),
             reader,
             groups: Groups::default(),
-            errands: Mutex::new(Some(errands)),
+            block_tasks: Mutex::new(Some(block_tasks)),
             counters: Counters::default(),
         });
-        let mut threads = ship::start(&shell, todo);
-        threads.extend(crate::reader::start(&shell, ahead));
-        threads.extend(crate::lease::start(&shell));
-        threads.extend(crate::walk::start(&shell));
-        (shell, threads)
+        let mut threads = ship::start(&session, todo);
+        threads.extend(crate::reader::start(&session, ahead));
+        threads.extend(crate::lease::start(&session));
+        threads.extend(crate::walk::start(&session));
+        (session, threads)
     }
 
     /// Runs a call until it has its answer.
@@ -169,10 +169,10 @@ impl Shell {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
-            if changed && let Some(kernel) = self.lasting.kernel.get() {
+            if changed && let Some(kernel) = self.shared.kernel.get() {
                 kernel.has_changed();
             }
-            let returned = state.core.retries.take_news(|| self.lasting.clock.now());
+            let returned = state.core.retries.take_news(|| self.shared.clock.now());
             self.see_to(state);
             if returned {
                 self.changed.notify_all();
@@ -207,8 +207,8 @@ impl Shell {
 
     /// Hands over the work that a call has left, to the threads for it.
     fn see_to(&self, mut state: MutexGuard<'_, State>) {
-        let errands = match state.core.blocks.has_errands() {
-            true => state.core.blocks.take_errands(),
+        let block_tasks = match state.core.blocks.has_errands() {
+            true => state.core.blocks.take_block_tasks(),
             false => Vec::new(),
         };
         let sealed = state.core.journal.has_sealed();
@@ -223,7 +223,7 @@ impl Shell {
         if !runs.is_empty() {
             self.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
-        self.run_errands(errands);
+        self.run_block_tasks(block_tasks);
     }
 
     /// Turns an error of a server into the caller's. Only [`MetaError::Errno`] is about the call itself;
@@ -245,9 +245,9 @@ impl Shell {
                             state.denied = Some(denial.clone());
                         }
                         // The receiver lives as long as the mount.
-                        let _ = self.lasting.ended.send(self.session);
+                        let _ = self.shared.ended.send(self.id);
                     }
-                    other => tracing::error!(session = self.session.0, error = %other, "the session is lost"),
+                    other => tracing::error!(session = self.id.0, error = %other, "the session is lost"),
                 }
                 state.core.kill(errno);
                 self.changed.notify_all();

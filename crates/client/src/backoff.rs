@@ -5,17 +5,17 @@ use shoal_runtime::time::{Duration, Instant};
 
 /// The backoff of one wait.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct Backoff {
     began: Instant,
     pause: Duration,
     complain: Instant,
     complained: bool,
 }
 
-impl Patience {
-    pub(crate) fn new() -> Patience {
+impl Backoff {
+    pub(crate) fn new() -> Backoff {
         let began = Instant::now();
-        Patience { began, pause: RETRY_PAUSE_MIN, complain: began + COMPLAIN_AFTER, complained: false }
+        Backoff { began, pause: RETRY_PAUSE_MIN, complain: began + COMPLAIN_AFTER, complained: false }
     }
 
     /// How long to wait before the next retry.
