@@ -445,16 +445,18 @@ impl fuser::Filesystem for Front {
             return self.server.write_back(write, data, reply);
         }
         let (tid, shared, stale) = (req.pid(), self.server.shared(), self.server.stale().clone());
-        let appends = flags.0 & libc::O_APPEND != 0;
+        // A direct write locks no page.
+        let holds = if flags.0 & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
             Op::Write,
-            Holds::Pages(write),
+            holds,
             reply,
             data,
-            move |_, wait, data| shared.write(wait, write, data, appends, clear_setid),
+            move |_, wait, data| shared.write(wait, write, data, flags.0, clear_setid),
             move |reply, done| {
                 answer::written(reply, len, done);
                 stale.is_taken_in(ino, tid);
+                stale.is_done(Holds::Pages(write));
             },
         );
     }

@@ -474,19 +474,25 @@ impl Shared {
         }
     }
 
-    /// write(2), perhaps with `O_APPEND`. Then the bytes belong at the end of the file. Their offset is where
-    /// the kernel takes the end to be, and where it has put the bytes in its page cache.
+    /// write(2) to a file opened with `flags`.
+    ///
+    /// With `O_APPEND` the bytes belong at the end of the file. Their offset is where the kernel takes the
+    /// end to be, and where it has put the bytes in its page cache.
+    ///
+    /// With `O_DIRECT` the pages are invalidated once more before the reply (`docs/KERNEL_CACHE.md`, hazard
+    /// 20). That may wait for a READ in flight, so a thread does it that answers no READ.
     pub(crate) fn write(
         &self,
         wait: Wait,
         write: Write,
         data: &[u8],
-        appends: bool,
+        flags: i32,
         clear_setid: bool,
     ) -> Reply<()> {
         let (client, Write { ino, offset, .. }) = (&self.client, write);
-        // What follows in that case has to wait.
-        if wait == Wait::Never && appends && client.getattr(wait, ino)?.size != offset {
+        let (appends, direct) = (flags & libc::O_APPEND != 0, flags & libc::O_DIRECT != 0);
+        // What follows in these cases has to wait.
+        if wait == Wait::Never && (direct || appends && client.getattr(wait, ino)?.size != offset) {
             return Err(Failure::WouldBlock);
         }
         let late = self.stale.late(wait, write);
@@ -497,6 +503,9 @@ impl Shared {
         match at == offset {
             true => self.stale.is_overwritten(write, data),
             false => self.stale.has_appended_elsewhere(ino),
+        }
+        if direct {
+            self.stale.is_written_directly(write);
         }
         Ok(())
     }

@@ -287,6 +287,13 @@ impl Dropper {
         })
     }
 
+    /// A write with `O_DIRECT` is stored and not answered yet: invalidates what was read into its pages since
+    /// the kernel invalidated them, before it sent the request (hazard 20).
+    pub(crate) fn is_written_directly(&self, write: Write) {
+        self.note_drops(&[write.ino]);
+        self.send(&[Notice::Node { ino: write.ino, pages: Pages::of_bytes(write.offset, write.len) }]);
+    }
+
     /// Waits until no GETATTR of an inode is in flight and each reply has been consumed (hazard 7).
     fn wait_for_askers(&self, ino: InodeId) {
         let mut waiting = Waiting::of(ino);

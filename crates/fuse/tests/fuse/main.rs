@@ -4,6 +4,7 @@
 mod attributes;
 mod content;
 mod copying;
+mod direct;
 mod directories;
 mod gate;
 mod lifecycle;

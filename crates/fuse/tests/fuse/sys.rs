@@ -150,3 +150,68 @@ pub fn getdents(dir: &File, page: &mut [u8]) -> io::Result<usize> {
     let (fd, len) = (dir.as_raw_fd(), page.len());
     check(unsafe { libc::syscall(libc::SYS_getdents64, fd, page.as_mut_ptr(), len) }).map(|len| len as usize)
 }
+
+/// A context of asynchronous I/O (io_setup(2)).
+pub struct Aio(libc::c_ulong);
+
+/// `struct iocb` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Default)]
+struct Iocb {
+    data: u64,
+    key: u32,
+    rw_flags: i32,
+    opcode: u16,
+    reqprio: i16,
+    fildes: u32,
+    buf: u64,
+    nbytes: u64,
+    offset: i64,
+    reserved2: u64,
+    flags: u32,
+    resfd: u32,
+}
+
+/// `struct io_event` of `linux/aio_abi.h`.
+#[repr(C)]
+#[derive(Default)]
+struct IoEvent {
+    data: u64,
+    obj: u64,
+    res: i64,
+    res2: i64,
+}
+
+impl Aio {
+    /// `IOCB_CMD_PWRITE`
+    const PWRITE: u16 = 1;
+
+    pub fn new() -> Aio {
+        let mut context = 0;
+        check(unsafe { libc::syscall(libc::SYS_io_setup, 1, &mut context) }).expect("io_setup");
+        Aio(context)
+    }
+
+    /// Submits one write and waits until it is complete. Bytes written, or a negative errno.
+    pub fn write_at(&self, file: &File, data: &[u8], offset: i64) -> io::Result<i64> {
+        let mut iocb = Iocb {
+            opcode: Aio::PWRITE,
+            fildes: file.as_raw_fd() as u32,
+            buf: data.as_ptr() as u64,
+            nbytes: data.len() as u64,
+            offset,
+            ..Iocb::default()
+        };
+        let (mut submitted, mut event) = ([&mut iocb as *mut Iocb], IoEvent::default());
+        check(unsafe { libc::syscall(libc::SYS_io_submit, self.0, 1, submitted.as_mut_ptr()) })?;
+        let no_limit = std::ptr::null_mut::<libc::timespec>();
+        check(unsafe { libc::syscall(libc::SYS_io_getevents, self.0, 1, 1, &mut event, no_limit) })?;
+        Ok(event.res)
+    }
+}
+
+impl Drop for Aio {
+    fn drop(&mut self) {
+        unsafe { libc::syscall(libc::SYS_io_destroy, self.0) };
+    }
+}
