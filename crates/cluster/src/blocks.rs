@@ -30,7 +30,7 @@ mod gather;
 mod health;
 mod lane;
 mod mend;
-mod names;
+pub mod names;
 mod repair;
 mod room;
 mod shards;

@@ -9,6 +9,9 @@ use std::fmt;
 /// Largest number of bricks that one block may be on.
 pub const GROUP_BRICKS_MAX: usize = 16;
 
+/// Bytes of a column of shards: their length is a multiple of it.
+pub const SHARD_COLUMN_BYTES: u32 = 64;
+
 /// Marks the record of a group of shards, where that of a group of copies has its first brick. No brick has
 /// this number.
 const SHARDS_MARK: BrickId = BrickId(u16::MAX);
@@ -61,9 +64,9 @@ impl BlockGroup {
         if self.is_sharded() { usize::from(self.len) } else { 0 }
     }
 
-    /// Length of each shard in columns; 0 in a group of copies.
-    pub fn columns(&self) -> u16 {
-        self.columns
+    /// Length of each shard in bytes; 0 in a group of copies.
+    pub fn shard_bytes(&self) -> u32 {
+        u32::from(self.columns) * SHARD_COLUMN_BYTES
     }
 
     fn slots(&self) -> &[u16] {

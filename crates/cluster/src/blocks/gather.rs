@@ -9,10 +9,9 @@ use super::fetch::Reading;
 use super::names;
 use crate::limits::{CODERS_KEPT_MAX, FETCH_HEDGE, FETCH_WAIT_MAX};
 use bytes::{Bytes, BytesMut};
-use shoal_coding::limits::COLUMN_BYTES;
 use shoal_coding::{Coder, CodingError, Layout, Piece, Scheme, Shard};
 use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, BrickId};
+use shoal_types::{BlockGroup, BlockId, BrickId, SHARD_COLUMN_BYTES};
 use shoal_wire::BlockError;
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,10 +32,8 @@ pub(super) fn scheme_of(group: &BlockGroup) -> Result<Scheme, BlockError> {
     })
 }
 
-/// Length of each of the group's shards in bytes.
-pub(super) fn shard_bytes(group: &BlockGroup) -> u32 {
-    u32::from(group.columns()) * COLUMN_BYTES
-}
+// What a record says in columns is what the code takes for columns.
+const _: () = assert!(SHARD_COLUMN_BYTES == shoal_coding::limits::COLUMN_BYTES);
 
 fn not_coded(id: BlockId, error: CodingError) -> BlockError {
     BlockError::Io { what: format!("block {id}"), cause: error.to_string() }
@@ -67,7 +64,7 @@ impl Inner {
     ) -> Result<Bytes, BlockError> {
         let scheme = scheme_of(&group)?;
         // The group knows no more of the block's length; callers ask for nothing behind its end.
-        let layout = Layout { scheme, len: shard_bytes(&group) * scheme.data() as u32 };
+        let layout = Layout { scheme, len: group.shard_bytes() * scheme.data() as u32 };
         if offset.checked_add(len).is_none_or(|end| end > layout.len) {
             return Err(BlockError::Invalid { id, what: format!("{offset}+{len} is behind its end") });
         }

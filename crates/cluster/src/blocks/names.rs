@@ -11,20 +11,20 @@ use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
 const INDEX_SHIFT: u32 = 56;
 
 /// The name of a shard on its brick.
-pub(super) fn of_shard(id: BlockId, index: usize) -> BlockId {
+pub fn of_shard(id: BlockId, index: usize) -> BlockId {
     let mark = (index as u64 + 1) << INDEX_SHIFT;
     BlockId { session: SessionId(id.session.0 | mark), ..id }
 }
 
 /// The block that a name on a brick stands for, and the index of the shard, if it is one.
-pub(super) fn parse(name: BlockId) -> (BlockId, Option<usize>) {
+pub fn parse(name: BlockId) -> (BlockId, Option<usize>) {
     let session = SessionId(name.session.0 & ((1 << INDEX_SHIFT) - 1));
     let index = (name.session.0 >> INDEX_SHIFT).checked_sub(1);
     (BlockId { session, ..name }, index.map(|index| index as usize))
 }
 
 /// The name of a block on a brick of its group: of its copy, or of its shard there.
-pub(super) fn on_brick(id: BlockId, group: &BlockGroup, brick: BrickId) -> BlockId {
+pub fn on_brick(id: BlockId, group: &BlockGroup, brick: BrickId) -> BlockId {
     group.shard_on(brick).map_or(id, |index| of_shard(id, index))
 }
 

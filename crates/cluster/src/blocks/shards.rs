@@ -6,15 +6,14 @@
 
 use super::Inner;
 use super::content::Content;
-use super::gather::{Wanted, shard_bytes};
+use super::gather::Wanted;
 use super::store::Copying;
 use crate::limits::SHARDED_BYTES_MIN;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
-use shoal_coding::limits::COLUMN_BYTES;
 use shoal_coding::{Layout, Scheme};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SHARD_COLUMN_BYTES};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +41,7 @@ impl Inner {
             }
         };
         let len = u32::try_from(block.len()).unwrap_or(u32::MAX);
-        let columns = u16::try_from(Layout { scheme, len }.shard_bytes() / COLUMN_BYTES);
+        let columns = u16::try_from(Layout { scheme, len }.shard_bytes() / SHARD_COLUMN_BYTES);
         let group = columns.ok().and_then(|it| BlockGroup::of_shards(scheme.data(), scheme.parity(), it));
         let group =
             group.ok_or_else(|| BlockError::Invalid { id, what: format!("{len} bytes are too long") })?;
@@ -116,7 +115,7 @@ impl Inner {
         if moves.is_empty() {
             return Ok(with_what_is_left(map, group, kept, &[]));
         }
-        let whole = |index: &usize| Wanted { index: *index, columns: 0..shard_bytes(&group) };
+        let whole = |index: &usize| Wanted { index: *index, columns: 0..group.shard_bytes() };
         let wanted: Vec<Wanted> = moves.iter().map(whole).collect();
         let (shards, reading) = self.read_shards(id, group, &wanted)?;
         let shards = shards.into_iter().map(|shard| (shard.index, shard.bytes)).collect();
@@ -138,7 +137,7 @@ impl Inner {
         damaged: BrickId,
     ) -> Result<Bytes, BlockError> {
         let group = if group.is_sharded() { group } else { self.survey_shards(id, index, damaged)? };
-        let wanted = [Wanted { index, columns: 0..shard_bytes(&group) }];
+        let wanted = [Wanted { index, columns: 0..group.shard_bytes() }];
         let others = group.without(damaged);
         let (shards, _) = self.read_shards(id, others, &wanted)?;
         let restored = shards.into_iter().next().ok_or(BlockError::Missing(id))?;
@@ -169,7 +168,7 @@ impl Inner {
             }
         }
         let len = found.values().map(|(_, len)| *len).next().ok_or(BlockError::Missing(id))?;
-        let columns = u16::try_from(len / COLUMN_BYTES).ok();
+        let columns = u16::try_from(len / SHARD_COLUMN_BYTES).ok();
         let group = columns.and_then(|columns| BlockGroup::of_shards(data, parity, columns));
         let mut group = group.ok_or(BlockError::Missing(id))?;
         for (one, (brick, _)) in found {

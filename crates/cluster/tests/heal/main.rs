@@ -236,6 +236,8 @@ fn shards_of_a_lost_brick_are_restored_and_those_of_a_drained_one_move() {
     let used = v.server.brick_use().unwrap();
     assert!(!used.contains_key(&BrickId(3)) && !used.contains_key(&BrickId(5)));
     v.assert_exact();
+    let stored: u64 = v.server.brick_use().unwrap().values().map(|used| used.bytes).sum();
+    assert_eq!(stored, 30 * 6 * 50_048, "each brick has a shard of whole columns");
 }
 
 #[test]
