@@ -8,6 +8,7 @@ BINDIR ?= $(PREFIX)/bin
 # mount(8) and umount(8) look for their helpers here and nowhere else.
 SBINDIR ?= /sbin
 UNITDIR ?= $(PREFIX)/lib/systemd/system
+SHAREDIR ?= $(PREFIX)/share
 
 # Outside the work tree, so that a fresh clone reuses what is built: RocksDB alone takes minutes.
 export CARGO_TARGET_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/shoal/target
@@ -42,7 +43,7 @@ down: ## Unmount cleanly and stop
 	fi
 
 .PHONY: install
-install: build ## Install the program, mount helpers and systemd units (PREFIX=/usr/local, DESTDIR for packagers)
+install: build ## Install program, mount helpers, units, manual, completions (PREFIX=/usr/local, DESTDIR for packagers)
 	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
 	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
@@ -51,12 +52,27 @@ install: build ## Install the program, mount helpers and systemd units (PREFIX=/
 	for unit in dist/*.service; do \
 		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
 	done
+	"$(SHOAL)" manual "$(DESTDIR)$(SHAREDIR)"
 
 .PHONY: uninstall
 uninstall: ## Remove what install put there; data and credentials stay
 	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal" \
 		"$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
 		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
+	rm -f "$(DESTDIR)$(SHAREDIR)/man/man1/shoal.1" "$(DESTDIR)$(SHAREDIR)"/man/man1/shoal-*.1 \
+		"$(DESTDIR)$(SHAREDIR)/bash-completion/completions/shoal" \
+		"$(DESTDIR)$(SHAREDIR)/zsh/vendor-completions/_shoal" \
+		"$(DESTDIR)$(SHAREDIR)/fish/vendor_completions.d/shoal.fish"
+
+.PHONY: deb
+deb: build ## Build a Debian package in run/
+	@scripts/setup deb
+	@scripts/deb "$$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)" run
+
+.PHONY: test-deb
+test-deb: build ## Install, upgrade, remove and purge the Debian package in a clean system
+	@scripts/setup deb
+	@scripts/test-deb
 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts

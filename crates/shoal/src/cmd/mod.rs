@@ -7,6 +7,7 @@ mod export;
 mod fsck;
 pub mod helper;
 mod local;
+mod manual;
 mod mount;
 mod peer;
 mod remount;
@@ -84,6 +85,8 @@ enum Command {
     ServeMount(cluster_mount::ServeMount),
     #[command(hide = true)]
     GuardMount(GuardMount),
+    #[command(hide = true)]
+    Manual(manual::Manual),
 }
 
 impl Cli {
@@ -112,6 +115,7 @@ impl Cli {
                     Command::Pool(pool) => pool.run(),
                     Command::Volume(volume) => volume.run(mode),
                     Command::Client(client) => client.run(mode),
+                    Command::Manual(manual) => manual.run(),
                     Command::Up(_)
                     | Command::Mount(_)
                     | Command::Serve(_)
