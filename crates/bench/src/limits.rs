@@ -105,3 +105,12 @@ pub mod goals {
     /// Large files.
     pub const STREAM: f64 = 1.3;
 }
+
+/// Schemes of the benchmark `coding`, data and parity shards.
+pub const CODING_SCHEMES: &[(usize, usize)] = &[(2, 1), (4, 2), (6, 3), (8, 2), (8, 4), (10, 4)];
+/// Length of the blocks that it encodes, in bytes: the largest blocks, of which long files consist.
+pub const CODING_BLOCK_BYTES: usize = 4 << 20;
+/// Length of the part of a lost shard that it restores, in bytes: a small read.
+pub const CODING_PART_BYTES: u32 = 16 << 10;
+/// Rounds per figure, of which the median counts.
+pub const CODING_ROUNDS: usize = 51;

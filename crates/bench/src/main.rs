@@ -11,6 +11,7 @@
 //!
 //! **Refuses** to compare figures from different machines or runs: only ratios within one run mean anything.
 
+mod coding;
 mod input;
 mod limits;
 mod machine;
@@ -65,7 +66,7 @@ struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// Everything below but `several`, `million` and `store`
+    /// Everything below but `several`, `million`, `store` and `coding`
     All,
     /// Unpack 17,477 kernel files, tar them out cold and warm, remove them
     Unpack,
@@ -83,6 +84,8 @@ enum What {
     Million,
     /// The metadata store alone, with 10 million keys of small files
     Store,
+    /// Erasure coding alone, on one core
+    Coding,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -107,7 +110,7 @@ fn main() -> anyhow::Result<()> {
     let all = arguments.what.contains(&What::All);
     let asked = |what: What| {
         arguments.what.contains(&what)
-            || (all && !matches!(what, What::Several | What::Million | What::Store))
+            || (all && !matches!(what, What::Several | What::Million | What::Store | What::Coding))
     };
     for (what, run) in [
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
@@ -118,6 +121,7 @@ fn main() -> anyhow::Result<()> {
         (What::Memory, memory::run),
         (What::Million, million::run),
         (What::Store, store::run),
+        (What::Coding, coding::run),
     ] {
         // It measures the memory of a single process.
         if asked(what) && !(what == What::Memory && arguments.nodes > 0) {

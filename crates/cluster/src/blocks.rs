@@ -1,7 +1,9 @@
 //! The blocks of a volume on the bricks of a cluster.
 //!
 //! **Model.** A block is on a set of bricks, its group, which is recorded in the volume's namespace. It never
-//! changes, so a brick either has it right or does not have it, and any copy will do.
+//! changes, so a brick either has it right or does not have it, and any copy will do. In a volume with a
+//! scheme of shards, a block that is long enough is on its bricks in shards, one on each, and any `k` of them
+//! will do.
 //!
 //! **Assumes** that the map may be old, that any brick may fail, or answer late or not at all, and that the
 //! caller may die at any moment. A copy that the namespace does not know does no harm: the metadata group's
@@ -21,13 +23,17 @@
 //! retries later.
 
 mod call;
+mod content;
 mod discard;
 mod fetch;
+mod gather;
 mod health;
 mod lane;
 mod mend;
+pub mod names;
 mod repair;
 mod room;
+mod shards;
 mod store;
 
 use crate::limits::{ROOM_LOW_BYTES, SUSPECT_FOR};
@@ -36,6 +42,7 @@ use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
 use health::Health;
 use lane::Lane;
+use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
@@ -69,6 +76,7 @@ struct Inner {
     health: Health,
     lanes: Mutex<BTreeMap<BrickId, Arc<Lane>>>,
     repairs: AtomicUsize,
+    coders: Mutex<Vec<Coder>>,
     on_return: Mutex<Option<Callback>>,
 }
 
@@ -81,12 +89,14 @@ impl ReplicatedBlocks {
             health: Health::default(),
             lanes: Mutex::default(),
             repairs: AtomicUsize::new(0),
+            coders: Mutex::default(),
             on_return: Mutex::default(),
         };
         Arc::new(ReplicatedBlocks { inner: Arc::new(inner), watch: Mutex::default() })
     }
 
-    /// Replaces a copy on a brick by a good one from any other brick.
+    /// Replaces a copy on a brick by a good one from any other brick, or a shard by what other shards give.
+    /// It is given by the name under which the brick stores it.
     pub fn repair_copy(&self, id: BlockId, brick: BrickId) -> Result<(), BlockError> {
         self.inner.repair_now(id, BlockGroup::default(), brick)
     }

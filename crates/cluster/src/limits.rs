@@ -38,6 +38,11 @@ pub const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;
 pub const SCRUB_AFTER: Duration = Duration::from_secs(600);
 /// Pause after a brick was scrubbed.
 pub const SCRUB_REST: Duration = Duration::from_secs(3600);
+/// A block shorter than this, in bytes, is stored as copies in a volume of shards, too. Each shard costs a
+/// file with a page of header, and a write a request to each of its bricks.
+pub const SHARDED_BYTES_MIN: u64 = 128 << 10;
+/// Coders that are kept for the next block. Each keeps about 12 MiB.
+pub const CODERS_KEPT_MAX: usize = 2;
 /// Repairs in progress of damaged copies that readers found; further ones are repaired when they are read
 /// again.
 pub const REPAIRS_MAX: usize = 4;

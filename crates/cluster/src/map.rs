@@ -14,12 +14,15 @@ use shoal_wire::{CodecError, decode, encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Version of an encoded map. Version 1 lacks the last fields, from [`ClusterMap::runs`] on.
-pub const MAP_VERSION: u8 = 2;
-/// The oldest version that is read.
+/// Version of an encoded map with every field. A map without schemes is encoded as version 2, so that older
+/// nodes and clients read it; they refuse a volume that they would not know how to read.
+pub const MAP_VERSION: u8 = 3;
+/// Version 2 lacks the last field, [`ClusterMap::schemes`].
+const MAP_VERSION_COPIES: u8 = 2;
+/// The oldest version that is read. It lacks the last fields, from [`ClusterMap::runs`] on.
 const MAP_VERSION_OLDEST: u8 = 1;
-/// What version 1 lacks at its end: empty maps, as they are encoded.
-const ADDED: [u8; 2] = [0; 2];
+/// What versions lack at their end: empty maps, as they are encoded.
+const ADDED: [u8; 3] = [0; 3];
 
 /// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -50,6 +53,18 @@ pub struct ClusterMap {
     /// two copies one is enough for a write while the other node is down, as a majority decides which copy
     /// counts. The set is empty while there is no such node.
     pub arbiters: BTreeMap<GroupId, BTreeSet<NodeId>>,
+    /// Volumes whose blocks are stored as shards. [`Volume::replica`] is one more than the parity shards: a
+    /// block that is too short to be split has so many copies, and survives as many losses.
+    pub schemes: BTreeMap<GroupId, Shards>,
+}
+
+/// The scheme of a volume whose blocks are stored as shards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Shards {
+    /// Shards that give a block back.
+    pub data: u8,
+    /// Shards that may be lost.
+    pub parity: u8,
 }
 
 /// The part of the map that clients do not get.
@@ -205,17 +220,22 @@ pub struct ReplicaPlace {
 impl ClusterMap {
     /// Encodes it for the log, the disk and other nodes.
     pub fn encode(&self) -> Vec<u8> {
-        encode(MAP_VERSION, self)
+        let mut bytes = encode(MAP_VERSION, self);
+        if self.schemes.is_empty() {
+            bytes.truncate(bytes.len() - 1);
+            bytes[0] = MAP_VERSION_COPIES;
+        }
+        bytes
     }
 
     /// Decodes an [encoded](Self::encode) map.
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
-        match bytes.split_first() {
-            Some((&MAP_VERSION_OLDEST, body)) => {
-                decode(MAP_VERSION, &[&[MAP_VERSION], body, &ADDED].concat())
-            }
-            _ => decode(MAP_VERSION, bytes),
-        }
+        let lacks = match bytes.first() {
+            Some(&MAP_VERSION_OLDEST) => ADDED.len(),
+            Some(&MAP_VERSION_COPIES) => 1,
+            _ => return decode(MAP_VERSION, bytes),
+        };
+        decode(MAP_VERSION, &[&[MAP_VERSION], &bytes[1..], &ADDED[..lacks]].concat())
     }
 
     /// The part that clients may see.

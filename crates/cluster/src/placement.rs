@@ -30,10 +30,12 @@ pub struct Candidate {
 /// The placement rules of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rules {
-    /// Copies of a block.
+    /// Copies of a block, or all its shards.
     pub replica: usize,
-    /// Most copies on one node.
+    /// Most copies or shards on one node.
     pub per_node: usize,
+    /// Shards that give a block back; 0 for copies.
+    pub data: usize,
     /// The volume has an arbiter: one copy is enough for a write if no other brick takes it.
     pub arbitrated: bool,
 }
@@ -42,23 +44,46 @@ impl Rules {
     /// The rules of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
         let replica = usize::from(map.volumes.get(&volume)?.replica.max(1));
-        let mut nodes: Vec<NodeId> = map
-            .bricks_of(volume)
-            .filter(|(_, brick)| brick.state == BrickState::Active)
-            .map(|(_, brick)| brick.node)
-            .collect();
-        nodes.sort_unstable();
-        nodes.dedup();
         let arbitrated = map.arbiters.contains_key(&volume);
-        Some(Rules { replica, per_node: replica.div_ceil(nodes.len().max(1)), arbitrated })
+        Some(Rules { replica, per_node: per_node(map, volume, replica), data: 0, arbitrated })
+    }
+
+    /// The rules of a volume for blocks in so many shards, of which `data` give the block back.
+    pub fn of_shards(map: &ClusterMap, volume: GroupId, data: usize, shards: usize) -> Rules {
+        Rules { replica: shards, per_node: per_node(map, volume, shards), data, arbitrated: false }
+    }
+
+    /// The rules of a volume for a block that is in this group.
+    pub fn of_group(map: &ClusterMap, volume: GroupId, group: &BlockGroup) -> Option<Rules> {
+        let rules = Rules::of(map, volume)?;
+        Some(match group.is_sharded() {
+            true => Rules::of_shards(map, volume, group.data_shards(), group.all_shards()),
+            false => rules,
+        })
     }
 
     /// The fewest copies with which a write counts, so that the next failure does not take the last one, if
     /// possible. Copies cannot differ, and the metadata group decides which count. So one copy is correct,
-    /// too, if the administrator prefers availability.
+    /// too, if the administrator prefers availability. Of shards it is one more than give the block back.
     pub fn quorum(&self) -> usize {
-        if self.arbitrated { 1 } else { self.replica / 2 + 1 }
+        match self.data {
+            0 if self.arbitrated => 1,
+            0 => self.replica / 2 + 1,
+            data => (data + 1).min(self.replica),
+        }
     }
+}
+
+/// The most copies or shards of a block that a node has, if they are spread evenly.
+fn per_node(map: &ClusterMap, volume: GroupId, wanted: usize) -> usize {
+    let mut nodes: Vec<NodeId> = map
+        .bricks_of(volume)
+        .filter(|(_, brick)| brick.state == BrickState::Active)
+        .map(|(_, brick)| brick.node)
+        .collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    wanted.div_ceil(nodes.len().max(1))
 }
 
 /// The number of copies on each node.
@@ -124,9 +149,10 @@ pub fn is_gone(map: &ClusterMap, brick: BrickId) -> bool {
     }
 }
 
-/// Whether a group is as the volume wants it: enough copies, spread over nodes, on bricks that stay.
+/// Whether a group is as the volume wants it: enough copies or all shards, spread over nodes, on bricks that
+/// stay.
 pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
-    let Some(rules) = Rules::of(map, volume) else { return false };
+    let Some(rules) = Rules::of_group(map, volume, &group) else { return false };
     let mut load = Load::default();
     let mut good = 0;
     for brick in group.bricks() {
@@ -171,7 +197,7 @@ mod tests {
 
     #[test]
     fn a_new_brick_takes_its_share_and_nothing_else_moves() {
-        let rules = Rules { replica: 2, per_node: 1, arbitrated: false };
+        let rules = Rules { replica: 2, per_node: 1, data: 0, arbitrated: false };
         let mut moved = 0;
         for seq in 0..5_000 {
             let (mut before, mut after) = (bricks(&[9, 9, 9]), bricks(&[9, 9, 9, 9]));
@@ -194,9 +220,9 @@ mod tests {
         for seq in 0..1_000 {
             rank(block(seq), &mut candidates);
             let node = |brick: &BrickId| (brick.0 - 1) / 3;
-            let two = choose(&candidates, Rules { replica: 2, per_node: 1, arbitrated: false });
+            let two = choose(&candidates, Rules { replica: 2, per_node: 1, data: 0, arbitrated: false });
             assert!(two.len() == 2 && node(&two[0]) != node(&two[1]));
-            let three = choose(&candidates, Rules { replica: 3, per_node: 2, arbitrated: false });
+            let three = choose(&candidates, Rules { replica: 3, per_node: 2, data: 0, arbitrated: false });
             assert!(three.len() == 3 && three.iter().any(|brick| node(brick) != node(&three[0])));
         }
     }

@@ -9,7 +9,7 @@ use std::fmt;
 /// How many nodes may be down at a time while a volume is read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tolerance {
-    /// Of the nodes with bricks: a copy of each block is left, and bricks for new blocks.
+    /// Of the nodes with bricks: a copy of each block is left, or enough shards, and bricks for new blocks.
     pub data: usize,
     /// Of the nodes with the volume's metadata.
     pub metadata: usize,
@@ -18,7 +18,11 @@ pub struct Tolerance {
 impl Tolerance {
     /// The tolerance of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Tolerance> {
-        let rules = Rules::of(map, volume)?;
+        let copies = Rules::of(map, volume)?;
+        let rules = map.schemes.get(&volume).map_or(copies, |shards| {
+            let data = usize::from(shards.data);
+            Rules::of_shards(map, volume, data, data + usize::from(shards.parity))
+        });
         let mut nodes = BTreeMap::<NodeId, usize>::new();
         for (_, brick) in map.bricks_of(volume).filter(|(_, brick)| brick.state == BrickState::Active) {
             *nodes.entry(brick.node).or_default() += 1;
@@ -27,8 +31,13 @@ impl Tolerance {
         let mut takes: Vec<usize> = nodes.values().map(|bricks| (*bricks).min(rules.per_node)).collect();
         takes.sort_unstable();
         let left = |dead: usize| takes.iter().rev().skip(dead).sum::<usize>();
-        let with_a_copy = rules.replica.min(nodes.len()).saturating_sub(1);
-        let data = (1..=with_a_copy).take_while(|dead| left(*dead) >= rules.quorum()).count();
+        let lost = |dead: usize| takes.iter().rev().take(dead).sum::<usize>();
+        let is_left = |dead: &usize| match rules.data {
+            0 => *dead < rules.replica.min(nodes.len()),
+            data => lost(*dead) + data <= rules.replica,
+        };
+        let survives = |dead: &usize| is_left(dead) && left(*dead) >= rules.quorum();
+        let data = (1..=nodes.len()).take_while(survives).count();
         Some(Tolerance { data, metadata: map.replicas(volume).len().saturating_sub(1) / 2 })
     }
 

@@ -1,6 +1,7 @@
 //! The cluster map under random commands, and the promises of single commands.
 
 use proptest::prelude::*;
+use shoal_cluster::map::Shards;
 use shoal_cluster::placement::Rules;
 use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, Tolerance, apply};
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
@@ -190,6 +191,54 @@ fn map_of_version_1_is_read() {
     bytes.truncate(bytes.len() - 2);
     assert_eq!(std::mem::replace(&mut bytes[0], 1), 2);
     assert_eq!(ClusterMap::decode(&bytes), Ok(map));
+}
+
+#[test]
+fn volume_of_shards_is_written_while_one_shard_more_than_give_a_block_back_can_be_stored() {
+    let survives = |data: u8, parity: u8, nodes: &[u32]| {
+        let map = cluster(9);
+        let bricks = nodes.iter().zip(1..).map(|(node, at)| (NodeId(*node), format!("/s{at}").into()));
+        let create = Command::CreateVolume {
+            name: "s".into(),
+            id: GroupId(9),
+            replica: parity + 1,
+            bricks: bricks.collect(),
+            force: true,
+            time: time(1),
+        };
+        let mut map = done(&map, &create);
+        map.schemes.insert(GroupId(9), Shards { data, parity });
+        Tolerance::of(&map, GroupId(9)).unwrap().data
+    };
+    assert_eq!(
+        survives(4, 2, &[1, 2, 3, 4, 5, 6]),
+        1,
+        "of two dead nodes four shards are left, and five count"
+    );
+    assert_eq!(survives(4, 2, &[1, 2, 3, 4, 5, 6, 7]), 2);
+    assert_eq!(survives(4, 2, &[1, 2, 3, 4, 5, 6, 7, 8, 9]), 2, "a third loss would be one too many");
+    assert_eq!(survives(2, 1, &[1, 2, 3]), 0);
+    assert_eq!(survives(2, 1, &[1, 2, 3, 4]), 1);
+    assert_eq!(
+        survives(4, 2, &[1, 1, 2, 2, 3, 3]),
+        0,
+        "a node has two shards: four are left, and five count"
+    );
+    assert_eq!(survives(2, 2, &[1, 1, 2, 2]), 0);
+}
+
+#[test]
+fn map_with_a_scheme_of_shards_is_of_a_version_that_older_nodes_refuse() {
+    let map = cluster(3);
+    let mut map = done(&map, &volume(&map, 3));
+    let copies = map.encode();
+    assert_eq!((copies[0], ClusterMap::decode(&copies)), (2, Ok(map.clone())));
+    map.schemes.insert(GroupId(9), Shards { data: 4, parity: 2 });
+    let shards = map.encode();
+    assert_eq!((shards[0], ClusterMap::decode(&shards)), (3, Ok(map.clone())));
+    assert!(ClusterMap::decode(&[&[2], &shards[1..]].concat()).is_err(), "it has more than version 2 has");
+    let map = done(&map, &Command::DeleteVolume { volume: GroupId(9) });
+    assert_eq!(map.encode()[0], 2, "the scheme goes with its volume");
 }
 
 #[test]

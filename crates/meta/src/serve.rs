@@ -129,7 +129,7 @@ impl Server {
                 for brick in block.info.group.bricks() {
                     let on = found.entry(brick).or_default();
                     on.blocks += 1;
-                    on.bytes += u64::from(block.info.len);
+                    on.bytes += u64::from(block.info.stored_bytes());
                 }
             }
         }

@@ -121,9 +121,10 @@ pub struct BlockRecord {
 }
 
 impl BlockRecord {
-    /// Whether it is in use and on fewer bricks than the volume wants copies: exactly then it is on the list.
+    /// Whether it is in use and on fewer bricks than the volume wants copies, or lacks a shard: exactly then
+    /// it is on the list.
     pub fn is_degraded(&self, replica: u8) -> bool {
-        self.refs > 0 && self.info.group.len() < usize::from(replica)
+        self.refs > 0 && self.info.group.is_short_of(usize::from(replica))
     }
 }
 

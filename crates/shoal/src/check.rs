@@ -8,6 +8,7 @@ use crate::limits::{EXTENTS_PAGE, VERIFY_THREADS};
 use crate::walk::{self, Step};
 use serde::Serialize;
 use shoal_brick::Brick;
+use shoal_cluster::blocks::names;
 use shoal_namespace::check::{self, Finding, Phase, Visitor};
 use shoal_namespace::kv::{KvRead, StoreError};
 use shoal_namespace::query::{self, Prefetch};
@@ -41,7 +42,7 @@ pub struct Report {
     pub copies: u64,
     /// Copies recorded on other bricks.
     pub copies_elsewhere: u64,
-    /// Blocks recorded as having fewer copies than the volume wants.
+    /// Blocks recorded as having fewer copies than the volume wants, or as lacking a shard.
     pub blocks_degraded: u64,
     /// Copies that are missing on their brick.
     pub blocks_missing: u64,
@@ -97,13 +98,21 @@ impl Bricks {
     }
 
     fn lacks(&self, info: BlockInfo) -> bool {
-        info.group.len() < self.replica
+        info.group.is_short_of(self.replica)
+    }
+
+    /// A block on a brick at hand: its copy there, or its shard.
+    fn copy(&self, at: usize, id: BlockId, info: BlockInfo) -> Option<Copy<'_>> {
+        let (brick_id, brick) = self.here.get(at)?;
+        let name = brick_id.map_or(id, |brick_id| names::on_brick(id, &info.group, brick_id));
+        Some(Copy { brick, id: name, len: info.stored_bytes() })
     }
 }
 
-/// A block's copy on a local brick.
+/// A copy or shard of a block on a local brick.
 struct Copy<'a> {
     brick: &'a Brick,
+    /// The name under which the brick stores it.
     id: BlockId,
     len: u32,
 }
@@ -138,15 +147,17 @@ pub fn check<S: KvRead + ?Sized>(
     let mut copies = Vec::new();
     for (at, (_, brick)) in bricks.here.iter().enumerate() {
         let mine = || blocks.iter().filter(|(_, info)| bricks.of(*info).any(|one| one == at));
-        copies.extend(mine().map(|(id, info)| Copy { brick, id: *id, len: info.len }));
-        report.blocks_unused += unused(brick, &mine().map(|(id, _)| *id).collect())?;
+        let before = copies.len();
+        copies.extend(mine().filter_map(|(id, info)| bricks.copy(at, *id, *info)));
+        let mine = copies.iter().skip(before).map(|copy: &Copy<'_>| copy.id).collect();
+        report.blocks_unused += unused(brick, &mine)?;
     }
     let bad = verify(&copies, quick, listener);
     let missing = bad.iter().filter(|(_, error)| matches!(error, BlockError::Missing(_))).count();
     report.blocks_missing = missing as u64;
     report.blocks_damaged = bad.len() as u64 - report.blocks_missing;
     if !bad.is_empty() {
-        tell_files(store, &bad.into_iter().map(|(id, _)| id).collect(), listener);
+        tell_files(store, &bad.into_iter().map(|(name, _)| names::parse(name).0).collect(), listener);
     }
     report.clean =
         report.findings + report.blocks_missing + report.blocks_damaged + report.blocks_degraded == 0;

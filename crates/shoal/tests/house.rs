@@ -20,6 +20,7 @@ use std::process::Command;
 /// The house, inside out. A crate may depend on those of lower rank only.
 const RANKS: &[(&str, u32)] = &[
     ("shoal-runtime", 0),
+    ("shoal-coding", 0),
     ("shoal-types", 1),
     ("shoal-namespace", 2),
     ("shoal-lease", 2),
@@ -40,6 +41,7 @@ const RANKS: &[(&str, u32)] = &[
 /// What the pure crates may use: libraries that compute, and nothing that reads a clock, a file, a socket or
 /// chance.
 const PURE: &[(&str, &[&str])] = &[
+    ("shoal-coding", &["bytes", "crc32c", "reed-solomon-simd", "thiserror"]),
     ("shoal-types", &["bytes", "libc", "serde", "thiserror", "xxhash-rust"]),
     ("shoal-namespace", &["bytes", "postcard", "serde", "thiserror", "xxhash-rust"]),
     ("shoal-lease", &["serde", "thiserror"]),

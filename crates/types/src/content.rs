@@ -38,6 +38,13 @@ pub struct BlockInfo {
     pub group: BlockGroup,
 }
 
+impl BlockInfo {
+    /// Bytes that each brick of the group stores: the whole block, or one shard.
+    pub fn stored_bytes(&self) -> u32 {
+        if self.group.is_sharded() { self.group.shard_bytes() } else { self.len }
+    }
+}
+
 impl Extent {
     /// Length in bytes, never 0.
     pub fn len(&self) -> u64 {

@@ -18,7 +18,7 @@ mod time;
 pub use attr::{FileKind, Inode, Statfs, mode};
 pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
-pub use group::{BlockGroup, GROUP_BRICKS_MAX};
+pub use group::{BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYTES};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError};
 pub use origin::{Origin, Process};

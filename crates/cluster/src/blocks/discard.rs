@@ -1,11 +1,11 @@
 //! Deletes and lists blocks.
 
-use super::Inner;
 use super::call::Calls;
+use super::{Inner, names};
 use crate::limits::SURVEY_WAIT_MAX;
 use crate::placement;
 use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
+use shoal_types::{BlockGroup, BlockId, BrickId, GROUP_BRICKS_MAX, SessionId};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -49,12 +49,17 @@ impl Inner {
         D: FnOnce(&dyn BlockService, &[BlockId]) -> Result<Vec<BlockId>, BlockError> + Send + 'static,
     {
         let map = self.bricks.map();
+        let has_shards = map.schemes.contains_key(&self.volume);
         let mut by_brick = BTreeMap::<BrickId, Vec<BlockId>>::new();
         for (id, group) in blocks {
             let everywhere = map.bricks_of(self.volume).map(|(brick, _)| brick).filter(|_| group.is_empty());
             let there = group.bricks().filter(|brick| !placement::is_gone(&map, *brick));
             for brick in everywhere.chain(there) {
-                by_brick.entry(brick).or_default().push(*id);
+                let names = by_brick.entry(brick).or_default();
+                names.push(names::on_brick(*id, group, brick));
+                if group.is_empty() && has_shards {
+                    names.extend((0..GROUP_BRICKS_MAX).map(|index| names::of_shard(*id, index)));
+                }
             }
         }
         let mut kept = BTreeSet::new();
@@ -72,7 +77,8 @@ impl Inner {
         let failed = self.collect(calls, |_, kept: Vec<BlockId>| still_there.extend(kept));
         kept.extend(&still_there);
         kept.extend(failed.iter().filter_map(|brick| by_brick.get(brick)).flatten());
-        Ok(kept.into_iter().collect())
+        let blocks: BTreeSet<BlockId> = kept.into_iter().map(|name| names::parse(name).0).collect();
+        Ok(blocks.into_iter().collect())
     }
 
     /// A page ends where the first of the bricks' pages does: beyond it, some bricks have not listed their
@@ -81,32 +87,35 @@ impl Inner {
         self: &Arc<Inner>,
         from: BlockId,
     ) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
-        let mut found = BTreeMap::<BlockId, BlockGroup>::new();
+        let has_shards = self.bricks.map().schemes.contains_key(&self.volume);
+        let mut found = BTreeMap::<(BlockId, Option<usize>), BlockGroup>::new();
         let mut next: Option<BlockId> = None;
         self.survey(
-            move |brick| brick.list(from),
+            move |brick| list(brick, from, has_shards),
             |brick, page| {
                 next = next.into_iter().chain(page.next).min();
-                for id in page.blocks {
-                    let group = found.entry(id).or_default();
+                for name in page.blocks {
+                    let group = found.entry(names::parse(name)).or_default();
                     *group = group.with(brick).unwrap_or(*group);
                 }
             },
         )?;
-        found.retain(|id, _| next.is_none_or(|next| *id < next));
-        Ok(BlockPage { blocks: found.into_iter().collect(), next })
+        found.retain(|(id, _), _| next.is_none_or(|next| *id < next));
+        Ok(BlockPage { blocks: as_groups(found), next })
     }
 
     pub(super) fn stored_sessions(self: &Arc<Inner>) -> Result<Vec<SessionId>, BlockError> {
         let mut found = BTreeSet::new();
-        self.survey(|brick| brick.sessions(), |_, sessions| found.extend(sessions))?;
+        let block = |session| names::parse(BlockId::first_of(session)).0.session;
+        self.survey(|brick| brick.sessions(), |_, sessions| found.extend(sessions.into_iter().map(block)))?;
         Ok(found.into_iter().collect())
     }
 
     pub(super) fn verify(self: &Arc<Inner>, id: BlockId, group: BlockGroup) -> BlockGroup {
         let mut calls = Calls::new();
         for brick in group.bricks().filter(|brick| self.is_good(*brick)) {
-            calls.start(self, brick, move |it| match it.get(id, 0, 1) {
+            let name = names::on_brick(id, &group, brick);
+            calls.start(self, brick, move |it| match it.get(name, 0, 1) {
                 Err(BlockError::Missing(_) | BlockError::Corrupt { .. }) => Ok(false),
                 other => other.map(|_| true),
             });
@@ -163,4 +172,42 @@ impl Inner {
         failed.extend(&calls.pending);
         failed
     }
+}
+
+/// A page of what a brick has of a session's blocks, copies and shards, by their names there.
+fn list(brick: &dyn BlockService, from: BlockId, has_shards: bool) -> Result<BlockPage<BlockId>, BlockError> {
+    let mut page = brick.list(from)?;
+    let sessions = if has_shards { brick.sessions()? } else { Vec::new() };
+    let shards = (0..GROUP_BRICKS_MAX).map(|index| names::of_shard(from, index));
+    for from in shards.filter(|name| sessions.contains(&name.session)) {
+        let more = brick.list(from)?;
+        page.blocks.extend(more.blocks);
+        let next = more.next.map(|name| names::parse(name).0);
+        page.next = page.next.into_iter().chain(next).min();
+    }
+    Ok(page)
+}
+
+/// What was found of each block: its copies as one group, and its shards in as few groups as have each shard
+/// on one brick, and each brick once. How many of the shards are data is not known here, nor asked.
+fn as_groups(found: BTreeMap<(BlockId, Option<usize>), BlockGroup>) -> Vec<(BlockId, BlockGroup)> {
+    let mut groups: Vec<(BlockId, BlockGroup)> = Vec::new();
+    for ((id, index), bricks) in found {
+        let Some(index) = index else {
+            groups.push((id, bricks));
+            continue;
+        };
+        for brick in bricks.bricks() {
+            let own = groups.iter_mut().rev().take_while(|(one, _)| *one == id);
+            let added = own.filter_map(|(_, group)| Some((group.with_shard(index, brick)?, group))).next();
+            match added {
+                Some((with, group)) => *group = with,
+                None => {
+                    let one = BlockGroup::of_shards(1, GROUP_BRICKS_MAX - 1, 1);
+                    groups.extend(one.and_then(|it| it.with_shard(index, brick)).map(|group| (id, group)));
+                }
+            }
+        }
+    }
+    groups
 }

@@ -17,6 +17,9 @@ impl Inner {
         offset: u32,
         len: u32,
     ) -> Result<Bytes, BlockError> {
+        if group.is_sharded() {
+            return self.fetch_shards(id, group, offset, len);
+        }
         let holders = self.holders(&self.bricks.map(), id, group);
         let mut reading = Reading::default();
         let content = reading.run(self, id, holders, offset, len)?;
@@ -29,8 +32,13 @@ impl Inner {
 
 /// A read in progress.
 #[derive(Default)]
-struct Reading {
-    damaged: Vec<BrickId>,
+pub(super) struct Reading {
+    /// Bricks whose copy or shard is damaged.
+    pub(super) damaged: Vec<BrickId>,
+    /// Bricks that do not have the block.
+    pub(super) absent: Vec<BrickId>,
+    /// Bricks that have taken too long.
+    pub(super) is_late: Vec<BrickId>,
     /// A brick does not have the block.
     missing: bool,
     /// The most significant other failure.
@@ -86,7 +94,7 @@ impl Reading {
     }
 
     /// The error if no brick had a good copy. `silent`: some have not answered.
-    fn verdict(&mut self, id: BlockId, silent: bool) -> BlockError {
+    pub(super) fn verdict(&mut self, id: BlockId, silent: bool) -> BlockError {
         match self.failure.take() {
             None | Some(BlockError::Corrupt { .. }) if silent => {
                 BlockError::Unreachable(format!("no brick answers with block {id}"))
@@ -97,7 +105,7 @@ impl Reading {
         }
     }
 
-    fn note(&mut self, id: BlockId, brick: BrickId, answer: Result<Bytes, BlockError>) {
+    pub(super) fn note(&mut self, id: BlockId, brick: BrickId, answer: Result<Bytes, BlockError>) {
         let error = match answer {
             Ok(content) => BlockError::Io {
                 what: format!("{brick}, block {id}"),
@@ -106,7 +114,10 @@ impl Reading {
             Err(error) => error,
         };
         match &error {
-            BlockError::Missing(_) => return self.missing = true,
+            BlockError::Missing(_) => {
+                self.absent.push(brick);
+                return self.missing = true;
+            }
             BlockError::Corrupt { .. } => {
                 tracing::error!(%brick, %error, "a copy is damaged");
                 self.damaged.push(brick);
@@ -130,7 +141,7 @@ mod tests {
         let id = BlockId { session: SessionId(1), seq: 1 };
         let damaged = || Some(BlockError::Corrupt { id, what: "its checksum".into() });
         let verdict =
-            |failure, missing, silent| Reading { damaged: Vec::new(), missing, failure }.verdict(id, silent);
+            |failure, missing, silent| Reading { missing, failure, ..Reading::default() }.verdict(id, silent);
         assert_eq!(verdict(damaged(), false, false), damaged().expect("given above"));
         assert_eq!(verdict(damaged(), true, false), BlockError::Missing(id));
         assert_eq!(verdict(None, true, false), BlockError::Missing(id));

@@ -20,6 +20,9 @@ impl Inner {
         if placement::is_whole(&map, self.volume, info.group) {
             return Ok(info.group);
         }
+        if info.group.is_sharded() {
+            return self.mend_shards(&map, id, info);
+        }
         let (ranked, good) = self.ranked(&map, id);
         let plan = Plan::new(rules, info.group, (ranked, good), &[]);
         if plan.good == 0 || plan.kept.len() >= rules.replica {
@@ -62,7 +65,7 @@ impl Inner {
     }
 
     /// The bricks that placement would choose today, if all answered.
-    fn ideal(&self, map: &ClusterMap, rules: Rules, id: BlockId) -> Vec<Candidate> {
+    pub(super) fn ideal(&self, map: &ClusterMap, rules: Rules, id: BlockId) -> Vec<Candidate> {
         let candidates = self.candidates(map, id);
         let chosen = placement::choose(&candidates, rules);
         candidates.into_iter().filter(|it| chosen.contains(&it.brick)).collect()
@@ -70,7 +73,7 @@ impl Inner {
 
     pub(super) fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let map = self.bricks.map();
-        let Ok(rules) = self.rules(&map) else { return true };
+        let Some(rules) = Rules::of_group(&map, self.volume, &group) else { return true };
         let ideal = self.ideal(&map, rules, id);
         ideal.len() == group.len() && ideal.iter().all(|it| group.contains(it.brick))
     }
@@ -82,6 +85,9 @@ impl Inner {
         info: BlockInfo,
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
+        if info.group.is_sharded() {
+            return self.rebalance_shards(&map, id, info);
+        }
         let rules = self.rules(&map)?;
         let mut ideal = self.ideal(&map, rules, id);
         ideal

@@ -1,6 +1,6 @@
 //! Repairs damaged copies that readers find.
 
-use super::Inner;
+use super::{Inner, names};
 use crate::limits::REPAIRS_MAX;
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BrickId};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Inner {
-    /// Replaces a damaged copy by a good one, on another thread.
+    /// Replaces a damaged copy or shard by a good one, on another thread.
     pub(super) fn repair(self: &Arc<Inner>, id: BlockId, group: BlockGroup, damaged: BrickId) {
         if self.repairs.fetch_add(1, Ordering::Relaxed) >= REPAIRS_MAX {
             self.repairs.fetch_sub(1, Ordering::Relaxed);
@@ -38,7 +38,13 @@ impl Inner {
         group: BlockGroup,
         damaged: BrickId,
     ) -> Result<(), BlockError> {
-        let content = self.whole_copy(id, group, damaged)?;
+        // A brick that finds damage names the shard as it has stored it.
+        let (id, index) = names::parse(id);
+        let index = index.or(group.shard_on(damaged));
+        let (content, id) = match index {
+            Some(index) => (self.restored_shard((id, index), group, damaged)?, names::of_shard(id, index)),
+            None => (self.whole_copy(id, group, damaged)?, id),
+        };
         let brick = self.bricks.brick(damaged);
         let brick = brick.ok_or_else(|| BlockError::Unreachable(format!("{damaged} is not connected")))?;
         match brick.put(id, &[content]) {

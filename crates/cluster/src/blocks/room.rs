@@ -38,6 +38,11 @@ impl Inner {
                 *sum = (sum.0.saturating_add(room.total_bytes), sum.1.saturating_add(room.free_bytes));
             }
         }
+        if let Some(shards) = map.schemes.get(&self.volume) {
+            let data = usize::from(shards.data);
+            let all = data + usize::from(shards.parity);
+            return shards_room(&nodes, Rules::of_shards(&map, self.volume, data, all));
+        }
         // As many copies as writes get now.
         let copies = rules.replica.min(nodes.len() * rules.per_node);
         if copies < rules.quorum() {
@@ -51,6 +56,21 @@ impl Inner {
             ..Statfs::default()
         })
     }
+}
+
+/// Room for blocks in shards, each of which takes a part of the block's length. Blocks that are stored as
+/// copies take more.
+fn shards_room(nodes: &BTreeMap<NodeId, (u64, u64)>, rules: Rules) -> Result<Statfs, BlockError> {
+    let shards = rules.replica.min(nodes.len() * rules.per_node);
+    if shards < rules.quorum() {
+        return Err(BlockError::Unreachable("too few bricks answer".into()));
+    }
+    let room = |nodes: Vec<u64>| storable(&nodes, shards, rules).saturating_mul(rules.data as u64);
+    Ok(Statfs {
+        total_bytes: room(nodes.values().map(|(total, _)| *total).collect()),
+        free_bytes: room(nodes.values().map(|(_, free)| *free).collect()),
+        ..Statfs::default()
+    })
 }
 
 /// The most bytes of which `copies` copies fit on nodes with this much space, no node holding more copies
@@ -78,7 +98,7 @@ mod tests {
 
     #[test]
     fn room_is_what_fits_with_all_copies_on_different_nodes() {
-        let rules = |replica, per_node| Rules { replica, per_node, arbitrated: false };
+        let rules = |replica, per_node| Rules { replica, per_node, data: 0, arbitrated: false };
         assert_eq!(storable(&[100, 100, 100], 3, rules(3, 1)), 100);
         assert_eq!(storable(&[100, 50, 100], 3, rules(3, 1)), 50);
         assert_eq!(storable(&[100, 50, 100], 2, rules(3, 1)), 125);

@@ -2,6 +2,7 @@
 
 use super::Inner;
 use super::call::{Calls, blames_brick};
+use super::content::Content;
 use crate::limits::{STORE_HEDGE, STORE_WAIT_MAX};
 use crate::placement::{Candidate, Load, Rules};
 use bytes::Bytes;
@@ -14,9 +15,12 @@ use std::sync::Arc;
 impl Inner {
     pub(super) fn store(self: &Arc<Inner>, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
+        if let Some(scheme) = self.scheme_for(&map, parts) {
+            return self.store_shards(&map, (id, scheme), parts);
+        }
         let rules = self.rules(&map)?;
         let (ranked, good) = self.ranked(&map, id);
-        let mut copying = Copying::new(self, id, parts, rules, &ranked, good);
+        let mut copying = Copying::new(self, id, Content::copies(parts), rules, &ranked, good);
         let group = match mistake("take one copy of a block for enough") {
             true => copying.run(1, 1)?,
             false => copying.run(rules.replica, rules.quorum())?,
@@ -38,22 +42,23 @@ impl Inner {
     ) -> Result<BlockGroup, BlockError> {
         let parts = [content.clone()];
         // No caller waits for these copies, so bricks that do not answer are left for a later attempt.
-        let mut copying = Copying::new(self, id, &parts, rules, ranked.get(..good).unwrap_or(ranked), good);
+        let content = Content::copies(&parts);
+        let mut copying = Copying::new(self, id, content, rules, ranked.get(..good).unwrap_or(ranked), good);
         copying.load = load;
         copying.run(count, 0)
     }
 }
 
 /// A write of one block to several bricks.
-struct Copying<'a> {
+pub(super) struct Copying<'a> {
     inner: &'a Arc<Inner>,
     id: BlockId,
-    parts: Arc<[Bytes]>,
+    content: Content,
     rules: Rules,
     /// Candidates that it has not been sent to, the best last, and how many of them are doubtful.
     left: Vec<Candidate>,
     doubtful: usize,
-    load: Load,
+    pub(super) load: Load,
     nodes: Vec<(BrickId, NodeId)>,
     calls: Calls<()>,
     stored: BlockGroup,
@@ -63,32 +68,33 @@ struct Copying<'a> {
 }
 
 impl<'a> Copying<'a> {
-    fn new(
+    pub(super) fn new(
         inner: &'a Arc<Inner>,
         id: BlockId,
-        parts: &[Bytes],
+        content: Content,
         rules: Rules,
         ranked: &[Candidate],
         good: usize,
     ) -> Copying<'a> {
+        let stored = content.before();
         Copying {
             inner,
             id,
-            parts: parts.into(),
+            content,
             rules,
             left: ranked.iter().rev().copied().collect(),
             doubtful: ranked.len() - good,
             load: Load::default(),
             nodes: Vec::new(),
             calls: Calls::new(),
-            stored: BlockGroup::default(),
+            stored,
             slow: Vec::new(),
             failures: Vec::new(),
         }
     }
 
     /// Runs until `wanted` bricks have the block, or until `least` have it and no other brick is left to try.
-    fn run(&mut self, wanted: usize, least: usize) -> Result<BlockGroup, BlockError> {
+    pub(super) fn run(&mut self, wanted: usize, least: usize) -> Result<BlockGroup, BlockError> {
         let give_up = Instant::now() + STORE_WAIT_MAX;
         let mut patience = Instant::now() + STORE_HEDGE;
         loop {
@@ -114,6 +120,9 @@ impl<'a> Copying<'a> {
 
     /// Sends the block to the best candidate that is left; to a doubtful one only if it must be.
     fn start_next(&mut self, must: bool) -> bool {
+        if !self.content.has_more(&self.stored) {
+            return false;
+        }
         let tried = if must { 0 } else { self.doubtful };
         let Some(at) = self
             .left
@@ -129,7 +138,7 @@ impl<'a> Copying<'a> {
         }
         self.load.add(next.node);
         self.nodes.push((next.brick, next.node));
-        let (id, parts) = (self.id, self.parts.clone());
+        let Some((id, parts)) = self.content.next(self.id, next.brick) else { return false };
         self.calls.start(self.inner, next.brick, move |brick| put(brick, id, &parts));
         true
     }
@@ -139,7 +148,7 @@ impl<'a> Copying<'a> {
         self.slow.retain(|it| *it != brick);
         match answer {
             Ok(()) => {
-                self.stored = self.stored.with(brick).unwrap_or(self.stored);
+                self.stored = self.content.stored(self.stored, brick);
                 Ok(())
             }
             // Every brick would return this error.
@@ -170,6 +179,7 @@ impl<'a> Copying<'a> {
     }
 
     fn make_room_for_another(&mut self, brick: BrickId) {
+        self.content.failed(brick);
         if let Some((_, node)) = self.nodes.iter().find(|(it, _)| *it == brick) {
             self.load.remove(*node);
         }

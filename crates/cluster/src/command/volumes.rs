@@ -103,6 +103,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     }
     map.volumes.remove(&id);
     map.arbiters.remove(&id);
+    map.schemes.remove(&id);
     Ok(Outcome::Done)
 }
 

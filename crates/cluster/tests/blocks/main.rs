@@ -3,5 +3,6 @@
 mod faults;
 mod fetch;
 mod mend;
+mod shards;
 mod store;
 mod support;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use shoal_cluster::map::ClusterMap;
+use shoal_cluster::map::{ClusterMap, Shards};
 use shoal_cluster::{Bricks, Command, Outcome, ReplicatedBlocks, apply};
 use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, SessionId, Statfs, Timestamp};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moment, VolumeBlocks};
@@ -186,6 +186,16 @@ impl World {
         World::with(3, Command::CreateArbitrated { name, id: VOLUME, bricks, arbiters, force: false, time })
     }
 
+    /// A volume of `data` + `parity` shards, on one brick of each node.
+    pub fn sharded(data: u8, parity: u8, nodes: u32) -> (Arc<World>, Arc<ReplicatedBlocks>) {
+        let bricks: Vec<u32> = (1..=nodes).collect();
+        let (world, blocks) = World::new(nodes, parity + 1, &bricks);
+        let mut map = (**world.map.read()).clone();
+        map.schemes.insert(VOLUME, Shards { data, parity });
+        *world.map.write() = Arc::new(map);
+        (world, blocks)
+    }
+
     fn with(nodes: u32, create: Command) -> (Arc<World>, Arc<ReplicatedBlocks>) {
         let world = Arc::new(World {
             map: RwLock::new(Arc::new(ClusterMap::default())),
@@ -240,6 +250,11 @@ impl World {
 fn places(nodes: &[u32]) -> Vec<(NodeId, std::path::PathBuf)> {
     let place = |(index, node): (usize, &u32)| (NodeId(*node), format!("/bricks/{}", index).into());
     nodes.iter().enumerate().map(place).collect()
+}
+
+/// The name of a shard on its brick.
+pub fn shard(id: BlockId, index: usize) -> BlockId {
+    BlockId { session: SessionId(id.session.0 | (index as u64 + 1) << 56), ..id }
 }
 
 pub fn id(seq: u64) -> BlockId {

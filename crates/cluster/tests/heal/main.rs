@@ -220,3 +220,52 @@ fn a_rebalance_waits_for_a_brick_that_does_not_answer_yet() {
     assert!(v.world.mem(BrickId(4)).len() > 8);
     v.assert_healed();
 }
+
+#[test]
+fn shards_of_a_lost_brick_are_restored_and_those_of_a_drained_one_move() {
+    let mut v = Volume::sharded(4, 2, 8);
+    for _ in 0..30 {
+        v.write(200_000);
+    }
+    v.world.mem(BrickId(3)).wipe();
+    v.world.change(Command::Lose { volume: VOLUME, bricks: vec![BrickId(3)] });
+    v.world.change(Command::Drain { volume: VOLUME, bricks: vec![BrickId(5)] });
+    v.server.placement_changed();
+    v.assert_healed();
+    eventually("nothing is left on it", || v.world.mem(BrickId(5)).len() == 0);
+    let used = v.server.brick_use().unwrap();
+    assert!(!used.contains_key(&BrickId(3)) && !used.contains_key(&BrickId(5)));
+    v.assert_exact();
+    let stored: u64 = v.server.brick_use().unwrap().values().map(|used| used.bytes).sum();
+    assert_eq!(stored, 30 * 6 * 50_048, "each brick has a shard of whole columns");
+}
+
+#[test]
+fn shards_that_vanished_from_m_bricks_are_found_when_the_bricks_are_asked() {
+    let mut v = Volume::sharded(4, 2, 6);
+    for _ in 0..10 {
+        v.write(200_000);
+    }
+    [1, 4].map(BrickId).iter().for_each(|brick| v.world.mem(*brick).wipe());
+    v.assert_content();
+    v.server.check_copies();
+    eventually("all were asked for", || v.server.heal_status().checks == 1);
+    let status = v.server.heal_status();
+    assert_eq!((status.total_blocks, status.moved_blocks, status.failed_blocks), (10, 10, 0), "{status:?}");
+    v.assert_exact();
+}
+
+#[test]
+fn shards_stored_while_a_brick_is_away_are_completed_when_it_is_back() {
+    let mut v = Volume::sharded(4, 2, 6);
+    v.world.mem(BrickId(2)).set_down(true);
+    for _ in 0..20 {
+        v.write(200_000);
+    }
+    assert_eq!(v.server.degraded(100).unwrap().len(), 20);
+    v.world.mem(BrickId(2)).set_down(false);
+    v.assert_healed();
+    assert_eq!(v.world.mem(BrickId(2)).len(), 20);
+    v.unlink_all();
+    eventually("garbage is deleted", || v.world.ids().iter().all(|brick| v.world.mem(*brick).len() == 0));
+}

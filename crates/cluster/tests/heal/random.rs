@@ -40,6 +40,10 @@ struct Run {
     v: Volume,
     away: Option<BrickId>,
     lost: u32,
+    /// Writes are so many times as long as the step says.
+    scale: usize,
+    /// So many bricks stay in use.
+    active_min: usize,
 }
 
 impl Run {
@@ -64,7 +68,7 @@ impl Run {
         let active = self.active();
         let brick = |index: usize| active[index % active.len()];
         match step {
-            Step::Write(len) => drop(self.v.write(len)),
+            Step::Write(len) => drop(self.v.write(len * self.scale)),
             Step::Unlink(index) => {
                 if let Some(name) = self.v.files.keys().nth(index).cloned() {
                     self.v.unlink(&name);
@@ -87,7 +91,7 @@ impl Run {
                 self.v.world.change(Command::ReplaceBrick { volume: VOLUME, old, new, gone: true });
                 self.v.server.placement_changed();
             }
-            Step::Drain(index) if active.len() > 3 => {
+            Step::Drain(index) if active.len() > self.active_min => {
                 self.v.world.change(Command::Drain { volume: VOLUME, bricks: vec![brick(index)] });
                 self.v.server.placement_changed();
             }
@@ -107,6 +111,27 @@ impl Run {
             Step::Heal => self.heal(),
         }
     }
+
+    fn all(mut self, steps: Vec<Step>) {
+        for step in steps {
+            self.step(step);
+        }
+        self.v.assert_content();
+        // Leftovers of deleted blocks can be told from uncommitted blocks only when a later block is known.
+        self.v.write(1);
+        self.heal();
+        let mut tries = 0;
+        eventually("copies in excess are swept and garbage is deleted", || {
+            tries += 1;
+            if tries % 50 == 0 {
+                self.v.server.placement_changed();
+            }
+            let known: usize = self.v.files.values().map(|(id, _)| self.v.group(*id).len()).sum();
+            self.v.world.ids().into_iter().map(|brick| self.v.world.mem(brick).len()).sum::<usize>() == known
+        });
+        self.v.assert_exact();
+        self.v.assert_consistent();
+    }
 }
 
 proptest! {
@@ -114,24 +139,13 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_everything_comes_to_its_place(steps in prop::collection::vec(step(), 5..40)) {
         let v = Volume::new(5, 3, &[1, 2, 3, 4, 5]);
-        let mut run = Run { v, away: None, lost: 0 };
-        for step in steps {
-            run.step(step);
-        }
-        run.v.assert_content();
-        // Leftovers of deleted blocks can be told from uncommitted blocks only when a later block is known.
-        run.v.write(1);
-        run.heal();
-        let mut tries = 0;
-        eventually("copies in excess are swept and garbage is deleted", || {
-            tries += 1;
-            if tries % 50 == 0 {
-                run.v.server.placement_changed();
-            }
-            let known: usize = run.v.files.values().map(|(id, _)| run.v.group(*id).len()).sum();
-            run.v.world.ids().into_iter().map(|brick| run.v.world.mem(brick).len()).sum::<usize>() == known
-        });
-        run.v.assert_exact();
-        run.v.assert_consistent();
+        Run { v, away: None, lost: 0, scale: 1, active_min: 3 }.all(steps);
+    }
+
+    /// Short blocks are in copies, and long ones in shards.
+    #[test]
+    fn no_shard_is_lost_and_each_comes_to_its_place(steps in prop::collection::vec(step(), 5..40)) {
+        let v = Volume::sharded(3, 2, 7);
+        Run { v, away: None, lost: 0, scale: 200, active_min: 5 }.all(steps);
     }
 }

@@ -23,8 +23,16 @@ pub struct Volume {
 
 impl Volume {
     pub fn new(nodes: u32, replica: u8, bricks: &[u32]) -> Volume {
+        Volume::over(World::new(nodes, replica, bricks), replica)
+    }
+
+    /// A volume of `data` + `parity` shards, on one brick of each node.
+    pub fn sharded(data: u8, parity: u8, nodes: u32) -> Volume {
+        Volume::over(World::sharded(data, parity, nodes), parity + 1)
+    }
+
+    fn over((world, blocks): (Arc<World>, Arc<ReplicatedBlocks>), replica: u8) -> Volume {
         let dir = tempfile::tempdir().unwrap();
-        let (world, blocks) = World::new(nodes, replica, bricks);
         let options = Options { replica, ..meta::options() };
         let server = Server::open(dir.path(), blocks.clone(), options).unwrap();
         let told: Weak<Server> = Arc::downgrade(&server);
@@ -99,6 +107,11 @@ impl Volume {
         for (id, content) in self.files.values() {
             let group = self.group(*id);
             assert!(self.blocks.is_whole(group), "{id:?} {group:?}");
+            if group.is_sharded() {
+                let is_there = |(index, brick)| self.world.mem(brick).has(cluster::shard(*id, index));
+                assert!(group.shards().all(is_there), "{id:?} {group:?}");
+                continue;
+            }
             assert_eq!(self.world.holders(*id), group, "{id:?}");
             for brick in group.bricks() {
                 assert_eq!(self.world.mem(brick).content(*id).as_ref(), Some(content));

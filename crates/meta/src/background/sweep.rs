@@ -286,7 +286,7 @@ fn unknown(
                 unknown.push(Unknown { id, on, is_known: false });
             }
             Some(block) if !is_moving(id) && !block.info.group.is_empty() => {
-                let on = block.info.group.bricks().fold(on, BlockGroup::without);
+                let on = on.without_all(&block.info.group);
                 if !on.is_empty() {
                     unknown.push(Unknown { id, on, is_known: true });
                 }

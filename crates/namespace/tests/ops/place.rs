@@ -165,3 +165,40 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn group_of_shards_is_kept_in_order_and_records_of_copies_are_as_before() {
+    let one = |number: u16| BrickId(number);
+    let copies = BlockGroup::new([one(7), one(3)]).unwrap();
+    assert_eq!(
+        shoal_namespace::codec::encode(1, &copies),
+        [1, 2, 3, 7],
+        "as it was before there were shards"
+    );
+    let empty = BlockGroup::of_shards(2, 1, 300).unwrap();
+    let shards = empty.with_shard(0, one(7)).and_then(|it| it.with_shard(2, one(3))).unwrap();
+    for group in [copies, empty, shards, BlockGroup::default()] {
+        let bytes = shoal_namespace::codec::encode(1, &group);
+        assert_eq!(shoal_namespace::codec::decode::<BlockGroup>(1, &bytes), Ok(group));
+    }
+    let mut twice = shoal_namespace::codec::encode(1, &shards);
+    let last = twice.len() - 1;
+    assert_eq!(twice[last], 3);
+    twice[last] = 7;
+    assert!(shoal_namespace::codec::decode::<BlockGroup>(1, &twice).is_err(), "two shards on one brick");
+}
+
+#[test]
+fn block_that_lacks_a_shard_is_on_the_list_until_it_has_all() {
+    let all = BlockGroup::of_shards(2, 1, 300).unwrap();
+    let all = (0..3).fold(all, |group, index| group.with_shard(index, BrickId(index as u16 + 1)).unwrap());
+    let record = |group| shoal_namespace::records::BlockRecord {
+        refs: 1,
+        info: shoal_types::BlockInfo { len: 30_000, group },
+    };
+    assert!(!record(all).is_degraded(2) && !record(all).is_degraded(9));
+    assert!(
+        record(all.without(BrickId(2))).is_degraded(2),
+        "though it is on as many bricks as copies are wanted"
+    );
+}

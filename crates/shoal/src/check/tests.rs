@@ -94,3 +94,30 @@ fn in_a_cluster_each_node_answers_for_its_own_copies() {
     let (report, _) = run_with(&volume, &second, false);
     assert_eq!((report.clean, report.copies, report.blocks_missing), (false, 2, 1));
 }
+
+#[test]
+fn brick_answers_for_its_shards_of_blocks() {
+    let mut volume = Fixture::new();
+    let file = volume.file(InodeId::ROOT, "file");
+    let data = Bytes::from(vec![7; 200_000]);
+    let group = BlockGroup::of_shards(2, 1, 1563).unwrap();
+    let group = (0..3).fold(group, |group, at| group.with_shard(at, BrickId(at as u16 + 1)).unwrap());
+    let id = volume.write_block_to(group, file, 0, &data);
+    let second = || Bricks::some(vec![(BrickId(2), volume.brick.clone())], 2);
+    let (report, _) = run_with(&volume, &second(), false);
+    let all = (report.clean, report.blocks_missing, report.blocks_unused);
+    assert_eq!(all, (false, 1, 1), "the shard is missing, and a whole copy is not what belongs there");
+
+    let name = names::on_brick(id, &group, BrickId(2));
+    volume.brick.delete(&[id]).unwrap();
+    volume.brick.put(name, &[Bytes::from(vec![7; group.shard_bytes() as usize])]).unwrap();
+    let (report, findings) = run_with(&volume, &second(), false);
+    assert_eq!((report.clean, findings), (true, vec![]));
+    assert_eq!((report.copies, report.copies_elsewhere, report.blocks_unused), (1, 2, 0));
+
+    std::fs::remove_file(volume.block_file(name)).unwrap();
+    let (report, findings) = run_with(&volume, &second(), false);
+    assert_eq!((report.clean, report.blocks_missing), (false, 1));
+    let names_the_file = |finding: &String| finding.contains(&format!("are in block {id}"));
+    assert!(findings.iter().any(names_the_file), "{findings:#?}");
+}

@@ -118,7 +118,7 @@ fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), 
         }
         // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
         let rest = if placed { from } else { to };
-        let rest = keep.bricks().fold(rest, BlockGroup::without);
+        let rest = rest.without_all(&keep);
         if !rest.is_empty() {
             excess.push((id, rest));
         }
