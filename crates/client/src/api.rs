@@ -400,7 +400,7 @@ impl crate::Client {
     }
 
     /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `note` see
-    /// [`setattr_observed`](Client::setattr_noted).
+    /// [`setattr_observed`](Client::setattr_observed).
     pub fn write_observed(
         &self,
         wait: Wait,
@@ -427,7 +427,7 @@ impl crate::Client {
         self.fallocate_observed(wait, ino, offset, len, what, |_| ())
     }
 
-    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_observed`](Client::setattr_noted).
+    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_observed`](Client::setattr_observed).
     pub fn fallocate_observed(
         &self,
         wait: Wait,
@@ -469,7 +469,7 @@ impl crate::Client {
     }
 
     /// Like [`copy_file_range`](Self::copy_file_range). For `note` see
-    /// [`setattr_observed`](Client::setattr_noted).
+    /// [`setattr_observed`](Client::setattr_observed).
     #[expect(clippy::too_many_arguments, reason = "those of the system call")]
     pub fn copy_file_range_observed(
         &self,

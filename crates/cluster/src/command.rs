@@ -11,11 +11,12 @@ mod volumes;
 pub use replicas::FOUNDERS_MAX;
 pub use volumes::ARBITRATED_COPIES;
 
-use crate::map::{ClusterMap, VolumeState};
+use crate::map::{ClusterMap, Shards, VolumeState};
 use serde::{Deserialize, Serialize};
 use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::path::PathBuf;
+use volumes::Redundancy;
 
 /// Version of an encoded command.
 pub const COMMAND_VERSION: u8 = 1;
@@ -205,6 +206,22 @@ pub enum Command {
         /// When it was created.
         time: Timestamp,
     },
+    /// Creates a volume whose blocks are stored as shards: [`Outcome::Volume`].
+    CreateDispersed {
+        /// Its name.
+        name: String,
+        /// Its identity.
+        id: GroupId,
+        /// The scheme.
+        shards: Shards,
+        /// Nodes and paths of its bricks.
+        bricks: Vec<(NodeId, PathBuf)>,
+        /// Even if two shards of a block may be placed on one node, or the loss of a node would stop the
+        /// volume.
+        force: bool,
+        /// When it was created.
+        time: Timestamp,
+    },
 }
 
 /// The result of a command.
@@ -262,10 +279,13 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::Move { node, address } => nodes::relocate(map, *node, address),
         Command::Detach { node, force } => nodes::detach(map, *node, *force),
         Command::CreateVolume { name, id, replica, bricks, force, time } => {
-            volumes::create(map, (name, *id), *replica, (bricks, &[]), *force, *time)
+            volumes::create(map, (name, *id), Redundancy::Copies(*replica), bricks, *force, *time)
         }
         Command::CreateArbitrated { name, id, bricks, arbiters, force, time } => {
-            volumes::create(map, (name, *id), ARBITRATED_COPIES, (bricks, arbiters), *force, *time)
+            volumes::create(map, (name, *id), Redundancy::Arbitrated(arbiters), bricks, *force, *time)
+        }
+        Command::CreateDispersed { name, id, shards, bricks, force, time } => {
+            volumes::create(map, (name, *id), Redundancy::Shards(*shards), bricks, *force, *time)
         }
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),

@@ -67,6 +67,13 @@ pub struct Shards {
     pub parity: u8,
 }
 
+impl Shards {
+    /// Shards of a block, each on a brick of its own.
+    pub fn width(self) -> usize {
+        usize::from(self.data) + usize::from(self.parity)
+    }
+}
+
 /// The part of the map that clients do not get.
 #[derive(Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Secrets {

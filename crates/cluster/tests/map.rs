@@ -306,6 +306,35 @@ fn volumes_that_cannot_keep_their_promise_are_refused() {
 }
 
 #[test]
+fn dispersed_volume_is_created_only_where_its_shards_have_room() {
+    let map = cluster(5);
+    let create = |(data, parity), bricks: usize, force| Command::CreateDispersed {
+        name: "v".into(),
+        id: GroupId(9),
+        shards: Shards { data, parity },
+        bricks: (0..bricks).map(|n| (NodeId(1 + n as u32 % 5), PathBuf::from(format!("/b{n}")))).collect(),
+        force,
+        time: time(2),
+    };
+    assert!(refused(&map, &create((3, 2), 4, true)).contains("disperse 5 redundancy 2 needs 5 bricks"));
+    assert!(refused(&map, &create((4, 2), 6, false)).contains("bricks on 6 nodes"));
+    assert!(refused(&map, &create((1, 1), 5, true)).contains("1+1"));
+    assert!(refused(&map, &create((13, 1), 20, true)).contains("13+1"));
+    assert!(refused(&map, &create((4, 1), 5, false)).contains("no node may die"));
+    let made = done(&map, &create((3, 2), 5, false));
+    assert_eq!(made.schemes[&GroupId(9)], Shards { data: 3, parity: 2 });
+    assert_eq!(made.volumes[&GroupId(9)].replica, 3, "of blocks that are too short for shards");
+    assert_eq!(Tolerance::of(&made, GroupId(9)).map(|it| it.data), Some(1));
+    assert_eq!(ClusterMap::decode(&made.encode()).as_ref(), Ok(&made));
+    // As many bricks as a block has shards must stay.
+    let bricks = made.volumes[&GroupId(9)].bricks[..1].to_vec();
+    assert!(refused(&made, &Command::Drain { volume: GroupId(9), bricks }).contains("on 5 bricks"));
+    let deleted = done(&made, &Command::DeleteVolume { volume: GroupId(9) });
+    assert!(deleted.schemes.is_empty());
+    assert!(done(&map, &create((4, 2), 6, true)).schemes.contains_key(&GroupId(9)));
+}
+
+#[test]
 fn bricks_are_drained_only_while_enough_are_left_and_forgotten_only_when_gone() {
     let map = cluster(4);
     let map = done(&map, &volume(&map, 3));

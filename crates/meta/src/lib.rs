@@ -21,11 +21,11 @@
 //!
 //! **Recovery.** The store has no log of its own: with the data it stores the index up to which it has
 //! applied. After a crash it holds some prefix, and the rest is replayed from the Raft log. Whenever the log
-//! has grown by a fixed amount, the store is flushed and the log truncated (`upkeep`).
+//! has grown by a fixed amount, the store is flushed and the log truncated (`flush`).
 //!
 //! **Replicas** (`replica`, [`Replica`]). One leads and answers; the others follow. The leader reads from its
 //! own store, as long as it holds the leader lease (`lead`). A replica that is behind the leader's log
-//! fetches the whole state (`snapshot`). Members change one safe step at a time (`driver::steer`). The
+//! fetches the whole state (`snapshot`). Members change one safe step at a time (`driver::membership`). The
 //! machinery serves any deterministic state machine ([`Machine`]) over any network ([`Peers`]). A client
 //! sends a request without a reply again to the next leader; sequence numbers make such retries idempotent.
 //!

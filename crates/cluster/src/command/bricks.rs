@@ -70,15 +70,16 @@ fn check_own(map: &mut ClusterMap, volume: GroupId, bricks: &[BrickId]) -> Resul
 
 /// Checks that enough bricks on enough nodes are left without these.
 fn check_rest(map: &ClusterMap, volume: GroupId, without: &[BrickId]) -> Result<(), String> {
-    let replica = map.volumes.get(&volume).map_or(0, |volume| usize::from(volume.replica));
+    let copies = map.volumes.get(&volume).map_or(0, |volume| usize::from(volume.replica));
+    let width = map.schemes.get(&volume).map_or(copies, |shards| shards.width());
     let left: Vec<&Brick> = map
         .bricks_of(volume)
         .filter(|(id, brick)| brick.state == BrickState::Active && !without.contains(id))
         .map(|(_, brick)| brick)
         .collect();
-    if left.len() < replica {
+    if left.len() < width {
         return Err(format!(
-            "replica {replica} needs {replica} bricks, and only {} would be left: add others first (`shoal volume add-brick`)",
+            "a block of this volume is on {width} bricks, and only {} would be left: add others first (`shoal volume add-brick`)",
             left.len()
         ));
     }

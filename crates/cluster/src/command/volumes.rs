@@ -1,9 +1,11 @@
 //! Volumes: create, start, stop and delete.
 
 use super::{Applied, Outcome, bricks, check_name, replicas, state_of, volume_mut};
-use crate::map::{ClusterMap, Volume, VolumeState};
+use crate::map::{ClusterMap, Shards, Volume, VolumeState};
 use crate::options;
 use crate::tolerance::Tolerance;
+use shoal_coding::Scheme;
+use shoal_coding::limits::{DATA_SHARDS_MAX, DATA_SHARDS_MIN, PARITY_SHARDS_MAX};
 use shoal_types::{GROUP_BRICKS_MAX, GroupId, NodeId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,11 +13,69 @@ use std::path::PathBuf;
 /// Copies of a block in a volume with arbiters.
 pub const ARBITRATED_COPIES: u8 = 2;
 
+/// How a new volume stores its blocks.
+#[derive(Clone, Copy)]
+pub(super) enum Redundancy<'a> {
+    /// As copies.
+    Copies(u8),
+    /// As two copies, with nodes that keep metadata and no blocks.
+    Arbitrated(&'a [NodeId]),
+    /// As shards.
+    Shards(Shards),
+}
+
+impl Redundancy<'_> {
+    /// Copies of a block that is not stored as shards.
+    fn copies(self) -> u8 {
+        match self {
+            Redundancy::Copies(copies) => copies,
+            Redundancy::Arbitrated(_) => ARBITRATED_COPIES,
+            Redundancy::Shards(shards) => shards.parity + 1,
+        }
+    }
+
+    /// Bricks of one block.
+    fn width(self) -> usize {
+        match self {
+            Redundancy::Shards(shards) => shards.width(),
+            _ => usize::from(self.copies()),
+        }
+    }
+
+    /// As an administrator writes it.
+    fn words(self) -> String {
+        match self {
+            Redundancy::Shards(shards) => {
+                format!("disperse {} redundancy {}", shards.width(), shards.parity)
+            }
+            _ => format!("replica {}", self.copies()),
+        }
+    }
+
+    fn check(self) -> Result<(), String> {
+        match self {
+            Redundancy::Shards(Shards { data, parity }) => {
+                if Scheme::new(usize::from(data), usize::from(parity)).is_some() {
+                    return Ok(());
+                }
+                Err(format!(
+                    "{data}+{parity}: a block has {DATA_SHARDS_MIN} to {DATA_SHARDS_MAX} data shards and 1 to \
+                     {PARITY_SHARDS_MAX} parity shards"
+                ))
+            }
+            _ => match usize::from(self.copies()) {
+                1..=GROUP_BRICKS_MAX => Ok(()),
+                _ => Err(format!("{}: a block has 1 to {GROUP_BRICKS_MAX} copies", self.words())),
+            },
+        }
+    }
+}
+
 pub(super) fn create(
     map: &mut ClusterMap,
     (name, id): (&str, GroupId),
-    replica: u8,
-    (places, arbiters): (&[(NodeId, PathBuf)], &[NodeId]),
+    redundancy: Redundancy<'_>,
+    places: &[(NodeId, PathBuf)],
     force: bool,
     time: Timestamp,
 ) -> Applied {
@@ -26,24 +86,12 @@ pub(super) fn create(
     if id == GroupId::CLUSTER || map.volumes.contains_key(&id) {
         return Err("the volume's identity is taken; try again".into());
     }
-    let copies = usize::from(replica);
-    if copies == 0 || copies > GROUP_BRICKS_MAX {
-        return Err(format!("replica {replica}: a block has 1 to {GROUP_BRICKS_MAX} copies"));
-    }
-    if places.len() < copies {
-        return Err(format!(
-            "replica {replica} needs {replica} bricks at least, and here are {}",
-            places.len()
-        ));
+    redundancy.check()?;
+    let (words, width, replica) = (redundancy.words(), redundancy.width(), redundancy.copies());
+    if places.len() < width {
+        return Err(format!("{words} needs {width} bricks at least, and here are {}", places.len()));
     }
     let nodes: BTreeSet<NodeId> = places.iter().map(|(node, _)| *node).collect();
-    if nodes.len() < copies && !force {
-        return Err(format!(
-            "replica {replica} needs bricks on {replica} nodes, and these are on {}: two copies on one node die together; \
-             say `force` if that is what you want",
-            nodes.len()
-        ));
-    }
     map.volumes.insert(
         id,
         Volume {
@@ -57,17 +105,32 @@ pub(super) fn create(
             rebalance: 0,
         },
     );
+    if let Redundancy::Shards(shards) = redundancy {
+        map.schemes.insert(id, shards);
+    }
     bricks::add(map, id, places)?;
-    if !arbiters.is_empty() {
+    if let Redundancy::Arbitrated(arbiters) = redundancy {
         check_arbiters(map, &nodes, arbiters)?;
         map.arbiters.insert(id, arbiters.iter().copied().collect());
     }
     replicas::arrange(map);
     let survives = Tolerance::of(map, id).unwrap_or_default();
-    if copies > 1 && survives.nodes() == 0 && !force {
+    if nodes.len() < width && !force {
+        let what = if matches!(redundancy, Redundancy::Shards(_)) { "shards" } else { "copies" };
         return Err(format!(
-            "no node may die without a standstill: {survives}. Use three nodes: `replica 3`, or `replica 2 arbiter 1` with a \
-             third node that keeps metadata and no blocks; say `force` if it shall be so"
+            "{words} needs bricks on {width} nodes, and these are on {}: two {what} on one node die together ({survives}); \
+             say `force` if that is what you want",
+            nodes.len()
+        ));
+    }
+    if replica > 1 && survives.nodes() == 0 && !force {
+        let advice = match redundancy {
+            Redundancy::Shards(_) => format!("Use bricks on {} nodes", width + 1),
+            _ => "Use three nodes: `replica 3`, or `replica 2 arbiter 1` with a third node that keeps metadata and no blocks"
+                .to_owned(),
+        };
+        return Err(format!(
+            "no node may die without a standstill: {survives}. {advice}; say `force` if it shall be so"
         ));
     }
     Ok(Outcome::Volume(id))

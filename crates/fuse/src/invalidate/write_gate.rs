@@ -3,7 +3,7 @@
 //! Before its first write to a file the kernel asks for `security.capability`, under the inode lock
 //! (`file_remove_privs`), and remembers the answer in `S_NOSEC`. A writer that has to wait for another client
 //! waits at this question: its bytes are in no page cache yet. See
-//! [`Client::acquire_write_permit`](shoal_client::Client::expect_write).
+//! [`Client::acquire_write_permit`](shoal_client::Client::acquire_write_permit).
 //!
 //! Before the right to change the file is given back, the kernel has to forget `S_NOSEC`. It does so when any
 //! `security.` attribute is set, under the inode lock, even if that is refused. So a thread of the mount

@@ -68,6 +68,9 @@ pub enum AdminRequest {
         /// Nodes that keep metadata and no blocks.
         #[serde(default)]
         arbiters: Vec<String>,
+        /// Blocks are stored as shards: data shards and parity shards. `replica` counts for nothing then.
+        #[serde(default)]
+        shards: Option<(u8, u8)>,
         /// Even if two copies of a block may lie on one node, or the volume stops when any node is down.
         force: bool,
     },

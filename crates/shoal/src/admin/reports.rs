@@ -113,8 +113,11 @@ pub struct VolumeReport {
     pub id: String,
     /// Whether it can be mounted.
     pub state: VolumeState,
-    /// Copies of every block.
+    /// Copies of every block; of a block that is too short for shards, if there are shards.
     pub replica: u8,
+    /// Data shards and parity shards of a block, if the volume is dispersed.
+    #[serde(default)]
+    pub shards: Option<(u8, u8)>,
     /// When it was made.
     pub created: u64,
     /// Its bricks, in the order in which they were added.

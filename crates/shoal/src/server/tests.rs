@@ -118,7 +118,8 @@ impl Several {
     fn make_volume(&self) {
         let bricks = (1..=3).map(|n| self.brick(n)).collect();
         let (name, arbiters) = ("web".into(), Vec::new());
-        let create = AdminRequest::CreateVolume { name, replica: 3, bricks, arbiters, force: false };
+        let create =
+            AdminRequest::CreateVolume { name, replica: 3, bricks, arbiters, shards: None, force: false };
         assert_eq!(ask(&self.servers[1], create), Ok(AdminAnswer::Done));
         assert_eq!(
             ask(&self.servers[2], AdminRequest::StartVolume { name: "web".into() }),
@@ -257,7 +258,8 @@ fn a_volume_that_gets_more_metadata_replicas_before_its_first_ones_are_open_come
     let bricks = (1..=3).map(|n| nodes.brick(n)).collect();
     let name = || "web".to_owned();
     let arbiters = Vec::new();
-    let create = AdminRequest::CreateVolume { name: name(), replica: 3, bricks, arbiters, force: false };
+    let create =
+        AdminRequest::CreateVolume { name: name(), replica: 3, bricks, arbiters, shards: None, force: false };
     assert_eq!(ask(&nodes.servers[0], create), Ok(AdminAnswer::Done));
     let (key, value) = ("cluster.metadata-replicas".to_owned(), "5".to_owned());
     let set = AdminRequest::SetOption { name: name(), key, value };

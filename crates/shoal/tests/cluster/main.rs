@@ -8,6 +8,7 @@ mod administration;
 mod admission;
 mod arbiter;
 mod checker;
+mod dispersed;
 mod expand;
 mod failures;
 mod identity;

@@ -56,6 +56,7 @@ fn volume() -> VolumeReport {
         id: "00ff".repeat(8),
         state: VolumeState::Started,
         replica: 3,
+        shards: None,
         created: 951_782_400,
         bricks: vec![
             place(1, "node1:/srv/web", false),
@@ -320,6 +321,7 @@ fn every_answer_reads_back_as_it_was_said() {
             replica: 3,
             bricks: vec!["node1:/srv/web".parse().unwrap()],
             arbiters: vec!["node3".into()],
+            shards: None,
             force: false,
         },
     };

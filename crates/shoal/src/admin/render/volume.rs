@@ -5,6 +5,7 @@ use super::table::Table;
 use crate::admin::VolumeReport;
 use crate::show;
 use serde::Serialize;
+use shoal_cluster::limits::SHARDED_BYTES_MIN;
 use shoal_cluster::options::{ALL, Known};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -19,16 +20,27 @@ pub fn volumes(volumes: &[VolumeReport]) -> String {
         if !text.is_empty() {
             text.push('\n');
         }
-        let kind = if volume.replica > 1 { "Replicate" } else { "Distribute" };
+        let kind = match volume.shards {
+            Some(_) => "Disperse",
+            None if volume.replica > 1 => "Replicate",
+            None => "Distribute",
+        };
+        let redundancy = match volume.shards {
+            Some((data, parity)) => format!(
+                "Shards of each block: {data} + {parity} ({} copies of a block below {})",
+                volume.replica,
+                show::bytes(SHARDED_BYTES_MIN)
+            ),
+            None => format!("Copies of each block: {}", volume.replica),
+        };
         let _ = write!(
             text,
-            "Volume Name: {}\nType: {kind}\nVolume ID: {}\nStatus: {}\nCreated: {}\nCopies of each block: {}\nNumber of \
+            "Volume Name: {}\nType: {kind}\nVolume ID: {}\nStatus: {}\nCreated: {}\n{redundancy}\nNumber of \
              Bricks: {}\nTransport-type: tcp, mutual TLS\nMetadata replicas: {}\n",
             volume.name,
             volume.id,
             state(volume.state),
             show::date(volume.created),
-            volume.replica,
             volume.bricks.len(),
             volume.metadata.join(", "),
         );

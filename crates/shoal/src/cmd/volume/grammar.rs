@@ -11,16 +11,20 @@ pub struct Creation {
     pub bricks: Vec<BrickName>,
     /// Nodes that keep metadata and no blocks.
     pub arbiters: Vec<String>,
+    /// Data shards and parity shards of a block.
+    pub shards: Option<(u8, u8)>,
     pub force: bool,
 }
 
 /// Bricks and arbiter of a set: two copies and a node that decides.
 const ARBITRATED_SET: usize = 3;
 
-/// `[replica N [arbiter 1]] [transport tcp] HOST:/BRICK... [force]`.
+/// `[replica N [arbiter 1] | disperse N [redundancy M] | disperse-data K [redundancy M]] [transport tcp]
+/// HOST:/BRICK... [force]`.
 pub fn creation(words: &[String]) -> Result<Creation, String> {
     let (words, force) = without_force(words);
     let (mut replica, mut places, mut arbitrated) = (None, Vec::new(), false);
+    let mut dispersed = Dispersed::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
@@ -41,28 +45,90 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
                     return Err(format!("arbiter {}: there is one, `arbiter 1`", other.unwrap_or_default()));
                 }
             },
-            "disperse" | "redundancy" | "thin-arbiter" | "stripe" => {
+            "disperse" | "disperse-data" | "redundancy" => {
+                let number = rest.next().map(String::as_str).unwrap_or_default();
+                let count = number.parse().map_err(|_| {
+                    format!("'{word} {number}': say how many, as in `disperse 6 redundancy 2`")
+                })?;
+                match word.as_str() {
+                    "disperse" => dispersed.all = Some(count),
+                    "disperse-data" => dispersed.data = Some(count),
+                    _ => dispersed.parity = Some(count),
+                }
+            }
+            "thin-arbiter" | "stripe" => {
                 return Err(format!("there are no {word} volumes yet: use `replica N`"));
             }
             _ => places.push(word.clone()),
         }
     }
+    if dispersed != Dispersed::default() {
+        if replica.is_some() || arbitrated {
+            return Err("say `replica` or `disperse`: a block is in copies or in shards".into());
+        }
+        let (bricks, (data, parity)) = (names(&places)?, dispersed.shards(places.len())?);
+        let (replica, arbiters, shards) = (parity.saturating_add(1), Vec::new(), Some((data, parity)));
+        return Ok(Creation { replica, bricks, arbiters, shards, force });
+    }
+    let shards = None;
     if arbitrated {
         let (bricks, arbiters) = with_arbiters(replica, &places)?;
-        return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, force });
+        return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, shards, force });
     }
     let (bricks, arbiters) =
         if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
     match (replica, bricks.len()) {
         (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
-        (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, force }),
-        (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, force }),
+        (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, shards, force }),
+        (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, shards, force }),
         // GlusterFS's default is one copy on one of the bricks, which loses data with the first disk.
         (None, count) => Err(format!(
             "say how many copies of each block there shall be: `replica {}`, or `replica 1` for no protection",
             count.min(3)
         )),
     }
+}
+
+/// The numbers of a dispersed volume, as far as they were said.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Dispersed {
+    /// All shards of a block.
+    all: Option<u8>,
+    data: Option<u8>,
+    parity: Option<u8>,
+}
+
+impl Dispersed {
+    /// Data and parity shards. What was not said is concluded from the rest, and from the number of bricks.
+    fn shards(self, bricks: usize) -> Result<(u8, u8), String> {
+        let all = match self {
+            Dispersed { all: Some(all), .. } => all,
+            Dispersed { data: Some(data), parity: Some(parity), .. } => data.saturating_add(parity),
+            _ => u8::try_from(bricks).map_err(|_| "say `disperse N`: in how many shards a block is")?,
+        };
+        let parity = match self {
+            Dispersed { parity: Some(parity), .. } => parity,
+            Dispersed { data: Some(data), .. } => all.saturating_sub(data),
+            _ => default_redundancy(all),
+        };
+        let data = self.data.unwrap_or_else(|| all.saturating_sub(parity));
+        if u16::from(data) + u16::from(parity) != u16::from(all) {
+            return Err(format!("{data} data shards and {parity} parity shards are not {all} shards"));
+        }
+        if parity == 0 || parity >= data {
+            return Err(format!(
+                "{data} data shards and {parity} parity shards: there must be fewer parity shards than data shards, and one \
+                 at least, as in `disperse 6 redundancy 2`"
+            ));
+        }
+        Ok((data, parity))
+    }
+}
+
+/// GlusterFS's choice: the largest number that leaves a power of two as data shards, or else 1.
+fn default_redundancy(all: u8) -> u8 {
+    let fits = |parity: &u8| *parity < all - *parity && (all - *parity).is_power_of_two();
+    (1..=all / 2).rev().find(fits).unwrap_or(1)
 }
 
 /// Sets of two bricks and an arbiter, in this order. GlusterFS counts the arbiter as a replica, which is
@@ -261,12 +327,37 @@ mod tests {
             ("replica 300 a:/b", "'replica 300'"),
             ("replica", "'replica '"),
             ("transport rdma a:/b", "tcp only"),
-            ("disperse 3 a:/b", "no disperse volumes"),
+            ("stripe 3 a:/b", "no stripe volumes"),
+            ("disperse a:/b", "'disperse a:/b'"),
+            ("disperse 6 redundancy 3 a:/b", "fewer parity shards"),
+            ("disperse 6 redundancy 0 a:/b", "fewer parity shards"),
+            ("disperse 6 disperse-data 3 redundancy 2 a:/b", "are not 6 shards"),
+            ("replica 3 disperse 3 a:/b", "`replica` or `disperse`"),
+            ("disperse 3 redundancy 1", "at least one brick"),
             ("replica 1 a:b", "'a:b' is no brick"),
             ("force a:/b", "'force' is no brick"),
         ] {
             let error = creation(&words(bad)).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn dispersed_volume_takes_what_is_not_said_from_the_rest() {
+        let bricks = "a:/b b:/b c:/b d:/b e:/b f:/b";
+        for (text, shards) in [
+            ("disperse 6 redundancy 2", (4, 2)),
+            ("disperse 6", (4, 2)),
+            ("disperse 3", (2, 1)),
+            ("disperse 5", (4, 1)),
+            ("disperse-data 4 redundancy 2", (4, 2)),
+            ("disperse-data 5", (5, 1)),
+            ("redundancy 1", (5, 1)),
+            ("disperse 6 disperse-data 4", (4, 2)),
+        ] {
+            let made = creation(&words(&format!("{text} {bricks} force"))).unwrap();
+            assert_eq!((made.shards, made.bricks.len(), made.force), (Some(shards), 6, true), "{text}");
+            assert_eq!(made.replica, shards.1 + 1);
         }
     }
 

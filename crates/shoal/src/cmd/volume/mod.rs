@@ -10,6 +10,7 @@ const EXAMPLES: &str = "\
 Examples:
   shoal volume create web replica 3 node1:/srv/web node2:/srv/web node3:/srv/web
   shoal volume create web replica 2 arbiter 1 node1:/srv/web node2:/srv/web node3
+  shoal volume create archive disperse 6 redundancy 2 node1:/srv/a node2:/srv/a ... node6:/srv/a
   shoal volume start web
   shoal volume info
   shoal volume status web
@@ -72,9 +73,11 @@ enum StatusOf {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Makes a volume. `replica 2 arbiter 1`: the last node of each three keeps metadata and no blocks.
-    /// `force` allows two copies of a block on one node, and a volume that stands still when any node is down
+    /// `disperse N redundancy M`: each block is in N shards, any M of which may be lost. `force` allows two
+    /// copies or shards of a block on one node, and a volume that stands still when any node is down
     #[command(
-        override_usage = "shoal volume create NAME [replica N [arbiter 1]] [transport tcp] HOST:/BRICK... [force]"
+        override_usage = "shoal volume create NAME [replica N [arbiter 1] | disperse N [redundancy M]] [transport tcp] \
+                          HOST:/BRICK... [force]"
     )]
     Create {
         /// The volume's name

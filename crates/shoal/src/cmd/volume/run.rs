@@ -96,8 +96,8 @@ fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) ->
 }
 
 fn create(local: &Local, name: String, words: &[String]) -> Outcome {
-    let grammar::Creation { replica, bricks, arbiters, force } = or_usage(grammar::creation(words));
-    local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, arbiters, force })?;
+    let grammar::Creation { replica, bricks, arbiters, shards, force } = or_usage(grammar::creation(words));
+    local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, arbiters, shards, force })?;
     println!(
         "volume create: {name}: success: please start the volume to access data ({})",
         local.command(&format!("volume start {name}"))

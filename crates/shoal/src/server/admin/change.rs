@@ -6,7 +6,7 @@ use super::super::setup::new_token;
 use super::names;
 use crate::admin::{AdminRequest, BrickName, CredentialsReport, Token, TokenReport};
 use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE};
-use shoal_cluster::{Command, Outcome, Tolerance};
+use shoal_cluster::{Command, Outcome, Shards, Tolerance};
 use shoal_net::{Authority, Role};
 use shoal_types::{GroupId, NodeId, Timestamp};
 use std::path::PathBuf;
@@ -20,14 +20,20 @@ impl ServerContext {
         let id = |name: &str| names::volume(&map, name).map(|(id, _)| id);
         let command = match request {
             R::Detach { host, force } => Command::Detach { node: names::node(&map, &host)?, force },
-            R::CreateVolume { name, replica, bricks, arbiters, force } => {
+            R::CreateVolume { name, replica, bricks, arbiters, shards, force } => {
                 let arbiters: Result<Vec<_>, _> =
                     arbiters.iter().map(|host| names::node(&map, host)).collect();
                 let (arbiters, bricks) = (arbiters?, self.checked_places(&bricks, force, note)?);
                 let (id, time) = (GroupId(rand::random::<u128>().max(1)), Timestamp::now());
-                match arbiters.is_empty() {
-                    true => Command::CreateVolume { name, id, replica, bricks, force, time },
-                    false => Command::CreateArbitrated { name, id, bricks, arbiters, force, time },
+                match shards {
+                    Some((data, parity)) => {
+                        let shards = Shards { data, parity };
+                        Command::CreateDispersed { name, id, shards, bricks, force, time }
+                    }
+                    None if arbiters.is_empty() => {
+                        Command::CreateVolume { name, id, replica, bricks, force, time }
+                    }
+                    None => Command::CreateArbitrated { name, id, bricks, arbiters, force, time },
                 }
             }
             R::StartVolume { name } => Command::SetState { volume: id(&name)?, started: true },

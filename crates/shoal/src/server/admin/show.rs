@@ -88,6 +88,7 @@ impl ServerContext {
                 id: id.to_string(),
                 state: state(volume),
                 replica: volume.replica,
+                shards: map.schemes.get(&id).map(|shards| (shards.data, shards.parity)),
                 created: seconds(volume.created),
                 bricks: map.bricks_of(id).map(place).collect(),
                 metadata: volume.replicas.iter().filter_map(called).collect(),
