@@ -6,6 +6,7 @@ mod cluster_mount;
 mod export;
 mod fsck;
 pub mod helper;
+mod import;
 mod local;
 mod manual;
 mod mount;
@@ -73,6 +74,7 @@ enum Command {
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
+    Import(import::Import),
     Server(server::ServerCommand),
     Cluster(cluster::Cluster),
     Peer(peer::Peer),
@@ -110,6 +112,7 @@ impl Cli {
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
+                    Command::Import(import) => import.run(),
                     Command::Cluster(cluster) => cluster.run(),
                     Command::Peer(peer) => peer.run(mode),
                     Command::Pool(pool) => pool.run(),

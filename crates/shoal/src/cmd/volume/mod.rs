@@ -1,7 +1,10 @@
 //! `shoal volume`.
 
+pub(super) mod gluster;
 mod grammar;
 mod run;
+
+pub(super) use run::{change_settings, create};
 
 use super::local::{Consent, Local, Output};
 use clap::{Args, Subcommand, ValueEnum};

@@ -1,5 +1,6 @@
 //! Carrying out `shoal volume`.
 
+use super::gluster;
 use super::grammar::{self, or_usage};
 use super::{Command, StatusOf, Volume};
 use crate::admin::{
@@ -95,7 +96,8 @@ fn done(local: &Local, verb: &str, name: String, request: impl FnOnce(String) ->
     Ok(ExitCode::SUCCESS)
 }
 
-fn create(local: &Local, name: String, words: &[String]) -> Outcome {
+/// Creates a volume by the words that `volume create` takes after its name.
+pub(in crate::cmd) fn create(local: &Local, name: String, words: &[String]) -> Outcome {
     let grammar::Creation { replica, bricks, arbiters, shards, force } = or_usage(grammar::creation(words));
     local.act(AdminRequest::CreateVolume { name: name.clone(), replica, bricks, arbiters, shards, force })?;
     println!(
@@ -152,18 +154,55 @@ fn set(local: &Local, words: &[String], output: Output) -> Outcome {
         }
         grammar::Setting::Pairs(name, pairs) => {
             // All or none, as far as that can be known here; the servers check them again.
-            for (key, value) in &pairs {
-                if let Err(why) = shoal_cluster::options::check(key, value) {
-                    bail!("{why}");
-                }
-            }
-            for (key, value) in pairs {
-                local.act(AdminRequest::SetOption { name: name.clone(), key, value })?;
-            }
+            let pairs = settings(pairs)?;
+            change_settings(local, &name, pairs)?;
             println!("volume set: {name}: success");
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Changes settings, one after the other.
+pub(in crate::cmd) fn change_settings(
+    local: &Local,
+    name: &str,
+    pairs: Vec<(String, String)>,
+) -> anyhow::Result<()> {
+    for (key, value) in pairs {
+        local.act(AdminRequest::SetOption { name: name.to_owned(), key, value })?;
+    }
+    Ok(())
+}
+
+/// The settings that are left of what was said, which may be options of GlusterFS.
+fn settings(said: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>> {
+    let mut settings = Vec::new();
+    for (key, value) in said {
+        if key == "group" {
+            let Some(why) = gluster::group(&value) else {
+                bail!("there is no group '{value}'; set options one by one: `shoal volume set help`");
+            };
+            eprintln!("note: group {value} is not needed: {why}");
+            continue;
+        }
+        let (key, value) = match gluster::answer(&key, &value) {
+            None => (key, value),
+            Some(gluster::Answer::Set(ours, value)) => {
+                eprintln!("note: {key} is {ours} here");
+                (ours.to_owned(), value)
+            }
+            Some(gluster::Answer::NotNeeded(why)) => {
+                eprintln!("note: {key} is not needed: {why}");
+                continue;
+            }
+            Some(gluster::Answer::Refused(why)) => bail!("{key}: {why}"),
+        };
+        if let Err(why) = shoal_cluster::options::check(&key, &value) {
+            bail!("{why}");
+        }
+        settings.push((key, value));
+    }
+    Ok(settings)
 }
 
 fn scrub(local: &Local, name: String, step: ScrubStep, output: Output) -> Outcome {
