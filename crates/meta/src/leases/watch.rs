@@ -73,7 +73,7 @@ fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool)
         tracing::warn!(%session, client, ?owed, "ending a session that does not release a recalled lease");
     } else {
         let seconds = silence.as_secs();
-        tracing::warn!(%session, client, seconds, "ending a silent session that holds a recalled lease");
+        tracing::warn!(%session, client, seconds, "ending a session that is silent and holds a recalled lease");
     }
     if let Err(error) = shared.end_session(session) {
         // It is retried, by this server or the next.
