@@ -40,7 +40,6 @@ mod attributes;
 mod dentry_updates;
 mod dir_attr_race;
 mod getattr_inflight;
-pub(crate) mod notify;
 mod page_baseline;
 mod pages;
 mod prune;
@@ -63,11 +62,11 @@ use crate::limits::{
     KERNEL_WAIT_MAX, NOTIFIER_IDLE_MAX, NOTIFIERS, NOTIFIERS_MAX, WAITING_WRITE_BYTES_MAX,
 };
 use crate::nodeid_alias::NodeIds;
+use crate::notify::{Dropped, Notifications};
 use crate::stopped::{Deadline, Watch};
 use dentry_updates::DentryUpdates;
 use dir_attr_race::DirAttrRace;
 use getattr_inflight::Waiting;
-use notify::{Dropped, Notifications};
 use pages::Pages;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use shoal_client::{Client, KernelCache, Stale};

@@ -41,6 +41,7 @@ mod locks;
 mod mount;
 pub mod mountinfo;
 mod nodeid_alias;
+mod notify;
 mod orphan;
 mod places;
 mod prime;

@@ -17,11 +17,11 @@
 mod queue;
 mod search;
 
-use crate::invalidate::notify::Notifications;
 use crate::limits::{
     DEADLINE_STEP, STOPPED_INVALIDATE_MAX, STOPPED_INVALIDATORS_MAX, STOPPED_SEARCHERS_MAX,
     STOPPED_STANDSTILL,
 };
+use crate::notify::Notifications;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use queue::{Progress, Queue};
 use search::Search;

@@ -25,6 +25,7 @@ mod link;
 mod listener;
 mod membership;
 mod network;
+mod outcome;
 pub mod remote;
 mod tls;
 
@@ -33,4 +34,5 @@ pub use frame::Service;
 pub use link::{Done, Link};
 pub use listener::{Handler, Listener, Peer, Replier};
 pub use membership::{Fence, Membership};
-pub use network::{Lane, NetError, Network, Traffic};
+pub use network::{Lane, Network};
+pub use outcome::{NetError, Traffic};

@@ -9,7 +9,7 @@ use crate::credentials::Role;
 use crate::frame::*;
 use crate::limits::*;
 use crate::membership::{Fence, Membership, Seat};
-use crate::network::{NetError, Traffic};
+use crate::outcome::{NetError, Traffic};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_wire::Denial;

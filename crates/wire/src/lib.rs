@@ -5,19 +5,21 @@
 
 mod block;
 mod denial;
+mod error;
 mod lease;
 mod locks;
 mod meta;
 
 pub use block::{BlockError, BlockPage, BlockService, Moment, Moments, VolumeBlocks};
 pub use denial::{Denial, Reason};
+pub use error::MetaError;
 pub use lease::{
     Ack, Acquire, AcquireReply, Ask, AskReply, Done, Found, Item, MOVES, Poll, Question, Recall, Recalls,
     Reclaim, Right, Token, Want, WantName, wait_for,
 };
 pub use locks::{LockOp, LockOutcome, LockReply, LockRequest};
 pub use meta::{
-    Commit, CommitDone, CommitReply, Grant, GrantReply, MetaError, MetaService, OpenReply, PROTOCOL_VERSION,
+    Commit, CommitDone, CommitReply, Grant, GrantReply, MetaService, OpenReply, PROTOCOL_VERSION,
     SessionRequest, Space,
 };
 // Locks are the same on the wire as in the table.

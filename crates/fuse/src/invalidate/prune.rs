@@ -15,11 +15,11 @@
 //! says so once.
 
 use super::Invalidator;
-use super::notify::Dropped;
 use crate::affinity;
 use crate::limits::{
     PRUNE_LOOK_EVERY, PRUNE_MESSAGE_INODES, PRUNE_PAUSE_MAX, PRUNE_SLACK_PART, PRUNED_AT_ONCE_MAX,
 };
+use crate::notify::Dropped;
 use nix::errno::Errno;
 use shoal_client::Referred;
 use shoal_types::InodeId;

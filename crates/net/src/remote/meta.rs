@@ -5,7 +5,7 @@ use crate::frame::Service;
 use crate::limits::{FRAME_BYTES_MAX, META_TIMEOUT};
 use crate::link::Link;
 use crate::listener::Replier;
-use crate::network::NetError;
+use crate::outcome::NetError;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use shoal_types::{BatchSeq, BlockId, BlockInfo, Errno, GroupId, InodeId, SessionId, Statfs};
