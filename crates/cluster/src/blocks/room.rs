@@ -106,4 +106,21 @@ mod tests {
         assert_eq!(storable(&[90], 3, rules(3, 3)), 30);
         assert_eq!(storable(&[], 1, rules(1, 1)), 0);
     }
+
+    #[test]
+    fn room_for_shards_is_what_fits_without_their_parity() {
+        let rules = |replica, per_node, data| Rules { replica, per_node, data, arbitrated: false };
+        let nodes = |free: &[u64]| -> BTreeMap<NodeId, (u64, u64)> {
+            (1..).map(NodeId).zip(free.iter().map(|free| (1200, *free))).collect()
+        };
+        let room = |free: &[u64], rules| {
+            shards_room(&nodes(free), rules).ok().map(|room| (room.total_bytes, room.free_bytes))
+        };
+        assert_eq!(room(&[600; 6], rules(6, 1, 4)), Some((4800, 2400)));
+        assert_eq!(room(&[600, 600, 600, 600, 600, 60], rules(6, 1, 4)), Some((4800, 240)));
+        assert_eq!(room(&[600; 12], rules(6, 1, 4)), Some((9600, 4800)), "each block is on half of them");
+        assert_eq!(room(&[600; 3], rules(6, 2, 4)), Some((2400, 1200)), "two shards on each node");
+        assert_eq!(room(&[600; 5], rules(6, 1, 4)), Some((4800, 2400)), "as many shards as writes get now");
+        assert_eq!(room(&[600; 4], rules(6, 1, 4)), None, "too few for a write");
+    }
 }
