@@ -1,7 +1,7 @@
 //! Blocks in shards: nodes die under load, one comes back empty, and nothing is lost.
 
 use crate::harness::load::pattern;
-use crate::harness::{Cluster, Load};
+use crate::harness::{Cluster, Load, eventually};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,11 @@ const LARGE_BYTES: u64 = (9 << 20) + 300_000;
 const LARGE_FILES: u64 = 4;
 /// Bytes on the bricks for each byte of the large files: 5/3, and the headers of the shards.
 const OVERHEAD_MAX: f64 = 1.75;
+
+/// Nodes for 4 + 2 with one to spare, so that two may be down while files are written.
+const NODES_WITH_SPARE: usize = 7;
+/// Bytes on the bricks for each byte of the large files with 4 + 2: 6/4, and the headers of the shards.
+const OVERHEAD_MAX_WITH_SPARE: f64 = 1.6;
 
 /// Bytes of all files below a directory.
 fn stored(dir: &Path) -> u64 {
@@ -27,6 +32,29 @@ fn large(mount: &Path, seed: u64) -> PathBuf {
     mount.join(format!("large-{seed}"))
 }
 
+/// Writes the large files, and returns how many bytes the bricks grew by for each byte.
+fn write_large(cluster: &Cluster, nodes: usize, mount: &Path) -> f64 {
+    let on_bricks = || (1..=nodes).map(|node| stored(&cluster.brick_path(node))).sum::<u64>();
+    let before = on_bricks();
+    for seed in 1..=LARGE_FILES {
+        fs::write(large(mount, seed), pattern(seed, LARGE_BYTES)).expect("written");
+        File::open(large(mount, seed)).and_then(|file| file.sync_all()).expect("synced");
+    }
+    (on_bricks() - before) as f64 / (LARGE_FILES * LARGE_BYTES) as f64
+}
+
+/// Creates and starts volume v on one brick of each node.
+fn create(cluster: &Cluster, nodes: usize, scheme: &str) {
+    let words = format!("volume create v {scheme}");
+    let command = words.split(' ').fold(cluster.shoal(1), |command, word| command.arg(word));
+    (1..=nodes).fold(command, |command, node| command.arg(cluster.brick(node))).ok();
+    cluster.shoal(1).arg("volume").arg("start").arg("v").ok();
+}
+
+fn info(cluster: &Cluster) -> String {
+    cluster.shoal(1).arg("volume").arg("info").arg("v").ok()
+}
+
 fn check_large(mount: &Path) {
     for seed in 1..=LARGE_FILES {
         let content = fs::read(large(mount, seed)).expect("a large file can be read");
@@ -37,21 +65,12 @@ fn check_large(mount: &Path) {
 #[test]
 fn dispersed_volume_loses_nothing_when_nodes_die_and_a_wiped_one_is_healed() {
     let mut cluster = Cluster::new(NODES);
-    let words = ["volume", "create", "v", "disperse", "5", "redundancy", "2"];
-    let create = words.iter().fold(cluster.shoal(1), |command, word| command.arg(word));
-    (1..=NODES).fold(create, |command, node| command.arg(cluster.brick(node))).ok();
-    cluster.shoal(1).arg("volume").arg("start").arg("v").ok();
-    let info = cluster.shoal(1).arg("volume").arg("info").arg("v").ok();
+    create(&cluster, NODES, "disperse 5 redundancy 2");
+    let info = info(&cluster);
     assert!(info.contains("Type: Disperse") && info.contains("Shards of each block: 3 + 2"), "{info}");
 
     let mount = cluster.mount();
-    let before: u64 = (1..=NODES).map(|node| stored(&cluster.brick_path(node))).sum();
-    for seed in 1..=LARGE_FILES {
-        fs::write(large(mount.path(), seed), pattern(seed, LARGE_BYTES)).expect("written");
-        File::open(large(mount.path(), seed)).and_then(|file| file.sync_all()).expect("synced");
-    }
-    let after: u64 = (1..=NODES).map(|node| stored(&cluster.brick_path(node))).sum();
-    let overhead = (after - before) as f64 / (LARGE_FILES * LARGE_BYTES) as f64;
+    let overhead = write_large(&cluster, NODES, mount.path());
     assert!(overhead < OVERHEAD_MAX, "{overhead:.2} bytes on the bricks for each byte");
 
     // One node may be down while files are written.
@@ -85,4 +104,58 @@ fn dispersed_volume_loses_nothing_when_nodes_die_and_a_wiped_one_is_healed() {
     // The metadata of a node and the shards on its brick agree.
     cluster.stop(2);
     cluster.fsck(2);
+}
+
+#[test]
+fn with_a_spare_node_and_five_metadata_replicas_any_two_nodes_may_be_down() {
+    let mut cluster = Cluster::new(NODES_WITH_SPARE);
+    create(&cluster, NODES_WITH_SPARE, "disperse-data 4 redundancy 2");
+    let shown = info(&cluster);
+    assert!(shown.contains("Nodes that may be down: 1 (of those with bricks 2"), "three replicas: {shown}");
+    let set = cluster.shoal(1).arg("volume").arg("set").arg("v");
+    set.arg("cluster.metadata-replicas").arg("5").ok();
+    cluster.wait_identical(1, 5);
+    let shown = info(&cluster);
+    assert!(shown.contains("Nodes that may be down: 2"), "five replicas: {shown}");
+
+    let mount = cluster.mount();
+    let overhead = write_large(&cluster, NODES_WITH_SPARE, mount.path());
+    assert!(overhead < OVERHEAD_MAX_WITH_SPARE, "{overhead:.2} bytes on the bricks for each byte");
+
+    // Both have metadata, and what is written now lacks shards.
+    let load = Load::start(mount.path(), "load");
+    load.advance(20);
+    cluster.kill(2);
+    cluster.kill(4);
+    load.advance(60);
+    let (expected, stall) = load.stop();
+    println!("two of seven nodes of a dispersed volume killed: longest call {stall:?}");
+    expected.check();
+    check_large(mount.path());
+    eventually("blocks that lack shards are counted", 60, || {
+        let heal = cluster.json(1, &["volume", "heal", "v", "info"])?;
+        match heal["degraded"].as_u64() {
+            Some(1..) => Ok(()),
+            _ => Err(heal.to_string()),
+        }
+    });
+    cluster.start(2);
+    cluster.start(4);
+    cluster.wait_healed(1, 180);
+
+    // Two others: what was written meanwhile needs the shards that were restored.
+    cluster.kill(1);
+    cluster.kill(5);
+    expected.check();
+    check_large(mount.path());
+    mount.unmount();
+    (1..=NODES_WITH_SPARE).filter(|node| ![1, 5].contains(node)).for_each(|node| cluster.kill(node));
+    (1..=NODES_WITH_SPARE).for_each(|node| cluster.start(node));
+    cluster.wait_healed(1, 180);
+    let mount = cluster.mount();
+    expected.check();
+    check_large(mount.path());
+    mount.unmount();
+    cluster.stop(4);
+    cluster.fsck(4);
 }
