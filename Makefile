@@ -67,7 +67,7 @@ uninstall: ## Remove what install put there; data and credentials stay
 .PHONY: deb
 deb: build ## Build a Debian package in run/
 	@scripts/setup deb
-	@scripts/deb "$$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)" run
+	@scripts/deb run
 
 .PHONY: test-deb
 test-deb: build ## Install, upgrade, remove and purge the Debian package in a clean system

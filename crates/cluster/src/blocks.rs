@@ -131,6 +131,10 @@ impl Drop for ReplicatedBlocks {
     }
 }
 
+fn unknown_volume() -> BlockError {
+    BlockError::Unreachable("the cluster map knows nothing of this volume".into())
+}
+
 impl Inner {
     fn returned(&self) {
         if let Some(callback) = &*self.on_return.lock() {
@@ -139,8 +143,7 @@ impl Inner {
     }
 
     fn rules(&self, map: &ClusterMap) -> Result<Rules, BlockError> {
-        Rules::of(map, self.volume)
-            .ok_or_else(|| BlockError::Unreachable("the cluster map knows nothing of this volume".into()))
+        Rules::of(map, self.volume).ok_or_else(unknown_volume)
     }
 
     /// The bricks that may take a block, as placement ranks them, whether they answer or not.

@@ -53,6 +53,17 @@ impl Rules {
         Rules { replica: shards, per_node: per_node(map, volume, shards), data, arbitrated: false }
     }
 
+    /// The rules of a volume for new blocks, as far as they are long enough to be split: of its scheme, if it
+    /// has one, and of copies if not.
+    pub fn of_long_blocks(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
+        let copies = Rules::of(map, volume)?;
+        Some(
+            map.schemes.get(&volume).map_or(copies, |shards| {
+                Rules::of_shards(map, volume, usize::from(shards.data), shards.width())
+            }),
+        )
+    }
+
     /// The rules of a volume for a block that is in this group.
     pub fn of_group(map: &ClusterMap, volume: GroupId, group: &BlockGroup) -> Option<Rules> {
         let rules = Rules::of(map, volume)?;

@@ -18,11 +18,7 @@ pub struct Tolerance {
 impl Tolerance {
     /// The tolerance of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Tolerance> {
-        let copies = Rules::of(map, volume)?;
-        let rules = map.schemes.get(&volume).map_or(copies, |shards| {
-            let data = usize::from(shards.data);
-            Rules::of_shards(map, volume, data, data + usize::from(shards.parity))
-        });
+        let rules = Rules::of_long_blocks(map, volume)?;
         let mut nodes = BTreeMap::<NodeId, usize>::new();
         for (_, brick) in map.bricks_of(volume).filter(|(_, brick)| brick.state == BrickState::Active) {
             *nodes.entry(brick.node).or_default() += 1;

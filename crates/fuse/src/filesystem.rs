@@ -458,7 +458,10 @@ impl fuser::Filesystem for Filesystem {
             move |reply, done| {
                 answer::written(reply, len, done);
                 invalidator.is_taken_in(ino, tid);
-                invalidator.is_done(Holds::Pages(write));
+                if holds == Holds::Nothing {
+                    // The dispatcher ends a change that holds pages.
+                    invalidator.is_done(Holds::Pages(write));
+                }
             },
         );
     }

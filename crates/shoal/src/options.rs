@@ -3,7 +3,7 @@
 //! **Promises.** Options of GlusterFS are understood: what means something takes effect, what is harmless is
 //! accepted with a note, what would be misleading is refused with what to do instead ([`gluster`]).
 
-mod gluster;
+pub mod gluster;
 
 use crate::limits::MEMORY_BYTES_MAX;
 use gluster::Answer;

@@ -135,7 +135,7 @@ pub trait MetaService: Send + Sync + 'static {
     /// comes.
     fn lock(&self, request: LockRequest, done: Done<LockReply>);
     /// Reclaims what a session held under an earlier leader. `Unavailable` if the term is not this one's.
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError>;
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError>;
     /// Where blocks are; `None` for an unknown or deleted block.
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError>;
     /// Room in the volume.

@@ -24,7 +24,7 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// The same for each brick.
+    /// Copies: each brick is sent all of these bytes.
     pub(super) fn copies(parts: &[Bytes]) -> Content {
         Content::Copies(parts.into())
     }

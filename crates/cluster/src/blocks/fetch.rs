@@ -17,12 +17,14 @@ impl Inner {
         offset: u32,
         len: u32,
     ) -> Result<Bytes, BlockError> {
-        if group.is_sharded() {
-            return self.fetch_shards(id, group, offset, len);
-        }
-        let holders = self.holders(&self.bricks.map(), id, group);
-        let mut reading = Reading::default();
-        let content = reading.run(self, id, holders, offset, len)?;
+        let (content, reading) = match group.is_sharded() {
+            true => self.fetch_shards(id, group, offset, len)?,
+            false => {
+                let holders = self.holders(&self.bricks.map(), id, group);
+                let mut reading = Reading::default();
+                (reading.run(self, id, holders, offset, len)?, reading)
+            }
+        };
         for brick in reading.damaged {
             self.repair(id, group, brick);
         }
@@ -39,8 +41,6 @@ pub(super) struct Reading {
     pub(super) absent: Vec<BrickId>,
     /// Bricks that have taken too long.
     pub(super) is_late: Vec<BrickId>,
-    /// A brick does not have the block.
-    missing: bool,
     /// The most significant other failure.
     failure: Option<BlockError>,
 }
@@ -100,7 +100,7 @@ impl Reading {
                 BlockError::Unreachable(format!("no brick answers with block {id}"))
             }
             // Copies are deleted one by one: the damaged one may be the last copy of a deleted block.
-            None | Some(BlockError::Corrupt { .. }) if self.missing => BlockError::Missing(id),
+            None | Some(BlockError::Corrupt { .. }) if !self.absent.is_empty() => BlockError::Missing(id),
             failure => failure.unwrap_or(BlockError::Missing(id)),
         }
     }
@@ -115,8 +115,7 @@ impl Reading {
         };
         match &error {
             BlockError::Missing(_) => {
-                self.absent.push(brick);
-                return self.missing = true;
+                return self.absent.push(brick);
             }
             BlockError::Corrupt { .. } => {
                 tracing::error!(%brick, %error, "a copy is damaged");
@@ -140,8 +139,10 @@ mod tests {
     fn only_where_every_copy_is_damaged_a_block_is_said_to_be_damaged() {
         let id = BlockId { session: SessionId(1), seq: 1 };
         let damaged = || Some(BlockError::Corrupt { id, what: "its checksum".into() });
-        let verdict =
-            |failure, missing, silent| Reading { missing, failure, ..Reading::default() }.verdict(id, silent);
+        let verdict = |failure, missing: bool, silent| {
+            let absent = Vec::from_iter(missing.then_some(BrickId(1)));
+            Reading { absent, failure, ..Reading::default() }.verdict(id, silent)
+        };
         assert_eq!(verdict(damaged(), false, false), damaged().expect("given above"));
         assert_eq!(verdict(damaged(), true, false), BlockError::Missing(id));
         assert_eq!(verdict(None, true, false), BlockError::Missing(id));

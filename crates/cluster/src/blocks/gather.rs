@@ -61,7 +61,7 @@ impl Inner {
         group: BlockGroup,
         offset: u32,
         len: u32,
-    ) -> Result<Bytes, BlockError> {
+    ) -> Result<(Bytes, Reading), BlockError> {
         let scheme = scheme_of(&group)?;
         // The group knows no more of the block's length; callers ask for nothing behind its end.
         let layout = Layout { scheme, len: group.shard_bytes() * scheme.data() as u32 };
@@ -72,20 +72,17 @@ impl Inner {
         let wanted = |piece: &Piece| Wanted { index: piece.index, columns: layout.columns(&piece.range) };
         let (shards, reading) =
             self.read_shards(id, group, &pieces.iter().map(wanted).collect::<Vec<_>>())?;
-        for brick in reading.damaged {
-            self.repair(id, group, brick);
-        }
         let bytes = |(piece, shard): (&Piece, &Shard)| {
             let range = piece.range.start - shard.offset..piece.range.end - shard.offset;
             shard.bytes.slice(range.start as usize..range.end as usize)
         };
         let mut parts = pieces.iter().zip(&shards).map(bytes);
         if pieces.len() <= 1 {
-            return Ok(parts.next().unwrap_or_default());
+            return Ok((parts.next().unwrap_or_default(), reading));
         }
         let mut content = BytesMut::with_capacity(len as usize);
         parts.for_each(|part| content.extend_from_slice(&part));
-        Ok(content.freeze())
+        Ok((content.freeze(), reading))
     }
 
     /// Ranges of different shards of a block, in the order in which they are wanted, and what was observed of

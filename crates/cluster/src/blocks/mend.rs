@@ -21,7 +21,7 @@ impl Inner {
             return Ok(info.group);
         }
         if info.group.is_sharded() {
-            return self.mend_shards(&map, id, info);
+            return self.mend_shards(&map, id, info.group);
         }
         let (ranked, good) = self.ranked(&map, id);
         let plan = Plan::new(rules, info.group, (ranked, good), &[]);
@@ -86,7 +86,7 @@ impl Inner {
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
         if info.group.is_sharded() {
-            return self.rebalance_shards(&map, id, info);
+            return self.rebalance_shards(&map, id, info.group);
         }
         let rules = self.rules(&map)?;
         let mut ideal = self.ideal(&map, rules, id);

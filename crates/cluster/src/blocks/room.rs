@@ -1,7 +1,7 @@
 //! How much can be stored with all its copies.
 
-use super::Inner;
 use super::call::Calls;
+use super::{Inner, unknown_volume};
 use crate::limits::{ROOM_AGE_MAX, ROOM_WAIT_MAX};
 use crate::map::BrickState;
 use crate::placement::Rules;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 impl Inner {
     pub(super) fn room(self: &Arc<Inner>) -> Result<Statfs, BlockError> {
         let map = self.bricks.map();
-        let rules = self.rules(&map)?;
+        let rules = Rules::of_long_blocks(&map, self.volume).ok_or_else(unknown_volume)?;
         let bricks: Vec<(BrickId, NodeId)> = map
             .bricks_of(self.volume)
             .filter(|(_, brick)| brick.state == BrickState::Active)
@@ -38,34 +38,20 @@ impl Inner {
                 *sum = (sum.0.saturating_add(room.total_bytes), sum.1.saturating_add(room.free_bytes));
             }
         }
-        if let Some(shards) = map.schemes.get(&self.volume) {
-            let data = usize::from(shards.data);
-            let all = data + usize::from(shards.parity);
-            return shards_room(&nodes, Rules::of_shards(&map, self.volume, data, all));
-        }
-        // As many copies as writes get now.
-        let copies = rules.replica.min(nodes.len() * rules.per_node);
-        if copies < rules.quorum() {
-            return Err(BlockError::Unreachable("too few bricks answer".into()));
-        }
-        let totals: Vec<u64> = nodes.values().map(|(total, _)| *total).collect();
-        let free: Vec<u64> = nodes.values().map(|(_, free)| *free).collect();
-        Ok(Statfs {
-            total_bytes: storable(&totals, copies, rules),
-            free_bytes: storable(&free, copies, rules),
-            ..Statfs::default()
-        })
+        room_of(&nodes, rules)
     }
 }
 
-/// Room for blocks in shards, each of which takes a part of the block's length. Blocks that are stored as
-/// copies take more.
-fn shards_room(nodes: &BTreeMap<NodeId, (u64, u64)>, rules: Rules) -> Result<Statfs, BlockError> {
-    let shards = rules.replica.min(nodes.len() * rules.per_node);
-    if shards < rules.quorum() {
+/// Room on nodes with so many bytes in all and free: for blocks as copies, or in shards, each of which takes
+/// a part of the block's length. In a volume of shards, blocks that are stored as copies take more.
+fn room_of(nodes: &BTreeMap<NodeId, (u64, u64)>, rules: Rules) -> Result<Statfs, BlockError> {
+    // As many copies or shards as writes get now.
+    let count = rules.replica.min(nodes.len() * rules.per_node);
+    if count < rules.quorum() {
         return Err(BlockError::Unreachable("too few bricks answer".into()));
     }
-    let room = |nodes: Vec<u64>| storable(&nodes, shards, rules).saturating_mul(rules.data as u64);
+    let parts = rules.data.max(1) as u64;
+    let room = |nodes: Vec<u64>| storable(&nodes, count, rules).saturating_mul(parts);
     Ok(Statfs {
         total_bytes: room(nodes.values().map(|(total, _)| *total).collect()),
         free_bytes: room(nodes.values().map(|(_, free)| *free).collect()),
@@ -114,7 +100,7 @@ mod tests {
             (1..).map(NodeId).zip(free.iter().map(|free| (1200, *free))).collect()
         };
         let room = |free: &[u64], rules| {
-            shards_room(&nodes(free), rules).ok().map(|room| (room.total_bytes, room.free_bytes))
+            room_of(&nodes(free), rules).ok().map(|room| (room.total_bytes, room.free_bytes))
         };
         assert_eq!(room(&[600; 6], rules(6, 1, 4)), Some((4800, 2400)));
         assert_eq!(room(&[600, 600, 600, 600, 600, 60], rules(6, 1, 4)), Some((4800, 240)));

@@ -4,16 +4,16 @@
 //! that has none of the block; one that is on a brick being drained is copied as it is. A brick that keeps a
 //! shard keeps the same one.
 
-use super::Inner;
 use super::content::Content;
 use super::gather::Wanted;
 use super::store::Copying;
+use super::{Inner, names, unknown_volume};
 use crate::limits::SHARDED_BYTES_MIN;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
 use shoal_coding::{Layout, Scheme};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SHARD_COLUMN_BYTES};
+use shoal_types::{BlockGroup, BlockId, BrickId, SHARD_COLUMN_BYTES};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,10 +63,10 @@ impl Inner {
         self: &Arc<Inner>,
         map: &ClusterMap,
         id: BlockId,
-        info: BlockInfo,
+        group: BlockGroup,
     ) -> Result<BlockGroup, BlockError> {
         let (ranked, good) = self.ranked(map, id);
-        self.place_shards(map, id, info.group, &ranked, ranked.get(..good).unwrap_or(&ranked))
+        self.place_shards(map, id, group, &ranked, ranked.get(..good).unwrap_or(&ranked))
     }
 
     /// Moves the shards that are not where placement would put them today, as far as their new bricks answer.
@@ -74,14 +74,13 @@ impl Inner {
         self: &Arc<Inner>,
         map: &ClusterMap,
         id: BlockId,
-        info: BlockInfo,
+        group: BlockGroup,
     ) -> Result<BlockGroup, BlockError> {
-        let rules = Rules::of_group(map, self.volume, &info.group);
-        let rules = rules.ok_or_else(|| BlockError::Unreachable("the volume is not known".into()))?;
+        let rules = Rules::of_group(map, self.volume, &group).ok_or_else(unknown_volume)?;
         let ideal = self.ideal(map, rules, id);
         let good: Vec<Candidate> =
             ideal.iter().filter(|it| self.is_good(it.brick) && !self.is_low(it.brick)).copied().collect();
-        self.place_shards(map, id, info.group, &ideal, &good)
+        self.place_shards(map, id, group, &ideal, &good)
     }
 
     /// Keeps the shards on the bricks of `stays`, the best first, and puts the others on those of `takes`.
@@ -153,10 +152,9 @@ impl Inner {
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
         let scheme = map.schemes.get(&self.volume).ok_or(BlockError::Missing(id))?;
-        let (data, parity) = (usize::from(scheme.data), usize::from(scheme.parity));
         let mut found = BTreeMap::<usize, (BrickId, u32)>::new();
-        for one in (0..data + parity).filter(|one| *one != index) {
-            let name = super::names::of_shard(id, one);
+        for one in (0..scheme.width()).filter(|one| *one != index) {
+            let name = names::of_shard(id, one);
             for (brick, _) in map.bricks_of(self.volume).filter(|(brick, _)| *brick != damaged) {
                 let Some(service) = self.bricks.brick(brick).filter(|_| self.is_good(brick)) else {
                     continue;
@@ -169,7 +167,8 @@ impl Inner {
         }
         let len = found.values().map(|(_, len)| *len).next().ok_or(BlockError::Missing(id))?;
         let columns = u16::try_from(len / SHARD_COLUMN_BYTES).ok();
-        let group = columns.and_then(|columns| BlockGroup::of_shards(data, parity, columns));
+        let group = columns
+            .and_then(|columns| BlockGroup::of_shards(scheme.data.into(), scheme.parity.into(), columns));
         let mut group = group.ok_or(BlockError::Missing(id))?;
         for (one, (brick, _)) in found {
             group = group.with_shard(one, brick).unwrap_or(group);

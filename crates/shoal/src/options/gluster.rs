@@ -16,12 +16,13 @@ pub enum Answer {
 use Answer::{Granted, NotNeeded, Refused};
 
 /// Values that turn something off.
-const OFF: &[&str] = &["no", "off", "false", "disable", "disabled", "0"];
+pub const OFF: &[&str] = &["no", "off", "false", "disable", "disabled", "0"];
 
 const CACHES: &str = "caches need no timeout: what another mount changes is invalidated at once";
 const BOUNDED: &str = "requests that wait are bounded by readers= and waiters=";
 const PERMISSIONS: &str = "the kernel checks permissions with all groups of the caller";
-const GLUSTER_ONLY: &str = "it tunes a part of GlusterFS that Shoal does not have";
+/// Why an option is not needed that concerns a part of GlusterFS only.
+pub const GLUSTER_ONLY: &str = "it tunes a part of GlusterFS that Shoal does not have";
 const RELIABLE: &str = "all servers are known after the first answer, and asked again until one answers";
 
 /// What becomes of an option, by the value that it is given.

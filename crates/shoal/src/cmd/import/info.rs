@@ -5,13 +5,6 @@ use super::plan::{Plan, Redundancy};
 /// Keys of glusterd's file that describe the volume itself; every other key with a dot is an option.
 const BRICK: &str = "brick-";
 
-fn redundancy(copies: usize, arbiters: usize, shards: usize, parity: usize) -> Redundancy {
-    match shards {
-        0 => Redundancy::Copies { all: copies.max(1), arbiters },
-        all => Redundancy::Shards { all, parity },
-    }
-}
-
 fn plan(name: &str, redundancy: Redundancy, bricks: Vec<String>, options: Vec<(String, String)>) -> Plan {
     let notes = bricks.iter().map(|brick| (brick.clone(), "a brick".to_owned())).collect();
     Plan { name: Some(name.to_owned()), redundancy, bricks, options, notes }
@@ -55,12 +48,16 @@ fn by_layout(kind: &str, layout: &str) -> Result<Redundancy, String> {
     let set = sets.split_once('x').map_or(sets, |(_, set)| set).trim().trim_matches(['(', ')']);
     let numbers: Result<Vec<usize>, _> = set.split('+').map(|word| word.trim().parse::<usize>()).collect();
     match (kind, &numbers.map_err(|_| wrong())?[..]) {
-        ("Distribute", _) => Ok(redundancy(1, 0, 0, 0)),
-        ("Replicate" | "Distributed-Replicate", [copies]) => Ok(redundancy(*copies, 0, 0, 0)),
-        ("Replicate" | "Distributed-Replicate", [data, arbiters]) => {
-            Ok(redundancy(data + arbiters, *arbiters, 0, 0))
+        ("Distribute", _) => Ok(Redundancy::Copies { all: 1, arbiters: 0 }),
+        ("Replicate" | "Distributed-Replicate", [copies]) => {
+            Ok(Redundancy::Copies { all: (*copies).max(1), arbiters: 0 })
         }
-        ("Disperse" | "Distributed-Disperse", [data, parity]) => Ok(redundancy(0, 0, data + parity, *parity)),
+        ("Replicate" | "Distributed-Replicate", [data, arbiters]) => {
+            Ok(Redundancy::Copies { all: (data + arbiters).max(1), arbiters: *arbiters })
+        }
+        ("Disperse" | "Distributed-Disperse", [data, parity]) => {
+            Ok(Redundancy::Shards { all: data + parity, parity: *parity })
+        }
         ("Replicate" | "Distributed-Replicate" | "Disperse" | "Distributed-Disperse", _) => Err(wrong()),
         (other, _) => Err(format!("there are no volumes of type {other}")),
     }
@@ -86,12 +83,10 @@ pub fn of_glusterd(name: &str, text: &str) -> Result<Plan, String> {
     let bricks = bricks.into_iter().map(|(_, brick)| brick).collect();
     let options = pairs.iter().filter(|(key, _)| key.contains('.') && !key.starts_with(BRICK));
     let options = options.map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let redundancy = redundancy(
-        number("replica_count"),
-        number("arbiter_count"),
-        number("disperse_count"),
-        number("redundancy_count"),
-    );
+    let redundancy = match number("disperse_count") {
+        0 => Redundancy::Copies { all: number("replica_count").max(1), arbiters: number("arbiter_count") },
+        all => Redundancy::Shards { all, parity: number("redundancy_count") },
+    };
     Ok(plan(name, redundancy, bricks, options))
 }
 

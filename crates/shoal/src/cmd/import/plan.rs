@@ -1,6 +1,7 @@
 //! What becomes of a volume of GlusterFS: bricks, redundancy, options, and a reason for what is left out.
 
 use super::volfile::Translator;
+use crate::cmd::volume::gluster::look_up;
 use std::fmt;
 
 /// How the bricks of a volume are combined.
@@ -75,12 +76,6 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("features/read-only", "read-only", "features.read-only"),
 ];
 
-fn becomes(kind: &str) -> Option<&'static str> {
-    let found = |wanted: &dyn Fn(&str) -> bool| TRANSLATORS.iter().find(|(name, _)| wanted(name));
-    let family = |name: &str| name.strip_suffix('*').is_some_and(|family| kind.starts_with(family));
-    found(&|name| name == kind).or_else(|| found(&family)).map(|(_, what)| *what)
-}
-
 /// The plan for a volume file. `host`: the machine of bricks that are directories of this process.
 pub fn of_translators(all: &[Translator], host: &str) -> Result<Plan, String> {
     let is_used = |one: &Translator| all.iter().any(|above| above.subvolumes.contains(&one.name));
@@ -93,7 +88,7 @@ pub fn of_translators(all: &[Translator], host: &str) -> Result<Plan, String> {
         notes: Vec::new(),
     };
     for top in &tops {
-        descend(all, top, host, &mut plan, None)?;
+        descend(all, top, host, &mut plan, false)?;
     }
     if let [top] = tops[..] {
         plan.name = Some(top.name.clone());
@@ -104,17 +99,17 @@ pub fn of_translators(all: &[Translator], host: &str) -> Result<Plan, String> {
     }
 }
 
-/// Goes down the stack. `within`: the redundancy of the translator above.
+/// Goes down the stack. `redundant`: a translator above keeps copies or shards.
 fn descend(
     all: &[Translator],
     one: &Translator,
     host: &str,
     plan: &mut Plan,
-    within: Option<Redundancy>,
+    redundant: bool,
 ) -> Result<(), String> {
     let wrong = |why: String| Err(format!("line {}: volume {}: {why}", one.line, one.name));
     let number = |key: &str| one.option(key).and_then(|value| value.parse::<usize>().ok());
-    let (mut within, what) = (within, format!("{} {}", one.kind, one.name));
+    let (mut redundant, what) = (redundant, format!("{} {}", one.kind, one.name));
     match one.kind.as_str() {
         "cluster/replicate" | "cluster/afr" | "cluster/disperse" | "cluster/ec" => {
             let all = one.subvolumes.len();
@@ -122,13 +117,13 @@ fn descend(
                 true => Redundancy::Copies { all, arbiters: number("arbiter-count").unwrap_or(0) },
                 false => Redundancy::Shards { all, parity: number("redundancy").unwrap_or(1) },
             };
-            if within.is_some() {
+            if redundant {
                 return wrong("redundancy within redundancy has no counterpart".into());
             }
             if !plan.bricks.is_empty() && plan.redundancy != here {
                 return wrong(format!("sets of {} and of {here} in one volume", plan.redundancy));
             }
-            (plan.redundancy, within) = (here, Some(here));
+            (plan.redundancy, redundant) = (here, true);
             plan.notes.push((what, here.to_string()));
         }
         "cluster/stripe" => {
@@ -146,8 +141,8 @@ fn descend(
             plan.notes.push((what, format!("brick {brick}")));
             plan.bricks.push(brick);
         }
-        kind => match becomes(kind) {
-            Some(becomes) => plan.notes.push((what, becomes.to_owned())),
+        kind => match look_up(TRANSLATORS, kind) {
+            Some(becomes) => plan.notes.push((what, (*becomes).to_owned())),
             None => return wrong(format!("nothing is known of type {kind}")),
         },
     }
@@ -166,7 +161,7 @@ fn descend(
     }
     for name in &one.subvolumes {
         let below = all.iter().find(|below| below.name == *name).ok_or("the file has changed")?;
-        descend(all, below, host, plan, within)?;
+        descend(all, below, host, plan, redundant)?;
     }
     Ok(())
 }

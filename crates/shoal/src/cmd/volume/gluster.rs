@@ -5,8 +5,12 @@
 //! which GlusterFS knows nothing either is an error, so that a misspelt one of ours is noticed.
 //! `docs/VOLUME-OPTIONS.md` is written from this table.
 
+use crate::options::gluster::{GLUSTER_ONLY, OFF};
 #[cfg(test)]
 use std::fmt::Write;
+
+/// Another word for off, of options that choose a method.
+const NONE: &str = "none";
 
 /// What becomes of an option with a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,9 +22,6 @@ pub enum Answer {
     /// Refused, with what to do instead.
     Refused(&'static str),
 }
-
-/// Values that turn something off.
-const OFF: &[&str] = &["no", "off", "false", "disable", "disabled", "0", "none"];
 
 /// What becomes of an option by its value.
 #[derive(Clone, Copy)]
@@ -51,7 +52,6 @@ const MEMORY: &str =
 const LAYOUT: &str =
     "names are in a replicated database: there are no layouts, link files or lookups on all bricks";
 const ENCRYPTED: &str = "connections are always encrypted, with certificates of the cluster's own authority";
-const GLUSTER_ONLY: &str = "it tunes a part of GlusterFS that Shoal does not have";
 const COUNTED: &str =
     "`shoal stats` and `shoal volume status` always count; log-level= and SHOAL_LOG set what is logged";
 const DETECTED: &str = "a node that does not answer is noticed within seconds";
@@ -64,7 +64,7 @@ const WORM: &str = "there are no write-once volumes: say read-only on where noth
 /// An option of both, in which GlusterFS has wildcards.
 const ALLOW: &str = "auth.allow";
 
-/// Options by name. A name that ends with `.*` stands for the rest of its family.
+/// Options by name, for [`look_up`].
 const RULES: &[(&str, Rule)] = &[
     ("auth.reject", Refused("say which addresses may mount: `volume set NAME auth.allow ADDRESSES`")),
     (
@@ -186,11 +186,12 @@ const GROUPS: &[(&str, &str)] = &[
     ("virt", ALWAYS_ON),
 ];
 
-fn rule(key: &str) -> Option<Rule> {
-    let is_family = |name: &str| name.strip_suffix('*').is_some_and(|family| key.starts_with(family));
-    let named =
-        |wanted: &dyn Fn(&str) -> bool| RULES.iter().find(|(name, _)| wanted(name)).map(|(_, rule)| *rule);
-    named(&|name| name == key).or_else(|| named(&is_family))
+/// The entry of a table with this name, or else that of its family: a name that ends with `*` stands for all
+/// that begin like it.
+pub fn look_up<'a, T>(table: &'a [(&str, T)], name: &str) -> Option<&'a T> {
+    let is_family = |known: &str| known.strip_suffix('*').is_some_and(|family| name.starts_with(family));
+    let own = table.iter().find(|(known, _)| *known == name);
+    own.or_else(|| table.iter().find(|(known, _)| is_family(known))).map(|(_, entry)| entry)
 }
 
 /// GlusterFS's `10.0.0.*` as a network; every other word stays as it is.
@@ -211,8 +212,9 @@ pub fn answer(key: &str, value: &str) -> Option<Answer> {
         let networks: Vec<String> = value.split(',').map(|word| network(word.trim())).collect();
         return Some(Answer::Set(ALLOW, networks.join(",")));
     }
-    let off = OFF.contains(&value.to_ascii_lowercase().as_str());
-    Some(match rule(key)? {
+    let word = value.to_ascii_lowercase();
+    let off = word == NONE || OFF.contains(&word.as_str());
+    Some(match *look_up(RULES, key)? {
         Same(ours) => Answer::Set(ours, value.to_owned()),
         Switch(ours) => Answer::Set(ours, if off { "off" } else { "on" }.to_owned()),
         OffRefused(_, why) if off => Answer::Refused(why),
@@ -224,7 +226,7 @@ pub fn answer(key: &str, value: &str) -> Option<Answer> {
 
 /// Why a group of options sets nothing. `None`: GlusterFS has no such group.
 pub fn group(name: &str) -> Option<&'static str> {
-    GROUPS.iter().find(|(known, _)| *known == name).map(|(_, why)| *why)
+    look_up(GROUPS, name).copied()
 }
 
 /// `docs/VOLUME-OPTIONS.md`.
