@@ -107,7 +107,8 @@ fn subdirectory_and_gluster_options_are_mounted_as_mount_asks() {
     // A bind mount of it needs no process of its own, and goes without a word.
     let bind = extra(&volume, "bind");
     run("mount").arg("-i").arg("--bind").arg(&sub.0).arg(&bind.0).ok();
-    let status = run(env!("CARGO_BIN_EXE_shoal")).arg("status").arg("--json").ok();
+    // It ends with an error where some other mount of this machine has lost its process.
+    let status = run(env!("CARGO_BIN_EXE_shoal")).arg("status").arg("--json").outcome().stdout;
     let here = sub.0.display().to_string();
     assert_eq!(status.lines().filter(|line| line.contains(&here)).count(), 1, "{status}");
     let outcome = helper(&volume, "umount.fuse.shoal").arg(&bind.0).limit(60).outcome();
