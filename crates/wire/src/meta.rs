@@ -92,8 +92,7 @@ pub struct Commit {
     pub seq: BatchSeq,
     /// `Vec<Op>`, encoded by [`encode_ops`](crate::encode_ops): the server logs these bytes unchanged. The
     /// blocks that a batch declares have greater numbers than those of all earlier batches. A block that was
-    /// passed over by then is garbage. greater numbers than those of all batches before it; one that was
-    /// passed over by then counts as garbage.
+    /// passed over by then is garbage.
     pub ops: Bytes,
     /// Inodes made in the batch that the session may change exclusively from the beginning, with their
     /// covers. They are directories (their own covers), and files in directories that other clients watch.

@@ -219,6 +219,8 @@ pub struct Client {
     pub acknowledged: u64,
     pub fill: usize,
     first_inode: u64,
+    /// How many inode numbers are its own, from the first on.
+    inodes: u64,
 }
 
 type Answer = Receiver<Result<(), MetaError>>;
@@ -232,8 +234,8 @@ pub fn open_session(cluster: &mut Cluster, client: &str, instance: u128) -> Resu
             SessionRequest { protocol: PROTOCOL_VERSION, client: client.into(), instance, origin: None };
         match cluster.up[&leader].open_session(request) {
             Ok(opened) => {
-                let first_inode = opened.grant.first_inode;
-                return Ok(Client { id: opened.session, acknowledged: 0, fill: 0, first_inode });
+                let (first_inode, inodes) = (opened.grant.first_inode, opened.grant.inodes);
+                return Ok(Client { id: opened.session, acknowledged: 0, fill: 0, first_inode, inodes });
             }
             Err(MetaError::NotLeader { .. }) if Instant::now() < due => {}
             Err(error) => return Err(error),
@@ -248,6 +250,11 @@ pub fn file_name(number: u64) -> String {
 impl Client {
     pub fn new(cluster: &mut Cluster) -> Client {
         open_session(cluster, "host, process, mount point", 77).expect("session")
+    }
+
+    /// How many more files its inode numbers last for.
+    pub fn files_left(&self) -> u64 {
+        self.inodes - self.acknowledged
     }
 
     /// The batch that creates file `number`, from 1.
