@@ -215,7 +215,7 @@ impl crate::Client {
         self.current().call(wait, |core| core.readlink(ino))
     }
 
-    /// mknod(2), mkdir(2), open(2) with `O_CREAT|O_EXCL`: makes a file of the kind in `mode`'s `S_IFMT` bits.
+    /// mknod(2), mkdir(2): makes a file of the kind in `mode`'s `S_IFMT` bits.
     /// Applies umask, default ACLs and set-group-id inheritance. The file gains a kernel reference.
     pub fn create(
         &self,
@@ -227,22 +227,6 @@ impl crate::Client {
         rdev: u32,
     ) -> Reply<Entry> {
         self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
-    }
-
-    /// open(2) with `O_CREAT` of a name for which the kernel has a negative dentry, by a thread. If another
-    /// client has made it, this fails with `ESTALE`: the kernel looks it up again, and finds it.
-    pub fn create_or_find(
-        &self,
-        wait: Wait,
-        by: u32,
-        caller: &Caller,
-        parent: InodeId,
-        name: &[u8],
-        mode: u32,
-    ) -> Reply<Entry> {
-        let name = core::name(name)?;
-        let now = self.now();
-        self.current().call(wait, |core| core.create_or_find(by, caller, parent, &name, mode, now))
     }
 
     /// symlink(2). The link gains a kernel reference.

@@ -265,6 +265,9 @@ impl Session {
         if mistake("do not say what is open") {
             ack.refers.clear();
         }
+        if self.request_locks_of_created().is_err() {
+            return;
+        }
         self.acknowledge(term, ack);
     }
 

@@ -13,7 +13,8 @@
 //! - [`session`]: runs calls against the core and fetches what they need;
 //! - [`fetch`]: from the servers, with the right to keep it; [`lease`]: until it is recalled;
 //! - [`ship`]: sends the journal, in order, and stores its blocks first;
-//! - [`mapped`]: writes back what programs change through shared mappings;
+//! - [`mapped`]: writes back what programs change through shared mappings; [`mapping_locks`]: says which
+//!   mount may have such mappings of a file;
 //! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them
 //!   ([`groups`]);
 //! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them
@@ -43,6 +44,7 @@ pub mod limits;
 mod locate;
 mod locks;
 mod mapped;
+mod mapping_locks;
 mod mount;
 mod reader;
 mod sequence;
@@ -58,6 +60,7 @@ pub use failover::{Failover, FailoverOptions, Replicas};
 pub use kernel::{KernelCache, Stale};
 pub use locks::{Lock, LockWait};
 pub use mapped::Before;
+pub use mapping_locks::Creation;
 pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 

@@ -33,6 +33,9 @@ pub const INODE_GRANT: u64 = 1 << 16;
 /// Below this many granted numbers more are requested in the background.
 pub const INODE_LOW: u64 = 1 << 14;
 
+/// Files that the log names, once each, because their mapping lock was refused. Bounds that memory.
+pub const MAPPING_REFUSALS_KEPT_MAX: usize = 4096;
+
 /// Places of forgotten inodes that the order of the kernel's references may keep, besides one for each inode
 /// that is referred to.
 pub const STALE_REFERENCES_MIN: usize = 1024;

@@ -77,10 +77,11 @@ struct State {
     lost: BTreeMap<Key, Vec<LockRange>>,
 }
 
-type Key = (InodeId, LockSpace, u64);
+/// An owner's locks of a family in a file.
+pub(crate) type Key = (InodeId, LockSpace, u64);
 
 /// Whose locks the reply to a request tells.
-enum Tells {
+pub(crate) enum Tells {
     Nothing,
     /// What an owner has.
     Held(Key),
@@ -149,7 +150,7 @@ impl State {
             }
             LockOp::Release { ino, owners } => {
                 for owner in owners {
-                    for space in LockSpace::BOTH {
+                    for space in LockSpace::ALL {
                         if let Some(held) = self.held.get_mut(&(*ino, space, owner.owner)) {
                             held.locks.clear();
                         }
@@ -173,7 +174,8 @@ impl State {
                         held.locks = without(&held.locks, lock.range);
                         held.locks.push(*lock);
                     }
-                    LockSpace::Posix => {}
+                    // A mapping lock has one owner and one kind.
+                    LockSpace::Posix | LockSpace::Mapping => {}
                 }
             }
             LockOp::Test(_) | LockOp::Cancel { .. } => {}
@@ -264,7 +266,8 @@ impl Locks {
         let mut ended = ended.0.lock();
         let mut lost = std::mem::take(&mut ended.lost);
         for (key, held) in std::mem::take(&mut ended.held) {
-            if !held.locks.is_empty() {
+            // Mapping locks are requested again.
+            if !held.locks.is_empty() && key.1 != LockSpace::Mapping {
                 lost.entry(key).or_default().extend(held.locks.iter().map(|lock| lock.range));
             }
         }
@@ -303,7 +306,7 @@ impl Session {
     }
 
     /// Makes a request until it is answered.
-    fn ask_for_lock(
+    pub(crate) fn ask_for_lock(
         &self,
         tells: Tells,
         wait: Option<&LockWait>,

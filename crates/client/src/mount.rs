@@ -22,6 +22,7 @@ use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
 use crate::kernel::KernelCache;
 use crate::lease::Moment;
 use crate::limits::{SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
+use crate::mapping_locks::MappingLocks;
 use crate::session::Session;
 use crate::stats::Stat;
 use crate::{Client, Options};
@@ -47,6 +48,8 @@ pub(crate) struct MountShared {
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) options: Options,
     pub(crate) clock: Clock,
+    /// Which files its programs may map shared and writable.
+    pub(crate) mapping_locks: MappingLocks,
     /// The cache in front of the client.
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
     /// Is sent each session that the servers have ended.
@@ -130,8 +133,8 @@ impl Mount {
     ) -> Result<Arc<Mount>, MetaError> {
         let (ended, ends) = channel::unbounded();
         let kernel = OnceLock::new();
-        let shared =
-            Arc::new(MountShared { servers, bricks, options, clock: Clock::default(), kernel, ended });
+        let (clock, mapping_locks) = (Clock::default(), MappingLocks::default());
+        let shared = Arc::new(MountShared { servers, bricks, options, clock, mapping_locks, kernel, ended });
         let way = shared.way();
         let opened = shared.open(&way, shoal_runtime::random::wide())?;
         let (session, threads) = Session::start(&shared, way, opened);
@@ -273,10 +276,12 @@ impl Mount {
         self.pause(pause);
         let Some((session, threads)) = self.open_next(ended.id) else { return };
         let past = ended.stats();
+        session.request_inherited_mapping_locks();
         {
             let mut current = self.current.write();
             session.state.lock().core.inherit(&mut ended.state.lock().core);
             session.locks.inherit(&ended.locks);
+            self.shared.mapping_locks.session_replaced(session.id);
             *current = session.clone();
         }
         let mut course = self.course.lock();

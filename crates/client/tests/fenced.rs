@@ -10,8 +10,8 @@ mod support;
 use cut::{Cut, Only};
 use parking_lot::Mutex;
 use shoal_client::{
-    Caller, Client, Failure, Fallocate, KernelCache, Lock, LockKind, LockRange, LockSpace, LockWait, Options,
-    Stale, Wait,
+    Caller, Client, Creation, Failure, Fallocate, KernelCache, Lock, LockKind, LockRange, LockSpace,
+    LockWait, Options, Stale, Wait,
 };
 use shoal_meta::Server;
 use shoal_namespace::{RenameFlags, SetAttr};
@@ -367,6 +367,39 @@ fn locks_end_with_the_session_and_new_ones_work() {
     one.unlock(&lock(file, 1)).expect("given up");
     cut_off.lock(&lock(file, 3), None).expect("free");
     assert_eq!(one.lock(&lock(file, 1), None), Err(Errno::EAGAIN));
+    world.end();
+}
+
+#[test]
+fn mapping_locks_are_requested_again_unless_another_client_has_had_them() {
+    let world = World::new();
+    let (one, cut_off) = (&world.one, &world.cut_off);
+    let open = |name| {
+        let (caller, parent, mode) = (&CALLER, ROOT, 0o100644);
+        let creation = Creation { caller, by: 1, parent, name, mode, exclusive: true, mappable: true };
+        cut_off.create_open(WAIT, &creation).expect("made").ino
+    };
+    let (kept, lost) = (open(b"kept"), open(b"lost"));
+    cut_off.fsync(lost).expect("durable");
+    assert_eq!((find(one, b"kept"), find(one, b"lost")), (Some(kept), Some(lost)));
+    assert_eq!(one.open_mappable(WAIT, lost), Ok(false));
+    let ended = cut_off.session();
+    world.way.set(true);
+    world.server.close_session(ended).expect("ended");
+    assert_eq!(one.open_mappable(WAIT, lost), Ok(true));
+    world.way.set(false);
+    world.wait_for_next(ended);
+    eventually("the one is requested again", || !cut_off.has_lost_mapping_lock(kept));
+    assert!(cut_off.has_lost_mapping_lock(lost));
+    assert_eq!(one.open_mappable(WAIT, kept), Ok(false));
+    one.close_mappable(WAIT, lost).expect("closed");
+    world.fence();
+    assert!(cut_off.has_lost_mapping_lock(lost), "another client has had it");
+    assert!(!cut_off.has_lost_mapping_lock(kept));
+    [kept, lost].into_iter().for_each(|ino| cut_off.close_mappable(WAIT, ino).expect("closed"));
+    assert!(!cut_off.has_lost_mapping_lock(lost));
+    assert_eq!(one.open_mappable(WAIT, kept), Ok(true));
+    one.close_mappable(WAIT, kept).expect("closed");
     world.end();
 }
 

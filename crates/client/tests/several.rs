@@ -616,14 +616,14 @@ fn retry_after_estale_finds_what_its_reply_said() {
         }
         // Likewise for a name that was created meanwhile, and is opened then.
         let made = other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new").ino;
-        assert_eq!(one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644).err(), Some(stale));
+        assert_eq!(support::open_new(one, &CALLER, b"f").err(), Some(stale));
         std::thread::scope(|scope| {
             let remover = scope.spawn(|| other.unlink(wait, root, b"f"));
             std::thread::sleep(Duration::from_millis(50));
             assert_eq!(look(b"f"), Some(made));
             assert_eq!(remover.join().expect("no panic"), Ok(()));
         });
-        assert!(one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644).is_ok(), "the name is free");
+        assert!(support::open_new(one, &CALLER, b"f").is_ok(), "the name is free");
     });
 }
 
@@ -677,7 +677,7 @@ fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
         assert_eq!(look(b"p"), Some(there));
         // A name that was created meanwhile, and is free again.
         other.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
-        let open = || one.create_or_find(wait, 1, &CALLER, root, b"f", 0o100644);
+        let open = || support::open_new(one, &CALLER, b"f");
         assert_eq!(open().err(), Some(stale));
         other.unlink(wait, root, b"f").expect("no client is waited for long");
         assert_eq!(look(b"f"), None);

@@ -3,12 +3,13 @@
 
 use crate::answer::{self, Fail};
 use crate::encode::settled;
+use crate::handle;
 use crate::invalidate::{Holds, Invalidator, Write, naming};
 use crate::kernel::ENOMEM;
 use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
-use crate::nodeid_alias::NodeIds;
+use crate::nodeid_alias::{NodeIds, inode_id};
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stats::{Counters, Op, Stats, Timer};
 use crate::thread::Writing;
@@ -398,8 +399,9 @@ impl Dispatcher {
     }
 
     /// Whether requests through an open file are to be refused.
-    pub(crate) fn bars(&self, fh: FileHandle) -> bool {
-        self.shared.locks.bars(&self.shared.client, fh)
+    pub(crate) fn bars(&self, ino: INodeNo, fh: FileHandle) -> bool {
+        let Shared { client, locks, .. } = &*self.shared;
+        locks.bars(client, fh) || handle::is_mappable(fh) && client.has_lost_mapping_lock(inode_id(ino))
     }
 
     /// Refuses a request.

@@ -5,6 +5,7 @@ use crate::affinity;
 use crate::answer;
 use crate::dispatch::Dispatcher;
 use crate::encode::{fallocate_mode, node};
+use crate::handle;
 use crate::invalidate::{Holds, Write};
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
@@ -15,7 +16,7 @@ use crate::setattr::Wanted;
 use crate::stats::{Op, Timer};
 use crate::xattr::{self, Setter};
 use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
-use shoal_client::{Caller, Client, Entry, Looked, Seek, Wait};
+use shoal_client::{Caller, Client, Creation, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
@@ -170,18 +171,16 @@ impl fuser::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(parent));
         let exclusive = flags & libc::O_EXCL != 0;
-        let handle = self.server.shared().locks.handle();
+        let handle = self.server.shared().locks.handle(flags, true);
+        let mappable = handle::is_mappable(handle);
         self.server.change(
             Op::Create,
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
             move |client, wait, name| {
-                let mode = mode | libc::S_IFREG;
-                match exclusive {
-                    true => client.create(wait, &caller, parent, name, mode, 0),
-                    false => client.create_or_find(wait, by, &caller, parent, name, mode),
-                }
+                let (caller, mode) = (&caller, mode | libc::S_IFREG);
+                client.create_open(wait, &Creation { caller, by, parent, name, mode, exclusive, mappable })
             },
             move |reply, made| answer::created(reply, handle, made),
         );
@@ -405,11 +404,11 @@ impl fuser::Filesystem for Filesystem {
         reply: fuser::ReplyData,
     ) {
         affinity::met(req.pid(), size as usize);
-        if self.server.bars(fh) {
+        if self.server.bars(ino, fh) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
         let (ino, shared) = (self.about(ino), self.server.shared());
-        let fills = flags.0 & libc::O_DIRECT == 0;
+        let fills = handle::flags(fh, flags) & libc::O_DIRECT == 0;
         let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
             Op::Read,
@@ -436,10 +435,10 @@ impl fuser::Filesystem for Filesystem {
         reply: fuser::ReplyWrite,
     ) {
         affinity::met(req.pid(), data.len());
-        if self.server.bars(fh) {
+        if self.server.bars(ino, fh) {
             return self.server.refuse(Op::Write, reply, Errno::EIO);
         }
-        let ino = self.about(ino);
+        let (ino, flags) = (self.about(ino), handle::flags(fh, flags));
         let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         let len = data.len() as u32;
         let write = Write { ino, offset, len: u64::from(len) };
@@ -448,13 +447,13 @@ impl fuser::Filesystem for Filesystem {
         }
         let (tid, shared, invalidator) = (req.pid(), self.server.shared(), self.server.invalidator().clone());
         // A direct write locks no page.
-        let holds = if flags.0 & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
+        let holds = if flags & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
             Op::Write,
             holds,
             reply,
             data,
-            move |_, wait, data| shared.write(wait, write, data, flags.0, clear_setid),
+            move |_, wait, data| shared.write(wait, write, data, flags, clear_setid),
             move |reply, done| {
                 answer::written(reply, len, done);
                 invalidator.is_taken_in(ino, tid);
@@ -669,8 +668,8 @@ impl fuser::Filesystem for Filesystem {
 
     /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
     /// RELEASE. Not refused where the mount keeps the locks, which end with RELEASE.
-    fn open(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
-        self.server.open(reply);
+    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: fuser::ReplyOpen) {
+        self.server.open(ino, flags, reply);
     }
 
     /// After the first refusal the kernel opens directories without a message, and caches their listings.

@@ -33,6 +33,7 @@ mod dir_activity;
 mod dispatch;
 mod encode;
 mod filesystem;
+mod handle;
 mod invalidate;
 mod kernel;
 pub mod limits;

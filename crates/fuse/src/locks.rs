@@ -17,12 +17,15 @@
 
 use crate::answer::{self, Fail};
 use crate::dispatch::{Dispatcher, Shared};
+use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
 use crate::nodeid_alias::inode_id;
 use crate::stats::{Op, Timer};
-use fuser::{FileHandle, FopenFlags, INodeNo, LockOwner, ReplyEmpty, ReplyLock, ReplyOpen, RequestId};
+use fuser::{
+    FileHandle, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, RequestId,
+};
 use parking_lot::{Condvar, Mutex};
-use shoal_client::{Client, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait};
+use shoal_client::{Client, Failure, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait, Wait};
 use shoal_types::{Errno, InodeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -113,9 +116,12 @@ impl Locks {
         self.scope == LockScope::Cluster
     }
 
-    /// A handle for an open file: 0 for all where the kernel keeps the locks.
-    pub(crate) fn handle(&self) -> FileHandle {
-        FileHandle(if self.are_ours() { self.handles.fetch_add(1, Relaxed) } else { 0 })
+    /// A handle for a file opened with `flags`: 0 for all where the kernel keeps the locks.
+    pub(crate) fn handle(&self, flags: i32, may_map: bool) -> FileHandle {
+        match self.are_ours() {
+            true => handle::new(self.handles.fetch_add(1, Relaxed), flags, may_map),
+            false => FileHandle(0),
+        }
     }
 
     fn see(&self, fh: FileHandle, lock: &Lock) {
@@ -215,14 +221,25 @@ impl Locks {
 }
 
 impl Dispatcher {
-    /// open(2): answered only so that the kernel sends RELEASE.
-    pub(crate) fn open(&self, reply: ReplyOpen) {
-        let shared = self.shared();
+    /// open(2): answered so that the kernel sends RELEASE. Of a file that another mount has open for reading
+    /// and writing, too, nothing is cached.
+    pub(crate) fn open(&self, ino: INodeNo, OpenFlags(flags): OpenFlags, reply: ReplyOpen) {
+        let (shared, ino) = (self.shared(), inode_id(ino));
         if !shared.locks.are_ours() {
             return self.refuse(Op::Open, reply, Errno::ENOSYS);
         }
-        self.note(Timer::start(Op::Open));
-        reply.opened(shared.locks.handle(), FopenFlags::FOPEN_KEEP_CACHE);
+        if !handle::is_for_reading_and_writing(flags) {
+            self.note(Timer::start(Op::Open));
+            return reply.opened(shared.locks.handle(flags, false), FopenFlags::FOPEN_KEEP_CACHE);
+        }
+        let call = move |client: &Client, wait, (): &()| client.open_mappable(wait, ino);
+        self.serve(Op::Open, reply, &(), call, move |reply, opened| match opened {
+            Ok(may_map) => {
+                let how = if may_map { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::FOPEN_DIRECT_IO };
+                reply.opened(shared.locks.handle(flags, may_map), how);
+            }
+            Err(why) => reply.fail(why),
+        });
     }
 
     /// close(2), by one of the processes that have the file open.
@@ -250,11 +267,21 @@ impl Dispatcher {
         let its = shared.clone();
         let mut state = shared.locks.state.lock();
         let owners = state.closed_for_good(ino, fh);
-        if owners.is_empty() {
+        // What cannot be done without a request is left.
+        let was_mappable = handle::is_mappable(fh)
+            && its.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
+        if owners.is_empty() && !was_mappable {
             self.note(Timer::start(Op::Release));
             return reply.ok();
         }
         let release = move |client: &Client| {
+            if was_mappable {
+                // Fails only with the session, and with that the lock has ended.
+                let _ = client.close_mappable(Wait::Allowed, ino);
+            }
+            if owners.is_empty() {
+                return Ok(());
+            }
             let released = client.release_locks(ino, &owners);
             its.locks.released(ino, &owners);
             released

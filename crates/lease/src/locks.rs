@@ -107,7 +107,7 @@ impl LockTable {
     /// conflicts. A retry with the key of a waiting request replaces that one, and keeps its place if it is
     /// equal.
     pub fn set(&mut self, mut lock: LockRecord, wait: Option<RequestKey>) -> Settled {
-        if lock.space == LockSpace::Flock {
+        if lock.space.is_of_whole_files() {
             lock.range = LockRange::ALL;
         }
         if let Some(key) = wait {
@@ -131,7 +131,7 @@ impl LockTable {
     /// Releases a range, held or not (F_UNLCK, LOCK_UN). The outcome is [`Outcome::Granted`] or
     /// [`Outcome::NoRoom`].
     pub fn unlock(&mut self, ino: InodeId, space: LockSpace, owner: LockOwner, range: LockRange) -> Settled {
-        let range = if space == LockSpace::Flock { LockRange::ALL } else { range };
+        let range = if space.is_of_whole_files() { LockRange::ALL } else { range };
         let Some(holders) = self.held.get(&(ino, space)) else {
             return Settled { outcome: Outcome::Granted, granted: Vec::new() };
         };
@@ -146,7 +146,7 @@ impl LockTable {
     /// The first lock that conflicts with this one (F_GETLK).
     pub fn get(&self, wanted: &LockRecord) -> Option<LockRecord> {
         let mut wanted = *wanted;
-        if wanted.space == LockSpace::Flock {
+        if wanted.space.is_of_whole_files() {
             wanted.range = LockRange::ALL;
         }
         self.first_in_the_way(&wanted)
@@ -163,7 +163,7 @@ impl LockTable {
     /// requests that are granted by it.
     pub fn release_owner(&mut self, ino: InodeId, owner: LockOwner) -> Vec<RequestKey> {
         let mut freed = 0;
-        for space in LockSpace::BOTH {
+        for space in LockSpace::ALL {
             if let Some(holders) = self.held.get_mut(&(ino, space)) {
                 freed += holders.remove_owner(owner);
                 if holders.is_empty() {

@@ -6,7 +6,7 @@
 use crate::limits::CLEARED_LOCKS_MAX;
 use crate::serve::Server;
 use serde::{Deserialize, Serialize};
-use shoal_lease::locks::{LockRange, LockRecord, LockSpace};
+use shoal_lease::locks::{LockRange, LockRecord};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::query;
 use shoal_types::{Errno, InodeId, Name, SessionId, Timestamp};
@@ -138,9 +138,9 @@ impl Server {
 impl ClearLocks {
     /// Whether this lock is to be removed.
     pub(crate) fn covers(&self, lock: &LockRecord) -> bool {
-        match lock.space {
-            LockSpace::Posix => self.range.overlaps(lock.range),
-            LockSpace::Flock => self.range == LockRange::ALL,
+        match lock.space.is_of_whole_files() {
+            true => self.range == LockRange::ALL,
+            false => self.range.overlaps(lock.range),
         }
     }
 }

@@ -13,7 +13,7 @@ use shoal_types::{
 };
 
 /// Version of the messages; both sides must speak the same.
-pub const PROTOCOL_VERSION: u32 = 8;
+pub const PROTOCOL_VERSION: u32 = 9;
 
 /// Opens a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

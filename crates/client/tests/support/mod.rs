@@ -5,11 +5,11 @@
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_client::{Client, Options};
+use shoal_client::{Caller, Client, Creation, Entry, Options, Reply, Wait};
 use shoal_namespace::kv::{KvStore, MemStore};
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, InodeId, SessionId, Statfs, Timestamp};
 use shoal_wire::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -393,4 +393,11 @@ impl World {
     pub fn mount_with(&self, options: Options) -> Arc<Client> {
         Client::open(self.group.clone(), self.bricks.clone(), options).expect("a session")
     }
+}
+
+/// A program opens a file of the root that it does not find.
+pub fn open_new(client: &Client, caller: &Caller, name: &[u8]) -> Reply<Entry> {
+    let (parent, mode) = (InodeId::ROOT, 0o100644);
+    let creation = Creation { caller, by: 1, parent, name, mode, exclusive: false, mappable: false };
+    client.create_open(Wait::Allowed, &creation)
 }

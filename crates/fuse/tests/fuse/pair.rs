@@ -11,6 +11,7 @@ mod cut;
 mod held;
 mod locks;
 mod mapped;
+mod mapping_locks;
 mod moved;
 mod quiet;
 mod races;

@@ -8,7 +8,7 @@ impl LockTable {
     /// Whether an owner with a conflicting lock waits, directly or through other owners, for the owner of
     /// this request. As in Linux, an owner counts as waiting when one of its threads does.
     pub(super) fn would_deadlock(&self, wanted: &LockRecord) -> bool {
-        if wanted.space == LockSpace::Flock {
+        if wanted.space.is_of_whole_files() {
             return false;
         }
         let mut seen = BTreeSet::new();

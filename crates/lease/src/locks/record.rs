@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use shoal_types::{InodeId, SessionId};
 use std::fmt;
 
-/// Which of Linux's two families a lock belongs to. They never conflict with each other.
+/// Which family a lock belongs to. Locks of different families never conflict with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub enum LockSpace {
     /// fcntl(2): ranges of bytes, owned by processes. Open file description locks are of this kind, too: FUSE
@@ -12,11 +12,21 @@ pub enum LockSpace {
     Posix,
     /// flock(2): whole files, owned by open files.
     Flock,
+    /// Whole files, owned by clients: the client has the file open for reading and writing, so that its
+    /// programs may map it shared and writable (mmap(2) with `MAP_SHARED`).
+    Mapping,
 }
 
 impl LockSpace {
-    /// The two families.
+    /// Linux's two families, whose locks programs ask for.
     pub const BOTH: [LockSpace; 2] = [LockSpace::Posix, LockSpace::Flock];
+    /// All families.
+    pub const ALL: [LockSpace; 3] = [LockSpace::Posix, LockSpace::Flock, LockSpace::Mapping];
+
+    /// Whether its locks always cover the whole file.
+    pub fn is_of_whole_files(self) -> bool {
+        self != LockSpace::Posix
+    }
 }
 
 /// Shared or exclusive.
@@ -136,7 +146,8 @@ pub struct LockRecord {
     pub owner: LockOwner,
     /// The process that asked, a number of the client's machine. Only shown (F_GETLK), never compared.
     pub pid: u32,
-    /// The bytes. Always [`LockRange::ALL`] in [`LockSpace::Flock`], whatever was requested.
+    /// The bytes. [`LockRange::ALL`], whatever was requested, where locks
+    /// [cover whole files](LockSpace::is_of_whole_files).
     pub range: LockRange,
     /// Shared or exclusive.
     pub kind: LockKind,

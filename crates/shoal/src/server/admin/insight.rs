@@ -242,6 +242,7 @@ impl ServerContext {
                 family: match one.lock.space {
                     LockSpace::Posix => "fcntl".into(),
                     LockSpace::Flock => "flock".into(),
+                    LockSpace::Mapping => "mapping".into(),
                 },
                 exclusive: one.lock.kind == LockKind::Write,
                 start: one.lock.range.start(),
