@@ -301,8 +301,10 @@ impl Shared {
         self.with_table(term, |inner| {
             let locks = &inner.locks.table;
             let held = |(session, rights): (SessionId, Rights)| {
-                let (locks, waiting) = (locks.held_count(session), locks.waiting_count_of(session));
-                (session, Held { rights, locks: locks as u64, waiting: waiting as u64 })
+                let of_program = |lock: &LockRecord| LockSpace::BOTH.contains(&lock.space);
+                let held = locks.held_by(session).into_iter().filter(of_program).count();
+                let waiting = locks.waiting_count_of(session);
+                (session, Held { rights, locks: held as u64, waiting: waiting as u64 })
             };
             inner.table.rights().into_iter().map(held).collect()
         })
