@@ -52,6 +52,8 @@ install: build ## Install program, mount helpers, units, manual, completions (PR
 	for unit in dist/*.service; do \
 		sed 's|@BINDIR@|$(BINDIR)|g' "$$unit" >"$(DESTDIR)$(UNITDIR)/$${unit##*/}" || exit 1; \
 	done
+	install -D -m 644 dist/prometheus/alerts.yml "$(DESTDIR)$(SHAREDIR)/shoal/prometheus/alerts.yml"
+	install -D -m 644 dist/grafana/shoal.json "$(DESTDIR)$(SHAREDIR)/shoal/grafana/shoal.json"
 	"$(SHOAL)" manual "$(DESTDIR)$(SHAREDIR)"
 
 .PHONY: uninstall
@@ -59,6 +61,7 @@ uninstall: ## Remove what install put there; data and credentials stay
 	rm -f "$(DESTDIR)$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal" \
 		"$(DESTDIR)$(SBINDIR)/umount.fuse.shoal" \
 		$(patsubst dist/%,"$(DESTDIR)$(UNITDIR)/%",$(wildcard dist/*.service))
+	rm -rf "$(DESTDIR)$(SHAREDIR)/shoal"
 	rm -f "$(DESTDIR)$(SHAREDIR)/man/man1/shoal.1" "$(DESTDIR)$(SHAREDIR)"/man/man1/shoal-*.1 \
 		"$(DESTDIR)$(SHAREDIR)/bash-completion/completions/shoal" \
 		"$(DESTDIR)$(SHAREDIR)/zsh/vendor-completions/_shoal" \

@@ -10,18 +10,21 @@ use std::path::{Path, PathBuf};
 pub fn nodes(path: Option<&Path>) -> anyhow::Result<Vec<PathBuf>> {
     match path {
         Some(path) => Ok(vec![node(path)?]),
-        None => {
-            let mounts = mounts::shoals().context("mount table")?.into_iter();
-            // Another program may use the front end as a library, without a node of this program behind it.
-            let ours = mounts.filter(|mount| {
-                mount.source.is_absolute()
-                    || mount.source.to_str().is_some_and(cluster_source::looks_like_one)
-            });
-            // A bind mount has the same process as the mount that it was made of.
-            let mut seen = std::collections::HashSet::new();
-            Ok(ours.map(|mount| mount.home()).filter(|home| seen.insert(home.clone())).collect())
-        }
+        None => Ok(mounted()?.into_iter().map(|(home, _)| home).collect()),
     }
+}
+
+/// All mounts of this machine that have a process of this program: its directory, and the mount point.
+pub fn mounted() -> anyhow::Result<Vec<(PathBuf, PathBuf)>> {
+    let mounts = mounts::shoals().context("mount table")?.into_iter();
+    // Another program may use the front end as a library, without a node of this program behind it.
+    let ours = mounts.filter(|mount| {
+        mount.source.is_absolute() || mount.source.to_str().is_some_and(cluster_source::looks_like_one)
+    });
+    // A bind mount has the same process as the mount that it was made of.
+    let mut seen = std::collections::HashSet::new();
+    let homes = ours.map(|mount| (mount.home(), mount.point));
+    Ok(homes.filter(|(home, _)| seen.insert(home.clone())).collect())
 }
 
 /// The data directory of the node meant.

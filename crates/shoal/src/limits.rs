@@ -68,6 +68,12 @@ pub const WALK_PAGE_BYTES: usize = 256 << 10;
 /// Extents of a file read at a time.
 pub const EXTENTS_PAGE: usize = 1024;
 
+/// A process that has not told its figures by then counts as down in a scrape. Prometheus waits 10 s for all
+/// of a machine unless told otherwise.
+pub const SCRAPE_PATIENCE: Duration = Duration::from_secs(3);
+/// Where `shoal metrics --listen` is usually asked to listen.
+pub const METRICS_LISTEN_EXAMPLE: &str = "127.0.0.1:9747";
+
 /// Where a server keeps its data unless told otherwise.
 pub const SERVER_DATA_DEFAULT: &str = "/var/lib/shoal";
 /// Where a client looks for its credentials.

@@ -32,6 +32,7 @@ mod guard;
 mod limits;
 mod logging;
 mod measure;
+mod metrics;
 mod mount_report;
 mod mounts;
 mod node;

@@ -74,6 +74,8 @@ impl MountReport<'_> {
     pub fn statistics(&self) -> Statistics {
         let kernel = self.mounted.stats();
         Statistics {
+            version: env!("CARGO_PKG_VERSION").into(),
+            refused: self.client.denial().is_some(),
             mountpoint: self.mounted.mountpoint().to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
             resident_bytes: resident_bytes(),
@@ -97,7 +99,7 @@ pub fn reports(ops: &[OpStats]) -> Vec<OpReport> {
 }
 
 /// Resident memory of this process, see proc(5); 0 if that cannot be read.
-fn resident_bytes() -> u64 {
+pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: Option<u64> = pages.split(' ').nth(1).and_then(|pages| pages.parse().ok());
     pages.unwrap_or(0) * 4096

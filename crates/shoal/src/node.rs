@@ -116,6 +116,7 @@ impl Node {
 
     fn statistics(&self) -> Statistics {
         Statistics {
+            volume: self.data.manifest.volume.clone(),
             meta: reports(&self.meta.stats()),
             server: self.server.stats().iter().map(|(name, value)| number(name, *value)).collect(),
             brick: reports(&self.blocks.stats()),

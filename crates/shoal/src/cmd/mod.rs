@@ -9,6 +9,7 @@ pub mod helper;
 mod import;
 mod local;
 mod manual;
+mod metrics;
 mod mount;
 mod peer;
 mod remount;
@@ -49,6 +50,7 @@ On several:
 Anywhere:
   shoal status                           what is mounted, by which process, how full
   shoal stats /mnt/web --watch 1         what it is doing
+  shoal metrics --listen 127.0.0.1:9747  figures of this machine, for Prometheus
 
 SHOAL_LOG=debug makes it talk more; in the background it talks to DATA/shoal.log.";
 
@@ -71,6 +73,7 @@ enum Command {
     Sync(sync::Sync),
     Status(status::Status),
     Stats(stats::Stats),
+    Metrics(metrics::Metrics),
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
@@ -109,6 +112,7 @@ impl Cli {
                     Command::Sync(sync) => sync.run(),
                     Command::Status(status) => status.run(),
                     Command::Stats(stats) => stats.run(),
+                    Command::Metrics(metrics) => metrics.run(),
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),

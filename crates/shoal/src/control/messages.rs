@@ -163,11 +163,20 @@ pub struct Number {
     pub value: u64,
 }
 
-/// What a node has counted since it started.
+/// What a process has counted since it started.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Statistics {
+    /// Version of the program.
+    #[serde(default)]
+    pub version: String,
+    /// Name of the mounted volume.
+    #[serde(default)]
+    pub volume: String,
     /// Where it is mounted.
     pub mountpoint: PathBuf,
+    /// Whether the servers do not serve the mount at present.
+    #[serde(default)]
+    pub refused: bool,
     /// For how long it has been running, in seconds.
     pub uptime_s: u64,
     /// Resident memory in bytes.
@@ -186,6 +195,77 @@ pub struct Statistics {
     pub server: Vec<Number>,
     /// Calls of the brick by kind.
     pub brick: Vec<OpReport>,
+    /// What runs on a node of a cluster.
+    #[serde(default)]
+    pub node: Option<NodeStatistics>,
+}
+
+/// What a node of a cluster has counted since its server started.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NodeStatistics {
+    /// Its name.
+    pub name: String,
+    /// The cluster's identity.
+    pub cluster: String,
+    /// Epoch of the cluster map that it knows.
+    pub epoch: u64,
+    /// Its replicas of metadata.
+    pub replicas: Vec<ReplicaStatistics>,
+    /// Its bricks.
+    pub bricks: Vec<BrickStatistics>,
+}
+
+/// A replica of a volume's metadata.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReplicaStatistics {
+    /// Its volume; empty for the group of the cluster map.
+    pub volume: String,
+    /// Its number in its group.
+    pub id: u64,
+    /// Whether it runs.
+    pub runs: bool,
+    /// Whether it leads, and so serves.
+    pub leads: bool,
+    /// Its counters, and those of the metadata server around it.
+    pub figures: Vec<Number>,
+    /// What the volume lacks, if it leads.
+    pub heal: Option<HealStatistics>,
+}
+
+/// What a volume lacks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HealStatistics {
+    /// Blocks that lack copies or lie on the wrong bricks, as far as known.
+    pub degraded_blocks: u64,
+    /// Blocks of which no good copy could be read.
+    pub failed_blocks: u64,
+    /// Blocks copied since the server began.
+    pub moved_blocks: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+}
+
+/// A brick of a node.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct BrickStatistics {
+    /// Its volume.
+    pub volume: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Whether it is served.
+    pub serves: bool,
+    /// Size of its disk in bytes.
+    pub total_bytes: u64,
+    /// Free bytes on its disk.
+    pub free_bytes: u64,
+    /// Calls by kind.
+    pub calls: Vec<OpReport>,
+    /// Blocks that were read to check them.
+    pub scrubbed_blocks: u64,
+    /// Blocks that were damaged or could not be read.
+    pub damaged_blocks: u64,
+    /// Damaged blocks that were replaced.
+    pub repaired_blocks: u64,
 }
 
 /// How a scrub proceeds.

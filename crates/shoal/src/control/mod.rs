@@ -9,7 +9,10 @@ mod messages;
 mod server;
 
 pub use client::{ControlError, Conversation, ask};
-pub use messages::{Number, OpReport, Request, ScrubReport, Statistics, Status, Synced};
+pub use messages::{
+    BrickStatistics, HealStatistics, NodeStatistics, Number, OpReport, ReplicaStatistics, Request,
+    ScrubReport, Statistics, Status, Synced,
+};
 pub use server::{Answer, Control, Handler};
 
 use std::os::fd::{AsRawFd, OwnedFd};

@@ -9,14 +9,18 @@ use super::calls::{BrickReport, Disk};
 use super::cluster_view::ClusterView;
 use super::disks::check_room;
 use super::node_dir::NodeDir;
+use super::statistics::volume_name;
+use crate::control::BrickStatistics;
 use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
+use crate::measure::MeasuredBlocks;
+use crate::mount_report::reports;
 use crate::mounts;
 use parking_lot::Mutex;
 use shoal_brick::limits::CONTENTS_COUNTED_MAX;
 use shoal_brick::{Brick, BrickError};
 use shoal_cluster::limits::SCRUB_AFTER;
 use shoal_cluster::options::{SCRUB_PAUSED, SCRUB_STATE};
-use shoal_cluster::scrub::Scrubber;
+use shoal_cluster::scrub::{ScrubReport, Scrubber};
 use shoal_cluster::{BrickState, Bricks, ClusterMap, ReplicatedBlocks};
 use shoal_types::{BrickId, GroupId};
 use shoal_wire::BlockService;
@@ -27,7 +31,7 @@ use std::time::Instant;
 
 enum Slot {
     Opening,
-    Serving(Arc<Brick>, Option<Scrubber>),
+    Serving(Arc<Brick>, Arc<MeasuredBlocks>, Option<Scrubber>),
     /// Why it could not be opened, and when.
     Away(String, Instant),
 }
@@ -61,7 +65,7 @@ impl LocalBricks {
             stays
         });
         for (id, slot) in &*slots {
-            if let (Slot::Serving(_, Some(scrubber)), Some(brick)) = (slot, map.bricks.get(id)) {
+            if let (Slot::Serving(_, _, Some(scrubber)), Some(brick)) = (slot, map.bricks.get(id)) {
                 scrubber.pause(is_scrub_paused(map, brick.volume));
             }
         }
@@ -85,9 +89,10 @@ impl LocalBricks {
     fn record_opened(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
         let slot = match opened {
             Ok(brick) => {
-                self.view.serve_brick(id, brick.clone());
+                let measured = Arc::new(MeasuredBlocks::new(brick.clone()));
+                self.view.serve_brick(id, measured.clone());
                 let scrubber = self.scrub(id, brick.clone());
-                Slot::Serving(brick, scrubber)
+                Slot::Serving(brick, measured, scrubber)
             }
             Err(why) => {
                 if said != Some(&why) {
@@ -114,7 +119,7 @@ impl LocalBricks {
     pub fn scrub_now(&self, map: &ClusterMap, volume: GroupId) {
         for (id, slot) in &*self.slots.lock() {
             let is_its = map.bricks.get(id).is_some_and(|brick| brick.volume == volume);
-            if let (Slot::Serving(_, Some(scrubber)), true) = (slot, is_its) {
+            if let (Slot::Serving(_, _, Some(scrubber)), true) = (slot, is_its) {
                 scrubber.begin_round();
             }
         }
@@ -134,7 +139,7 @@ impl LocalBricks {
                     .ok()
                     .map(|stat| (stat.files(), stat.files_free())),
                 scrub: match self.slots.lock().get(id) {
-                    Some(Slot::Serving(_, Some(scrubber))) => Some(scrubber.report()),
+                    Some(Slot::Serving(_, _, Some(scrubber))) => Some(scrubber.report()),
                     _ => None,
                 },
             }
@@ -147,7 +152,7 @@ impl LocalBricks {
         let slots: Vec<(BrickId, Result<Arc<Brick>, String>)> = {
             let slots = self.slots.lock();
             let look = |slot: &Slot| match slot {
-                Slot::Serving(brick, _) => Ok(brick.clone()),
+                Slot::Serving(brick, ..) => Ok(brick.clone()),
                 Slot::Opening => Err("starting".into()),
                 Slot::Away(why, _) => Err(why.clone()),
             };
@@ -166,6 +171,33 @@ impl LocalBricks {
             }
         };
         slots.into_iter().map(report).collect()
+    }
+
+    /// What all bricks have done.
+    pub fn statistics(&self, map: &ClusterMap) -> Vec<BrickStatistics> {
+        let rooms = self.reports();
+        let slots = self.slots.lock();
+        let count = |room: BrickReport| {
+            let brick = map.bricks.get(&room.id)?;
+            let (measured, scrub) = match slots.get(&room.id) {
+                Some(Slot::Serving(_, measured, scrubber)) => {
+                    (Some(measured), scrubber.as_ref().map(Scrubber::report).unwrap_or_default())
+                }
+                _ => (None, ScrubReport::default()),
+            };
+            Some(BrickStatistics {
+                volume: volume_name(map, brick.volume),
+                path: brick.path.clone(),
+                serves: room.offline.is_none(),
+                total_bytes: room.total_bytes,
+                free_bytes: room.free_bytes,
+                calls: measured.map(|measured| reports(&measured.stats())).unwrap_or_default(),
+                scrubbed_blocks: scrub.blocks,
+                damaged_blocks: scrub.damaged,
+                repaired_blocks: scrub.repaired,
+            })
+        };
+        rooms.into_iter().filter_map(count).collect()
     }
 }
 

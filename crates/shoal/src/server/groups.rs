@@ -22,6 +22,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+/// Counters, by name.
+pub type Figures = Vec<(&'static str, u64)>;
+
 /// A replica, of the cluster map or of a volume.
 pub trait Group: Send + Sync {
     /// A message from another replica.
@@ -45,6 +48,8 @@ pub trait Group: Send + Sync {
     fn members(&self) -> Vec<ReplicaId>;
     /// Its state.
     fn report(&self, digest: bool) -> ReplicaReport;
+    /// Its counters.
+    fn figures(&self) -> Figures;
     /// Transfers the leadership and stops.
     fn shutdown(&self);
 }
@@ -149,6 +154,20 @@ impl Groups {
             },
         };
         all.into_iter().map(report).collect()
+    }
+
+    /// The counters of all of them; `None` of one that does not run.
+    pub fn figures(&self) -> Vec<(GroupId, ReplicaId, Option<Figures>)> {
+        let all: Vec<_> = self.kept.lock().iter().map(|(key, one)| (*key, one.running().cloned())).collect();
+        let figures = |((group, id), replica): (_, Option<Arc<dyn Group>>)| {
+            (group, id, replica.map(|replica| replica.figures()))
+        };
+        all.into_iter().map(figures).collect()
+    }
+
+    /// Whether a replica of a group on this node leads it.
+    pub fn leads(&self, group: GroupId) -> bool {
+        self.led_members(group).is_some()
     }
 
     /// The members of a group that is led by this node.

@@ -44,6 +44,7 @@ mod reports;
 mod retired;
 mod sessions;
 mod setup;
+mod statistics;
 #[cfg(test)]
 mod tests;
 

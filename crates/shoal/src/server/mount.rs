@@ -178,6 +178,7 @@ impl Shared {
 
     fn statistics(&self) -> Statistics {
         let mut statistics = self.report().statistics();
+        statistics.volume.clone_from(&self.spec.volume);
         let traffic = self.view.network().traffic();
         statistics.client.extend([
             number("net_requests_total", traffic.requests),

@@ -2,7 +2,7 @@
 
 use super::calls::ReplicaReport;
 use super::cluster_view::ClusterView;
-use super::groups::{Group, Opener};
+use super::groups::{Figures, Group, Opener};
 use super::machine::{self, MapMachine};
 use super::node_dir::NodeDir;
 use super::peers::GroupPeers;
@@ -245,6 +245,9 @@ impl Group for MapGroup {
     fn members(&self) -> Vec<ReplicaId> {
         members(&self.replica)
     }
+    fn figures(&self) -> Figures {
+        self.replica.stats()
+    }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(&self.replica, GroupId::CLUSTER, self.id, digest)
     }
@@ -298,6 +301,9 @@ impl Group for VolumeGroup {
     }
     fn members(&self) -> Vec<ReplicaId> {
         members(self.server.replica())
+    }
+    fn figures(&self) -> Figures {
+        self.server.stats()
     }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(self.server.replica(), self.group, self.id, digest)

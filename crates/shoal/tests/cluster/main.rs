@@ -13,6 +13,7 @@ mod expand;
 mod failures;
 mod identity;
 mod locks;
+mod metrics;
 mod outage;
 mod programs;
 mod refused;

@@ -37,7 +37,8 @@ impl Handler for Controlled {
     ) -> Result<(), String> {
         match request {
             Request::Admin { request } => self.0.execute(request, &mut |answer| say(&answer)),
-            Request::Status | Request::Stats | Request::Sync | Request::Abandon => {
+            Request::Stats => say(&self.0.statistics()).map_err(|error| error.to_string()),
+            Request::Status | Request::Sync | Request::Abandon => {
                 Err("this is a server without a mount of its own; `shoal cluster status` shows how it does"
                     .into())
             }
