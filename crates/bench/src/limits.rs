@@ -26,6 +26,13 @@ pub const STREAM_BYTES: u64 = 2 << 30;
 /// Record sizes for writing and reading it, in bytes.
 pub const STREAM_RECORD_BYTES: &[usize] = &[256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
+/// Length of the file of the benchmark `reads`, in bytes.
+pub const READS_BYTES: u64 = 1 << 30;
+/// Readers at a time there.
+pub const READS_READERS: u64 = 4;
+/// Distance of the records that are read in strides, in bytes.
+pub const READS_STRIDE_BYTES: u64 = 1 << 20;
+
 /// Length of the file for random writes, in bytes.
 pub const RANDOM_FILE_BYTES: u64 = 256 << 20;
 /// Length of each such write, in bytes.
@@ -104,6 +111,8 @@ pub mod goals {
     pub const CONCURRENT: f64 = 1.1;
     /// Large files.
     pub const STREAM: f64 = 1.3;
+    /// Cold reads of any pattern: half of the local rate.
+    pub const READS: f64 = 2.0;
 }
 
 /// Schemes of the benchmark `coding`, data and parity shards.

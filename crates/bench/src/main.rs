@@ -20,6 +20,7 @@ mod memory;
 mod million;
 mod nodes;
 mod random;
+mod reads;
 mod report;
 mod several;
 mod side;
@@ -74,6 +75,8 @@ enum What {
     Small,
     /// 2 GiB written and read in records of several sizes
     Stream,
+    /// 1 GiB read cold at random, in strides, backward, in sequence, by several readers
+    Reads,
     /// 4 KiB random writes with an fsync each
     Random,
     /// Several mounts of one volume: at work in separate directories, in one, and after each other
@@ -116,6 +119,7 @@ fn main() -> anyhow::Result<()> {
         (What::Unpack, unpack::run as fn(&mut Bench) -> anyhow::Result<()>),
         (What::Small, small::run),
         (What::Stream, stream::run),
+        (What::Reads, reads::run),
         (What::Random, random::run),
         (What::Several, several::run),
         (What::Memory, memory::run),

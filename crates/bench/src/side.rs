@@ -253,6 +253,18 @@ impl Side {
         }
     }
 
+    /// One of the mount's counters, as `shoal stats` names it; `None` of a plain directory.
+    pub fn client_figure(&self, name: &str) -> anyhow::Result<Option<u64>> {
+        if self.which == Which::Local {
+            return Ok(None);
+        }
+        let out = Command::new(&self.program).arg("stats").arg(self.path()).arg("--json").output()?;
+        let stats: serde_json::Value = serde_json::from_slice(&out.stdout).context("shoal stats --json")?;
+        let figures = stats["client"].as_array().context("shoal stats tells no figures")?;
+        let its = figures.iter().find(|figure| figure["name"] == name);
+        Ok(its.and_then(|figure| figure["value"].as_u64()))
+    }
+
     /// Process id of the mount, which is the server's, too, if one process is both.
     pub fn server(&self) -> anyhow::Result<u32> {
         let out = Command::new(&self.program).arg("status").arg(self.path()).arg("--json").output()?;
