@@ -1,8 +1,8 @@
 //! The kernel tree of the published reports: exactly 17,477 files, made from Debian's `linux-source-6.1`.
 
 use crate::limits::KERNEL_FILES;
-use crate::side::bash;
 use anyhow::{Context, ensure};
+use shoal_suites::programs::bash;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

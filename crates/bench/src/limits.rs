@@ -8,18 +8,7 @@ pub const RUNS_DEFAULT: usize = 3;
 pub const RUNS_SEVERAL_DEFAULT: usize = 1;
 
 /// Files in the kernel tree of the GlusterFS, MooseFS and CephFS reports.
-pub const KERNEL_FILES: usize = 17_477;
-
-/// Small files of the reports on concurrent reads.
-pub const SMALL_FILES: usize = 10_000;
-/// Length of each, in bytes.
-pub const SMALL_FILE_BYTES: usize = 20 << 10;
-/// Small files in each directory.
-pub const SMALL_FILES_PER_DIR: usize = 100;
-/// Concurrent `tar cf - . >/dev/null`. (tar notices and reads no content.)
-pub const TARS_CONCURRENT: usize = 100;
-/// Concurrent `tar cf - . | cat >/dev/null`. (With content.)
-pub const PIPED_TARS_CONCURRENT: usize = 20;
+pub const KERNEL_FILES: usize = shoal_suites::limits::UNTAR_FILES;
 
 /// Length of the large file, in bytes.
 pub const STREAM_BYTES: u64 = 2 << 30;

@@ -14,7 +14,6 @@
 mod coding;
 mod input;
 mod limits;
-mod machine;
 mod measure;
 mod memory;
 mod million;
@@ -132,7 +131,7 @@ fn main() -> anyhow::Result<()> {
             run(&mut bench)?;
         }
     }
-    let page = report::page(&bench, &machine::describe(&dir)?);
+    let page = report::page(&bench, &shoal_suites::machine::describe(&dir)?);
     println!("\n{page}");
     if let Some(path) = &arguments.write {
         report::write(path, &page)?;

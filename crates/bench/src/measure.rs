@@ -1,6 +1,7 @@
 //! Measures times, alternating between both sides, and keeps them.
 
 use crate::side::{Side, Which};
+use shoal_suites::statistics::median;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -35,27 +36,17 @@ pub struct Row {
 impl Row {
     /// Median of Shoal, in seconds.
     pub fn shoal(&self) -> f64 {
-        median(&self.shoal)
+        median(&self.shoal).unwrap_or(f64::NAN)
     }
 
     /// Median of the local directory, in seconds.
     pub fn local(&self) -> f64 {
-        median(&self.local)
+        median(&self.local).unwrap_or(f64::NAN)
     }
 
     /// Shoal's time divided by the local time.
     pub fn ratio(&self) -> f64 {
         self.shoal() / self.local()
-    }
-}
-
-fn median(times: &[f64]) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => sorted[n / 2],
-        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
     }
 }
 
@@ -142,16 +133,5 @@ impl Bench {
     /// All measurements, in the order of first appearance.
     pub fn rows(&self) -> &[Row] {
         &self.rows
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_one_or_the_mean_of_two() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
     }
 }

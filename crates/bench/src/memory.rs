@@ -1,9 +1,10 @@
 //! The memory that one million files take.
 
 use crate::limits::{MEMORY_FILE_BYTES, MEMORY_FILES, MILLION_FILES_PER_DIR};
-use crate::machine::resident_bytes;
 use crate::measure::Bench;
-use crate::side::{Which, bash};
+use crate::side::Which;
+use shoal_suites::machine::resident_bytes;
+use shoal_suites::programs::bash;
 use std::fs;
 use std::time::Instant;
 

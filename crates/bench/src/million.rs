@@ -10,11 +10,12 @@ use crate::limits::{
     MILLION_FILE_BYTES, MILLION_FILES, MILLION_FILES_PER_DIR, MILLION_LAST_OF_FIRST_MIN, MILLION_NODES,
     MILLION_PROGRAMS, MILLION_STEP_FILES,
 };
-use crate::machine::resident_bytes;
 use crate::measure::Bench;
-use crate::side::{Side, bash};
+use crate::side::Side;
 use anyhow::anyhow;
 use rand::RngCore;
+use shoal_suites::machine::resident_bytes;
+use shoal_suites::programs::bash;
 use std::fs;
 use std::path::PathBuf;
 use std::thread;

@@ -3,9 +3,9 @@
 //! All three share one disk and the machine's cores with the client. All data is written three times, so the
 //! figures are those of a third of the disk.
 
-use crate::side::quietly;
 use anyhow::{Context, bail};
 use serde_json::Value;
+use shoal_suites::programs::quietly;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

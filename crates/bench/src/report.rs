@@ -1,6 +1,7 @@
 //! The report: a table for people to read.
 
 use crate::measure::{Bench, Row};
+use shoal_suites::table::seconds;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
@@ -60,15 +61,6 @@ fn line(row: &Row) -> String {
         seconds(row.local()),
         row.ratio()
     )
-}
-
-fn seconds(seconds: f64) -> String {
-    match seconds {
-        ..0.001 => format!("{:.0} µs", seconds * 1e6),
-        ..0.01 => format!("{:.1} ms", seconds * 1e3),
-        ..1.0 => format!("{:.0} ms", seconds * 1e3),
-        _ => format!("{seconds:.2} s"),
-    }
 }
 
 /// Writes the page, and keeps the text below the marker.

@@ -7,8 +7,9 @@ use crate::limits::{
     VISIBLE_CHANGES, goals,
 };
 use crate::measure::Bench;
-use crate::side::{Side, Which, bash};
+use crate::side::{Side, Which};
 use anyhow::{Context, ensure};
+use shoal_suites::programs::bash;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;

@@ -1,13 +1,14 @@
 //! The two sides of a comparison: a Shoal volume and a plain directory.
 
 use crate::limits::FORGOTTEN_WITHIN;
-use crate::machine::dir_bytes;
 use crate::nodes::{self, Counted, Latencies};
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
+use shoal_suites::machine::dir_bytes;
+use shoal_suites::programs::quietly;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -298,18 +299,4 @@ fn drop_caches() -> anyhow::Result<()> {
     // SAFETY: takes nothing, cannot fail.
     unsafe { libc::sync() };
     fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")
-}
-
-/// Runs a program whose output matters only if it fails.
-pub fn quietly(command: &mut Command) -> anyhow::Result<()> {
-    let out = command.stdin(Stdio::null()).output().with_context(|| format!("{command:?}"))?;
-    if !out.status.success() {
-        bail!("{command:?} ended with {}:\n{}", out.status, String::from_utf8_lossy(&out.stderr));
-    }
-    Ok(())
-}
-
-/// Runs a bash script in a directory.
-pub fn bash(dir: &Path, script: &str) -> anyhow::Result<()> {
-    quietly(Command::new("bash").arg("-euo").arg("pipefail").arg("-c").arg(script).current_dir(dir))
 }

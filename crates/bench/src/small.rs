@@ -1,13 +1,14 @@
 //! Ten thousand small files, read by many programs in parallel: with locks in the kernel, and with locks
 //! across mounts.
 
-use crate::limits::{
-    PIPED_TARS_CONCURRENT, SMALL_FILE_BYTES, SMALL_FILES, SMALL_FILES_PER_DIR, TARS_CONCURRENT, goals,
-};
+use crate::limits::goals;
 use crate::measure::Bench;
-use crate::side::{Locks, Side, bash};
+use crate::side::{Locks, Side};
+use shoal_suites::limits::{FILES_PER_DIR, SMALL_FILE_BYTES, SMALL_FILES, TARS, TARS_PER_PIPED_TAR};
+use shoal_suites::programs::bash;
+use shoal_suites::suites::create;
+use shoal_suites::suites::small_read::at_once;
 use std::fs;
-use std::path::Path;
 
 /// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
@@ -25,32 +26,19 @@ pub fn run(bench: &mut Bench) -> anyhow::Result<()> {
 fn one(bench: &mut Bench, side: &Side, run: usize, beside: &str) -> anyhow::Result<()> {
     let top = side.path().join(format!("small-{run}"));
     bench.time(side, &format!("create 10,000 files of 20 KiB, sync{beside}"), None, || {
-        create(&top)?;
+        create(&top, SMALL_FILES, FILES_PER_DIR, |_| vec![b's'; SMALL_FILE_BYTES])?;
         side.sync()
     })?;
     // Once, so that what follows is warm.
     bash(&top, "tar cf - . | cat >/dev/null")?;
-    let at_once = |count: usize, command: &str| format!("for i in $(seq {count}); do {command} & done; wait");
     // The goals are those of reads that send no message.
     let goal = beside.is_empty().then_some(goals::CONCURRENT);
     bench.time(side, &format!("100 concurrent tar cf - . >/dev/null{beside}"), goal, || {
-        bash(&top, &at_once(TARS_CONCURRENT, "tar cf - . >/dev/null"))
+        bash(&top, &at_once(TARS, "tar cf - . >/dev/null"))
     })?;
     bench.time(side, &format!("20 concurrent tar cf - . | cat >/dev/null{beside}"), goal, || {
-        bash(&top, &at_once(PIPED_TARS_CONCURRENT, "(tar cf - . | cat >/dev/null)"))
+        bash(&top, &at_once(TARS / TARS_PER_PIPED_TAR, "(tar cf - . | cat >/dev/null)"))
     })?;
     fs::remove_dir_all(&top)?;
     side.sync()
-}
-
-fn create(top: &Path) -> anyhow::Result<()> {
-    let content = vec![b's'; SMALL_FILE_BYTES];
-    for number in 0..SMALL_FILES {
-        let dir = top.join(format!("dir-{}", number / SMALL_FILES_PER_DIR));
-        if number % SMALL_FILES_PER_DIR == 0 {
-            fs::create_dir_all(&dir)?;
-        }
-        fs::write(dir.join(format!("file-{number}")), &content)?;
-    }
-    Ok(())
 }

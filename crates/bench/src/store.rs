@@ -12,7 +12,6 @@ use crate::limits::{
     MILLION_FILES_PER_DIR, STORE_BATCH_FILES, STORE_FILE_BYTES, STORE_FILES, STORE_LIST_BYTES, STORE_LISTS,
     STORE_LOOKUPS, STORE_PROGRAMS,
 };
-use crate::machine::{dir_bytes, resident_bytes};
 use crate::measure::Bench;
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
@@ -25,6 +24,7 @@ use shoal_namespace::query::{self, Prefetch};
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Op, Outcome, apply_command};
 use shoal_store::{RocksOptions, RocksStore};
+use shoal_suites::machine::{dir_bytes, resident_bytes};
 use shoal_types::{BatchSeq, Cookie, Extent, FileKind, InodeId, Name, SessionId, Timestamp};
 use std::path::Path;
 use std::time::Instant;

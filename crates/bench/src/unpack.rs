@@ -3,7 +3,7 @@
 use crate::input::kernel_tar;
 use crate::limits::goals;
 use crate::measure::Bench;
-use crate::side::bash;
+use shoal_suites::programs::bash;
 
 /// Runs the benchmark.
 pub fn run(bench: &mut Bench) -> anyhow::Result<()> {

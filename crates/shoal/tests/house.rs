@@ -22,6 +22,7 @@ const RANKS: &[(&str, u32)] = &[
     ("shoal-runtime", 0),
     ("shoal-coding", 0),
     ("shoal-metrics", 0),
+    ("shoal-suites", 0),
     ("shoal-types", 1),
     ("shoal-namespace", 2),
     ("shoal-lease", 2),

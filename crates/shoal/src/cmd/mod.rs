@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod bench;
 mod client;
 mod cluster;
 mod cluster_mount;
@@ -51,6 +52,7 @@ Anywhere:
   shoal status                           what is mounted, by which process, how full
   shoal stats /mnt/web --watch 1         what it is doing
   shoal metrics --listen 127.0.0.1:9747  figures of this machine, for Prometheus
+  shoal bench /mnt/web /srv/plain        measure directories side by side
 
 SHOAL_LOG=debug makes it talk more; in the background it talks to DATA/shoal.log.";
 
@@ -74,6 +76,7 @@ enum Command {
     Status(status::Status),
     Stats(stats::Stats),
     Metrics(metrics::Metrics),
+    Bench(bench::Bench),
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
@@ -113,6 +116,7 @@ impl Cli {
                     Command::Status(status) => status.run(),
                     Command::Stats(stats) => stats.run(),
                     Command::Metrics(metrics) => metrics.run(),
+                    Command::Bench(bench) => bench.run(),
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
@@ -228,6 +232,10 @@ mod tests {
             "shoal volume scrub web",
             "shoal volume set",
             "shoal --mode=robot volume list",
+            "shoal bench",
+            "shoal bench /tmp --suite none",
+            "shoal bench /tmp --rounds 0",
+            "shoal bench /tmp --compare a.json",
         ] {
             assert!(parses(line).is_err(), "{line}");
         }

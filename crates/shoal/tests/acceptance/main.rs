@@ -9,6 +9,7 @@
 //! - `SHOAL_TEST_PLAIN=1`: a plain local directory in place of the mount. A test that fails there is itself
 //!   wrong.
 
+mod bench;
 mod compare;
 mod crash;
 mod directories;

@@ -43,3 +43,14 @@ pub fn dir_bytes(dir: &Path) -> anyhow::Result<u64> {
     let text = String::from_utf8_lossy(&out.stdout);
     Ok(text.split_whitespace().next().context("du tells no size")?.parse()?)
 }
+
+/// Type and source of a directory's file system.
+pub fn filesystem(dir: &Path) -> anyhow::Result<String> {
+    let out = Command::new("df").arg("--output=fstype,source").arg(dir).output()?;
+    let text = String::from_utf8_lossy(&out.stdout);
+    let words: Vec<&str> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+    Ok(match words.split_first() {
+        Some((kind, source)) => format!("{kind} ({})", source.join(" ")),
+        None => "unknown".to_owned(),
+    })
+}
