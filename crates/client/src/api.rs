@@ -595,6 +595,8 @@ fn gather(
             Piece::Block(block) => parts.push(session.read_piece(*block, runs)?),
         }
     }
+    let of_block = |piece: &Piece| if let Piece::Block(block) = piece { u64::from(block.len) } else { 0 };
+    session.counters.block_read_bytes.add(pieces.iter().map(of_block).sum());
     Ok(Some(parts))
 }
 
