@@ -580,6 +580,8 @@ fn gather(
             }
         }
     }
+    let of_block = |piece: &Piece| if let Piece::Block(block) = piece { u64::from(block.len) } else { 0 };
+    session.counters.block_read_bytes.add(pieces.iter().map(of_block).sum());
     Ok(Some(parts))
 }
 

@@ -285,6 +285,7 @@ impl Session {
             ("blocks_get_total", c.gets.get()),
             ("blocks_get_bytes_total", c.get_bytes.get()),
             ("blocks_cache_hits_total", c.block_hits.get()),
+            ("blocks_read_bytes_total", c.block_read_bytes.get()),
             ("blocks_put_waits_total", c.put_waits.get()),
             ("blocks_get_waits_total", c.get_waits.get()),
             ("blocks_located_total", c.locates.get()),

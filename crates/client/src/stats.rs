@@ -51,6 +51,8 @@ pub(crate) struct Counters {
     pub(crate) get_bytes: Counter,
     /// Reads of blocks answered from memory.
     pub(crate) block_hits: Counter,
+    /// Bytes of blocks that reads returned. `get_bytes` divided by it is the read amplification.
+    pub(crate) block_read_bytes: Counter,
     /// Times that storing or reading a block had to wait for bricks that did not answer.
     pub(crate) put_waits: Counter,
     pub(crate) get_waits: Counter,

@@ -129,3 +129,20 @@ fn sequential_read_fetches_whole_chunks_whatever_its_size() {
         client.close().expect("closed");
     }
 }
+
+#[test]
+fn bytes_of_a_read_are_counted_once_even_if_it_is_retried() {
+    let (_world, client, ino) = world();
+    let count = || stat(&client, "blocks_read_bytes_total");
+    assert!(client.read(Wait::Never, ino, 20 * MIB, MIB as u32).is_err(), "nothing is cached yet");
+    assert_eq!(count(), 0);
+    read(&client, ino, 20 * MIB, MIB);
+    assert_eq!(count(), MIB);
+    // At the end of the file only what there is counts.
+    assert_eq!(
+        client.read(WAIT, ino, FILE_BYTES - KIB, MIB as u32).expect("read").concat().len(),
+        KIB as usize
+    );
+    assert_eq!(count(), MIB + KIB);
+    client.close().expect("closed");
+}

@@ -78,6 +78,9 @@ fn show(stats: &Statistics, interval: bool) {
     table("metadata calls", &stats.meta, false);
     table("brick calls", &stats.brick, false);
     numbers("client", &stats.client);
+    if let Some(ratio) = read_amplification(&stats.client) {
+        println!("    {:36} {ratio:>14.2}", "bytes fetched per byte read");
+    }
     numbers("metadata server", &stats.server);
 }
 
@@ -109,6 +112,14 @@ fn numbers(title: &str, numbers: &[Number]) {
         let shown = if name.contains("bytes") { show::bytes(*value) } else { value.to_string() };
         println!("    {name:36} {shown:>14}");
     }
+}
+
+/// Bytes of blocks that were fetched from bricks, divided by those that reads returned. `None` if there were
+/// no reads of blocks. Below 1, the rest came from memory.
+fn read_amplification(client: &[Number]) -> Option<f64> {
+    let value = |name| client.iter().find(|number| number.name == name).map(|number| number.value as f64);
+    let (fetched, returned) = (value("blocks_get_bytes_total")?, value("blocks_read_bytes_total")?);
+    (returned > 0.0).then(|| fetched / returned)
 }
 
 /// The difference between two samples.
@@ -143,5 +154,21 @@ fn since(before: &Statistics, now: &Statistics) -> Statistics {
         client: numbers(&before.client, &now.client),
         server: numbers(&before.server, &now.server),
         ..now.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn read_amplification_is_known_once_something_was_read() {
+        let client = |fetched, returned| {
+            [("blocks_get_bytes_total", fetched), ("blocks_read_bytes_total", returned)]
+                .map(|(name, value)| Number { name: name.to_owned(), value })
+        };
+        assert_eq!(read_amplification(&client(130, 100)), Some(1.3));
+        assert_eq!(read_amplification(&client(4096, 0)), None, "only fetched ahead");
+        assert_eq!(read_amplification(&[]), None);
     }
 }

@@ -17,6 +17,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("blocks_put_bytes_total", "Bytes of blocks stored on bricks."),
     ("blocks_put_total", "Blocks stored on bricks."),
     ("blocks_put_waits_total", "Stores of blocks that waited for bricks that did not answer."),
+    ("blocks_read_bytes_total", "Bytes of blocks that reads returned."),
     ("cache_bytes", "Metadata and small contents in the mount's cache."),
     ("cache_inodes", "Inodes in the mount's cache."),
     ("client_acquires_total", "Requests for rights to change something."),
