@@ -2,12 +2,12 @@
 
 use crate::acl;
 use crate::core::{self, Core, Outcome, Piece, Referred};
-use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_AHEAD_BLOCKS, READ_TRIES};
-use crate::reader::in_memory;
+use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
+use crate::reader::split;
 use crate::session::Session;
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::limits::{self, BLOCK_BYTES_MAX};
+use shoal_types::limits;
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
@@ -322,8 +322,8 @@ impl crate::Client {
         let session = self.current();
         for _ in 0..READ_TRIES {
             let pieces = session.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
-            let runs = if in_memory(&pieces) { Vec::new() } else { runs(&session, ino, offset, len) };
-            match gather(&session, wait, &pieces, &runs) {
+            let chunks = session.chunks_for(ino, offset, u64::from(len), &pieces);
+            match gather(&session, wait, &pieces, &chunks) {
                 Ok(parts) => return parts.map(|parts| (pieces, parts)).ok_or(Failure::WouldBlock),
                 // The server rewrote the extent and collected the block: the cached extents are outdated.
                 Err(BlockError::Missing(id)) => {
@@ -547,29 +547,12 @@ impl crate::Client {
     }
 }
 
-/// The whole extents around and behind a read, if the file is short, or read in sequence, or they are cached
-/// anyway.
-fn runs(session: &Session, ino: InodeId, offset: u64, len: u32) -> Vec<BlockRef> {
-    let ahead = session.reader.record(ino, offset, u64::from(len));
-    let (runs, is_short) = {
-        let core = &mut session.state.lock().core;
-        (core.blocks_after(ino, offset, READ_AHEAD_BLOCKS), core.is_short(ino))
-    };
-    if let Some(ahead) = ahead {
-        // The block that is read comes first.
-        session.read_ahead(&runs, u64::from(BLOCK_BYTES_MAX) + ahead);
-    } else if !is_short && !runs.first().is_some_and(|run| session.reader.has(*run)) {
-        return Vec::new();
-    }
-    runs
-}
-
 /// Fetches what is not cached; `None` if that would mean to wait.
 fn gather(
     session: &Session,
     wait: Wait,
     pieces: &[Piece],
-    runs: &[BlockRef],
+    chunks: &[BlockRef],
 ) -> Result<Option<Vec<Bytes>>, BlockError> {
     let mut parts = Vec::with_capacity(pieces.len());
     for piece in pieces {
@@ -583,16 +566,18 @@ fn gather(
                     left -= part;
                 }
             }
-            Piece::Block(block) if wait == Wait::Never => {
-                match runs
-                    .iter()
-                    .find_map(|run| (run.id == block.id).then(|| session.reader.peek(*run, *block)).flatten())
-                {
-                    Some(bytes) => parts.push(bytes),
-                    None => return Ok(None),
+            Piece::Block(block) => {
+                for (piece, chunk) in split(*block, chunks) {
+                    match (wait, chunk) {
+                        (Wait::Allowed, _) => parts.push(session.read_piece(piece, chunk, chunks)?),
+                        (Wait::Never, Some(chunk)) => match session.reader.peek(chunk, piece) {
+                            Some(bytes) => parts.push(bytes),
+                            None => return Ok(None),
+                        },
+                        (Wait::Never, None) => return Ok(None),
+                    }
                 }
             }
-            Piece::Block(block) => parts.push(session.read_piece(*block, runs)?),
         }
     }
     Ok(Some(parts))

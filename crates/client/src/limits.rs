@@ -1,6 +1,5 @@
 //! Limits of a client, each with its reason.
 
-use shoal_types::limits::BLOCK_BYTES_MAX;
 use std::time::Duration;
 
 /// Bytes of operations after which the open batch is sealed and sent. Large enough that a batch's fixed cost
@@ -101,6 +100,9 @@ pub const WALK_RUNS_MAX: usize = 1024;
 /// Files of a directory listed without contents that are fetched one by one, before the contents of all are
 /// fetched.
 pub const BARE_READS_MAX: u32 = 3;
+/// Extents are requested from a multiple of this offset on, in bytes, so that a file that is read backward
+/// costs one request for so many bytes.
+pub const EXTENTS_ALIGN_BYTES: u64 = 16 << 20;
 /// Extents requested at once.
 pub const EXTENTS_PAGE: usize = 1024;
 
@@ -165,16 +167,22 @@ pub const SESSION_PAUSE_MAX: Duration = Duration::from_secs(2);
 pub const PUT_THREADS: usize = 6;
 /// Times a block is written before its failure counts.
 pub const PUT_TRIES: u32 = 3;
-/// Threads that read blocks ahead.
-pub const READ_AHEAD_THREADS: usize = 4;
-/// Blocks read ahead of a sequential reader.
-pub const READ_AHEAD_BLOCKS: usize = 6;
+/// Threads that read blocks ahead: as many fetches are in flight.
+pub const READ_AHEAD_THREADS: usize = 8;
+/// Bytes of a block that are fetched at once where a file is read in sequence. Less would cost more requests
+/// per byte, and more would fetch in vain where a sequence ends, and keep fewer fetches in flight.
+pub const FETCH_BYTES_MAX: u32 = 1 << 20;
+/// Extents that are considered for one read. A file of small extents is read ahead over fewer bytes.
+pub const READ_AHEAD_EXTENTS_MAX: usize = 64;
 /// Bytes fetched ahead of a sequence that has just been recognised.
-pub const AHEAD_BYTES_MIN: u64 = BLOCK_BYTES_MAX as u64;
+pub const AHEAD_BYTES_MIN: u64 = FETCH_BYTES_MAX as u64;
 /// Bytes fetched ahead of a long sequence.
-pub const AHEAD_BYTES_MAX: u64 = (READ_AHEAD_BLOCKS as u64 - 1) * BLOCK_BYTES_MAX as u64;
-/// A file is read in sequence where more than this was read without a gap, in bytes: whole blocks are fetched
-/// from there on. A random read of 1 MiB arrives as up to eight requests, and the kernel reads 2 MiB ahead by
+pub const AHEAD_BYTES_MAX: u64 = 20 << 20;
+/// What is fetched ahead of a sequence in the middle of a file is this part of what was read of it, so that
+/// random reads of any size fetch little in vain.
+pub const AHEAD_SHARE: u64 = 4;
+/// A file is read in sequence where more than this was read without a gap, in bytes: it is fetched ahead from
+/// there on. A random read of 1 MiB arrives as up to eight requests, and the kernel reads 2 MiB ahead by
 /// itself.
 pub const SEQUENTIAL_BYTES_MIN: u64 = 2 << 20;
 /// A file is read in sequence if more than this was read from its start, in bytes: most programs continue

@@ -1,13 +1,13 @@
 //! Reads blocks, and ahead of sequential readers.
 //!
-//! A random reader gets just the bytes it asks for. Once a file is read in sequence ([`crate::sequence`]),
-//! its blocks are fetched whole and the next few in parallel, whatever the size of the single reads: record
-//! size must not matter.
+//! A random reader gets just the bytes it asks for. Where a file is read in sequence ([`crate::sequence`]),
+//! its blocks are fetched in *chunks* of up to [`FETCH_BYTES_MAX`], several at a time, whatever the size of
+//! the single reads: record size must not matter.
 
 use crate::core::Piece;
-use crate::limits::READ_AHEAD_THREADS;
+use crate::limits::{FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS};
 use crate::locate::Persistence;
-use crate::sequence::Sequences;
+use crate::sequence::{Ahead, Sequences};
 use crate::session::Session;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
@@ -19,16 +19,18 @@ use shoal_wire::BlockError;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A cached run of a block: the block, and where the run begins.
+/// A cached chunk of a block: the block, and where the chunk begins.
 type Key = (BlockId, u32);
 
-/// A run to be read ahead, and those that are wanted around the same time.
-pub(crate) struct Ahead {
-    run: BlockRef,
+/// A chunk to be read ahead, and those that are wanted around the same time.
+pub(crate) struct Order {
+    chunk: BlockRef,
     near: Arc<[BlockRef]>,
 }
 
 enum Slot {
+    /// Ordered; the thread that needs it first fetches it.
+    Ordered,
     Loading,
     Ready(Bytes),
 }
@@ -36,14 +38,14 @@ enum Slot {
 #[derive(Default)]
 struct Cached {
     slots: FxHashMap<Key, Slot>,
-    /// Ready runs, oldest first.
+    /// Ready chunks, oldest first.
     order: VecDeque<Key>,
     bytes: usize,
 }
 
 /// Files whose sequences are remembered; beyond it, all are forgotten, which costs a few small reads.
 const SEQUENCE_FILES_MAX: usize = 4096;
-/// Runs that may wait to be read ahead; more are not requested.
+/// Chunks that may wait to be read ahead; more are not ordered.
 const AHEAD_QUEUE_MAX: usize = 64;
 
 /// The block cache, and the sequences in which files are read.
@@ -52,11 +54,11 @@ pub(crate) struct Reader {
     cached: Mutex<Cached>,
     loaded: Condvar,
     sequences: Mutex<FxHashMap<InodeId, Sequences>>,
-    ahead: Mutex<Option<Sender<Ahead>>>,
+    ahead: Mutex<Option<Sender<Order>>>,
 }
 
 impl Reader {
-    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<Ahead>) {
+    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<Order>) {
         let (ahead, requests) = shoal_runtime::channel::bounded(AHEAD_QUEUE_MAX);
         let reader = Reader {
             bytes_max,
@@ -72,9 +74,8 @@ impl Reader {
         self.ahead.lock().take();
     }
 
-    /// Records a read. `Some` if the file is being read in sequence there: how many bytes are to be fetched
-    /// ahead.
-    pub(crate) fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<u64> {
+    /// Records a read. `Some` if the file is being read in sequence there: what is to be fetched ahead.
+    fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<Ahead> {
         let mut files = self.sequences.lock();
         if files.len() >= SEQUENCE_FILES_MAX && !files.contains_key(&ino) {
             files.clear();
@@ -82,16 +83,27 @@ impl Reader {
         files.entry(ino).or_default().record(offset, len)
     }
 
-    /// Whether a run is cached, or being loaded.
-    pub(crate) fn has(&self, run: BlockRef) -> bool {
-        self.cached.lock().slots.contains_key(&(run.id, run.offset))
+    /// Whether a chunk is cached, being loaded, or ordered.
+    fn has(&self, chunk: BlockRef) -> bool {
+        self.cached.lock().slots.contains_key(&(chunk.id, chunk.offset))
     }
 
-    /// Part of a run, if it is cached.
-    pub(crate) fn peek(&self, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
-        match self.cached.lock().slots.get(&(run.id, run.offset)) {
-            Some(Slot::Ready(bytes)) => cut(bytes, run, piece),
+    /// Part of a chunk, if it is cached.
+    pub(crate) fn peek(&self, chunk: BlockRef, piece: BlockRef) -> Option<Bytes> {
+        match self.cached.lock().slots.get(&(chunk.id, chunk.offset)) {
+            Some(Slot::Ready(bytes)) => cut(bytes, chunk, piece),
             _ => None,
+        }
+    }
+
+    /// A thread that reads ahead takes an order. Returns false if nothing is left to do.
+    fn takes(&self, chunk: BlockRef) -> bool {
+        match self.cached.lock().slots.get_mut(&(chunk.id, chunk.offset)) {
+            Some(slot @ Slot::Ordered) => {
+                *slot = Slot::Loading;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -99,17 +111,13 @@ impl Reader {
         let mut cached = self.cached.lock();
         match outcome {
             Some(bytes) => {
-                match cached.slots.insert(key, Slot::Ready(bytes.clone())) {
-                    Some(Slot::Ready(old)) => cached.bytes -= old.len(),
-                    _ => cached.order.push_back(key),
-                }
+                cached.slots.insert(key, Slot::Ready(bytes.clone()));
+                cached.order.push_back(key);
                 cached.bytes += bytes.len();
                 while cached.bytes > self.bytes_max
                     && let Some(oldest) = cached.order.pop_front()
                 {
-                    if let Some(Slot::Ready(bytes)) = cached.slots.remove(&oldest) {
-                        cached.bytes -= bytes.len();
-                    }
+                    cached.forget(oldest);
                 }
             }
             None => {
@@ -121,24 +129,68 @@ impl Reader {
     }
 }
 
-/// The piece that lies in a run.
-fn cut(bytes: &Bytes, run: BlockRef, piece: BlockRef) -> Option<Bytes> {
-    let from = piece.offset.checked_sub(run.offset)? as usize;
+impl Cached {
+    /// Forgets a chunk that is ready. Returns whether it was.
+    fn forget(&mut self, key: Key) -> bool {
+        let Some(Slot::Ready(bytes)) = self.slots.get(&key) else { return false };
+        self.bytes -= bytes.len();
+        self.slots.remove(&key);
+        true
+    }
+}
+
+/// The piece that lies in a chunk.
+fn cut(bytes: &Bytes, chunk: BlockRef, piece: BlockRef) -> Option<Bytes> {
+    let from = piece.offset.checked_sub(chunk.offset)? as usize;
     let to = from.checked_add(piece.len as usize)?;
     (to <= bytes.len()).then(|| bytes.slice(from..to))
 }
 
+/// The chunks of an extent: their borders are multiples of [`FETCH_BYTES_MAX`] in the block.
+fn chunks_of(extent: BlockRef) -> impl Iterator<Item = BlockRef> {
+    let (start, end) = (extent.offset, extent.offset + extent.len);
+    let borders = (start / FETCH_BYTES_MAX..end.div_ceil(FETCH_BYTES_MAX)).map(|n| n * FETCH_BYTES_MAX);
+    borders.map(move |border| {
+        let offset = border.max(start);
+        BlockRef { id: extent.id, offset, len: border.saturating_add(FETCH_BYTES_MAX).min(end) - offset }
+    })
+}
+
+fn overlap(one: &BlockRef, other: &BlockRef) -> bool {
+    one.id == other.id && one.offset < other.offset + other.len && other.offset < one.offset + one.len
+}
+
+/// Splits a piece at the borders of chunks, each part with the chunk that it lies in.
+pub(crate) fn split(piece: BlockRef, chunks: &[BlockRef]) -> Vec<(BlockRef, Option<BlockRef>)> {
+    let mut parts = Vec::new();
+    let (mut at, end) = (piece.offset, piece.offset + piece.len);
+    while at < end {
+        let its = chunks.iter().filter(|chunk| chunk.id == piece.id && chunk.offset + chunk.len > at);
+        let next = its.min_by_key(|chunk| chunk.offset).copied();
+        let (until, chunk) = match next {
+            Some(chunk) if chunk.offset <= at => (end.min(chunk.offset + chunk.len), Some(chunk)),
+            Some(chunk) => (end.min(chunk.offset), None),
+            None => (end, None),
+        };
+        parts.push((BlockRef { id: piece.id, offset: at, len: until - at }, chunk));
+        at = until;
+    }
+    parts
+}
+
 /// Starts the threads that read ahead.
-pub(crate) fn start(session: &Arc<Session>, requests: Receiver<Ahead>) -> Vec<JoinHandle<()>> {
+pub(crate) fn start(session: &Arc<Session>, requests: Receiver<Order>) -> Vec<JoinHandle<()>> {
     (0..READ_AHEAD_THREADS)
         .map(|n| {
             let (session, requests) = (Arc::clone(session), requests.clone());
             Builder::new()
                 .name(format!("shoal-ahead-{n}"))
                 .spawn(move || {
-                    for Ahead { run, near } in requests {
-                        // The call that needs the bytes will meet the same error and report it.
-                        let _ = session.load(run, &near, Persistence::GiveUp);
+                    for Order { chunk, near } in requests {
+                        if session.reader.takes(chunk) {
+                            // The call that needs the bytes will meet the same error and report it.
+                            let _ = session.fetch_chunk(chunk, &near, Persistence::GiveUp);
+                        }
                     }
                 })
                 .expect("the system has room for a thread")
@@ -147,49 +199,99 @@ pub(crate) fn start(session: &Arc<Session>, requests: Receiver<Ahead>) -> Vec<Jo
 }
 
 impl Session {
-    /// The bytes of a piece, from memory or from a brick. `runs` are the whole extents around and behind it,
-    /// if the file is being read in sequence.
-    pub(crate) fn read_piece(&self, piece: BlockRef, runs: &[BlockRef]) -> Result<Bytes, BlockError> {
-        let around = runs.iter().find(|run| {
-            run.id == piece.id
-                && run.offset <= piece.offset
-                && piece.offset + piece.len <= run.offset + run.len
-        });
-        match around {
-            Some(run) => {
-                let bytes = self.load(*run, runs, Persistence::Wait)?;
-                cut(&bytes, *run, piece)
-                    .ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
-            }
-            None => self.get(piece, &[], Persistence::Wait),
+    /// The chunks in which the pieces of a read are fetched, or are cached; the rest is fetched as it is
+    /// asked for. If the file is being read in sequence there, what will be read next is ordered.
+    pub(crate) fn chunks_for(&self, ino: InodeId, offset: u64, len: u64, pieces: &[Piece]) -> Vec<BlockRef> {
+        if in_memory(pieces) {
+            return Vec::new();
         }
+        let ahead = self.reader.record(ino, offset, len);
+        let (before, behind) = match ahead {
+            None => (0, 0),
+            Some(Ahead::Forward(bytes)) => (0, bytes),
+            Some(Ahead::Backward(bytes)) => (bytes, 0),
+        };
+        let (start, end) = (offset.saturating_sub(before), offset.saturating_add(len).saturating_add(behind));
+        let (extents, is_short) = {
+            let core = &mut self.state.lock().core;
+            (core.blocks_between(ino, start, end, READ_AHEAD_EXTENTS_MAX), core.is_short(ino))
+        };
+        let chunks: Vec<BlockRef> = extents.into_iter().flat_map(chunks_of).collect();
+        let is_read = |chunk: &BlockRef| pieces.iter().any(|piece| is_in(piece, chunk));
+        let first = chunks.iter().position(is_read).unwrap_or(chunks.len());
+        let last = chunks.iter().rposition(is_read).map_or(first, |last| last + 1);
+        let mut read = chunks[first..last].to_vec();
+        match ahead {
+            None if is_short => {}
+            None => read.retain(|chunk| self.reader.has(*chunk)),
+            Some(ahead) => {
+                let next: Vec<BlockRef> = match ahead {
+                    Ahead::Forward(_) => chunks[last..].to_vec(),
+                    Ahead::Backward(_) => chunks[..first].iter().rev().copied().collect(),
+                };
+                // What is read comes first.
+                self.order(&read, u64::MAX);
+                self.order(&next, before + behind);
+            }
+        }
+        read
     }
 
-    /// Has the runs fetched that will be read next, up to `bytes_max` bytes.
-    pub(crate) fn read_ahead(&self, runs: &[BlockRef], bytes_max: u64) {
+    /// The bytes of a piece, from memory or from a brick: with the chunk that it lies in, if that is to be
+    /// fetched. `near` are chunks that are wanted around the same time.
+    pub(crate) fn read_piece(
+        &self,
+        piece: BlockRef,
+        chunk: Option<BlockRef>,
+        near: &[BlockRef],
+    ) -> Result<Bytes, BlockError> {
+        let Some(chunk) = chunk else { return self.get(piece, near, Persistence::Wait) };
+        let bytes = self.load(chunk, near, Persistence::Wait)?;
+        cut(&bytes, chunk, piece).ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
+    }
+
+    /// Has extents fetched that will be read next, up to `bytes_max` bytes.
+    pub(crate) fn read_ahead(&self, extents: &[BlockRef], bytes_max: u64) {
+        let chunks: Vec<BlockRef> = extents.iter().copied().flat_map(chunks_of).collect();
+        self.order(&chunks, bytes_max);
+    }
+
+    /// Orders chunks, up to `bytes_max` bytes.
+    fn order(&self, chunks: &[BlockRef], bytes_max: u64) {
         let ahead = self.reader.ahead.lock();
         let Some(ahead) = &*ahead else { return };
-        let near: Arc<[BlockRef]> = runs.into();
+        let near: Arc<[BlockRef]> = chunks.into();
         let mut bytes = 0u64;
-        for run in runs {
-            bytes += u64::from(run.len);
-            if bytes > bytes_max || self.reader.cached.lock().slots.contains_key(&(run.id, run.offset)) {
+        for chunk in chunks {
+            bytes += u64::from(chunk.len);
+            if bytes > bytes_max {
+                return;
+            }
+            let key = (chunk.id, chunk.offset);
+            let mut cached = self.reader.cached.lock();
+            if cached.slots.contains_key(&key) {
                 continue;
             }
             // A full queue means that the bricks have enough to do.
-            if ahead.try_send(Ahead { run: *run, near: near.clone() }).is_err() {
+            if ahead.try_send(Order { chunk: *chunk, near: near.clone() }).is_err() {
                 return;
             }
+            cached.slots.insert(key, Slot::Ordered);
         }
     }
 
-    /// A whole run: from memory, from another thread that is loading it, or from the brick.
-    fn load(&self, run: BlockRef, near: &[BlockRef], persistence: Persistence) -> Result<Bytes, BlockError> {
-        let key = (run.id, run.offset);
+    /// A whole chunk: from memory, from another thread that is loading it, or from the brick.
+    fn load(
+        &self,
+        chunk: BlockRef,
+        near: &[BlockRef],
+        persistence: Persistence,
+    ) -> Result<Bytes, BlockError> {
+        let key = (chunk.id, chunk.offset);
         let mut cached = self.reader.cached.lock();
         loop {
             match cached.slots.get(&key) {
-                Some(Slot::Ready(bytes)) if bytes.len() >= run.len as usize => {
+                Some(Slot::Ready(bytes)) if bytes.len() >= chunk.len as usize => {
                     self.counters.block_hits.add(1);
                     return Ok(bytes.clone());
                 }
@@ -197,15 +299,68 @@ impl Session {
                 _ => break,
             }
         }
+        // It may be ready and shorter: more of the block is referred to now.
+        if cached.forget(key) {
+            cached.order.retain(|other| *other != key);
+        }
         cached.slots.insert(key, Slot::Loading);
         drop(cached);
-        let loaded = self.get(run, near, persistence);
-        self.reader.fill(key, loaded.as_ref().ok());
-        loaded
+        self.fetch_chunk(chunk, near, persistence)
+    }
+
+    /// Fetches a chunk whose slot this thread has taken.
+    fn fetch_chunk(
+        &self,
+        chunk: BlockRef,
+        near: &[BlockRef],
+        persistence: Persistence,
+    ) -> Result<Bytes, BlockError> {
+        let fetched = self.get(chunk, near, persistence);
+        self.reader.fill((chunk.id, chunk.offset), fetched.as_ref().ok());
+        fetched
     }
 }
 
+/// Whether a piece is a part of a block that overlaps a chunk.
+fn is_in(piece: &Piece, chunk: &BlockRef) -> bool {
+    matches!(piece, Piece::Block(block) if overlap(block, chunk))
+}
+
 /// Whether all of these can be had without waiting.
-pub(crate) fn in_memory(pieces: &[Piece]) -> bool {
+fn in_memory(pieces: &[Piece]) -> bool {
     !pieces.iter().any(|piece| matches!(piece, Piece::Block(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::SessionId;
+
+    const MIB: u32 = 1 << 20;
+
+    fn part(offset: u32, len: u32) -> BlockRef {
+        BlockRef { id: BlockId { session: SessionId(1), seq: 2 }, offset, len }
+    }
+
+    #[test]
+    fn chunks_of_an_extent_have_the_same_borders_wherever_it_begins() {
+        let chunks = |offset, len| chunks_of(part(offset, len)).collect::<Vec<_>>();
+        assert_eq!(chunks(0, 2 * MIB), [part(0, MIB), part(MIB, MIB)]);
+        assert_eq!(chunks(5, 7), [part(5, 7)]);
+        assert_eq!(chunks(MIB - 5, MIB + 6), [part(MIB - 5, 5), part(MIB, MIB), part(2 * MIB, 1)]);
+        assert_eq!(chunks(0, 4 * MIB).len(), 4);
+    }
+
+    #[test]
+    fn a_piece_is_split_where_chunks_begin_and_end() {
+        let [one, two] = [part(0, MIB), part(MIB, MIB)];
+        assert_eq!(split(part(3, 4), &[]), [(part(3, 4), None)]);
+        assert_eq!(split(part(3, 4), &[two, one]), [(part(3, 4), Some(one))]);
+        let both = [(part(MIB - 1, 1), Some(one)), (part(MIB, 9), Some(two))];
+        assert_eq!(split(part(MIB - 1, 10), &[two, one]), both);
+        let around = [(part(MIB - 1, 1), None), (part(MIB, MIB), Some(two)), (part(2 * MIB, 5), None)];
+        assert_eq!(split(part(MIB - 1, MIB + 6), &[two]), around);
+        let other = BlockRef { id: BlockId { session: SessionId(9), seq: 2 }, ..one };
+        assert_eq!(split(part(0, 5), &[other]), [(part(0, 5), None)]);
+    }
 }

@@ -5,7 +5,7 @@
 //! has *runs*: ranges that requests have covered without a gap. A request extends the run that it adjoins, in
 //! either order, and adjoining runs become one. A file is read in sequence where its run is longer than what
 //! one random read and the kernel's read-ahead cause: [`SEQUENTIAL_BYTES_MIN`], or less for a run that begins
-//! with the file.
+//! with the file. A run that grows at its start is read backward.
 //!
 //! **Assumptions.** A random reader rarely continues where it has just read. Recording a request twice
 //! changes nothing, so a call may be repeated.
@@ -14,15 +14,26 @@
 //! forgotten.
 
 use crate::limits::{
-    AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, GAP_BYTES_MAX, REORDERED_BYTES_MAX, RUNS_PER_FILE_MAX,
+    AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, AHEAD_SHARE, GAP_BYTES_MAX, REORDERED_BYTES_MAX, RUNS_PER_FILE_MAX,
     SEQUENTIAL_BYTES_MIN, SEQUENTIAL_FROM_START_BYTES_MIN,
 };
+
+/// What is worth fetching ahead of a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Ahead {
+    /// So many bytes behind it.
+    Forward(u64),
+    /// So many bytes before it.
+    Backward(u64),
+}
 
 /// A range that requests have covered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Run {
     start: u64,
     end: u64,
+    /// Bytes by which it has grown at its start, since it has grown at its end.
+    backward: u64,
 }
 
 /// The runs of one file.
@@ -48,14 +59,33 @@ impl Run {
             && later.end <= self.end.saturating_add(REORDERED_BYTES_MAX)
     }
 
-    fn with(self, other: Run) -> Run {
-        Run { start: self.start.min(other.start), end: self.end.max(other.end) }
+    /// Whether this run, which is longer than what requests may be reordered by, begins where another ends.
+    fn is_preceded_by(&self, other: Run) -> bool {
+        self.len() > REORDERED_BYTES_MAX
+            && other.start < self.start
+            && other.end <= self.start.saturating_add(GAP_BYTES_MAX)
+            && other.end.saturating_add(GAP_BYTES_MAX) >= self.start
     }
 
-    fn is_sequential(&self) -> bool {
-        let from_start = self.start <= GAP_BYTES_MAX;
-        let bytes_min = if from_start { SEQUENTIAL_FROM_START_BYTES_MIN } else { SEQUENTIAL_BYTES_MIN };
-        self.len() > bytes_min
+    /// This run, extended by a range that was read now.
+    fn with(self, other: Run) -> Run {
+        let is_before = other.start < self.start && other.end <= self.start.saturating_add(GAP_BYTES_MAX);
+        let backward = if is_before { self.backward + (self.start - other.start) } else { 0 };
+        Run { start: self.start.min(other.start), end: self.end.max(other.end), backward }
+    }
+
+    fn ahead(&self) -> Option<Ahead> {
+        let bound = |bytes: u64| bytes.clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX);
+        let len = self.len();
+        match self.start <= GAP_BYTES_MAX {
+            _ if self.backward > 0 => {
+                let is_long = self.backward > SEQUENTIAL_BYTES_MIN;
+                is_long.then(|| Ahead::Backward(bound(self.backward / AHEAD_SHARE)))
+            }
+            // Most programs that read a file from its start read all of it.
+            true => (len > SEQUENTIAL_FROM_START_BYTES_MIN).then(|| Ahead::Forward(bound(2 * len))),
+            false => (len > SEQUENTIAL_BYTES_MIN).then(|| Ahead::Forward(bound(len / AHEAD_SHARE))),
+        }
     }
 
     fn len(&self) -> u64 {
@@ -64,23 +94,34 @@ impl Run {
 }
 
 impl Sequences {
-    /// Records a request. `Some` if it belongs to a sequence: how many bytes behind it are worth fetching
-    /// ahead. They grow with the sequence, so that a short one costs little.
-    pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<u64> {
-        let request = Run { start: offset, end: offset.saturating_add(len) };
+    /// Records a request. `Some` if it belongs to a sequence: what is worth fetching ahead. That grows with
+    /// the sequence, so that a short one costs little.
+    pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<Ahead> {
+        let request = Run { start: offset, end: offset.saturating_add(len), backward: 0 };
+        let holds = |run: &Run| run.start <= request.start && request.end <= run.end;
+        if let Some(at) = self.runs.iter().rposition(|run| run.backward > 0 && holds(run)) {
+            // What was read backward is read once more, or a request is recorded twice.
+            let run = self.runs.remove(at);
+            self.runs.push(run);
+            return run.ahead();
+        }
         let mut run = match self.runs.iter().rposition(|run| run.adjoins(request)) {
             Some(at) => self.runs.remove(at).with(request),
             None => request,
         };
-        let joins = |run: Run, other: &Run| run.is_continued_by(*other) || other.is_continued_by(run);
+        let joins = |run: Run, other: &Run| {
+            run.is_continued_by(*other) || other.is_continued_by(run) || other.is_preceded_by(run)
+        };
         while let Some(at) = self.runs.iter().position(|other| joins(run, other)) {
-            run = run.with(self.runs.remove(at));
+            let other = self.runs.remove(at);
+            // The longer one is the sequence.
+            run = if run.len() < other.len() { other.with(run) } else { run.with(other) };
         }
         if self.runs.len() >= RUNS_PER_FILE_MAX {
             self.runs.remove(0);
         }
         self.runs.push(run);
-        run.is_sequential().then(|| (2 * run.len()).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX))
+        run.ahead()
     }
 }
 
@@ -104,7 +145,7 @@ mod tests {
 
     /// A read(2), as requests; `swapped`: each two of them arrive in the wrong order, and each is recorded
     /// twice.
-    fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<u64> {
+    fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<Ahead> {
         let mut requests: Vec<u64> = (0..len.div_ceil(REQUEST)).map(|n| offset + n * REQUEST).collect();
         if swapped {
             requests.chunks_mut(2).for_each(<[u64]>::reverse);
@@ -211,9 +252,48 @@ mod tests {
     #[test]
     fn what_is_fetched_ahead_grows_with_the_sequence() {
         let mut file = Sequences::default();
-        let ahead: Vec<u64> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
-        assert_eq!((ahead.first(), ahead.last()), (Some(&AHEAD_BYTES_MIN), Some(&AHEAD_BYTES_MAX)));
+        let ahead: Vec<Ahead> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
+        let [first, last] = [2 * MIB, AHEAD_BYTES_MAX].map(Ahead::Forward);
+        assert_eq!((ahead.first(), ahead.last()), (Some(&first), Some(&last)));
         assert!(ahead.is_sorted());
+        let mut file = Sequences::default();
+        let middle: Vec<Ahead> = (0..64).filter_map(|n| file.record((1000 + n) * MIB, MIB)).collect();
+        let [first, last] = [AHEAD_BYTES_MIN, 64 * MIB / AHEAD_SHARE].map(Ahead::Forward);
+        assert_eq!((middle.first(), middle.last()), (Some(&first), Some(&last)));
+        assert!(middle.is_sorted());
+    }
+
+    #[test]
+    fn a_file_read_backward_is_fetched_backward() {
+        for (size, swapped) in [(128 * KIB, false), (MIB, false), (MIB, true), (4 * MIB, true)] {
+            let mut file = Sequences::default();
+            let count = 64 * MIB / size;
+            let ahead: Vec<_> = (0..count)
+                .rev()
+                .filter_map(|n| read(&mut file, 1000 * MIB + n * size, size, swapped))
+                .collect();
+            let backward = ahead.iter().filter(|ahead| matches!(ahead, Ahead::Backward(_))).count() as u64;
+            let late = 2 * (SEQUENTIAL_BYTES_MIN + REORDERED_BYTES_MAX) / size + 3;
+            assert!(backward + late >= count, "{backward} of {count} reads of {size}, swapped: {swapped}");
+            assert_eq!(ahead.last(), Some(&Ahead::Backward(ahead_of(&file))), "reads of {size}");
+            // It turns round.
+            let turned = (0..16).filter_map(|n| read(&mut file, 1064 * MIB + n * MIB, MIB, swapped)).last();
+            assert!(matches!(turned, Some(Ahead::Forward(_))), "{turned:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_read_backward_in_large_requests_is_fetched_backward() {
+        let mut file = Sequences::default();
+        let ahead: Vec<_> =
+            (0..64).rev().map(|n| (n, file.record(n * MIB, MIB), file.record(n * MIB, MIB))).collect();
+        let backward = ahead.iter().filter(|(_, ahead, _)| matches!(ahead, Some(Ahead::Backward(_)))).count();
+        assert!(backward >= 60, "{backward} of 64");
+    }
+
+    fn ahead_of(file: &Sequences) -> u64 {
+        let backward = file.runs.last().map_or(0, |run| run.backward);
+        (backward / AHEAD_SHARE).clamp(AHEAD_BYTES_MIN, AHEAD_BYTES_MAX)
     }
 
     #[test]

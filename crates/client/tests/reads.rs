@@ -4,6 +4,7 @@ mod support;
 
 use shoal_client::{Caller, Client, Wait};
 use shoal_types::InodeId;
+use std::time::{Duration, Instant};
 use support::World;
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -58,13 +59,71 @@ fn random_read_fetches_little_more_than_it_asks_for() {
     }
 }
 
+/// Reads a range as the kernel does; its second half arrives first if `swapped`.
+fn read_in_requests(client: &Client, ino: InodeId, at: u64, len: u64, swapped: bool) {
+    let mut requests: Vec<u64> = (at..at + len).step_by(REQUEST_BYTES as usize).collect();
+    if swapped {
+        requests.reverse();
+    }
+    requests.into_iter().for_each(|start| read(client, ino, start, REQUEST_BYTES.min(at + len - start)));
+}
+
 #[test]
-fn sequential_read_fetches_whole_blocks_whatever_its_size() {
+fn no_pattern_fetches_much_more_than_it_reads() {
+    // As programs read, and the most that may be fetched per byte read, in percent.
+    let strides: Vec<u64> = (0..FILE_BYTES / MIB).map(|n| n * MIB).collect();
+    let backward: Vec<u64> = strides.iter().rev().copied().collect();
+    let interleaved: Vec<u64> = (0..12).flat_map(|n| [n + 2, n + 15, n + 31].map(|at| at * MIB)).collect();
+    let large: Vec<u64> = [5, 1, 9, 3, 7].map(|n| n * 4 * MIB).to_vec();
+    let jump_and_run: Vec<u64> = [40, 7, 20, 21, 22, 23, 24, 25, 26, 27].map(|n| n * MIB).to_vec();
+    for (what, offsets, size, percent_max) in [
+        ("strided", &strides, 256 * KIB, 130),
+        ("backward", &backward, MIB, 110),
+        ("interleaved", &interleaved, MIB, 140),
+        ("random reads of 4 MiB", &large, 4 * MIB, 135),
+        ("a jump and a run", &jump_and_run, MIB, 130),
+    ] {
+        for swapped in [false, true] {
+            let (_world, client, ino) = world();
+            offsets.iter().for_each(|at| read_in_requests(&client, ino, *at, size, swapped));
+            let (fetched, wanted) = (stat(&client, "blocks_get_bytes_total"), offsets.len() as u64 * size);
+            assert!(
+                fetched * 100 <= wanted * percent_max,
+                "{what}, swapped: {swapped}: {fetched} bytes for {wanted}"
+            );
+            if what == "backward" {
+                let hits = stat(&client, "blocks_cache_hits_total");
+                assert!(hits * 2 > offsets.len() as u64, "{what}: {hits} reads found what was fetched ahead");
+            }
+            client.close().expect("closed");
+        }
+    }
+}
+
+#[test]
+fn what_is_read_backward_is_fetched_before_it_is_asked_for() {
+    let (_world, client, ino) = world();
+    let half = FILE_BYTES / MIB / 2;
+    for n in (half..2 * half).rev() {
+        read(&client, ino, n * MIB, MIB);
+    }
+    let lookups = stat(&client, "client_lookups_total");
+    assert!(lookups <= 4, "{lookups} requests for the places of 24 MiB");
+    let begun = Instant::now();
+    while client.read(Wait::Never, ino, (half - 1) * MIB, MIB as u32).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing is fetched ahead");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    client.close().expect("closed");
+}
+
+#[test]
+fn sequential_read_fetches_whole_chunks_whatever_its_size() {
     for size in [4 * KIB, 128 * KIB, MIB] {
         let (_world, client, ino) = world();
         (0..FILE_BYTES / size).for_each(|n| read(&client, ino, n * size, size));
         let (gets, fetched) = (stat(&client, "blocks_get_total"), stat(&client, "blocks_get_bytes_total"));
-        let single = MIB / size + FILE_BYTES / (4 * MIB) + 2;
+        let single = MIB / size + FILE_BYTES / MIB + 2;
         assert!(gets <= single, "{gets} requests to bricks for reads of {size}");
         assert!(fetched <= FILE_BYTES + 2 * MIB, "{fetched} bytes");
         client.close().expect("closed");

@@ -3,7 +3,9 @@
 use super::cache::{Body, Content, Node};
 use super::{Core, Need, Outcome};
 use crate::api::{Fallocate, Seek};
-use crate::limits::{BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX};
+use crate::limits::{
+    BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
+};
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree};
 use shoal_types::{
@@ -106,19 +108,27 @@ impl Core {
                 return Need::Directory { dir, contents: true };
             }
         }
-        Need::Extents(ino, gap)
+        // A file may be read backward.
+        let before = gap - gap % EXTENTS_ALIGN_BYTES;
+        let known = self.content(ino).ok().map(|content| &content.known);
+        Need::Extents(ino, known.and_then(|known| known.first_gap(before, gap)).unwrap_or(gap))
     }
 
-    /// The blocks that hold what follows an offset, as far as they are known: what a sequential reader will
-    /// want.
-    pub(crate) fn blocks_after(&mut self, ino: InodeId, offset: u64, count: usize) -> Vec<BlockRef> {
+    /// The blocks that hold a range of a file, as far as they are known and stored, at most `count` of them.
+    pub(crate) fn blocks_between(
+        &mut self,
+        ino: InodeId,
+        start: u64,
+        end: u64,
+        count: usize,
+    ) -> Vec<BlockRef> {
         let Ok(content) = self.content(ino) else { return Vec::new() };
-        let ahead: Vec<BlockRef> = content
-            .overlapping(offset, u64::MAX)
+        let known: Vec<BlockRef> = content
+            .overlapping(start, end)
             .filter_map(|(_, extent)| if let Extent::Block(block) = extent { Some(*block) } else { None })
             .take(count)
             .collect();
-        ahead.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
+        known.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
     }
 
     /// The kernel asks for a permit to write to a file. It is given when the exclusive right to the file is
