@@ -28,6 +28,11 @@ impl Clock {
         later(Timestamp::now(), self.ahead_ns.load(Ordering::Relaxed))
     }
 
+    /// How long ago `then` was by the clock of the servers, in milliseconds; 0 if it lies ahead.
+    pub(crate) fn age_ms(&self, then: Timestamp) -> u64 {
+        u64::try_from(between(then, self.now()) / 1_000_000).unwrap_or(0)
+    }
+
     /// A server's clock showed `said` after `asked` and before now.
     pub(crate) fn heard(&self, asked: Timestamp, said: Timestamp) {
         self.learn(asked, said, Timestamp::now());
@@ -114,6 +119,15 @@ mod tests {
         let clock = Clock::default();
         clock.learn(at(10_000), at(50), at(20));
         assert_eq!(ahead_ms(&clock), 0);
+    }
+
+    #[test]
+    fn age_is_by_the_servers_clock_and_never_negative() {
+        let clock = Clock::default();
+        clock.ahead_ns.store(3_600_000_000_000, Ordering::Relaxed);
+        let servers_now = clock.now();
+        assert!((90_000..150_000).contains(&clock.age_ms(later(servers_now, -90_000_000_000))));
+        assert_eq!(clock.age_ms(later(servers_now, 600_000_000_000)), 0);
     }
 
     #[test]

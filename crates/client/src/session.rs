@@ -261,6 +261,9 @@ impl Session {
         let c = &self.counters;
         let state = self.state.lock();
         let core = &state.core;
+        // Operations bear the time of the servers' clock.
+        let oldest = core.journal.uncommitted_operations().1;
+        let age_ms = oldest.map_or(0, |since| self.shared.clock.age_ms(since));
         [
             ("client_hits_total", c.hits.get()),
             ("client_misses_total", c.misses.get()),
@@ -279,6 +282,7 @@ impl Session {
             ("journal_bytes_total", c.batch_bytes.get()),
             ("journal_syncs_total", c.syncs.get()),
             ("journal_uncommitted_batches", core.journal.uncommitted_batches() as u64),
+            ("journal_age_ms", age_ms),
             ("journal_uncommitted_bytes", core.uncommitted_bytes()),
             ("blocks_put_total", c.puts.get()),
             ("blocks_put_bytes_total", c.put_bytes.get()),

@@ -210,6 +210,27 @@ fn after_close_everything_is_at_the_server_and_calls_fail() {
 }
 
 #[test]
+fn journal_has_an_age_only_while_something_is_uncommitted() {
+    let world = World::new();
+    let client = warm(&world);
+    let age_ms = |client: &shoal_client::Client| {
+        let stats = client.stats();
+        stats.iter().find(|stat| stat.name == "journal_age_ms").expect("it is counted").value
+    };
+    client.fsync(InodeId::ROOT).unwrap();
+    assert_eq!(age_ms(&client), 0);
+    // A batch may be committed before the age is looked at.
+    let ages = (0..500).map(|n| {
+        client.create(WAIT, &ROOT, InodeId::ROOT, format!("file{n}").as_bytes(), 0o600, 0).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        age_ms(&client)
+    });
+    assert!(ages.into_iter().any(|age| age > 0));
+    client.fsync(InodeId::ROOT).unwrap();
+    assert_eq!(age_ms(&client), 0);
+}
+
+#[test]
 fn an_unsynced_change_reaches_the_server_by_itself() {
     let world = World::new();
     let client = warm(&world);

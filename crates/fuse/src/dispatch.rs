@@ -48,7 +48,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let slow_queued = self.waiting.waiting();
-        Stats { ops: self.counters.snapshot(), slow_queued, drops: self.invalidator.drops() }
+        let (read_bytes, written_bytes) = self.counters.bytes();
+        let (ops, drops) = (self.counters.snapshot(), self.invalidator.drops());
+        Stats { ops, slow_queued, read_bytes, written_bytes, drops }
     }
 }
 
@@ -210,6 +212,9 @@ impl Dispatcher {
             false => self.shared.client.write_back(Wait::Never, ino, offset, data, None),
         };
         if outcome != Err(Failure::WouldBlock) {
+            if outcome.is_ok() {
+                self.shared.counters.written(data.len());
+            }
             return self.shared.finish(timer, reply, outcome, answer);
         }
         if self.refuses(timer.op(), holds) {
@@ -223,9 +228,10 @@ impl Dispatcher {
             if let Some(before) = &mut before {
                 shared.invalidator.read_from(write, before);
             }
-            let invalidator = shared.invalidator.clone();
+            let (invalidator, counting) = (shared.invalidator.clone(), shared.clone());
             let call = move |client: &Client| -> Reply<()> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
+                counting.counters.written(data.len());
                 // Also if the pages equal the file: a client that waited for their invalidation may have been
                 // let go on.
                 invalidator.differ(write, &data);
@@ -469,6 +475,13 @@ impl Shared {
 
     /// Content for the page cache.
     pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
+        let parts = self.read_settled(wait, ino, offset, len)?;
+        self.counters.read(parts.iter().map(Bytes::len).sum());
+        Ok(parts)
+    }
+
+    /// Reads when the file is not being truncated.
+    fn read_settled(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
         loop {
             let parts = self.client.read(wait, ino, offset, len)?;
             match wait {
@@ -506,6 +519,7 @@ impl Shared {
         let note = |begins| late.is_about_to(begins);
         let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
+        self.counters.written(data.len());
         match at == offset {
             true => self.invalidator.is_overwritten(write, data),
             false => self.invalidator.has_appended_elsewhere(ino),

@@ -46,9 +46,6 @@ pub const KERNEL_CACHE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// the value; language runtimes allocate a buffer of this size for every file they open, so a larger one
 /// would cost more than it gains.
 pub const STAT_BLOCK_BYTES: u32 = 4096;
-/// Buckets of a latency histogram. Bucket `n` counts durations from 2^n nanoseconds up to twice that, so the
-/// last one begins at about 34 seconds.
-pub const LATENCY_BUCKETS: usize = 36;
 /// Copies of the counters, so that threads do not contend for one cache line.
 pub const COUNTER_SHARDS: usize = 16;
 /// Listings remembered as cut between two names with the same hash; see `listing`. It takes 2^32 names in one

@@ -8,7 +8,8 @@
 //! it counted.
 
 use crate::invalidate::Drops;
-use crate::limits::{COUNTER_SHARDS, LATENCY_BUCKETS};
+use crate::limits::COUNTER_SHARDS;
+use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
@@ -110,7 +111,7 @@ pub struct OpStats {
     /// Time from reading the requests to having the answers, all together, in nanoseconds.
     pub total_ns: u64,
     /// How many took 2^n up to 2^(n+1) nanoseconds, by n.
-    pub latency: [u64; LATENCY_BUCKETS],
+    pub latency: [u64; BUCKETS],
 }
 
 impl OpStats {
@@ -141,6 +142,10 @@ pub struct Stats {
     pub ops: Vec<OpStats>,
     /// Requests waiting for a thread that may wait for disk or server, at this moment.
     pub slow_queued: usize,
+    /// Bytes that READ requests returned.
+    pub read_bytes: u64,
+    /// Bytes that WRITE requests carried.
+    pub written_bytes: u64,
     /// Invalidations because of changes by other clients.
     pub drops: Drops,
 }
@@ -160,14 +165,15 @@ impl Stats {
 struct Cell64 {
     errors: AtomicU64,
     slow: AtomicU64,
-    total_ns: AtomicU64,
-    latency: [AtomicU64; LATENCY_BUCKETS],
+    latency: Histogram,
 }
 
 /// One copy of all counters.
 #[repr(align(128))]
 struct Shard {
     ops: Vec<Cell64>,
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
 }
 
 pub(crate) struct Counters {
@@ -207,23 +213,20 @@ impl Timer {
 
 impl Counters {
     pub(crate) fn new() -> Counters {
-        let cell = || Cell64 {
-            errors: AtomicU64::new(0),
-            slow: AtomicU64::new(0),
-            total_ns: AtomicU64::new(0),
-            latency: [const { AtomicU64::new(0) }; LATENCY_BUCKETS],
+        let cell =
+            || Cell64 { errors: AtomicU64::new(0), slow: AtomicU64::new(0), latency: Histogram::default() };
+        let shard = || Shard {
+            ops: Op::ALL.iter().map(|_| cell()).collect(),
+            read_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
         };
-        let shard = || Shard { ops: Op::ALL.iter().map(|_| cell()).collect() };
         Counters { shards: (0..COUNTER_SHARDS).map(|_| shard()).collect() }
     }
 
     /// The request has its answer.
     pub(crate) fn record(&self, timer: Timer, failed: bool) {
-        let ns = u64::try_from(timer.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let bucket = (ns.max(1).ilog2() as usize).min(LATENCY_BUCKETS - 1);
         let cell = &self.shards[SHARD.get()].ops[timer.op as usize];
-        cell.latency[bucket].fetch_add(1, Relaxed);
-        cell.total_ns.fetch_add(ns, Relaxed);
+        cell.latency.record(timer.start.elapsed());
         if failed {
             cell.errors.fetch_add(1, Relaxed);
         }
@@ -232,30 +235,38 @@ impl Counters {
         }
     }
 
+    /// A READ returns this many bytes.
+    pub(crate) fn read(&self, bytes: usize) {
+        self.shards[SHARD.get()].read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// A WRITE of this many bytes is carried out.
+    pub(crate) fn written(&self, bytes: usize) {
+        self.shards[SHARD.get()].written_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Bytes read and written.
+    pub(crate) fn bytes(&self) -> (u64, u64) {
+        let sum = |(read, written): (u64, u64), shard: &Shard| {
+            (read + shard.read_bytes.load(Relaxed), written + shard.written_bytes.load(Relaxed))
+        };
+        self.shards.iter().fold((0, 0), sum)
+    }
+
     pub(crate) fn snapshot(&self) -> Vec<OpStats> {
         Op::ALL.iter().map(|&op| self.sum(op)).filter(|op| op.count > 0).collect()
     }
 
     fn sum(&self, op: Op) -> OpStats {
-        let mut sum = OpStats {
-            name: op.name(),
-            count: 0,
-            errors: 0,
-            slow: 0,
-            total_ns: 0,
-            latency: [0; LATENCY_BUCKETS],
-        };
+        let (mut errors, mut slow, mut latency) = (0, 0, Snapshot::default());
         for shard in &self.shards {
             let cell = &shard.ops[op as usize];
-            sum.errors += cell.errors.load(Relaxed);
-            sum.slow += cell.slow.load(Relaxed);
-            sum.total_ns += cell.total_ns.load(Relaxed);
-            for (sum, bucket) in sum.latency.iter_mut().zip(&cell.latency) {
-                *sum += bucket.load(Relaxed);
-            }
+            errors += cell.errors.load(Relaxed);
+            slow += cell.slow.load(Relaxed);
+            cell.latency.add_to(&mut latency);
         }
-        sum.count = sum.latency.iter().sum();
-        sum
+        let (count, Snapshot { total_ns, buckets }) = (latency.count(), latency);
+        OpStats { name: op.name(), count, errors, slow, total_ns, latency: buckets }
     }
 }
 
@@ -280,12 +291,17 @@ mod tests {
         let ops = counters.snapshot();
         assert_eq!(ops.iter().map(|op| op.name).collect::<Vec<_>>(), ["lookup", "fsync"]);
         assert_eq!((ops[0].count, ops[0].errors, ops[0].slow), (8000, 800, 2000));
-        assert_eq!(Stats { ops, slow_queued: 0, drops: Drops::default() }.requests(), 8001);
+        counters.read(5);
+        counters.written(7);
+        let (read_bytes, written_bytes) = counters.bytes();
+        assert_eq!((read_bytes, written_bytes), (5, 7));
+        let stats = Stats { ops, slow_queued: 0, read_bytes, written_bytes, drops: Drops::default() };
+        assert_eq!(stats.requests(), 8001);
     }
 
     #[test]
     fn a_quantile_is_the_upper_edge_of_its_bucket() {
-        let mut latency = [0; LATENCY_BUCKETS];
+        let mut latency = [0; BUCKETS];
         latency[10] = 90;
         latency[20] = 10;
         let op = OpStats { name: "read", count: 100, errors: 0, slow: 0, total_ns: 5000, latency };
@@ -293,7 +309,7 @@ mod tests {
         assert_eq!(op.quantile_ns(0.9), 2 << 10);
         assert_eq!(op.quantile_ns(0.99), 2 << 20);
         assert_eq!(op.mean_ns(), 50);
-        let none = OpStats { count: 0, total_ns: 0, latency: [0; LATENCY_BUCKETS], ..op };
+        let none = OpStats { count: 0, total_ns: 0, latency: [0; BUCKETS], ..op };
         assert_eq!((none.quantile_ns(0.99), none.mean_ns()), (0, 0));
     }
 }

@@ -99,7 +99,7 @@ pub(crate) fn run<M: Machine>(
             }
             let (outcome, batch) =
                 apply_entry(&*core.machine, &core.store, at, &entry.data, members.as_ref())?;
-            core.apply_micros.fetch_add(begun.elapsed().as_micros() as u64, Ordering::Relaxed);
+            core.apply.record(begun.elapsed());
             core.applying_bytes.fetch_sub(bytes, Ordering::Relaxed);
             core.set_applied(entry.index);
             let removed = batch.changes.values().filter(|value| value.is_none()).count();

@@ -16,6 +16,7 @@ use prost::Message as _;
 use raft::StateRole;
 use raft::prelude::*;
 use shoal_runtime::channel::{Receiver, RecvTimeoutError, Sender};
+use shoal_runtime::histogram::Histogram;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::random;
 use shoal_runtime::time::Instant;
@@ -34,6 +35,8 @@ pub(crate) enum Input {
         context: [u8; 16],
         /// An encoded command.
         data: Vec<u8>,
+        /// When it was proposed.
+        since: Instant,
     },
     /// A message of another replica.
     Message(Box<Message>),
@@ -58,6 +61,10 @@ pub(crate) struct DriverStats {
     pub(crate) log_bytes: AtomicU64,
     pub(crate) log_disk_bytes: AtomicU64,
     pub(crate) elections: AtomicU64,
+    /// Time that proposals wait for the driver.
+    pub(crate) queue: Histogram,
+    /// Time to append to the log and flush it.
+    pub(crate) flush: Histogram,
 }
 
 /// The driver's state.
@@ -195,7 +202,8 @@ impl<M: Machine> Driver<M> {
 
     fn take(&mut self, input: Input) -> Result<(), String> {
         match input {
-            Input::Propose { id, context, data } => {
+            Input::Propose { id, context, data, since } => {
+                self.core.driver.queue.record(since.elapsed());
                 self.core.driver.proposals.fetch_add(1, Ordering::Relaxed);
                 self.core.driver.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
                 if self.node.raft.state != StateRole::Leader {
@@ -331,8 +339,10 @@ impl<M: Machine> Driver<M> {
         let sync = ready.must_sync() && !mistake("answer before the log is flushed");
         let (entries, hard) = (ready.take_entries(), ready.hs().cloned());
         if !entries.is_empty() || hard.is_some() {
+            let begun = Instant::now();
             let storage = self.node.mut_store();
             storage.persist(entries, hard.as_ref(), sync).map_err(|error| error.to_string())?;
+            self.core.driver.flush.record(begun.elapsed());
             self.core.driver.flushes.store(storage.log.syncs(), Ordering::Relaxed);
         }
         self.send(ready.take_persisted_messages());

@@ -6,7 +6,9 @@
 //! propose.
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};
+use shoal_runtime::histogram::Histogram;
 use shoal_runtime::sync::{Condvar, Mutex};
+use shoal_runtime::time::Instant;
 use shoal_wire::MetaError;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,7 @@ pub(crate) type Mark = [u8; 16];
 
 struct Proposal<O> {
     bytes: usize,
+    begun: Instant,
     waiter: Waiter<O>,
 }
 
@@ -40,6 +43,8 @@ pub(crate) struct Proposals<O> {
     next: AtomicU64,
     under_way: Mutex<UnderWay<O>>,
     completed: Condvar,
+    /// Time from a proposal to its outcome.
+    pub(crate) commit: Histogram,
 }
 
 impl<O> Proposals<O> {
@@ -49,18 +54,19 @@ impl<O> Proposals<O> {
             next: AtomicU64::new(0),
             under_way: Mutex::default(),
             completed: Condvar::new(),
+            commit: Histogram::default(),
         }
     }
 
     /// Registers a proposal; blocks while too many are in flight.
     pub(crate) fn begin(&self, bytes: usize, waiter: Waiter<O>) -> (u64, Mark) {
-        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let (id, begun) = (self.next.fetch_add(1, Ordering::Relaxed), Instant::now());
         let mut under_way = self.under_way.lock();
         while under_way.bytes > PROPOSED_BYTES_MAX || under_way.proposals.len() >= PROPOSALS_MAX {
             self.completed.wait(&mut under_way);
         }
         under_way.bytes += bytes;
-        under_way.proposals.insert(id, Proposal { bytes, waiter });
+        under_way.proposals.insert(id, Proposal { bytes, begun, waiter });
         let mut mark = [0; 16];
         mark[..8].copy_from_slice(&self.incarnation.to_le_bytes());
         mark[8..].copy_from_slice(&id.to_le_bytes());
@@ -69,12 +75,16 @@ impl<O> Proposals<O> {
 
     /// Removes the waiter of a proposal that has failed or is complete.
     pub(crate) fn take(&self, id: u64) -> Option<Waiter<O>> {
+        self.remove(id).map(|proposal| proposal.waiter)
+    }
+
+    fn remove(&self, id: u64) -> Option<Proposal<O>> {
         let mut under_way = self.under_way.lock();
         let proposal = under_way.proposals.remove(&id)?;
         under_way.bytes -= proposal.bytes;
         drop(under_way);
         self.completed.notify_all();
-        Some(proposal.waiter)
+        Some(proposal)
     }
 
     /// An entry with this mark was applied.
@@ -82,9 +92,10 @@ impl<O> Proposals<O> {
         let Some((incarnation, id)) = mark.split_first_chunk::<8>() else { return };
         let Ok(id) = <[u8; 8]>::try_from(id) else { return };
         if u64::from_le_bytes(*incarnation) == self.incarnation
-            && let Some(waiter) = self.take(u64::from_le_bytes(id))
+            && let Some(proposal) = self.remove(u64::from_le_bytes(id))
         {
-            waiter(Ok(outcome));
+            self.commit.record(proposal.begun.elapsed());
+            (proposal.waiter)(Ok(outcome));
         }
     }
 

@@ -31,6 +31,7 @@ use crate::snapshot::{self, Said};
 use bytes::Bytes;
 use shoal_namespace::TreeError;
 use shoal_namespace::kv::KvStore;
+use shoal_runtime::histogram::Snapshot;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::JoinHandle;
 use shoal_store::RocksStore;
@@ -188,7 +189,7 @@ impl<M: Machine> Replica<M> {
 
     /// Counters, for people and for monitoring. Names of counters that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
-        let (core, driver) = (&self.core, &self.core.driver);
+        let (core, driver, status) = (&self.core, &self.core.driver, self.status());
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let mut stats = vec![
             ("raft_proposals_total", get(&driver.proposals)),
@@ -198,13 +199,28 @@ impl<M: Machine> Replica<M> {
             ("raft_log_disk_bytes", get(&driver.log_disk_bytes)),
             ("raft_leads_total", get(&driver.elections)),
             ("raft_applied_index", core.applied()),
-            ("apply_microseconds_total", get(&core.apply_micros)),
+            ("raft_committed_index", status.committed),
+            ("raft_term", status.term),
+            ("raft_voters", status.voters.len() as u64),
+            ("apply_microseconds_total", core.apply.snapshot().total_ns / 1000),
             ("proposals_under_way", core.proposals.count().0 as u64),
             ("proposed_bytes_under_way", core.proposals.count().1 as u64),
         ];
         stats.extend(core.upkeep.stats());
         stats.extend(core.store.stats());
         stats
+    }
+
+    /// Latencies of the steps of a proposal: waiting for the Raft thread, appending to the log and flushing
+    /// it, applying; and from the proposal to its outcome, with replication.
+    pub fn latencies(&self) -> [(&'static str, Snapshot); 4] {
+        let core = &self.core;
+        [
+            ("queue", core.driver.queue.snapshot()),
+            ("flush", core.driver.flush.snapshot()),
+            ("apply", core.apply.snapshot()),
+            ("commit", core.proposals.commit.snapshot()),
+        ]
     }
 
     /// Makes everything applied durable in the store and has the log truncated, as happens periodically

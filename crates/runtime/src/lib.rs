@@ -12,6 +12,7 @@
 //! **Assumes** that what belongs to a simulation is made, used and dropped inside of it.
 
 pub mod channel;
+pub mod histogram;
 pub mod memory;
 pub mod planted;
 pub mod random;

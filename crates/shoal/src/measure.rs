@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use shoal_fuse::OpStats;
-use shoal_fuse::limits::LATENCY_BUCKETS;
+use shoal_runtime::histogram::{Histogram, Snapshot};
 use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
@@ -13,19 +13,12 @@ use std::time::Instant;
 struct Watch {
     name: &'static str,
     errors: AtomicU64,
-    total_ns: AtomicU64,
-    latency: [AtomicU64; LATENCY_BUCKETS],
+    latency: Histogram,
 }
 
 impl Watch {
     fn new(name: &'static str) -> Watch {
-        let zero = || AtomicU64::new(0);
-        Watch {
-            name,
-            errors: zero(),
-            total_ns: zero(),
-            latency: [const { AtomicU64::new(0) }; LATENCY_BUCKETS],
-        }
+        Watch { name, errors: AtomicU64::new(0), latency: Histogram::default() }
     }
 
     fn time<T, E>(&self, call: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
@@ -36,29 +29,20 @@ impl Watch {
     }
 
     fn record(&self, started: Instant, failed: bool) {
-        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let bucket = (ns.max(1).ilog2() as usize).min(LATENCY_BUCKETS - 1);
-        if let Some(count) = self.latency.get(bucket) {
-            count.fetch_add(1, Relaxed);
-        }
-        self.total_ns.fetch_add(ns, Relaxed);
+        self.latency.record(started.elapsed());
         self.errors.fetch_add(u64::from(failed), Relaxed);
     }
 
     fn read(&self) -> OpStats {
-        let latency: [u64; LATENCY_BUCKETS] = std::array::from_fn(|bucket| match self.latency.get(bucket) {
-            Some(count) => count.load(Relaxed),
-            None => 0,
-        });
-        OpStats {
-            name: self.name,
-            count: latency.iter().sum(),
-            errors: self.errors.load(Relaxed),
-            slow: 0,
-            total_ns: self.total_ns.load(Relaxed),
-            latency,
-        }
+        let errors = self.errors.load(Relaxed);
+        OpStats { errors, ..op_stats(self.name, &self.latency.snapshot()) }
     }
+}
+
+/// Latencies of one kind of call or step, none of which failed.
+pub fn op_stats(name: &'static str, latency: &Snapshot) -> OpStats {
+    let Snapshot { total_ns, buckets } = *latency;
+    OpStats { name, count: latency.count(), errors: 0, slow: 0, total_ns, latency: buckets }
 }
 
 /// A brick whose calls are measured.
@@ -68,26 +52,39 @@ pub struct MeasuredBlocks {
     get: Watch,
     delete: Watch,
     list: Watch,
+    written_bytes: AtomicU64,
+    read_bytes: AtomicU64,
 }
 
 impl MeasuredBlocks {
     pub fn new(inner: Arc<dyn BlockService>) -> MeasuredBlocks {
         let [put, get, delete, list] = ["put", "get", "delete", "list"].map(Watch::new);
-        MeasuredBlocks { inner, put, get, delete, list }
+        let [written_bytes, read_bytes] = [const { AtomicU64::new(0) }; 2];
+        MeasuredBlocks { inner, put, get, delete, list, written_bytes, read_bytes }
     }
 
     /// The measurements of each kind of call that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
         occurred([&self.put, &self.get, &self.delete, &self.list])
     }
+
+    /// Bytes of blocks written and read.
+    pub fn bytes(&self) -> (u64, u64) {
+        (self.written_bytes.load(Relaxed), self.read_bytes.load(Relaxed))
+    }
 }
 
 impl BlockService for MeasuredBlocks {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
-        self.put.time(|| self.inner.put(id, parts))
+        self.put.time(|| self.inner.put(id, parts))?;
+        let bytes: usize = parts.iter().map(Bytes::len).sum();
+        self.written_bytes.fetch_add(bytes as u64, Relaxed);
+        Ok(())
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        self.get.time(|| self.inner.get(id, offset, len))
+        let bytes = self.get.time(|| self.inner.get(id, offset, len))?;
+        self.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Ok(bytes)
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         self.delete.time(|| self.inner.delete(ids))
@@ -112,9 +109,8 @@ impl BlockService for MeasuredBlocks {
     }
 }
 
-/// A metadata service whose calls are measured.
-pub struct MeasuredMeta {
-    inner: Arc<dyn MetaService>,
+/// Latencies of calls to a metadata service, by kind.
+pub struct MetaWatches {
     /// From sending a batch to its durable commit.
     commit: Arc<Watch>,
     /// From a request to its reply, waiting for other clients included.
@@ -127,28 +123,33 @@ pub struct MeasuredMeta {
     grant: Watch,
 }
 
-impl MeasuredMeta {
-    pub fn new(inner: Arc<dyn MetaService>) -> MeasuredMeta {
+impl Default for MetaWatches {
+    fn default() -> MetaWatches {
         let [commit, lookup, list, walk, inode, extents, acquire] =
             ["commit", "lookup", "list", "walk", "inode", "extents", "acquire"]
                 .map(|name| Arc::new(Watch::new(name)));
-        MeasuredMeta {
-            inner,
-            commit,
-            lookup,
-            list,
-            walk,
-            inode,
-            extents,
-            acquire,
-            grant: Watch::new("grant"),
-        }
+        MetaWatches { commit, lookup, list, walk, inode, extents, acquire, grant: Watch::new("grant") }
     }
+}
 
+impl MetaWatches {
     /// The measurements of each kind of call that occurred.
     pub fn stats(&self) -> Vec<OpStats> {
-        let Self { commit, lookup, list, walk, inode, extents, acquire, grant, .. } = self;
+        let Self { commit, lookup, list, walk, inode, extents, acquire, grant } = self;
         occurred([commit, lookup, list, walk, inode, extents, acquire, grant])
+    }
+}
+
+/// A metadata service whose calls are measured.
+pub struct MeasuredMeta {
+    inner: Arc<dyn MetaService>,
+    watches: Arc<MetaWatches>,
+}
+
+impl MeasuredMeta {
+    /// Several services may share the measurements.
+    pub fn new(inner: Arc<dyn MetaService>, watches: Arc<MetaWatches>) -> MeasuredMeta {
+        MeasuredMeta { inner, watches }
     }
 }
 
@@ -160,10 +161,10 @@ impl MetaService for MeasuredMeta {
         self.inner.close_session(session)
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.grant.time(|| self.inner.grant(grant))
+        self.watches.grant.time(|| self.inner.grant(grant))
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
-        let (watch, started) = (self.commit.clone(), Instant::now());
+        let (watch, started) = (self.watches.commit.clone(), Instant::now());
         let measured = move |outcome: Result<CommitReply, MetaError>| {
             watch.record(started, outcome.is_err());
             done(outcome);
@@ -172,16 +173,16 @@ impl MetaService for MeasuredMeta {
     }
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let watch = match ask.question {
-            Question::Lookup { .. } => &self.lookup,
-            Question::List { .. } => &self.list,
-            Question::Walk { .. } => &self.walk,
-            Question::Inode(_) => &self.inode,
-            Question::Extents { .. } => &self.extents,
+            Question::Lookup { .. } => &self.watches.lookup,
+            Question::List { .. } => &self.watches.list,
+            Question::Walk { .. } => &self.watches.walk,
+            Question::Inode(_) => &self.watches.inode,
+            Question::Extents { .. } => &self.watches.extents,
         };
         self.inner.ask(ask, measured(watch, done));
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        self.inner.acquire(acquire, measured(&self.acquire, done));
+        self.inner.acquire(acquire, measured(&self.watches.acquire, done));
     }
     // The long-poll for recalls is idle most of the time; its latency means nothing.
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {

@@ -3,6 +3,7 @@
 use crate::control::{Number, OpReport, Statistics, Status};
 use shoal_client::{Client, Wait};
 use shoal_fuse::{Mounted, OpStats};
+use shoal_net::Traffic;
 use shoal_types::Statfs;
 use std::path::Path;
 use std::time::Instant;
@@ -81,11 +82,22 @@ impl MountReport<'_> {
             resident_bytes: resident_bytes(),
             kernel_requests: kernel.requests(),
             kernel_waiting: kernel.slow_queued as u64,
+            kernel_read_bytes: kernel.read_bytes,
+            kernel_written_bytes: kernel.written_bytes,
             kernel: reports(&kernel.ops),
             client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
             ..Statistics::default()
         }
     }
+}
+
+/// What was sent to other processes.
+pub fn traffic_figures(traffic: Traffic) -> [Number; 3] {
+    [
+        number("net_requests_total", traffic.requests),
+        number("net_sent_bytes_total", traffic.sent_bytes),
+        number("net_received_bytes_total", traffic.received_bytes),
+    ]
 }
 
 /// A named number.

@@ -6,7 +6,7 @@
 
 use crate::control::{Answer, Control, Handler, Request, ScrubReport, Statistics, Status, Synced};
 use crate::data_dir::{DataDir, Manifest};
-use crate::measure::{MeasuredBlocks, MeasuredMeta};
+use crate::measure::{MeasuredBlocks, MeasuredMeta, MetaWatches};
 use crate::mount_report::{MountReport, Volume, number, reports};
 use crate::options::Options;
 use crate::subdirectory;
@@ -28,7 +28,7 @@ pub struct Node {
     started: Instant,
     mounted: Mounted,
     client: Arc<Client>,
-    meta: Arc<MeasuredMeta>,
+    requests: Arc<MetaWatches>,
     server: Arc<Server>,
     blocks: Arc<MeasuredBlocks>,
     brick: Arc<Brick>,
@@ -54,8 +54,9 @@ impl Node {
         let server = Server::open(&data.meta(), blocks.clone(), crate::volume::options(&data)?)
             .with_context(|| format!("metadata in {shown}"))?;
         data.finish()?;
-        let meta = Arc::new(MeasuredMeta::new(server.clone()));
-        let client = Client::open(meta.clone(), blocks.clone(), client_options(mountpoint, options))?;
+        let requests = Arc::new(MetaWatches::default());
+        let meta = Arc::new(MeasuredMeta::new(server.clone(), requests.clone()));
+        let client = Client::open(meta, blocks.clone(), client_options(mountpoint, options))?;
         let volume = &data.manifest.volume;
         let root = options.subdirectory.as_deref().map(|path| subdirectory::find(&client, volume, path));
         let mounted = root.transpose().and_then(|root| {
@@ -73,7 +74,7 @@ impl Node {
             }
         };
         let (started, options) = (Instant::now(), options.words());
-        Ok(Arc::new(Node { started, data, brick, blocks, server, meta, client, mounted, options }))
+        Ok(Arc::new(Node { started, data, brick, blocks, server, requests, client, mounted, options }))
     }
 
     /// The data directory.
@@ -117,7 +118,7 @@ impl Node {
     fn statistics(&self) -> Statistics {
         Statistics {
             volume: self.data.manifest.volume.clone(),
-            meta: reports(&self.meta.stats()),
+            meta: reports(&self.requests.stats()),
             server: self.server.stats().iter().map(|(name, value)| number(name, *value)).collect(),
             brick: reports(&self.blocks.stats()),
             ..self.report().statistics()

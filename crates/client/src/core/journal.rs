@@ -145,7 +145,7 @@ impl Journal {
     }
 
     /// Operations that are not committed, as calls made them, and when the first of them was done.
-    pub(super) fn uncommitted_operations(&self) -> (u64, Option<Timestamp>) {
+    pub(crate) fn uncommitted_operations(&self) -> (u64, Option<Timestamp>) {
         let sealed = self.uncommitted.iter().map(|batch| (batch.recorded, batch.since));
         let open = self.has_open().then_some((self.open.recorded, self.open.since));
         sealed.chain(open).fold((0, None), |(count, first), (more, since)| (count + more, first.or(since)))

@@ -10,6 +10,7 @@ use crate::sizes::Sizes;
 use crate::snapshot::Checkpoints;
 use raft::prelude::ConfState;
 use shoal_runtime::channel::Sender;
+use shoal_runtime::histogram::Histogram;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_store::RocksStore;
@@ -52,7 +53,8 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) upkeep: Upkeep,
     pub(crate) driver: DriverStats,
     pub(crate) lead: Lead,
-    pub(crate) apply_micros: AtomicU64,
+    /// Time to apply an entry.
+    pub(crate) apply: Histogram,
     /// Records removed from the store: what could be reclaimed when room is short.
     pub(crate) removed: AtomicU64,
     pub(crate) messages_waiting: AtomicUsize,
@@ -191,7 +193,7 @@ impl<M: Machine> Core<M> {
             return waiter(Err(MetaError::Malformed(why)));
         }
         let (id, context) = self.proposals.begin(data.len(), waiter);
-        let sent = self.inputs.send(Input::Propose { id, context, data });
+        let sent = self.inputs.send(Input::Propose { id, context, data, since: Instant::now() });
         if sent.is_err() || self.running().is_err() {
             // If all waiters were failed meanwhile, this one may have been missed.
             let error = self.running().err().unwrap_or_else(stopping);

@@ -11,6 +11,7 @@ use crate::proposals::Proposals;
 use crate::snapshot::Checkpoints;
 use crate::storage::LogStorage;
 use shoal_runtime::channel::unbounded;
+use shoal_runtime::histogram::Histogram;
 use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_types::{GroupId, ReplicaId};
@@ -47,7 +48,7 @@ impl<M: Machine> Replica<M> {
             proposals: Proposals::new(),
             upkeep: Upkeep::default(),
             driver: DriverStats::default(),
-            apply_micros: AtomicU64::new(0),
+            apply: Histogram::default(),
             removed: AtomicU64::new(0),
             messages_waiting: AtomicUsize::new(0),
             applying_bytes: AtomicUsize::new(0),

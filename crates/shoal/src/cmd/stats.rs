@@ -67,12 +67,14 @@ impl Stats {
 fn show(stats: &Statistics, interval: bool) {
     let span = if interval { "in between" } else { "since the start" };
     println!(
-        "{}: up {}, {} resident; {} kernel requests {span}, {} waiting",
+        "{}: up {}, {} resident; {} kernel requests {span}, {} waiting, {} read, {} written",
         stats.mountpoint.display(),
         show::seconds(stats.uptime_s),
         show::bytes(stats.resident_bytes),
         stats.kernel_requests,
-        stats.kernel_waiting
+        stats.kernel_waiting,
+        show::bytes(stats.kernel_read_bytes),
+        show::bytes(stats.kernel_written_bytes)
     );
     table("kernel requests", &stats.kernel, true);
     table("metadata calls", &stats.meta, false);
@@ -148,6 +150,8 @@ fn since(before: &Statistics, now: &Statistics) -> Statistics {
     };
     Statistics {
         kernel_requests: now.kernel_requests.saturating_sub(before.kernel_requests),
+        kernel_read_bytes: now.kernel_read_bytes.saturating_sub(before.kernel_read_bytes),
+        kernel_written_bytes: now.kernel_written_bytes.saturating_sub(before.kernel_written_bytes),
         kernel: ops(&before.kernel, &now.kernel),
         meta: ops(&before.meta, &now.meta),
         brick: ops(&before.brick, &now.brick),

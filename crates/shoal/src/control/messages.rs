@@ -185,6 +185,12 @@ pub struct Statistics {
     pub kernel_requests: u64,
     /// Requests of the kernel that wait for a disk at this moment.
     pub kernel_waiting: u64,
+    /// Bytes that READ requests returned.
+    #[serde(default)]
+    pub kernel_read_bytes: u64,
+    /// Bytes that WRITE requests carried.
+    #[serde(default)]
+    pub kernel_written_bytes: u64,
     /// Requests of the kernel by kind.
     pub kernel: Vec<OpReport>,
     /// The client's counters: cache hits, journal depth, ...
@@ -209,6 +215,12 @@ pub struct NodeStatistics {
     pub cluster: String,
     /// Epoch of the cluster map that it knows.
     pub epoch: u64,
+    /// Whether it has stopped serving, because it was detached or another process has its identity.
+    #[serde(default)]
+    pub fenced: bool,
+    /// What it sent to other nodes.
+    #[serde(default)]
+    pub figures: Vec<Number>,
     /// Its replicas of metadata.
     pub replicas: Vec<ReplicaStatistics>,
     /// Its bricks.
@@ -228,6 +240,12 @@ pub struct ReplicaStatistics {
     pub leads: bool,
     /// Its counters, and those of the metadata server around it.
     pub figures: Vec<Number>,
+    /// The steps of its proposals.
+    #[serde(default)]
+    pub steps: Vec<OpReport>,
+    /// Requests that clients made of it.
+    #[serde(default)]
+    pub requests: Vec<OpReport>,
     /// What the volume lacks, if it leads.
     pub heal: Option<HealStatistics>,
 }
@@ -260,6 +278,12 @@ pub struct BrickStatistics {
     pub free_bytes: u64,
     /// Calls by kind.
     pub calls: Vec<OpReport>,
+    /// Bytes of blocks written.
+    #[serde(default)]
+    pub written_bytes: u64,
+    /// Bytes of blocks read.
+    #[serde(default)]
+    pub read_bytes: u64,
     /// Blocks that were read to check them.
     pub scrubbed_blocks: u64,
     /// Blocks that were damaged or could not be read.

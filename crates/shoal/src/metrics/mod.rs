@@ -94,12 +94,22 @@ fn add_mount(to: &mut Exposition, mountpoint: &str, statistics: &Statistics) {
         &labels,
         statistics.kernel_waiting as f64,
     );
+    for (name, help, value) in [
+        ("shoal_fuse_read_bytes_total", "Bytes that READ requests returned.", statistics.kernel_read_bytes),
+        (
+            "shoal_fuse_written_bytes_total",
+            "Bytes that WRITE requests carried.",
+            statistics.kernel_written_bytes,
+        ),
+    ] {
+        to.add(Kind::Counter, name, help, &labels, value as f64);
+    }
     let fuse = Calls {
         durations: ("shoal_fuse_request_duration_seconds", "Time to answer requests of the kernel."),
-        errors: (
+        errors: Some((
             "shoal_fuse_request_errors_total",
             "Requests of the kernel that were answered with an error.",
-        ),
+        )),
         label: "op",
     };
     fuse.add(to, &labels, &statistics.kernel);
@@ -126,6 +136,10 @@ fn add_node(to: &mut Exposition, node: &NodeStatistics, version: &str) {
     );
     let help = "Epoch of the cluster map that the node knows.";
     to.add(Kind::Gauge, "shoal_cluster_map_epoch", help, &[("node", name)], node.epoch as f64);
+    let help = "Whether the node has stopped serving: it was detached, or another process has its identity.";
+    let fenced = f64::from(u8::from(node.fenced));
+    to.add(Kind::Gauge, "shoal_node_fenced", help, &[("node", name)], fenced);
+    add_figures(to, "shoal_node_", &[("node", name)], &node.figures);
     node.replicas.iter().for_each(|replica| add_replica(to, name, replica));
     node.bricks.iter().for_each(|brick| add_brick(to, name, brick));
 }
@@ -143,6 +157,8 @@ fn add_replica(to: &mut Exposition, node: &str, replica: &ReplicaStatistics) {
         replica.leads,
     );
     add_figures(to, "shoal_metadata_", &labels, &replica.figures);
+    RAFT_STEPS.add(to, &labels, &replica.steps);
+    METADATA_REQUESTS.add(to, &labels, &replica.requests);
     let Some(heal) = &replica.heal else { return };
     let labels = [("volume", replica.volume.as_str()), ("node", node)];
     for (kind, name, help, value) in [
@@ -182,6 +198,8 @@ fn add_brick(to: &mut Exposition, node: &str, brick: &BrickStatistics) {
         (Kind::Gauge, "shoal_brick_up", "Whether a brick is served.", u64::from(brick.serves)),
         (Kind::Gauge, "shoal_brick_size_bytes", "Size of the disk of a brick.", brick.total_bytes),
         (Kind::Gauge, "shoal_brick_free_bytes", "Free room on the disk of a brick.", brick.free_bytes),
+        (Kind::Counter, "shoal_brick_written_bytes_total", "Bytes of blocks written.", brick.written_bytes),
+        (Kind::Counter, "shoal_brick_read_bytes_total", "Bytes of blocks read.", brick.read_bytes),
         (
             Kind::Counter,
             "shoal_scrub_blocks_total",
@@ -209,18 +227,38 @@ fn add_brick(to: &mut Exposition, node: &str, brick: &BrickStatistics) {
 /// Calls of one kind of service: names and helps of their metrics, and the label that tells the call.
 struct Calls {
     durations: (&'static str, &'static str),
-    errors: (&'static str, &'static str),
+    errors: Option<(&'static str, &'static str)>,
     label: &'static str,
 }
 
 const METADATA_CALLS: Calls = Calls {
-    durations: ("shoal_metadata_call_duration_seconds", "Time of calls to the metadata server."),
-    errors: ("shoal_metadata_call_errors_total", "Calls to the metadata server that failed."),
+    durations: (
+        "shoal_metadata_call_duration_seconds",
+        "Time of a mount's calls to the metadata server, with the network and waiting for other clients.",
+    ),
+    errors: Some(("shoal_metadata_call_errors_total", "Calls to the metadata server that failed.")),
     label: "call",
+};
+/// The part of these calls that the server takes.
+const METADATA_REQUESTS: Calls = Calls {
+    durations: (
+        "shoal_metadata_request_duration_seconds",
+        "Time of clients' requests in the metadata server, with Raft and waiting for other clients.",
+    ),
+    errors: Some(("shoal_metadata_request_errors_total", "Requests that the metadata server refused.")),
+    label: "call",
+};
+const RAFT_STEPS: Calls = Calls {
+    durations: (
+        "shoal_metadata_raft_duration_seconds",
+        "Time of a proposal: queue (for the Raft thread), flush (of the log), apply (of an entry), and commit (all, with replication).",
+    ),
+    errors: None,
+    label: "step",
 };
 const BRICK_CALLS: Calls = Calls {
     durations: ("shoal_brick_call_duration_seconds", "Time of calls to a brick."),
-    errors: ("shoal_brick_call_errors_total", "Calls to a brick that failed."),
+    errors: Some(("shoal_brick_call_errors_total", "Calls to a brick that failed.")),
     label: "call",
 };
 
@@ -230,13 +268,14 @@ impl Calls {
             let labels: Vec<_> = labels.iter().copied().chain([(self.label, call.name.as_str())]).collect();
             let (name, help) = self.durations;
             to.add_durations(name, help, &labels, &call.latency_log2, call.total_ns);
-            let (name, help) = self.errors;
-            to.add(Kind::Counter, name, help, &labels, call.errors as f64);
+            if let Some((name, help)) = self.errors {
+                to.add(Kind::Counter, name, help, &labels, call.errors as f64);
+            }
         }
     }
 }
 
-/// Adds named numbers. What ends in `_total` is a counter; microseconds become seconds.
+/// Adds named numbers. What ends in `_total` is a counter; microseconds and milliseconds become seconds.
 fn add_figures(to: &mut Exposition, prefix: &str, labels: &[(&str, &str)], figures: &[Number]) {
     for Number { name, value } in figures {
         let help = figures::help(name);
@@ -244,7 +283,10 @@ fn add_figures(to: &mut Exposition, prefix: &str, labels: &[(&str, &str)], figur
         let (name, value) = match (name.strip_suffix("_microseconds_total"), name.strip_suffix("_ms_max")) {
             (Some(what), _) => (format!("{what}_seconds_total"), *value as f64 / 1e6),
             (_, Some(what)) => (format!("{what}_seconds_max"), *value as f64 / 1e3),
-            _ => (name.clone(), *value as f64),
+            _ => match name.strip_suffix("_ms") {
+                Some(what) => (format!("{what}_seconds"), *value as f64 / 1e3),
+                None => (name.clone(), *value as f64),
+            },
         };
         let name = name.strip_prefix("client_").unwrap_or(&name);
         to.add(kind, &format!("{prefix}{name}"), help, labels, value);
@@ -271,15 +313,26 @@ mod tests {
         let mount = Statistics {
             volume: "web".into(),
             kernel: vec![report("read")],
-            client: vec![figure("client_hits_total", 7), figure("meta_stall_ms_max", 1500)],
+            client: vec![
+                figure("client_hits_total", 7),
+                figure("meta_stall_ms_max", 1500),
+                figure("journal_age_ms", 250),
+            ],
+            kernel_written_bytes: 9,
             server: vec![figure("apply_microseconds_total", 2_500_000)],
             refused: true,
             ..Statistics::default()
         };
         add_mount(&mut to, "/mnt/web", &mount);
         let heal = Some(HealStatistics { degraded_blocks: 3, ..HealStatistics::default() });
-        let replica =
-            ReplicaStatistics { volume: "web".into(), id: 4, runs: true, heal, ..Default::default() };
+        let replica = ReplicaStatistics {
+            volume: "web".into(),
+            id: 4,
+            runs: true,
+            heal,
+            steps: vec![report("flush")],
+            ..Default::default()
+        };
         let brick =
             BrickStatistics { path: "/srv/web".into(), calls: vec![report("get")], ..Default::default() };
         let (replicas, bricks) = (vec![replica], vec![brick]);
@@ -291,9 +344,13 @@ mod tests {
             "shoal_client_hits_total{volume=\"web\",mountpoint=\"/mnt/web\"} 7",
             "# TYPE shoal_client_meta_stall_seconds_max gauge",
             "shoal_client_meta_stall_seconds_max{volume=\"web\",mountpoint=\"/mnt/web\"} 1.5",
+            "shoal_client_journal_age_seconds{volume=\"web\",mountpoint=\"/mnt/web\"} 0.25",
+            "shoal_fuse_written_bytes_total{volume=\"web\",mountpoint=\"/mnt/web\"} 9",
             "shoal_metadata_apply_seconds_total{volume=\"web\",mountpoint=\"/mnt/web\"} 2.5",
             "shoal_fuse_requests_waited_total{volume=\"web\",mountpoint=\"/mnt/web\",op=\"read\"} 2",
             "shoal_replica_up{node=\"n1\",volume=\"web\",replica=\"4\"} 1",
+            "shoal_metadata_raft_duration_seconds_count{node=\"n1\",volume=\"web\",replica=\"4\",step=\"flush\"} 5",
+            "shoal_node_fenced{node=\"n1\"} 0",
             "shoal_heal_degraded_blocks{volume=\"web\",node=\"n1\"} 3",
             "shoal_brick_up{node=\"n1\",volume=\"\",brick=\"/srv/web\"} 0",
             "shoal_brick_call_duration_seconds_count{node=\"n1\",volume=\"\",brick=\"/srv/web\",call=\"get\"} 5",

@@ -185,6 +185,7 @@ impl LocalBricks {
                 }
                 _ => (None, ScrubReport::default()),
             };
+            let (written_bytes, read_bytes) = measured.map_or((0, 0), |measured| measured.bytes());
             Some(BrickStatistics {
                 volume: volume_name(map, brick.volume),
                 path: brick.path.clone(),
@@ -192,6 +193,8 @@ impl LocalBricks {
                 total_bytes: room.total_bytes,
                 free_bytes: room.free_bytes,
                 calls: measured.map(|measured| reports(&measured.stats())).unwrap_or_default(),
+                written_bytes,
+                read_bytes,
                 scrubbed_blocks: scrub.blocks,
                 damaged_blocks: scrub.damaged,
                 repaired_blocks: scrub.repaired,

@@ -12,6 +12,7 @@ use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
 use crate::address::is_own;
 use crate::limits::ASK_PATIENCE;
+use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::{Bricks, ClusterMap};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
@@ -257,6 +258,8 @@ pub struct VolumeReplicas {
     pub view: Arc<ClusterView>,
     /// The volume.
     pub volume: GroupId,
+    /// The latencies of the requests to them.
+    pub requests: Arc<MetaWatches>,
 }
 
 impl shoal_client::Replicas for VolumeReplicas {
@@ -264,7 +267,8 @@ impl shoal_client::Replicas for VolumeReplicas {
         let map = self.view.map();
         let reach = |node: NodeId| -> Option<(NodeId, Arc<dyn MetaService>)> {
             let link = self.view.link(node, Lane::Requests)?;
-            Some((node, Arc::new(RemoteMeta::new(link, self.volume))))
+            let remote = Arc::new(RemoteMeta::new(link, self.volume));
+            Some((node, Arc::new(MeasuredMeta::new(remote, self.requests.clone()))))
         };
         map.replicas(self.volume).iter().filter_map(|place| reach(place.node)).collect()
     }

@@ -16,14 +16,23 @@ use crate::limits::{REOPEN_AFTER, REPLICA_GRACE};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_cluster::{ClusterMap, ReplicaPlace};
+use shoal_fuse::OpStats;
 use shoal_types::{GroupId, NodeId, ReplicaId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Counters, by name.
-pub type Figures = Vec<(&'static str, u64)>;
+/// What a replica has counted.
+#[derive(Default)]
+pub struct Figures {
+    /// Counters, by name.
+    pub numbers: Vec<(&'static str, u64)>,
+    /// Latencies of the steps of its proposals.
+    pub steps: Vec<OpStats>,
+    /// Latencies of the requests that clients made of it.
+    pub requests: Vec<OpStats>,
+}
 
 /// A replica, of the cluster map or of a volume.
 pub trait Group: Send + Sync {

@@ -8,7 +8,8 @@ use super::polling::{Poller, links};
 use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
-use crate::mount_report::{MountReport, Volume, number};
+use crate::measure::MetaWatches;
+use crate::mount_report::{MountReport, Volume, reports, traffic_figures};
 use crate::mounts;
 use crate::node::client_options;
 use crate::subdirectory;
@@ -39,6 +40,8 @@ struct Shared {
     view: Arc<ClusterView>,
     client: Arc<Client>,
     mounted: Mounted,
+    /// The latencies of its requests for metadata.
+    requests: Arc<MetaWatches>,
 }
 
 impl ClusterMount {
@@ -53,7 +56,9 @@ impl ClusterMount {
         let poller = Poller::start(view.clone(), spec.servers.clone())?;
         let bricks: Arc<dyn Bricks> = view.clone();
         let blocks = ReplicatedBlocks::new(volume, bricks);
-        let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume });
+        let requests = Arc::new(MetaWatches::default());
+        let replicas = VolumeReplicas { view: view.clone(), volume, requests: requests.clone() };
+        let replicas = Arc::new(replicas);
         let chosen = spec.options.on_top_of(&view.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
         let origin = crate::origin::here();
         let has_ended = crate::origin::has_ended;
@@ -73,9 +78,9 @@ impl ClusterMount {
             let _ = client.close();
         })?;
         mounts::note_device(&spec.run, mounted.device());
-        let shared =
-            Arc::new(Shared { started: Instant::now(), spec: spec.clone(), volume, view, client, mounted });
-        let control = Control::open(&spec.run, shared.clone()).context("control socket")?;
+        let (started, spec) = (Instant::now(), spec.clone());
+        let shared = Arc::new(Shared { started, spec, volume, view, client, mounted, requests });
+        let control = Control::open(&shared.spec.run, shared.clone()).context("control socket")?;
         Ok(Arc::new(ClusterMount { shared, running: Mutex::new(Some((control, poller))) }))
     }
 
@@ -179,12 +184,8 @@ impl Shared {
     fn statistics(&self) -> Statistics {
         let mut statistics = self.report().statistics();
         statistics.volume.clone_from(&self.spec.volume);
-        let traffic = self.view.network().traffic();
-        statistics.client.extend([
-            number("net_requests_total", traffic.requests),
-            number("net_sent_bytes_total", traffic.sent_bytes),
-            number("net_received_bytes_total", traffic.received_bytes),
-        ]);
+        statistics.meta = reports(&self.requests.stats());
+        statistics.client.extend(traffic_figures(self.view.network().traffic()));
         statistics
     }
 }

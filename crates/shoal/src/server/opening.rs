@@ -6,9 +6,11 @@ use super::groups::{Figures, Group, Opener};
 use super::machine::{self, MapMachine};
 use super::node_dir::NodeDir;
 use super::peers::GroupPeers;
+use crate::measure::{MeasuredMeta, MetaWatches, op_stats};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_cluster::{Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks};
+use shoal_fuse::OpStats;
 use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, fetch_state};
 use shoal_types::{BrickId, GroupId, ReplicaId, parse_bytes};
 use shoal_wire::MetaError;
@@ -33,6 +35,8 @@ impl MapGroup {
 /// A replica of a volume's metadata group.
 pub struct VolumeGroup {
     server: Arc<Server>,
+    /// Its requests, measured.
+    requests: Arc<MetaWatches>,
     group: GroupId,
     id: ReplicaId,
     seen: Mutex<Seen>,
@@ -178,12 +182,14 @@ impl Opener for LocalOpener {
                 server.placement_changed();
             }
         });
-        let replica =
-            Arc::new(VolumeGroup { server: server.clone(), group, id: place.id, seen: Mutex::default() });
+        let requests = Arc::new(MetaWatches::default());
+        let measured = MeasuredMeta::new(server.clone(), requests.clone());
+        let (id, seen) = (place.id, Mutex::default());
+        let replica = Arc::new(VolumeGroup { server, requests, group, id, seen });
         let mut volumes = self.volumes.lock();
         if named || volumes.get(&group).is_none_or(|known| known.strong_count() == 0) {
             volumes.insert(group, Arc::downgrade(&replica));
-            self.view.serve_meta(group, server);
+            self.view.serve_meta(group, Arc::new(measured));
         }
         Ok(replica)
     }
@@ -196,6 +202,11 @@ impl Opener for LocalOpener {
             self.view.drop_meta(group);
         }
     }
+}
+
+fn steps<M: Machine>(replica: &Replica<M>) -> Vec<OpStats> {
+    let steps = replica.latencies();
+    steps.iter().map(|(name, latency)| op_stats(name, latency)).collect()
 }
 
 fn members<M: Machine>(replica: &Replica<M>) -> Vec<ReplicaId> {
@@ -246,7 +257,7 @@ impl Group for MapGroup {
         members(&self.replica)
     }
     fn figures(&self) -> Figures {
-        self.replica.stats()
+        Figures { numbers: self.replica.stats(), steps: steps(&self.replica), requests: Vec::new() }
     }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(&self.replica, GroupId::CLUSTER, self.id, digest)
@@ -303,7 +314,8 @@ impl Group for VolumeGroup {
         members(self.server.replica())
     }
     fn figures(&self) -> Figures {
-        self.server.stats()
+        let (numbers, steps) = (self.server.stats(), steps(self.server.replica()));
+        Figures { numbers, steps, requests: self.requests.stats() }
     }
     fn report(&self, digest: bool) -> ReplicaReport {
         report(self.server.replica(), self.group, self.id, digest)

@@ -3,7 +3,7 @@
 use super::context::ServerContext;
 use super::groups::Figures;
 use crate::control::{HealStatistics, NodeStatistics, ReplicaStatistics, Statistics};
-use crate::mount_report::{number, resident_bytes};
+use crate::mount_report::{number, reports, resident_bytes, traffic_figures};
 use shoal_cluster::ClusterMap;
 use shoal_types::{GroupId, ReplicaId};
 
@@ -11,18 +11,27 @@ impl ServerContext {
     /// What this node has counted since its server started.
     pub(super) fn statistics(&self) -> Statistics {
         let map = self.view.map();
-        let replica = |(group, id, figures): (GroupId, ReplicaId, Option<Figures>)| ReplicaStatistics {
-            volume: volume_name(&map, group),
-            id: id.0,
-            runs: figures.is_some(),
-            leads: self.groups.leads(group),
-            figures: figures.into_iter().flatten().map(|(name, value)| number(name, value)).collect(),
-            heal: self.lacks(group),
+        let replica = |(group, id, figures): (GroupId, ReplicaId, Option<Figures>)| {
+            let runs = figures.is_some();
+            let Figures { numbers, steps, requests } = figures.unwrap_or_default();
+            ReplicaStatistics {
+                volume: volume_name(&map, group),
+                id: id.0,
+                runs,
+                leads: self.groups.leads(group),
+                figures: numbers.into_iter().map(|(name, value)| number(name, value)).collect(),
+                steps: reports(&steps),
+                requests: reports(&requests),
+                heal: self.lacks(group),
+            }
         };
+        let traffic = self.view.network().traffic();
         let node = NodeStatistics {
             name: self.dir.identity().name.clone(),
             cluster: format!("{:032x}", self.cluster),
             epoch: map.epoch,
+            fenced: self.fenced.get().is_some(),
+            figures: traffic_figures(traffic).to_vec(),
             replicas: self.groups.figures().into_iter().map(replica).collect(),
             bricks: self.bricks.statistics(&map),
         };

@@ -186,7 +186,7 @@ fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
 
     let (volume, _) = map.volume("web").unwrap();
     let poller = Poller::start(view.clone(), Vec::new()).unwrap();
-    let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume });
+    let replicas = Arc::new(VolumeReplicas { view: view.clone(), volume, requests: Arc::default() });
     let bricks: Arc<dyn Bricks> = view.clone();
     let blocks = ReplicatedBlocks::new(volume, bricks);
     let client = Client::open_replicated(replicas, blocks, Options::default()).unwrap();

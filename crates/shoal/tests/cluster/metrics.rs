@@ -50,6 +50,18 @@ fn prometheus_takes_the_metrics_and_alerts_and_dashboard_name_no_others() {
     );
     assert!(values(&scrapes[0], "shoal_client_blocks_put_bytes_total", &here)[0] >= (3 << 20) as f64);
 
+    let sum = |name: &str, label: &str| values(&all, name, label).iter().sum::<f64>();
+    assert!(values(&scrapes[0], "shoal_fuse_written_bytes_total", &here)[0] >= (3 << 20) as f64);
+    // The commit of the file, hop by hop.
+    assert!(sum("shoal_metadata_call_duration_seconds_count", "call=\"commit\"") >= 1.0);
+    assert!(sum("shoal_metadata_request_duration_seconds_count", "call=\"commit\"") >= 1.0);
+    for step in ["queue", "flush", "apply", "commit"] {
+        let label = format!("step=\"{step}\"");
+        assert!(sum("shoal_metadata_raft_duration_seconds_count", &label) >= 1.0, "{step}: {all}");
+    }
+    assert!(sum("shoal_brick_written_bytes_total", "brick=") >= 3.0 * (3 << 20) as f64);
+    assert_eq!(sum("shoal_node_fenced", "node="), 0.0);
+
     let dist = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../dist");
     promtool(&dist, "rules", "prometheus/alerts.yml");
     let dashboard = fs::read_to_string(dist.join("grafana/shoal.json")).expect("it is there");
