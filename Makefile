@@ -77,6 +77,11 @@ test-deb: build ## Install, upgrade, remove and purge the Debian package in a cl
 	@scripts/setup deb
 	@scripts/test-deb
 
+.PHONY: test-gluster
+test-gluster: build ## Fill volumes of a real GlusterFS, import their bricks, compare the trees
+	@scripts/setup gluster
+	@scripts/test-gluster
+
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test

@@ -29,6 +29,7 @@ mod find;
 mod fixture;
 mod flush;
 mod guard;
+mod import;
 mod limits;
 mod logging;
 mod measure;

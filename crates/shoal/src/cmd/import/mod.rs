@@ -1,5 +1,6 @@
 //! `shoal import`: what becomes of a volume of GlusterFS.
 
+mod brick;
 mod info;
 mod plan;
 mod volfile;
@@ -15,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Shows what becomes of volumes of GlusterFS, and creates them.
+/// Moves volumes of GlusterFS in: shows what becomes of them, creates them, copies files from bricks.
 #[derive(Debug, Args)]
 pub struct Import {
     #[command(flatten)]
@@ -27,6 +28,7 @@ pub struct Import {
 #[derive(Debug, Subcommand)]
 enum Command {
     Volfile(Volfile),
+    Brick(brick::Brick),
 }
 
 /// Reads how a volume was configured, and prints what becomes of each part and the commands that create it.
@@ -61,8 +63,10 @@ struct Volfile {
 
 impl Import {
     pub fn run(self) -> anyhow::Result<ExitCode> {
-        let Command::Volfile(volfile) = self.command;
-        volfile.run(&self.local)
+        match self.command {
+            Command::Volfile(volfile) => volfile.run(&self.local),
+            Command::Brick(brick) => brick.run(),
+        }
     }
 }
 

@@ -1,0 +1,147 @@
+//! The bricks of one volume, and to what replica set each belongs.
+
+use super::{at, xattr};
+use anyhow::{Context, bail};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// GlusterFS's id of a root directory.
+const ROOT_GFID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+
+/// First and last hash of the names that a replica set holds.
+type Range = (u32, u32);
+
+pub struct Brick {
+    pub path: PathBuf,
+    /// Bricks with the same number are replicas of each other.
+    pub set: usize,
+}
+
+/// Bricks of a volume.
+pub struct Bricks {
+    pub bricks: Vec<Brick>,
+    /// Others are imported elsewhere: what is on none of these is there.
+    pub is_part: bool,
+}
+
+impl Bricks {
+    /// Opens bricks, of each replica set at least one unless they are a part of the volume.
+    pub fn open(paths: &[PathBuf], is_part: bool) -> anyhow::Result<Bricks> {
+        let mut volume: Option<(Vec<u8>, PathBuf)> = None;
+        let mut found: Vec<(PathBuf, Option<Range>)> = Vec::new();
+        for path in paths {
+            let path = fs::canonicalize(path).with_context(|| path.display().to_string())?;
+            if found.iter().any(|(known, _)| *known == path) {
+                bail!("{} is given twice", path.display());
+            }
+            check_is_brick(&path)?;
+            if let Some(id) =
+                xattr::get(&path, c"trusted.glusterfs.volume-id").map_err(|error| at(&path, error))?
+            {
+                match &volume {
+                    Some((known, other)) if *known != id => {
+                        bail!("{} and {} are of different volumes", other.display(), path.display())
+                    }
+                    _ => volume = Some((id, path.clone())),
+                }
+            }
+            let layout = xattr::get(&path, c"trusted.glusterfs.dht").map_err(|error| at(&path, error))?;
+            found.push((path, layout.as_deref().and_then(range)));
+        }
+        let mut ranges: BTreeMap<Option<Range>, usize> = BTreeMap::new();
+        for (_, range) in &found {
+            ranges.entry(*range).or_default();
+        }
+        if !is_part {
+            check_complete(&found, &ranges)?;
+        }
+        ranges.values_mut().enumerate().for_each(|(number, set)| *set = number);
+        let bricks = found.into_iter().map(|(path, range)| Brick { path, set: ranges[&range] }).collect();
+        Ok(Bricks { bricks, is_part })
+    }
+
+    /// How many replica sets there are: a file is in one of them.
+    pub fn sets(&self) -> usize {
+        self.bricks.iter().map(|brick| brick.set + 1).max().unwrap_or(0)
+    }
+}
+
+fn range(layout: &[u8]) -> Option<Range> {
+    let number = |at: usize| Some(u32::from_be_bytes(layout.get(at..at + 4)?.try_into().ok()?));
+    let range = (number(8)?, number(12)?);
+    (range != (0, 0)).then_some(range)
+}
+
+fn check_is_brick(path: &Path) -> anyhow::Result<()> {
+    let shown = path.display();
+    let names = xattr::names(path).map_err(|error| at(path, error))?;
+    if names.iter().any(|name| name.as_bytes().starts_with(b"trusted.ec.")) {
+        bail!(
+            "{shown} is a brick of a dispersed volume, in which no brick has a whole file. \
+             Mount the volume with GlusterFS and copy through the mount: \
+             rsync -aHAX --sparse /mnt/old/ /mnt/new/"
+        );
+    }
+    let gfid = xattr::get(path, c"trusted.gfid").map_err(|error| at(path, error))?;
+    if gfid.as_deref() != Some(&ROOT_GFID) {
+        bail!(
+            "{shown} is no brick of GlusterFS: its attribute trusted.gfid is not that of a root directory \
+             (only root can read it)"
+        );
+    }
+    if let Some(process) = server_of(path) {
+        bail!("process {process} serves {shown}: stop the volume first (gluster volume stop NAME)");
+    }
+    Ok(())
+}
+
+/// The process that serves a brick on this machine.
+fn server_of(path: &Path) -> Option<String> {
+    for entry in fs::read_dir("/proc").ok()?.flatten() {
+        let Ok(line) = fs::read(entry.path().join("cmdline")) else { continue };
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        let is_server = words.first().is_some_and(|word| word.ends_with(b"glusterfsd"));
+        let named =
+            words.windows(2).any(|two| two[0] == b"--brick-name" && two[1] == path.as_os_str().as_bytes());
+        if is_server && named {
+            return Some(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    None
+}
+
+/// Every hash must belong to a set, or files would be missing without a word.
+fn check_complete(
+    found: &[(PathBuf, Option<Range>)],
+    ranges: &BTreeMap<Option<Range>, usize>,
+) -> anyhow::Result<()> {
+    if let (Some((path, _)), true) = (found.iter().find(|(_, range)| range.is_none()), ranges.len() > 1) {
+        bail!(
+            "{} has no hash range, although others have: a brick was being added or removed. Start the volume \
+             and run: gluster volume rebalance NAME fix-layout start (or finish remove-brick with commit)",
+            path.display()
+        );
+    }
+    let mut next = 0_u64;
+    for (first, last) in ranges.keys().flatten() {
+        if u64::from(*first) != next {
+            bail!(
+                "bricks are missing: the names with hashes {next:#010x} to {:#010x} are on none of these. \
+                 Give at least one brick of each replica set (gluster volume info NAME lists them), or say \
+                 --part here and on the machines that have the others",
+                first.saturating_sub(1)
+            );
+        }
+        next = u64::from(*last) + 1;
+    }
+    if next != 0 && next != 1 << 32 {
+        bail!(
+            "bricks are missing: the names with hashes from {next:#010x} on are on none of these. \
+             Give at least one brick of each replica set (gluster volume info NAME lists them), or say \
+             --part here and on the machines that have the others"
+        );
+    }
+    Ok(())
+}

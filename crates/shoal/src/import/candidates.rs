@@ -1,0 +1,216 @@
+//! What the bricks have under one name, and what of it is taken.
+
+use super::bricks::Bricks;
+use super::changelog::{self, Changelog};
+use super::{at, content, xattr};
+use std::ffi::CString;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+pub type Gfid = [u8; 16];
+/// Seconds and nanoseconds.
+pub type Time = (i64, i64);
+
+const STICKY: u32 = 0o1000;
+const SETGID: u32 = 0o2000;
+
+/// One brick's file.
+#[derive(Clone)]
+pub struct Candidate {
+    pub set: usize,
+    pub path: PathBuf,
+    pub stat: Metadata,
+    pub gfid: Option<Gfid>,
+    pub changelog: Changelog,
+    /// Names of all attributes.
+    pub xattrs: Vec<CString>,
+    /// Access and change of content, as GlusterFS shows them.
+    pub atime: Time,
+    pub mtime: Time,
+    /// It has the attribute that names the file's other place.
+    has_linkto: bool,
+}
+
+impl Candidate {
+    fn read(set: usize, path: PathBuf) -> io::Result<Option<Candidate>> {
+        let stat = match fs::symlink_metadata(&path) {
+            Ok(stat) => stat,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(at(&path, error)),
+        };
+        let read = || -> io::Result<Candidate> {
+            let xattrs = xattr::names(&path)?;
+            let has = |name: &str| xattrs.iter().any(|found| found.as_bytes() == name.as_bytes());
+            if xattrs.iter().any(|name| name.as_bytes().starts_with(b"trusted.ec.")) {
+                return Err(io::Error::other("it is a fragment of a dispersed volume"));
+            }
+            let value = |name: &str, c_name| if has(name) { xattr::get(&path, c_name) } else { Ok(None) };
+            let gfid = value("trusted.gfid", c"trusted.gfid")?.and_then(|gfid| gfid.try_into().ok());
+            let times = value("trusted.glusterfs.mdata", c"trusted.glusterfs.mdata")?.and_then(|v| times(&v));
+            let own = ((stat.atime(), stat.atime_nsec()), (stat.mtime(), stat.mtime_nsec()));
+            let (atime, mtime) = times.unwrap_or(own);
+            Ok(Candidate {
+                set,
+                gfid,
+                changelog: Changelog::read(&path, &xattrs)?,
+                has_linkto: has("trusted.glusterfs.dht.linkto"),
+                atime,
+                mtime,
+                stat: stat.clone(),
+                xattrs: xattrs.clone(),
+                path: path.clone(),
+            })
+        };
+        read().map(Some).map_err(|error| at(&path, error))
+    }
+
+    /// Whether it only says that the file is on another replica set.
+    fn is_link_to(&self) -> bool {
+        self.stat.is_file() && self.has_linkto && self.stat.mode() & 0o7777 == STICKY
+    }
+
+    /// The permissions, without the marks of a file that a rebalance was moving.
+    pub fn mode(&self) -> u32 {
+        let mode = self.stat.mode() & 0o7777;
+        let is_moving = self.stat.is_file() && self.has_linkto && mode & (STICKY | SETGID) == STICKY | SETGID;
+        if is_moving { mode & !(STICKY | SETGID) } else { mode }
+    }
+
+    /// The length of a file, also of one in shards.
+    pub fn size(&self) -> io::Result<u64> {
+        Ok(content::sharded(self)?.map_or(self.stat.len(), |sharded| sharded.size))
+    }
+
+    fn kind(&self) -> u32 {
+        self.stat.mode() & libc::S_IFMT
+    }
+
+    pub fn is_special(&self) -> bool {
+        let kind = self.stat.file_type();
+        kind.is_block_device() || kind.is_char_device() || kind.is_fifo() || kind.is_socket()
+    }
+}
+
+/// Since GlusterFS 6 times are kept in an attribute: a version, flags, then the times of change, modification
+/// and access, as seconds and nanoseconds of 64 bits each.
+fn times(mdata: &[u8]) -> Option<(Time, Time)> {
+    let number = |at: usize| Some(i64::from_be_bytes(mdata.get(at..at + 8)?.try_into().ok()?));
+    if mdata.first() != Some(&1) {
+        return None;
+    }
+    Some(((number(41)?, number(49)?), (number(25)?, number(33)?)))
+}
+
+/// What is done about a name.
+pub enum Found {
+    /// One copy; with a note if the replicas differ without harm.
+    One(Candidate, Option<String>),
+    /// A directory, from all bricks that have it.
+    Directory(Vec<Candidate>),
+    /// Nothing, because of this.
+    Problem(String),
+    /// It is on no brick.
+    Absent,
+}
+
+/// Looks a name up on all bricks. `listed` are the sets' bricks whose directories are up to date.
+pub fn look_up(bricks: &Bricks, relative: &Path, listed: &[usize]) -> io::Result<Found> {
+    let mut all = Vec::new();
+    for (number, brick) in bricks.bricks.iter().enumerate() {
+        let found = Candidate::read(brick.set, brick.path.join(relative))?;
+        all.extend(found.map(|candidate| (number, candidate)));
+    }
+    if all.is_empty() {
+        return Ok(Found::Absent);
+    }
+    let links = all.len();
+    all.retain(|(_, candidate)| !candidate.is_link_to());
+    if all.is_empty() && bricks.is_part {
+        return Ok(Found::Absent);
+    }
+    if all.is_empty() {
+        return Ok(Found::Problem(format!("{links} link-to files, and no brick has the file")));
+    }
+    let agree = |all: &[(usize, Candidate)]| {
+        let (_, first) = &all[0];
+        all.iter().all(|(_, one)| one.kind() == first.kind() && one.gfid == first.gfid)
+    };
+    // A file that was deleted and made anew while a brick was away: the directory's changelog decides.
+    if !agree(&all) {
+        let current: Vec<_> = all.iter().filter(|(number, _)| listed.contains(number)).cloned().collect();
+        if current.is_empty() || !agree(&current) {
+            let mut places: Vec<String> = all.iter().map(|(_, one)| one.path.display().to_string()).collect();
+            places.sort();
+            return Ok(Found::Problem(format!(
+                "split-brain: different files have this name: {}",
+                places.join(", ")
+            )));
+        }
+        all = current;
+    }
+    let all: Vec<Candidate> = all.into_iter().map(|(_, candidate)| candidate).collect();
+    if all[0].stat.is_dir() {
+        return Ok(Found::Directory(all));
+    }
+    one_of(bricks, all)
+}
+
+fn one_of(bricks: &Bricks, all: Vec<Candidate>) -> io::Result<Found> {
+    let set = all[0].set;
+    if all.iter().any(|one| one.set != set) {
+        return Ok(Found::Problem(format!(
+            "it is in several replica sets: finish or stop the rebalance first: {}",
+            all.iter().map(|one| one.path.display().to_string()).collect::<Vec<_>>().join(", ")
+        )));
+    }
+    let total = all.len();
+    let accused: Vec<_> = all.iter().map(|one| &one.changelog.content).collect();
+    let Some(good) = changelog::good(&accused) else {
+        return Ok(Found::Problem("split-brain: its copies accuse each other".into()));
+    };
+    let dirty = all.iter().any(|one| one.changelog.dirty) && good.len() == total;
+    let good: Vec<Candidate> = good.into_iter().map(|at| all[at].clone()).collect();
+    let first = &good[0];
+    for other in &good[1..] {
+        if other.size()? != first.size()? {
+            let hint = match other.stat.len().min(first.stat.len()) {
+                0 => " (if one is the brick of an arbiter, leave that brick out)",
+                _ => "",
+            };
+            return Ok(Found::Problem(format!(
+                "split-brain: {} and {} have different sizes{hint}",
+                first.path.display(),
+                other.path.display()
+            )));
+        }
+        if dirty && first.stat.is_file() && !content::equal(bricks, first, other)? {
+            return Ok(Found::Problem(format!(
+                "split-brain: {} and {} differ, and a write was in progress",
+                first.path.display(),
+                other.path.display()
+            )));
+        }
+    }
+    let members = bricks.bricks.iter().filter(|brick| brick.set == set).count();
+    let note = (total < members).then(|| format!("on {total} of {members} bricks only"));
+    Ok(Found::One(first.clone(), note))
+}
+
+/// The bricks on which a directory's entries are up to date; an error is its split-brain.
+pub fn up_to_date(bricks: &Bricks, directory: &[Candidate], relative: &Path) -> Result<Vec<usize>, String> {
+    let mut numbers = Vec::new();
+    for set in 0..bricks.sets() {
+        let members: Vec<&Candidate> = directory.iter().filter(|one| one.set == set).collect();
+        let accused: Vec<_> = members.iter().map(|one| &one.changelog.entries).collect();
+        let good = changelog::good(&accused).ok_or(
+            "split-brain: its copies accuse each other of missing entries: nothing in it is imported",
+        )?;
+        numbers.extend((0..bricks.bricks.len()).filter(|number| {
+            let path = bricks.bricks[*number].path.join(relative);
+            good.iter().any(|at| members[*at].path == path)
+        }));
+    }
+    Ok(numbers)
+}

@@ -1,0 +1,190 @@
+//! The content of a file on a brick, also of one that GlusterFS has cut into shards.
+
+use super::bricks::Bricks;
+use super::candidates::{Candidate, Found, look_up};
+use super::{at, xattr};
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// Bytes read and written at a time.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// How a file is cut into shards.
+pub struct Sharded {
+    /// Bytes of each shard but the last.
+    pub shard_bytes: u64,
+    pub size: u64,
+}
+
+/// The shards of a file, if it has any.
+pub fn sharded(file: &Candidate) -> io::Result<Option<Sharded>> {
+    let has = |name: &[u8]| file.xattrs.iter().any(|found| found.as_bytes() == name);
+    if !has(b"trusted.glusterfs.shard.block-size") {
+        return Ok(None);
+    }
+    let number = |name| -> io::Result<u64> {
+        let value = xattr::get(&file.path, name)?.unwrap_or_default();
+        let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u64::from_be_bytes).ok_or_else(|| io::Error::other("its shard attributes are damaged"))
+    };
+    let read = Sharded {
+        shard_bytes: number(c"trusted.glusterfs.shard.block-size")?,
+        size: number(c"trusted.glusterfs.shard.file-size")?,
+    };
+    if read.shard_bytes == 0 {
+        return Err(io::Error::other("its shards have a length of 0"));
+    }
+    Ok(Some(read))
+}
+
+/// A local file that is a part of the content.
+struct Piece {
+    start: u64,
+    len: u64,
+    path: PathBuf,
+}
+
+/// Where a file's bytes are. What no piece covers is a hole.
+pub struct Content {
+    pub size: u64,
+    pieces: Vec<Piece>,
+}
+
+impl Content {
+    pub fn of(bricks: &Bricks, file: &Candidate) -> io::Result<Content> {
+        let Some(Sharded { shard_bytes, size }) = sharded(file)? else {
+            let size = file.stat.len();
+            let piece = Piece { start: 0, len: size, path: file.path.clone() };
+            return Ok(Content { size, pieces: vec![piece] });
+        };
+        // A shard that is missing here would be taken for a hole.
+        if bricks.is_part && size > shard_bytes {
+            return Err(io::Error::other(
+                "it is in shards, of which others may be on other bricks: give all bricks",
+            ));
+        }
+        let base = Piece { start: 0, len: size.min(shard_bytes), path: file.path.clone() };
+        let mut pieces = vec![base];
+        let gfid = file.gfid.ok_or_else(|| io::Error::other("it is in shards, and has no trusted.gfid"))?;
+        let listed: Vec<usize> = (0..bricks.bricks.len()).collect();
+        for number in 1..size.div_ceil(shard_bytes) {
+            let relative = PathBuf::from(format!(".shard/{}.{number}", uuid(gfid)));
+            match look_up(bricks, &relative, &listed)? {
+                Found::Absent => {}
+                Found::One(shard, _) => {
+                    let start = number * shard_bytes;
+                    pieces.push(Piece { start, len: shard_bytes.min(size - start), path: shard.path });
+                }
+                Found::Directory(_) => return Err(io::Error::other("a shard is a directory")),
+                Found::Problem(what) => {
+                    return Err(io::Error::other(format!("{}: {what}", relative.display())));
+                }
+            }
+        }
+        Ok(Content { size, pieces })
+    }
+
+    /// Calls for each run of bytes that is no hole.
+    fn runs(&self, mut each: impl FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut buffer = vec![0; CHUNK_BYTES];
+        for piece in &self.pieces {
+            let file = File::open(&piece.path).map_err(|error| at(&piece.path, error))?;
+            let end = piece.len.min(file.metadata()?.len());
+            let mut next = 0;
+            while next < end {
+                let data = match lseek(&file, next as i64, Whence::SeekData) {
+                    Ok(data) => data as u64,
+                    Err(Errno::ENXIO) => break,
+                    Err(Errno::EINVAL) => next,
+                    Err(errno) => return Err(at(&piece.path, errno)),
+                };
+                let hole =
+                    lseek(&file, data as i64, Whence::SeekHole).map_or(end, |hole| hole as u64).min(end);
+                next = data;
+                while next < hole {
+                    let wanted = (CHUNK_BYTES as u64).min(hole - next) as usize;
+                    file.read_exact_at(&mut buffer[..wanted], next)
+                        .map_err(|error| at(&piece.path, error))?;
+                    each(piece.start + next, &buffer[..wanted])?;
+                    next += wanted as u64;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills an empty file; returns how many bytes were written.
+    pub fn copy_to(&self, target: &File) -> io::Result<u64> {
+        let mut written = 0;
+        self.runs(|offset, bytes| {
+            written += bytes.len() as u64;
+            target.write_all_at(bytes, offset)
+        })?;
+        target.set_len(self.size)?;
+        Ok(written)
+    }
+
+    /// Fills a buffer from an offset on, with zeros for holes.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        buffer.fill(0);
+        let end = offset + buffer.len() as u64;
+        for piece in &self.pieces {
+            let (from, to) = (offset.max(piece.start), end.min(piece.start + piece.len));
+            if from >= to {
+                continue;
+            }
+            let file = File::open(&piece.path).map_err(|error| at(&piece.path, error))?;
+            let to = to.min(piece.start + file.metadata()?.len());
+            if from < to {
+                let part = &mut buffer[(from - offset) as usize..(to - offset) as usize];
+                file.read_exact_at(part, from - piece.start).map_err(|error| at(&piece.path, error))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether another content has the same bytes.
+    fn is_equal(&self, other: &Content) -> io::Result<bool> {
+        if self.size != other.size {
+            return Ok(false);
+        }
+        let (mut mine, mut theirs) = (vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]);
+        let mut offset = 0;
+        while offset < self.size {
+            let wanted = (CHUNK_BYTES as u64).min(self.size - offset) as usize;
+            self.read_at(&mut mine[..wanted], offset)?;
+            other.read_at(&mut theirs[..wanted], offset)?;
+            if mine[..wanted] != theirs[..wanted] {
+                return Ok(false);
+            }
+            offset += wanted as u64;
+        }
+        Ok(true)
+    }
+
+    /// Whether a plain file has these bytes.
+    pub fn is_in(&self, path: PathBuf) -> io::Result<bool> {
+        let len = path.metadata().map_err(|error| at(&path, error))?.len();
+        self.is_equal(&Content { size: len, pieces: vec![Piece { start: 0, len, path }] })
+    }
+}
+
+/// Whether two copies of a file have the same bytes.
+pub fn equal(bricks: &Bricks, one: &Candidate, other: &Candidate) -> io::Result<bool> {
+    Content::of(bricks, one)?.is_equal(&Content::of(bricks, other)?)
+}
+
+fn uuid(gfid: [u8; 16]) -> String {
+    let mut text = String::new();
+    for (at, byte) in gfid.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&at) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! Reading the bricks of a stopped GlusterFS volume, and copying their files into a mounted Shoal volume.
+//!
+//! **Model.** A brick is a directory tree with the files' own names, plus what GlusterFS keeps for itself:
+//! `.glusterfs`, `trusted.*` attributes, and link-to files, which say on which other brick a file is. The
+//! bricks of a replica set have the same hash range in the layout of their root directory, and so the sets
+//! are known without the volume's configuration. Each name is looked up on all bricks, and one copy is taken.
+//!
+//! **Promises.** Kept are content with its holes, owners, modes, nanosecond times, extended attributes and
+//! ACLs, hard and symbolic links, devices, pipes and sockets. Bricks are only read. A copy that another one's
+//! changelog accuses is never taken, and where replicas contradict each other nothing is: they are reported.
+//! A file appears under its name complete, by a rename, so an import that was killed is started again and
+//! skips what is there. What exists and differs is reported and left alone.
+//!
+//! **Refuses** bricks of dispersed volumes, bricks in use by a server, and an incomplete set of bricks.
+
+mod attributes;
+mod bricks;
+mod candidates;
+mod changelog;
+mod content;
+mod run;
+#[cfg(test)]
+mod tests;
+mod xattr;
+
+pub use bricks::Bricks;
+pub use run::{Mode, import};
+
+use std::io;
+use std::path::Path;
+
+/// Files by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    pub directories: u64,
+    pub files: u64,
+    /// Further names of files that were counted already.
+    pub hard_links: u64,
+    pub symlinks: u64,
+    /// Devices, pipes and sockets.
+    pub special: u64,
+    /// Sizes of the files, holes included.
+    pub bytes: u64,
+}
+
+/// The result of an import.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Summary {
+    /// What the bricks hold.
+    pub found: Counts,
+    /// Files of any kind that were in the target already, as an earlier run left them.
+    pub present: u64,
+    /// Bytes copied.
+    pub copied_bytes: u64,
+    /// Files whose content was compared.
+    pub verified: u64,
+    /// Files of any kind that were not imported, or not whole.
+    pub problems: u64,
+}
+
+/// Receives the progress of an import.
+pub trait Listener {
+    /// One more file.
+    fn progress(&mut self, summary: &Summary);
+    /// A file was not imported, or not whole.
+    fn problem(&mut self, what: &str);
+    /// Something that an administrator may want to know, without harm to a file.
+    fn note(&mut self, what: &str);
+}
+
+/// An error with the path that it is about.
+fn at(path: &Path, error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,268 @@
+//! The walk over all bricks, and what is made of each name.
+
+use super::bricks::Bricks;
+use super::candidates::{Candidate, Found, look_up, up_to_date};
+use super::content::Content;
+use super::{Listener, Summary, at, attributes};
+use nix::sys::stat::{Mode as Permissions, SFlag, mknod};
+use std::collections::{BTreeSet, HashMap};
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+/// What GlusterFS keeps for itself in the root directory of a brick.
+const INTERNAL: [&str; 4] = [".glusterfs", ".shard", ".trashcan", ".landfill"];
+const INTERNAL_PREFIX: &[u8] = b".glusterfs-anonymous-inode-";
+/// Where files are filled before they get their names, in the root directory of the target.
+const WORK: &str = ".shoal-import";
+
+/// How much is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Nothing is written.
+    DryRun,
+    Copy,
+    /// Every file is read back and compared with the brick, also those of an earlier run.
+    CopyAndVerify,
+}
+
+/// Copies all files of the bricks into a directory. An error ends the import; it can be started again.
+pub fn import(
+    bricks: &Bricks,
+    target: &Path,
+    mode: Mode,
+    listener: &mut dyn Listener,
+) -> io::Result<Summary> {
+    let work = target.join(WORK);
+    let mut import =
+        Import { bricks, target, mode, work, links: HashMap::new(), summary: Summary::default(), listener };
+    import.clear()?;
+    if mode != Mode::DryRun {
+        fs::DirBuilder::new().mode(0o700).create(&import.work).map_err(|error| at(&import.work, error))?;
+    }
+    let root = Path::new("");
+    let all: Vec<usize> = (0..bricks.bricks.len()).collect();
+    match look_up(bricks, root, &all)? {
+        Found::Directory(copies) => import.directory(root, &copies)?,
+        _ => return Err(io::Error::other("the bricks' root directories contradict each other")),
+    }
+    Ok(import.summary)
+}
+
+struct Import<'a> {
+    bricks: &'a Bricks,
+    target: &'a Path,
+    mode: Mode,
+    work: PathBuf,
+    /// Where a file with several names was imported first.
+    links: HashMap<[u8; 16], PathBuf>,
+    summary: Summary,
+    listener: &'a mut dyn Listener,
+}
+
+impl Import<'_> {
+    /// Removes what an import that was killed had not finished.
+    fn clear(&self) -> io::Result<()> {
+        if self.mode != Mode::DryRun && self.work.exists() {
+            fs::remove_dir_all(&self.work).map_err(|error| at(&self.work, error))?;
+        }
+        Ok(())
+    }
+
+    fn problem(&mut self, relative: &Path, what: &str) {
+        self.summary.problems += 1;
+        self.listener.problem(&format!("/{}: {what}", relative.display()));
+    }
+
+    fn directory(&mut self, relative: &Path, copies: &[Candidate]) -> io::Result<()> {
+        let listed = match up_to_date(self.bricks, copies, relative) {
+            Ok(listed) => listed,
+            Err(what) => {
+                self.problem(relative, &what);
+                return Ok(());
+            }
+        };
+        let path = self.target.join(relative);
+        if self.mode != Mode::DryRun && !self.make_directory(&path)? {
+            self.problem(relative, "a directory, but something else has its name in the volume");
+            return Ok(());
+        }
+        for name in self.names(relative, &listed)? {
+            let below = relative.join(&name);
+            match look_up(self.bricks, &below, &listed) {
+                Ok(Found::Absent) => {}
+                Ok(Found::Directory(copies)) => self.directory(&below, &copies)?,
+                Ok(Found::Problem(what)) => self.problem(&below, &what),
+                Ok(Found::One(file, note)) => {
+                    if let Some(note) = note {
+                        self.listener.note(&format!("/{}: {note}", below.display()));
+                    }
+                    self.file(&below, &file)?;
+                }
+                Err(error) => self.problem(&below, &error.to_string()),
+            }
+            self.listener.progress(&self.summary);
+        }
+        self.summary.found.directories += 1;
+        if self.mode == Mode::DryRun {
+            return Ok(());
+        }
+        if relative.as_os_str().is_empty() {
+            self.clear()?;
+        }
+        // Last of all, because making the files in it changes its times.
+        let accused: Vec<_> = copies.iter().map(|copy| &copy.changelog.content).collect();
+        let good = super::changelog::good(&accused).and_then(|good| good.first().copied());
+        let Some(best) = good.or((copies.len() == 1).then_some(0)) else {
+            self.problem(relative, "split-brain: its copies accuse each other; owner and mode are not set");
+            return Ok(());
+        };
+        let mtime = copies.iter().map(|copy| copy.mtime).max().unwrap_or(copies[best].mtime);
+        for what in attributes::set(&copies[best], &path, mtime) {
+            self.problem(relative, &what);
+        }
+        Ok(())
+    }
+
+    fn make_directory(&self, path: &Path) -> io::Result<bool> {
+        match fs::DirBuilder::new().mode(0o700).create(path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Ok(fs::symlink_metadata(path).map_err(|error| at(path, error))?.is_dir())
+            }
+            Err(error) => Err(at(path, error)),
+        }
+    }
+
+    /// All names in a directory, except for GlusterFS's own.
+    fn names(&self, relative: &Path, listed: &[usize]) -> io::Result<BTreeSet<OsString>> {
+        let is_root = relative.as_os_str().is_empty();
+        let mut names = BTreeSet::new();
+        for number in listed {
+            let path = self.bricks.bricks[*number].path.join(relative);
+            for entry in fs::read_dir(&path).map_err(|error| at(&path, error))? {
+                let name = entry.map_err(|error| at(&path, error))?.file_name();
+                let is_internal = INTERNAL.iter().any(|internal| name == *internal)
+                    || name.as_encoded_bytes().starts_with(INTERNAL_PREFIX)
+                    || name == "lost+found";
+                if !is_root || !is_internal {
+                    names.insert(name);
+                }
+            }
+        }
+        Ok(names)
+    }
+
+    fn file(&mut self, relative: &Path, file: &Candidate) -> io::Result<()> {
+        let path = self.target.join(relative);
+        // GlusterFS adds a name in `.glusterfs`, by the file's gfid.
+        let several = file.stat.nlink() > 2;
+        if let (true, Some(gfid)) = (several, file.gfid)
+            && let Some(first) = self.links.get(&gfid).cloned()
+        {
+            self.summary.found.hard_links += 1;
+            if self.mode != Mode::DryRun
+                && let Err(what) = link(&first, &path)
+            {
+                self.problem(relative, &what);
+            }
+            return Ok(());
+        }
+        match () {
+            () if file.stat.is_symlink() => self.summary.found.symlinks += 1,
+            () if file.is_special() => self.summary.found.special += 1,
+            () => {
+                self.summary.found.files += 1;
+                self.summary.found.bytes += file.size().unwrap_or(0);
+            }
+        }
+        let outcome = match self.mode {
+            Mode::DryRun if file.stat.is_file() => Content::of(self.bricks, file).map(|_| true),
+            Mode::DryRun => Ok(true),
+            Mode::Copy | Mode::CopyAndVerify => self.bring(relative, file, &path),
+        };
+        match outcome {
+            Ok(true) if several => {
+                self.links.extend(file.gfid.map(|gfid| (gfid, path)));
+            }
+            Ok(_) => {}
+            // A full volume, or one that is gone, ends the import.
+            Err(error) if ends(&error) => return Err(at(&path, error)),
+            Err(error) => self.problem(relative, &error.to_string()),
+        }
+        Ok(())
+    }
+
+    /// Makes one file in the target, unless it is there; false if another one has its name.
+    fn bring(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
+        match fs::symlink_metadata(path) {
+            Ok(there) if is_as(file, &there, path)? => self.summary.present += 1,
+            Ok(_) => {
+                self.problem(relative, "the volume has another file of this name; it was left as it is");
+                return Ok(false);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(relative, file, path)?,
+            Err(error) => return Err(error),
+        }
+        if self.mode == Mode::CopyAndVerify && file.stat.is_file() {
+            self.summary.verified += 1;
+            if !Content::of(self.bricks, file)?.is_in(path.to_owned())? {
+                self.problem(relative, "its content in the volume differs from the brick's");
+            }
+        }
+        Ok(true)
+    }
+
+    fn make(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<()> {
+        let work = self.work.join("file");
+        let _ = fs::remove_file(&work);
+        if file.stat.is_symlink() {
+            symlink(fs::read_link(&file.path)?, &work)?;
+        } else if file.is_special() {
+            let kind = SFlag::from_bits_truncate(file.stat.mode() & libc::S_IFMT);
+            mknod(&work, kind, Permissions::S_IRUSR | Permissions::S_IWUSR, file.stat.rdev())?;
+        } else {
+            let content = Content::of(self.bricks, file)?;
+            self.summary.copied_bytes += content.copy_to(&File::create_new(&work)?)?;
+        }
+        for what in attributes::set(file, &work, file.mtime) {
+            self.problem(relative, &what);
+        }
+        fs::rename(&work, path)
+    }
+}
+
+fn ends(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotConnected, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | ReadOnlyFilesystem | NotConnected)
+}
+
+fn link(first: &Path, path: &Path) -> Result<(), String> {
+    match fs::hard_link(first, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let number = |path| fs::symlink_metadata(path).map(|stat| stat.ino()).ok();
+            match number(first) == number(path) {
+                true => Ok(()),
+                false => Err("the volume has another file of this name; it was left as it is".into()),
+            }
+        }
+        Err(error) => Err(format!("cannot be linked to {}: {error}", first.display())),
+    }
+}
+
+/// Whether what is in the target is this file, as an earlier run made it.
+fn is_as(file: &Candidate, there: &fs::Metadata, path: &Path) -> io::Result<bool> {
+    let same = there.mode() == (file.stat.mode() & libc::S_IFMT) | file.mode()
+        && (there.uid(), there.gid()) == (file.stat.uid(), file.stat.gid());
+    if file.stat.is_symlink() {
+        return Ok(there.is_symlink() && fs::read_link(path)? == fs::read_link(&file.path)?);
+    }
+    let size = if file.stat.is_file() { file.size()? } else { 0 };
+    Ok(same
+        && there.rdev() == file.stat.rdev()
+        && (!file.stat.is_file() || there.len() == size)
+        && (there.mtime(), there.mtime_nsec()) == file.mtime)
+}
