@@ -119,7 +119,7 @@ fn check_complete(
 ) -> anyhow::Result<()> {
     if let (Some((path, _)), true) = (found.iter().find(|(_, range)| range.is_none()), ranges.len() > 1) {
         bail!(
-            "{} has no hash range, although others have: a brick was being added or removed. Start the volume \
+            "{} has no hash range, although other bricks have one: a brick was being added or removed. Start the volume \
              and run: gluster volume rebalance NAME fix-layout start (or finish remove-brick with commit)",
             path.display()
         );

@@ -106,7 +106,7 @@ fn times(mdata: &[u8]) -> Option<(Time, Time)> {
 /// What is done about a name.
 pub enum Found {
     /// One copy; with a note if the replicas differ without harm.
-    One(Candidate, Option<String>),
+    One(Box<Candidate>, Option<String>),
     /// A directory, from all bricks that have it.
     Directory(Vec<Candidate>),
     /// Nothing, because of this.
@@ -195,7 +195,7 @@ fn one_of(bricks: &Bricks, all: Vec<Candidate>) -> io::Result<Found> {
     }
     let members = bricks.bricks.iter().filter(|brick| brick.set == set).count();
     let note = (total < members).then(|| format!("on {total} of {members} bricks only"));
-    Ok(Found::One(first.clone(), note))
+    Ok(Found::One(Box::new(first.clone()), note))
 }
 
 /// The bricks on which a directory's entries are up to date; an error is its split-brain.

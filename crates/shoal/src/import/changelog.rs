@@ -1,4 +1,5 @@
-//! The changelog of replicas: `trusted.afr.VOLUME-client-N` on one brick counts operations that brick N missed.
+//! The changelog of replicas: `trusted.afr.VOLUME-client-N` on one brick counts operations that brick N
+//! missed.
 
 use super::xattr;
 use std::collections::BTreeSet;

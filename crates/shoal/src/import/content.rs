@@ -64,7 +64,7 @@ impl Content {
         // A shard that is missing here would be taken for a hole.
         if bricks.is_part && size > shard_bytes {
             return Err(io::Error::other(
-                "it is in shards, of which others may be on other bricks: give all bricks",
+                "it is in shards, which may be on bricks that were not given: give all bricks",
             ));
         }
         let base = Piece { start: 0, len: size.min(shard_bytes), path: file.path.clone() };
