@@ -10,6 +10,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// The extended attributes, ACLs among them, that a file of an earlier import lacks or has otherwise.
+pub fn differing(source: &Candidate, target: &Path) -> io::Result<Vec<String>> {
+    let mut differing = Vec::new();
+    for name in source.xattrs.iter().filter(|name| !name.as_bytes().starts_with(b"trusted.")) {
+        if xattr::get(&source.path, name)? != xattr::get(target, name)? {
+            differing.push(format!("its attribute {} in the volume differs", name.to_string_lossy()));
+        }
+    }
+    Ok(differing)
+}
+
 /// Sets them all; returns what failed. The order matters: a change of owner clears set-id bits and
 /// capabilities, an ACL holds the mode of the group, and every change updates times.
 pub fn set(source: &Candidate, target: &Path, mtime: Time) -> Vec<String> {

@@ -198,7 +198,13 @@ impl Import<'_> {
     /// Makes one file in the target, unless it is there; false if another one has its name.
     fn bring(&mut self, relative: &Path, file: &Candidate, path: &Path) -> io::Result<bool> {
         match fs::symlink_metadata(path) {
-            Ok(there) if is_as(file, &there, path)? => self.summary.present += 1,
+            Ok(there) if is_as(file, &there, path)? => {
+                self.summary.present += 1;
+                // The earlier import may not have been able to set them.
+                for what in attributes::differing(file, path)? {
+                    self.problem(relative, &what);
+                }
+            }
             Ok(_) => {
                 self.problem(relative, "the volume has another file of this name; it was left as it is");
                 return Ok(false);

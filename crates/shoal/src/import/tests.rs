@@ -141,6 +141,20 @@ fn files_of_all_kinds_come_from_whichever_brick_has_them() {
     assert_eq!(fs::read_link(world.target().join("dir/symlink")).unwrap(), Path::new("../no/where"));
     let (again, heard) = world.import(&[&one, &two], Mode::Copy, false);
     assert_eq!((again.problems, again.present, again.copied_bytes), (0, 3, 0), "{:?}", heard.problems);
+    // What an earlier import could not set is told again.
+    set(&world.target().join("dir/text"), c"user.mine", b"other");
+    let time = nix::sys::time::TimeSpec::new(1000, 7);
+    let text = world.target().join("dir/text");
+    nix::sys::stat::utimensat(
+        nix::fcntl::AT_FDCWD,
+        &text,
+        &time,
+        &time,
+        nix::sys::stat::UtimensatFlags::NoFollowSymlink,
+    )
+    .unwrap();
+    let heard = world.import(&[&one, &two], Mode::Copy, false).1;
+    assert!(heard.problems.iter().any(|what| what.contains("user.mine")), "{:?}", heard.problems);
 }
 
 #[test]
