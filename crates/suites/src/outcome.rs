@@ -137,7 +137,7 @@ impl Outcome {
                 self.rows.push(Row { seconds: none.clone(), requests_per_file: none, ..row.clone() });
                 self.rows.len() - 1
             });
-            // The same measurement twice in one file would make more columns than there are systems.
+            // A measurement that a file has twice would make more columns than there are systems.
             if self.rows[at].seconds.len() == before {
                 self.rows[at].seconds.extend(row.seconds);
                 self.rows[at].requests_per_file.extend(row.requests_per_file);

@@ -3,7 +3,7 @@
 use super::calls::{Answer, Heal};
 use super::context::ServerContext;
 use super::opening::VolumeGroup;
-use shoal_meta::HealTask;
+use shoal_meta::{HealStatus, HealTask};
 use shoal_types::{BrickId, GroupId};
 use shoal_wire::MetaError;
 use std::sync::Arc;
@@ -30,9 +30,8 @@ impl ServerContext {
                 server.check_copies();
             }
             let status = server.heal_status();
-            let left = status.total_blocks.saturating_sub(status.done_blocks);
             Ok(Answer::Heal(Heal {
-                degraded: server.degraded_count()?.max(left + status.waiting_blocks + status.failed_blocks),
+                degraded: server.degraded_count()?.max(lacking(&status)),
                 busy: !server.is_healed(),
                 rebalancing: status.task == HealTask::Rebalance || group.awaits_rebalance(&status),
                 status,
@@ -52,4 +51,10 @@ impl ServerContext {
     pub(super) fn used(&self, volume: GroupId) -> Answer {
         self.led(volume, |group| group.server().brick_use().map(Answer::Used))
     }
+}
+
+/// Blocks that lack copies or lie on the wrong bricks, as far as the healer has found.
+pub(super) fn lacking(status: &HealStatus) -> u64 {
+    let left = status.total_blocks.saturating_sub(status.done_blocks);
+    left + status.waiting_blocks + status.failed_blocks
 }

@@ -2,6 +2,7 @@
 
 use super::context::ServerContext;
 use super::groups::Figures;
+use super::healing::lacking;
 use crate::control::{HealStatistics, NodeStatistics, ReplicaStatistics, Statistics};
 use crate::mount_report::{number, reports, resident_bytes, traffic_figures};
 use shoal_cluster::ClusterMap;
@@ -49,9 +50,8 @@ impl ServerContext {
     fn lacks(&self, volume: GroupId) -> Option<HealStatistics> {
         let group = self.opener.volume(volume).filter(|group| group.server().replica().leads())?;
         let status = group.server().heal_status();
-        let left = status.total_blocks.saturating_sub(status.done_blocks);
         Some(HealStatistics {
-            degraded_blocks: left + status.waiting_blocks + status.failed_blocks,
+            degraded_blocks: lacking(&status),
             failed_blocks: status.failed_blocks,
             moved_blocks: status.all_moved_blocks,
             moved_bytes: status.all_moved_bytes,
