@@ -123,6 +123,9 @@ pub enum AdminRequest {
         name: String,
         /// The new bricks.
         bricks: Vec<BrickName>,
+        /// Even where a retired brick of this cluster lies; it is deleted first.
+        #[serde(default)]
+        force: bool,
     },
     /// Removes bricks: [`AdminAnswer::Done`], or [`AdminAnswer::Removal`] for [`RemoveStep::Status`].
     RemoveBricks {
@@ -141,6 +144,9 @@ pub enum AdminRequest {
         old: BrickName,
         /// The new brick; it may be the same directory on a new disk.
         new: BrickName,
+        /// Even where a retired brick of this cluster lies; it is deleted first.
+        #[serde(default)]
+        force: bool,
     },
     /// Looks for degraded blocks now: [`AdminAnswer::Heal`].
     Heal {

@@ -286,8 +286,8 @@ impl LocalBricks {
         let what = format!("{shown} holds a retired brick of this cluster with {blocks}{more} blocks");
         if !force {
             return Err(format!(
-                "{what}. If `shoal cluster status` shows that it is being deleted, wait for that; `volume create ... force` \
-                 deletes it and takes its place"
+                "{what}. If `shoal cluster status` shows that it is being deleted, wait for that; `force` after the \
+                 bricks deletes it and takes its place"
             ));
         }
         self.dir.note_brick_path(id, path).map_err(|error| format!("{error:#}"))?;

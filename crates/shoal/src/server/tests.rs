@@ -140,7 +140,7 @@ fn joined_servers_share_map_and_volumes_and_continue_without_a_stopped_one() {
     let map = digests(&servers[0], "cluster");
     assert_eq!(map.replicas.len(), 3);
     assert!(map.replicas.iter().all(|one| one.digest.is_some() && one.digest == map.replicas[0].digest));
-    let taken = AdminRequest::AddBricks { name: "web".into(), bricks: vec![three.brick(1)] };
+    let taken = AdminRequest::AddBricks { name: "web".into(), bricks: vec![three.brick(1)], force: true };
     assert!(ask(&servers[0], taken).unwrap_err().contains("not empty"));
     let unknown = ask(&servers[0], AdminRequest::StopVolume { name: "wib".into() }).unwrap_err();
     assert!(unknown.contains("there are: web"), "{unknown}");
@@ -197,7 +197,7 @@ fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
     let why = ask(&servers[0], step(RemoveStep::Start)).unwrap_err();
     assert!(why.contains("add others first"), "{why}");
     let more = BrickName { host: "node1".into(), path: three.temp.path().join("brick4") };
-    let add = AdminRequest::AddBricks { name: "web".into(), bricks: vec![more] };
+    let add = AdminRequest::AddBricks { name: "web".into(), bricks: vec![more], force: false };
     assert_eq!(ask(&servers[2], add), Ok(AdminAnswer::Done));
     assert!(ask(&servers[0], step(RemoveStep::Commit)).unwrap_err().contains("is in use"));
     assert_eq!(ask(&servers[0], step(RemoveStep::Start)), Ok(AdminAnswer::Done));
@@ -347,6 +347,22 @@ fn deleted_volume_leaves_empty_bricks_and_a_retired_brick_is_taken_over_by_force
         context.bricks.check_new_place(&path, true).unwrap_err().contains("not empty"),
         "one in use stays"
     );
+
+    // Adding a brick takes its place with `force` only.
+    shoal_brick::Brick::format(&old).unwrap();
+    context.dir.made_brick_somewhere(id, shoal_brick::contents(&old).unwrap().0);
+    let bricks = vec![BrickName { host: "node1".into(), path: old.clone() }];
+    let add = |force| {
+        ask(&three.servers[0], AdminRequest::AddBricks { name: "web".into(), bricks: bricks.clone(), force })
+    };
+    let why = add(false).unwrap_err();
+    assert!(why.contains("retired brick") && why.contains("`force` after the bricks"), "{why}");
+    assert_eq!(add(true), Ok(AdminAnswer::Done));
+    wait_until("the new brick is served", || {
+        let map = context.view.map();
+        let added = map.bricks.iter().find(|(_, brick)| brick.path == old);
+        added.is_some_and(|(id, _)| context.view.local_brick(*id).is_some())
+    });
     three.servers.iter().for_each(|server| server.stop().unwrap());
 }
 

@@ -176,7 +176,8 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Adds bricks; `rebalance NAME start` then moves existing blocks to them
+    /// Adds bricks; `rebalance NAME start` then moves existing blocks to them. `force` deletes a retired brick
+    /// of this cluster that lies there
     #[command(override_usage = "shoal volume add-brick NAME HOST:/BRICK... [force]")]
     AddBrick {
         /// The volume's name
@@ -198,7 +199,8 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Replaces a brick, which may be dead, by a new one; its copies are made at once
+    /// Replaces a brick, which may be dead, by a new one; its copies are made at once. `force` deletes a
+    /// retired brick of this cluster that lies there
     #[command(override_usage = "shoal volume replace-brick NAME OLDHOST:/BRICK NEWHOST:/BRICK commit force")]
     ReplaceBrick {
         /// The volume's name

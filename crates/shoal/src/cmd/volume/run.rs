@@ -60,8 +60,8 @@ impl Volume {
             }
             Command::Get { name, key, output } => get(local, name, &key, output),
             Command::AddBrick { name, words } => {
-                let (bricks, _) = or_usage(grammar::bricks(&words.words));
-                done(local, "add-brick", name, |name| AdminRequest::AddBricks { name, bricks })
+                let (bricks, force) = or_usage(grammar::bricks(&words.words));
+                done(local, "add-brick", name, |name| AdminRequest::AddBricks { name, bricks, force })
             }
             Command::RemoveBrick { name, words, consent, output } => {
                 remove(local, mode, name, &words.words, consent, output)
@@ -283,14 +283,13 @@ fn remove(
 }
 
 fn replace(local: &Local, name: String, words: &[String]) -> Outcome {
-    // `commit force` is all that GlusterFS knows, too, and says nothing: both words may be left out.
-    let words: Vec<String> =
-        words.iter().filter(|word| !matches!(word.as_str(), "commit" | "force")).cloned().collect();
-    let (bricks, _) = or_usage(grammar::bricks(&words));
+    // GlusterFS always wants `commit force`. Here both words may be left out.
+    let words: Vec<String> = words.iter().filter(|word| *word != "commit").cloned().collect();
+    let (bricks, force) = or_usage(grammar::bricks(&words));
     let [old, new] = <[_; 2]>::try_from(bricks).unwrap_or_else(|_| {
         or_usage(Err("name two bricks: the one that goes and the one that comes".to_owned()))
     });
-    done(local, "replace-brick", name, |name| AdminRequest::ReplaceBrick { name, old, new })
+    done(local, "replace-brick", name, |name| AdminRequest::ReplaceBrick { name, old, new, force })
 }
 
 fn heal(local: &Local, name: String, what: Option<&str>, more: Option<&str>, output: Output) -> Outcome {

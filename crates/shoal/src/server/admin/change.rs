@@ -44,11 +44,13 @@ impl ServerContext {
                 Command::SetOption { volume: id(&name)?, key, value: Some(value) }
             }
             R::ResetOptions { name, key } => return self.reset(&name, key),
-            R::AddBricks { name, bricks } => {
+            R::AddBricks { name, bricks, force } => {
                 let volume = id(&name)?;
-                Command::AddBricks { volume, bricks: self.checked_places(&bricks, false, note)? }
+                Command::AddBricks { volume, bricks: self.checked_places(&bricks, force, note)? }
             }
-            R::ReplaceBrick { name, old, new } => self.replacement(&name, &old, &new, note)?,
+            R::ReplaceBrick { name, old, new, force } => {
+                self.replacement(&name, &old, (&new, force), note)?
+            }
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };
@@ -120,7 +122,7 @@ impl ServerContext {
         &self,
         name: &str,
         old: &BrickName,
-        new: &BrickName,
+        (new, force): (&BrickName, bool),
         note: &mut dyn FnMut(String),
     ) -> Result<Command, String> {
         let map = self.view.map();
@@ -130,7 +132,7 @@ impl ServerContext {
         let online = reports.get(&brick.node).is_some_and(|report| {
             report.bricks.iter().any(|brick| brick.id == id && brick.offline.is_none())
         });
-        let places = self.checked_places(std::slice::from_ref(new), false, note)?;
+        let places = self.checked_places(std::slice::from_ref(new), force, note)?;
         let place = places.into_iter().next().ok_or("name the new brick, as HOST:/PATH")?;
         note(match online {
             true => format!(
