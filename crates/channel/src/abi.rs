@@ -1,5 +1,5 @@
-//! Structures and numbers of `linux/fuse.h`, with the kernel's names. `tests/layout.rs` compares them with the
-//! installed header.
+//! Structures and numbers of `linux/fuse.h`, with the kernel's names. `tests/layout.rs` compares them with
+//! the installed header.
 
 #![allow(missing_docs)]
 

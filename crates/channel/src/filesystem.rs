@@ -30,8 +30,8 @@ pub struct Settings {
     pub background_max: u16,
 }
 
-/// Methods are called on the threads that take requests from the kernel: one that waits holds up requests. Each
-/// has the reply of its request, which may be sent later.
+/// Methods are called on the threads that take requests from the kernel: one that waits holds up requests.
+/// Each has the reply of its request, which may be sent later.
 pub trait Filesystem: Send + Sync + 'static {
     /// The mount begins. An error ends it.
     fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
@@ -117,12 +117,12 @@ pub trait Filesystem: Send + Sync + 'static {
     fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock);
     /// Takes a lock, or releases it; with `wait` once it is free.
     fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
-    /// The caller of a request got a signal: it should be answered soon, with `EINTR` if nothing was done. This
-    /// may arrive before the request.
+    /// The caller of a request got a signal: it should be answered soon, with `EINTR` if nothing was done.
+    /// This may arrive before the request.
     fn interrupt(&self, unique: Unique);
 
-    /// What the file system does not do: the errno, a positive number. The kernel does not ask again where this
-    /// is `ENOSYS`.
+    /// What the file system does not do: the errno, a positive number. The kernel does not ask again where
+    /// this is `ENOSYS`.
     fn refuse(&self, req: &Request, what: Refused) -> i32;
 }
 

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use zerocopy::IntoBytes;
 
-/// A message is at most this much longer than the data of a write: headers, names, and the value of SETXATTR. The
-/// kernel wants room for at least `FUSE_MIN_READ_BUFFER` bytes.
+/// A message is at most this much longer than the data of a write: headers, names, and the value of SETXATTR.
+/// The kernel wants room for at least `FUSE_MIN_READ_BUFFER` bytes.
 const BESIDES_DATA_BYTES: usize = 128 << 10;
 /// INIT is the first message, and short.
 const INIT_BYTES_MAX: usize = 8 << 10;
