@@ -11,7 +11,7 @@ use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodeid_alias::{NodeIds, inode_id};
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stats::{Counters, Op, Stats, Timer};
+use crate::stats::{Asked, Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
 use bytes::Bytes;
@@ -48,9 +48,9 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let slow_queued = self.waiting.waiting();
-        let (read_bytes, written_bytes) = self.counters.bytes();
+        let (reads, writes) = self.counters.sizes();
         let (ops, drops) = (self.counters.snapshot(), self.invalidator.drops());
-        Stats { ops, slow_queued, read_bytes, written_bytes, drops }
+        Stats { ops, slow_queued, reads, writes, drops }
     }
 }
 
@@ -135,27 +135,27 @@ impl Dispatcher {
     /// Makes a call that changes nothing, and answers with its outcome.
     pub(crate) fn serve<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        self.look(op, |_| Holds::Nothing, reply, arg, call, answer);
+        self.look(asked, |_| Holds::Nothing, reply, arg, call, answer);
     }
 
     /// Makes a call that changes nothing, and answers with its outcome. `holds` finds the kernel locks that
     /// the request holds; it runs only if the call has to wait.
     pub(crate) fn look<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: impl FnOnce(&Client) -> Holds,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(asked);
         match call(&self.shared.client, Wait::Never, arg) {
             Err(Failure::WouldBlock) => {
                 let holds = holds(&self.shared.client);
@@ -169,14 +169,14 @@ impl Dispatcher {
     /// outcome.
     pub(crate) fn change<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: Holds,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(asked);
         self.shared.invalidator.is_at_work(holds);
         let outcome = match self.shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
@@ -201,7 +201,7 @@ impl Dispatcher {
     /// change.
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
         let Write { ino, offset, len } = write;
-        let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
+        let (timer, holds) = (Timer::start(Op::Write.of(ino)), Holds::Pages(write));
         let writing = self.shared.invalidator.is_written_back(write);
         let answer = move |reply, done| {
             answer::written(reply, len as u32, done);
@@ -213,7 +213,7 @@ impl Dispatcher {
         };
         if outcome != Err(Failure::WouldBlock) {
             if outcome.is_ok() {
-                self.shared.counters.written(data.len());
+                self.shared.counters.written(ino, data.len());
             }
             return self.shared.finish(timer, reply, outcome, answer);
         }
@@ -231,7 +231,7 @@ impl Dispatcher {
             let (invalidator, counting) = (shared.invalidator.clone(), shared.clone());
             let call = move |client: &Client| -> Reply<()> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
-                counting.counters.written(data.len());
+                counting.counters.written(ino, data.len());
                 // Also if the pages equal the file: a client that waited for their invalidation may have been
                 // let go on.
                 invalidator.differ(write, &data);
@@ -258,9 +258,9 @@ impl Dispatcher {
         let misplaces = known.flatten().is_some_and(|writing| writing.appends);
         let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();
         let Some(Writing { appends }) = writing else {
-            return self.serve(Op::Getxattr, reply, &(), call, answer);
+            return self.serve(Op::Getxattr.of(ino), reply, &(), call, answer);
         };
-        let timer = Timer::start(Op::Getxattr);
+        let timer = Timer::start(Op::Getxattr.of(ino));
         if self.slow.refuses(Lane::Change) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
@@ -278,7 +278,7 @@ impl Dispatcher {
 
     /// Answers GETATTR. `is_look`: a thread of the mount asks.
     pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
-        let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
+        let (timer, shared) = (Timer::start(Op::Getattr.of(ino)), &self.shared);
         let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
         let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, tid);
@@ -310,7 +310,7 @@ impl Dispatcher {
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
     /// [`Invalidator::size_asked`].
     pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
-        let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
+        let (timer, begun, shared) = (Timer::start(Op::Getattr.of(ino)), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
             let refused = Err::<Inode, _>(ENOMEM.into());
             return shared
@@ -361,14 +361,14 @@ impl Dispatcher {
     /// Makes a call that always waits, and answers with its outcome.
     pub(crate) fn serve_slow<T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: Holds,
         reply: R,
         call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
-        if self.slow.refuses(Lane::of(op)) {
+        let timer = Timer::start(asked);
+        if self.slow.refuses(Lane::of(asked.op)) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
         self.later(timer, holds, reply, move |client| call(client).map_err(Failure::Errno), answer);
@@ -389,7 +389,7 @@ impl Dispatcher {
 
     /// Lists a directory for a thread, from an offset on.
     pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(op.of(dir));
         let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
         match listing.fill(&self.shared, Wait::Never) {
             Err(Failure::WouldBlock) => {
@@ -412,7 +412,7 @@ impl Dispatcher {
 
     /// Refuses a request.
     pub(crate) fn refuse(&self, op: Op, reply: impl Fail, why: Errno) {
-        self.shared.counters.record(Timer::start(op), true);
+        self.shared.counters.record(Timer::start(op.unnamed()), true);
         reply.fail(why);
     }
 
@@ -476,7 +476,7 @@ impl Shared {
     /// Content for the page cache.
     pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
         let parts = self.read_settled(wait, ino, offset, len)?;
-        self.counters.read(parts.iter().map(Bytes::len).sum());
+        self.counters.read(ino, parts.iter().map(Bytes::len).sum());
         Ok(parts)
     }
 
@@ -519,7 +519,7 @@ impl Shared {
         let note = |begins| late.is_about_to(begins);
         let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
-        self.counters.written(data.len());
+        self.counters.written(ino, data.len());
         match at == offset {
             true => self.invalidator.is_overwritten(write, data),
             false => self.invalidator.has_appended_elsewhere(ino),

@@ -56,7 +56,7 @@ impl Filesystem {
         affinity::met(tid, 0);
         let parent = self.server.inode(parent);
         self.server.change(
-            op,
+            op.of(parent),
             Holds::names(parent, tid),
             reply,
             name.as_bytes(),
@@ -82,7 +82,7 @@ impl fuser::Filesystem for Filesystem {
         let (place, tid) = (parent, req.pid());
         let parent = self.server.inode(parent);
         if self.primer.is_meant(place, name.as_bytes()) {
-            self.server.note(Timer::start(Op::Lookup));
+            self.server.note(Timer::start(Op::Lookup.unnamed()));
             return self.primer.answer(reply);
         }
         let shared = self.server.shared();
@@ -92,7 +92,7 @@ impl fuser::Filesystem for Filesystem {
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
         self.server.look(
-            Op::Lookup,
+            Op::Lookup.of(parent),
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
             reply,
             name.as_bytes(),
@@ -123,7 +123,7 @@ impl fuser::Filesystem for Filesystem {
 
     /// Counted per inode: the kernel sends many FORGETs in one message, which `fuser` takes apart.
     fn forget(&self, _req: &Request, node: INodeNo, nlookup: u64) {
-        let (timer, ino) = (Timer::start(Op::Forget), self.server.inode(node));
+        let (timer, ino) = (Timer::start(Op::Forget.unnamed()), self.server.inode(node));
         // The root of the mount is referred to until the mount ends.
         if !Primer::is_own(ino) && node != INodeNo::ROOT {
             let client = self.server.client();
@@ -174,7 +174,7 @@ impl fuser::Filesystem for Filesystem {
         let handle = self.server.shared().locks.handle(flags, true);
         let mappable = handle::is_mappable(handle);
         self.server.change(
-            Op::Create,
+            Op::Create.of(parent),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -197,7 +197,7 @@ impl fuser::Filesystem for Filesystem {
         let (caller, parent) = (caller(req, 0), self.server.inode(parent));
         let name = link_name.as_bytes().to_vec();
         self.server.change(
-            Op::Symlink,
+            Op::Symlink.of(parent),
             Holds::names(parent, req.pid()),
             reply,
             target.as_os_str().as_bytes(),
@@ -216,7 +216,7 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let (ino, parent) = (self.about(ino), self.server.inode(newparent));
         self.server.change(
-            Op::Link,
+            Op::Link.of(parent),
             Holds::names(parent, req.pid()),
             reply,
             newname.as_bytes(),
@@ -229,7 +229,7 @@ impl fuser::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let parent = self.server.inode(parent);
         self.server.change(
-            Op::Unlink,
+            Op::Unlink.of(parent),
             Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
@@ -242,7 +242,7 @@ impl fuser::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let (parent, by) = (self.server.inode(parent), req.pid());
         self.server.change(
-            Op::Rmdir,
+            Op::Rmdir.of(parent),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -277,7 +277,7 @@ impl fuser::Filesystem for Filesystem {
         }
         let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
         self.server.change(
-            Op::Rename,
+            Op::Rename.of(from),
             Holds::Names { dirs: [from, to], by },
             reply,
             newname.as_bytes(),
@@ -289,7 +289,7 @@ impl fuser::Filesystem for Filesystem {
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: fuser::ReplyData) {
         let ino = self.about(ino);
         self.server.serve(
-            Op::Readlink,
+            Op::Readlink.of(ino),
             reply,
             &(),
             move |client, wait, ()| client.readlink(wait, ino),
@@ -357,7 +357,7 @@ impl fuser::Filesystem for Filesystem {
         let set =
             Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
         self.server.change(
-            Op::Setattr,
+            Op::Setattr.of(ino),
             Holds::Dir(ino),
             reply,
             &(),
@@ -373,7 +373,7 @@ impl fuser::Filesystem for Filesystem {
 
     fn statfs(&self, _req: &Request, _ino: INodeNo, reply: fuser::ReplyStatfs) {
         self.server.serve(
-            Op::Statfs,
+            Op::Statfs.unnamed(),
             reply,
             &(),
             |client, wait, ()| client.statfs(wait),
@@ -411,7 +411,7 @@ impl fuser::Filesystem for Filesystem {
         let fills = handle::flags(fh, flags) & libc::O_DIRECT == 0;
         let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
-            Op::Read,
+            Op::Read.of(ino),
             reply,
             &(),
             move |_, wait, ()| shared.read(wait, ino, offset, size),
@@ -449,7 +449,7 @@ impl fuser::Filesystem for Filesystem {
         // A direct write locks no page.
         let holds = if flags & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
-            Op::Write,
+            Op::Write.of(ino),
             holds,
             reply,
             data,
@@ -481,7 +481,7 @@ impl fuser::Filesystem for Filesystem {
         let (ino, tid, shared) = (self.about(ino), req.pid(), self.server.shared());
         let invalidator = shared.invalidator.clone();
         self.server.change(
-            Op::Fallocate,
+            Op::Fallocate.of(ino),
             Holds::Dir(ino),
             reply,
             &(),
@@ -514,7 +514,7 @@ impl fuser::Filesystem for Filesystem {
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
-            Op::CopyFileRange,
+            Op::CopyFileRange.of(dst),
             Holds::Dir(dst),
             reply,
             &(),
@@ -545,7 +545,7 @@ impl fuser::Filesystem for Filesystem {
         };
         let ino = self.about(ino);
         self.server.serve(
-            Op::Lseek,
+            Op::Lseek.of(ino),
             reply,
             &(),
             move |client, wait, ()| client.lseek(wait, ino, offset, what),
@@ -569,7 +569,7 @@ impl fuser::Filesystem for Filesystem {
             invalidator.wait_for_pages(ino);
             client.fsync(ino)
         };
-        self.server.serve_slow(Op::Fsync, Holds::Nothing, reply, call, answer::empty);
+        self.server.serve_slow(Op::Fsync.of(ino), Holds::Nothing, reply, call, answer::empty);
     }
 
     fn fsyncdir(
@@ -582,7 +582,7 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let ino = self.about(ino);
         self.server.serve_slow(
-            Op::Fsyncdir,
+            Op::Fsyncdir.of(ino),
             Holds::Dir(ino),
             reply,
             move |client| client.fsync(ino),
@@ -599,7 +599,7 @@ impl fuser::Filesystem for Filesystem {
             return self.server.acquire_write_permit(ino, req.pid(), reply);
         }
         self.server.serve(
-            Op::Getxattr,
+            Op::Getxattr.of(ino),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.getxattr(wait, ino, name),
@@ -610,7 +610,7 @@ impl fuser::Filesystem for Filesystem {
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: fuser::ReplyXattr) {
         let (ino, uid) = (self.about(ino), req.uid());
         self.server.serve(
-            Op::Listxattr,
+            Op::Listxattr.of(ino),
             reply,
             &(),
             move |client, wait, ()| client.listxattr(wait, ino),
@@ -639,7 +639,7 @@ impl fuser::Filesystem for Filesystem {
         let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
         let name = name.as_bytes().to_vec();
         self.server.change(
-            Op::Setxattr,
+            Op::Setxattr.of(ino),
             Holds::Dir(ino),
             reply,
             value,
@@ -655,7 +655,7 @@ impl fuser::Filesystem for Filesystem {
     fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
         let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
         self.server.change(
-            Op::Removexattr,
+            Op::Removexattr.of(ino),
             Holds::Dir(ino),
             reply,
             name.as_bytes(),

@@ -210,3 +210,8 @@ pub const PRUNE_SLACK_PART: usize = 16;
 pub const PRUNED_AT_ONCE_MAX: usize = 1 << 16;
 /// Inodes of one message to the kernel, which works on so many at a time.
 pub const PRUNE_MESSAGE_INODES: usize = 512;
+/// Inodes with the most requests of a kind that each of [`HOT_SHARDS`] tables keeps for certain; up to
+/// twice as many take 40 bytes each. `volume top` lists fewer.
+pub const HOT_INODES_KEPT: usize = 128;
+/// Tables of inodes for each kind of request.
+pub const HOT_SHARDS: usize = 8;

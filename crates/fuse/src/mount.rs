@@ -2,6 +2,7 @@
 
 use crate::dispatch::{Dispatcher, Shared};
 use crate::filesystem::Filesystem;
+use crate::hot::{HotBy, HotInode};
 use crate::limits;
 use crate::locks::LockScope;
 use crate::mountinfo;
@@ -21,6 +22,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -264,6 +266,17 @@ impl Mounted {
     /// What the kernel has asked for so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// The inodes with the most requests of a kind, and since when that has been counted. `None`: there is no
+    /// such kind; see [`operations`](crate::operations).
+    pub fn hot(&self, op: &str, by: HotBy, count_max: usize) -> Option<(Vec<HotInode>, Instant)> {
+        self.shared.counters.hot(op, by, count_max)
+    }
+
+    /// Begins to count the requests of inodes anew.
+    pub fn clear_hot(&self) {
+        self.shared.counters.clear_hot();
     }
 
     /// Waits until the volume is unmounted, by [`unmount`](Self::unmount) or by another process (umount(8)),

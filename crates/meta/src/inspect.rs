@@ -3,14 +3,15 @@
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
-use crate::limits::CLEARED_LOCKS_MAX;
+use crate::limits::{CLEARED_LOCKS_MAX, PATH_DEPTH_MAX, PATH_NAMES_MAX};
 use crate::serve::Server;
 use serde::{Deserialize, Serialize};
 use shoal_lease::locks::{LockRange, LockRecord};
-use shoal_namespace::kv::KvStore;
-use shoal_namespace::query;
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{TreeError, query};
 use shoal_types::{Errno, InodeId, Name, SessionId, Timestamp};
 use shoal_wire::MetaError;
+use std::collections::HashMap;
 
 /// A session and what it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -111,6 +112,23 @@ impl Server {
         Ok(at)
     }
 
+    /// The paths of inodes from the root of the volume, as far as they are committed and found: no more
+    /// than [`PATH_NAMES_MAX`] names are read. A file with several links has the path of one.
+    pub fn paths(&self, inodes: &[InodeId]) -> Result<Vec<Option<String>>, MetaError> {
+        let shared = &self.shared;
+        let term = shared.serving()?;
+        let state = shared.store.snapshot();
+        let mut known = HashMap::from([(InodeId::ROOT, Some(String::new()))]);
+        let mut left = PATH_NAMES_MAX;
+        let paths = inodes.iter().map(|ino| {
+            let path = shared.tree(path_of(&state, *ino, &mut known, &mut left))?;
+            Ok(path.map(|path| if path.is_empty() { "/".to_owned() } else { path }))
+        });
+        let paths = paths.collect::<Result<Vec<_>, MetaError>>()?;
+        shared.still_leads(term)?;
+        Ok(paths)
+    }
+
     /// Removes locks of programs in a file. The programs are not told: a holder goes on as if it had them.
     pub fn clear_locks(&self, ino: InodeId, what: ClearLocks) -> Result<Cleared, MetaError> {
         let shared = &self.shared;
@@ -133,6 +151,36 @@ impl Server {
         }
         Ok(cleared)
     }
+}
+
+/// The path of an inode, for which no more than `left` names are read. What is found on the way is kept in
+/// `known`; the path of the root is empty.
+fn path_of(
+    state: &impl KvRead,
+    ino: InodeId,
+    known: &mut HashMap<InodeId, Option<String>>,
+    left: &mut usize,
+) -> Result<Option<String>, TreeError> {
+    let (mut at, mut names) = (ino, Vec::new());
+    let above = loop {
+        if let Some(path) = known.get(&at) {
+            break path.clone();
+        }
+        let parent = query::record(state, at)?.map(|inode| inode.parent);
+        let name = match parent {
+            Some(parent) => query::name_of(state, parent, at, left)?.map(|name| (parent, name)),
+            None => None,
+        };
+        let Some((parent, name)) = name.filter(|_| names.len() < PATH_DEPTH_MAX) else { break None };
+        names.push((at, name));
+        at = parent;
+    };
+    let mut path = above;
+    for (ino, name) in names.into_iter().rev() {
+        path = path.map(|path| format!("{path}/{}", String::from_utf8_lossy(name.as_bytes())));
+        known.insert(ino, path.clone());
+    }
+    Ok(path)
 }
 
 impl ClearLocks {

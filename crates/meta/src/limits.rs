@@ -222,3 +222,7 @@ pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Removed locks that are named to the administrator, of each kind: a page or two of text.
 pub const CLEARED_LOCKS_MAX: usize = 256;
+/// Names that are read to find the paths of inodes, when these are shown to people: a second or so.
+pub const PATH_NAMES_MAX: usize = 1_000_000;
+/// Directories on a path that is shown to people; the kernel takes paths of 4096 bytes.
+pub const PATH_DEPTH_MAX: usize = 2048;

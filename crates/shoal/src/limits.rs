@@ -149,5 +149,23 @@ pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 pub const INIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Time-out of counting the blocks on a brick, for which the records of all blocks of its volume are read.
 pub const COUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// How often a mount asks for questions of administrators about what it does.
+pub const ROUND_POLL: Duration = Duration::from_secs(1);
+/// How long such a question waits for the mounts' answers: some of their [`ROUND_POLL`]s.
+pub const ROUND_PATIENCE: Duration = Duration::from_secs(4);
+/// How often it is checked whether they have answered.
+pub const ROUND_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A question older than this is not told to mounts any more.
+pub const ROUND_LIFE: Duration = Duration::from_secs(10);
+/// Longest answer of a mount, in bytes: some times what all kinds of requests, or [`TOP_FILES_MAX`], take.
+pub const TOLD_BYTES_MAX: usize = 64 << 10;
+/// Answers of mounts that a node keeps until the next question, in bytes: thousands of mounts.
+pub const TOLD_BYTES_KEPT_MAX: usize = 64 << 20;
+/// Answers of mounts in one message between nodes, in bytes.
+pub const TOLD_PAGE_BYTES: usize = 1 << 20;
+/// Files that `volume top` lists of each mount, at most and unless told otherwise, as in GlusterFS.
+pub const TOP_FILES_MAX: u32 = 100;
+/// Files of all mounts together whose paths are looked up for `volume top`; others are shown by number.
+pub const TOP_PATHS_MAX: usize = 1024;
 /// How long a mount looks for a volume that the first server does not know yet, or does not know as started.
 pub const MOUNT_NEWS_PATIENCE: Duration = Duration::from_secs(2);

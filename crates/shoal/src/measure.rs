@@ -1,5 +1,6 @@
 //! Counts the client's calls to the metadata service and to bricks, and measures their latencies.
 
+use crate::profile::{Marker, Profile, Profiled};
 use bytes::Bytes;
 use shoal_fuse::OpStats;
 use shoal_runtime::histogram::{Histogram, Snapshot};
@@ -41,8 +42,8 @@ impl Watch {
 
 /// Latencies of one kind of call or step, none of which failed.
 pub fn op_stats(name: &'static str, latency: &Snapshot) -> OpStats {
-    let Snapshot { total_ns, buckets } = *latency;
-    OpStats { name, count: latency.count(), errors: 0, slow: 0, total_ns, latency: buckets }
+    let Snapshot { total, buckets } = *latency;
+    OpStats { name, count: latency.count(), errors: 0, slow: 0, total_ns: total, latency: buckets }
 }
 
 /// A brick whose calls are measured.
@@ -52,15 +53,17 @@ pub struct MeasuredBlocks {
     get: Watch,
     delete: Watch,
     list: Watch,
-    written_bytes: AtomicU64,
-    read_bytes: AtomicU64,
+    /// Sizes of what was written and read, in bytes.
+    writes: Histogram,
+    reads: Histogram,
+    marker: Marker,
 }
 
 impl MeasuredBlocks {
     pub fn new(inner: Arc<dyn BlockService>) -> MeasuredBlocks {
         let [put, get, delete, list] = ["put", "get", "delete", "list"].map(Watch::new);
-        let [written_bytes, read_bytes] = [const { AtomicU64::new(0) }; 2];
-        MeasuredBlocks { inner, put, get, delete, list, written_bytes, read_bytes }
+        let [writes, reads] = [(); 2].map(|()| Histogram::default());
+        MeasuredBlocks { inner, put, get, delete, list, writes, reads, marker: Marker::new() }
     }
 
     /// The measurements of each kind of call that occurred.
@@ -68,9 +71,16 @@ impl MeasuredBlocks {
         occurred([&self.put, &self.get, &self.delete, &self.list])
     }
 
-    /// Bytes of blocks written and read.
-    pub fn bytes(&self) -> (u64, u64) {
-        (self.written_bytes.load(Relaxed), self.read_bytes.load(Relaxed))
+    /// What the brick has done, as an answer to a round of questions.
+    pub fn profiled(&self, round: u64, marks: bool) -> Profiled {
+        self.marker.answer(round, marks, || {
+            Profile::of(self.reads.snapshot(), self.writes.snapshot(), &self.stats(), &[])
+        })
+    }
+
+    /// The sizes of what was written and read, in bytes.
+    pub fn sizes(&self) -> (Snapshot, Snapshot) {
+        (self.writes.snapshot(), self.reads.snapshot())
     }
 }
 
@@ -78,12 +88,12 @@ impl BlockService for MeasuredBlocks {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
         self.put.time(|| self.inner.put(id, parts))?;
         let bytes: usize = parts.iter().map(Bytes::len).sum();
-        self.written_bytes.fetch_add(bytes as u64, Relaxed);
+        self.writes.add(bytes as u64);
         Ok(())
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         let bytes = self.get.time(|| self.inner.get(id, offset, len))?;
-        self.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        self.reads.add(bytes.len() as u64);
         Ok(bytes)
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {

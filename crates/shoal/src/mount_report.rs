@@ -1,6 +1,7 @@
 //! The state and the figures of a mount, as its control socket reports them.
 
-use crate::control::{Number, OpReport, Statistics, Status};
+use crate::control::{Number, Statistics, Status};
+use crate::profile::OpReport;
 use shoal_client::{Client, Wait};
 use shoal_fuse::{Mounted, OpStats};
 use shoal_net::Traffic;
@@ -82,8 +83,8 @@ impl MountReport<'_> {
             resident_bytes: resident_bytes(),
             kernel_requests: kernel.requests(),
             kernel_waiting: kernel.slow_queued as u64,
-            kernel_read_bytes: kernel.read_bytes,
-            kernel_written_bytes: kernel.written_bytes,
+            kernel_read_bytes: kernel.reads.total,
+            kernel_written_bytes: kernel.writes.total,
             kernel: reports(&kernel.ops),
             client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
             ..Statistics::default()

@@ -211,6 +211,8 @@ mod tests {
             "shoal volume bitrot web scrub pause",
             "shoal volume clear-locks web /a/file kind granted posix 0,0-10",
             "shoal volume rebalance web stop",
+            "shoal volume profile web info incremental peek",
+            "shoal volume top web read-perf list-cnt 10",
         ] {
             if let Err(error) = parses(line) {
                 panic!("{line}: {error}");

@@ -7,6 +7,7 @@ use super::groups::Groups;
 use super::node_dir::NodeDir;
 use super::opening::LocalOpener;
 use super::retired::Retiring;
+use super::rounds::Rounds;
 use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_net::Fence;
@@ -32,6 +33,7 @@ pub struct ServerContext {
     pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) heard: Heard,
+    pub(super) rounds: Rounds,
     pub(super) started: Instant,
     pub(super) stop: AtomicBool,
 }
@@ -56,6 +58,7 @@ impl ServerContext {
             retiring: Retiring::default(),
             access: Access::new(view.clone()),
             heard: Heard::default(),
+            rounds: Rounds::default(),
             started: Instant::now(),
             stop: AtomicBool::new(false),
             view,

@@ -120,6 +120,10 @@ impl ServerContext {
             });
             return Ok(pack(&Answer::Map(newer)));
         }
+        if let Ask::Round { volume, .. } | Ask::Tell { volume, .. } = &ask {
+            self.access.volume(peer, *volume)?;
+            return Ok(pack(&self.answer_mount(ask, body.len())));
+        }
         self.access.node(peer)?;
         Ok(pack(&self.answer(&ask)))
     }
@@ -154,6 +158,12 @@ impl ServerContext {
                 self.bricks.scrub_now(&map, *volume);
                 Answer::Disks(self.bricks.disks(&map, *volume))
             }
+            Ask::BeginRound { volume, round } => self.begin_round(*volume, round),
+            Ask::Told { volume, round, after } => self.rounds.told(*volume, *round, *after),
+            Ask::Paths { volume, inodes } => {
+                self.led(*volume, |group| group.server().paths(inodes).map(Answer::Paths))
+            }
+            Ask::Round { .. } | Ask::Tell { .. } => Answer::Failed("only mounts say this".into()),
         }
     }
 }

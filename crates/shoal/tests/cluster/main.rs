@@ -15,6 +15,7 @@ mod identity;
 mod locks;
 mod metrics;
 mod outage;
+mod profile;
 mod programs;
 mod refused;
 mod replicas;

@@ -1,5 +1,7 @@
 //! Carries out the requests of administrators: changes of the cluster map, and reports from all nodes.
 //!
+//! - [`activity`]: profiles of bricks and mounts, busiest files;
+//!
 //! - [`change`]: changes of the configuration;
 //!
 //! - [`show`]: configuration and health;
@@ -10,6 +12,7 @@
 //!
 //! - [`names`]: lookup of volumes, nodes and bricks by their names.
 
+mod activity;
 mod blocks;
 mod change;
 mod insight;
@@ -75,6 +78,9 @@ impl Admin for ServerContext {
             R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
+            R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),
+            R::Top { name, of } => AdminAnswer::Top(self.top(&name, of)?),
+            R::ClearTop { name } => AdminAnswer::Top(self.clear_top(&name)?),
             R::ClearLocks { name, path, kind, range } => {
                 AdminAnswer::Cleared(self.clear(&name, path, kind, range)?)
             }
