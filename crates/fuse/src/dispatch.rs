@@ -15,8 +15,8 @@ use crate::stats::{Asked, Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
 use bytes::Bytes;
-use fuser::{FileHandle, INodeNo};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use shoal_channel::{FileHandle, NodeId};
 use shoal_client::{Client, Failure, Fallocate, Reply, Wait, Written};
 use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId, SessionId};
@@ -92,7 +92,7 @@ impl Dispatcher {
     }
 
     /// The inode of a node id.
-    pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
+    pub(crate) fn inode(&self, node: NodeId) -> InodeId {
         self.shared.nodes.inode(node)
     }
 
@@ -199,7 +199,7 @@ impl Dispatcher {
     /// for servers and bricks. Until then the write does not count as waiting. So a client that changes the
     /// file still waits for these pages to be invalidated, and the content read is that from before its
     /// change.
-    pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: fuser::ReplyWrite) {
+    pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: shoal_channel::ReplyWrite) {
         let Write { ino, offset, len } = write;
         let (timer, holds) = (Timer::start(Op::Write.of(ino)), Holds::Pages(write));
         let writing = self.shared.invalidator.is_written_back(write);
@@ -245,7 +245,7 @@ impl Dispatcher {
     /// Answers GETXATTR of `security.capability`, which the kernel sends before its first write to a file:
     /// the write gate. The reply waits until this client has the right to change the file. A thread that may
     /// be in a call other than a write is answered at once.
-    pub(crate) fn acquire_write_permit(&self, ino: InodeId, tid: u32, reply: fuser::ReplyXattr) {
+    pub(crate) fn acquire_write_permit(&self, ino: InodeId, tid: u32, reply: shoal_channel::ReplyXattr) {
         let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
         let answer = |reply, value| answer::sized(reply, 0, value);
         let Shared { client, invalidator, .. } = &*self.shared;
@@ -277,7 +277,13 @@ impl Dispatcher {
     }
 
     /// Answers GETATTR. `is_look`: a thread of the mount asks.
-    pub(crate) fn show_attributes(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32, is_look: bool) {
+    pub(crate) fn show_attributes(
+        &self,
+        reply: shoal_channel::ReplyAttr,
+        ino: InodeId,
+        tid: u32,
+        is_look: bool,
+    ) {
         let (timer, shared) = (Timer::start(Op::Getattr.of(ino)), &self.shared);
         let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
@@ -309,7 +315,7 @@ impl Dispatcher {
 
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
     /// [`Invalidator::size_asked`].
-    pub(crate) fn show_size(&self, reply: fuser::ReplyAttr, ino: InodeId, tid: u32) {
+    pub(crate) fn show_size(&self, reply: shoal_channel::ReplyAttr, ino: InodeId, tid: u32) {
         let (timer, begun, shared) = (Timer::start(Op::Getattr.of(ino)), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
             let refused = Err::<Inode, _>(ENOMEM.into());
@@ -405,7 +411,7 @@ impl Dispatcher {
     }
 
     /// Whether requests through an open file are to be refused.
-    pub(crate) fn bars(&self, ino: INodeNo, fh: FileHandle) -> bool {
+    pub(crate) fn bars(&self, ino: NodeId, fh: FileHandle) -> bool {
         let Shared { client, locks, .. } = &*self.shared;
         locks.bars(client, fh) || handle::is_mappable(fh) && client.has_lost_mapping_lock(inode_id(ino))
     }

@@ -6,16 +6,20 @@ use crate::answer;
 use crate::dispatch::Dispatcher;
 use crate::encode::{fallocate_mode, node};
 use crate::handle;
-use crate::invalidate::{Holds, Write};
+use crate::invalidate::{self, Holds};
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
-use crate::locks;
 use crate::nodeid_alias::Found;
 use crate::prime::Primer;
-use crate::setattr::Wanted;
+use crate::setattr;
 use crate::stats::{Op, Timer};
-use crate::xattr::{self, Setter};
-use fuser::{FileHandle, INodeNo, LockOwner, OpenFlags, Request, TimeOrNow, WriteFlags};
+use crate::xattr;
+use shoal_channel::{
+    CopyFileRange, FileHandle, LockOwner, LockRequest, Make, NodeId, Offer, Read, Refused, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock,
+    ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings, Unique,
+    WriteFlags,
+};
 use shoal_client::{Caller, Client, Creation, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
@@ -23,8 +27,6 @@ use shoal_types::{Errno, FileKind, InodeId, Statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::time::SystemTime;
 
 /// The file system as the kernel sees it.
 pub(crate) struct Filesystem {
@@ -38,37 +40,30 @@ fn caller(req: &Request, umask: u32) -> Caller {
 
 impl Filesystem {
     /// The inode that a request is about.
-    fn about(&self, ino: INodeNo) -> InodeId {
+    fn about(&self, ino: NodeId) -> InodeId {
         let ino = self.server.inode(ino);
         self.server.invalidator().is_asked_about(ino);
         ino
     }
 
-    fn make(
-        &self,
-        op: Op,
-        (caller, tid): (Caller, u32),
-        parent: INodeNo,
-        name: &OsStr,
-        (mode, rdev): (u32, u32),
-        reply: fuser::ReplyEntry,
-    ) {
-        affinity::met(tid, 0);
-        let parent = self.server.inode(parent);
+    fn make(&self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+        affinity::met(req.pid(), 0);
+        let (caller, parent) = (caller(req, make.umask), self.server.inode(req.node()));
+        let Make { mode, rdev, .. } = make;
         self.server.change(
             op.of(parent),
-            Holds::names(parent, tid),
+            Holds::names(parent, req.pid()),
             reply,
-            name.as_bytes(),
+            make.name.as_bytes(),
             move |client, wait, name| client.create(wait, &caller, parent, name, mode, rdev),
             answer::entry,
         );
     }
 }
 
-impl fuser::Filesystem for Filesystem {
-    fn init(&mut self, _req: &Request, config: &mut fuser::KernelConfig) -> io::Result<()> {
-        kernel::negotiate(config, self.server.shared().locks.are_ours())
+impl shoal_channel::Filesystem for Filesystem {
+    fn init(&mut self, offer: &Offer) -> io::Result<Settings> {
+        kernel::negotiate(offer, self.server.shared().locks.are_ours())
     }
 
     fn destroy(&mut self) {
@@ -77,10 +72,10 @@ impl fuser::Filesystem for Filesystem {
 
     // --- names ---
 
-    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEntry) {
+    fn lookup(&self, req: &Request, name: &OsStr, reply: ReplyEntry) {
         affinity::met(req.pid(), 0);
-        let (place, tid) = (parent, req.pid());
-        let parent = self.server.inode(parent);
+        let (place, tid) = (req.node(), req.pid());
+        let parent = self.server.inode(place);
         if self.primer.is_meant(place, name.as_bytes()) {
             self.server.note(Timer::start(Op::Lookup.unnamed()));
             return self.primer.answer(reply);
@@ -105,7 +100,7 @@ impl fuser::Filesystem for Filesystem {
                 let node = |&Looked { ref entry, moved_from, may_be_in, is_above, again }: &Looked| {
                     match entry.inode.kind {
                         // The kernel connects a directory that it opens by handle to its root.
-                        _ if upwards && shared.nodes.is_root(entry.ino) => INodeNo::ROOT,
+                        _ if upwards && shared.nodes.is_root(entry.ino) => NodeId::ROOT,
                         // A lookup by number: the kernel has kept the node id.
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);
@@ -121,11 +116,11 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    /// Counted per inode: the kernel sends many FORGETs in one message, which `fuser` takes apart.
-    fn forget(&self, _req: &Request, node: INodeNo, nlookup: u64) {
+    /// Counted per inode: the kernel sends many FORGETs in one message.
+    fn forget(&self, node: NodeId, nlookup: u64) {
         let (timer, ino) = (Timer::start(Op::Forget.unnamed()), self.server.inode(node));
         // The root of the mount is referred to until the mount ends.
-        if !Primer::is_own(ino) && node != INodeNo::ROOT {
+        if !Primer::is_own(ino) && node != NodeId::ROOT {
             let client = self.server.client();
             client.forget(ino, nlookup);
             self.server.shared().nodes.forgotten(node, nlookup, || client.refers(ino));
@@ -133,43 +128,18 @@ impl fuser::Filesystem for Filesystem {
         self.server.note(timer);
     }
 
-    fn mknod(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: fuser::ReplyEntry,
-    ) {
-        self.make(Op::Mknod, (caller(req, umask), req.pid()), parent, name, (mode, rdev), reply);
+    fn mknod(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+        self.make(Op::Mknod, req, make, reply);
     }
 
-    fn mkdir(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: fuser::ReplyEntry,
-    ) {
-        self.make(Op::Mkdir, (caller(req, umask), req.pid()), parent, name, (mode | libc::S_IFDIR, 0), reply);
+    fn mkdir(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+        self.make(Op::Mkdir, req, make, reply);
     }
 
-    fn create(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        flags: i32,
-        reply: fuser::ReplyCreate,
-    ) {
+    fn create(&self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
         affinity::met(req.pid(), 0);
-        let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(parent));
+        let Make { name, mode, umask, flags, .. } = make;
+        let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(req.node()));
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.server.shared().locks.handle(flags, true);
         let mappable = handle::is_mappable(handle);
@@ -179,55 +149,41 @@ impl fuser::Filesystem for Filesystem {
             reply,
             name.as_bytes(),
             move |client, wait, name| {
-                let (caller, mode) = (&caller, mode | libc::S_IFREG);
+                let caller = &caller;
                 client.create_open(wait, &Creation { caller, by, parent, name, mode, exclusive, mappable })
             },
             move |reply, made| answer::created(reply, handle, made),
         );
     }
 
-    fn symlink(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        link_name: &OsStr,
-        target: &Path,
-        reply: fuser::ReplyEntry,
-    ) {
-        let (caller, parent) = (caller(req, 0), self.server.inode(parent));
-        let name = link_name.as_bytes().to_vec();
+    fn symlink(&self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
+        let (caller, parent) = (caller(req, 0), self.server.inode(req.node()));
+        let name = name.as_bytes().to_vec();
         self.server.change(
             Op::Symlink.of(parent),
             Holds::names(parent, req.pid()),
             reply,
-            target.as_os_str().as_bytes(),
+            target.as_bytes(),
             move |client, wait, target| client.symlink(wait, &caller, parent, &name, target),
             answer::entry,
         );
     }
 
-    fn link(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        newparent: INodeNo,
-        newname: &OsStr,
-        reply: fuser::ReplyEntry,
-    ) {
-        let (ino, parent) = (self.about(ino), self.server.inode(newparent));
+    fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
+        let (ino, parent) = (self.about(node), self.server.inode(req.node()));
         self.server.change(
             Op::Link.of(parent),
             Holds::names(parent, req.pid()),
             reply,
-            newname.as_bytes(),
+            name.as_bytes(),
             move |client, wait, name| client.link(wait, ino, parent, name),
             answer::entry_once,
         );
     }
 
-    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+    fn unlink(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
         affinity::met(req.pid(), 0);
-        let parent = self.server.inode(parent);
+        let parent = self.server.inode(req.node());
         self.server.change(
             Op::Unlink.of(parent),
             Holds::names(parent, req.pid()),
@@ -238,9 +194,9 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
+    fn rmdir(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
         affinity::met(req.pid(), 0);
-        let (parent, by) = (self.server.inode(parent), req.pid());
+        let (parent, by) = (self.server.inode(req.node()), req.pid());
         self.server.change(
             Op::Rmdir.of(parent),
             Holds::names(parent, by),
@@ -254,25 +210,23 @@ impl fuser::Filesystem for Filesystem {
     fn rename(
         &self,
         req: &Request,
-        parent: INodeNo,
         name: &OsStr,
-        newparent: INodeNo,
-        newname: &OsStr,
-        flags: fuser::RenameFlags,
-        reply: fuser::ReplyEmpty,
+        new_dir: NodeId,
+        new_name: &OsStr,
+        flags: u32,
+        reply: ReplyEmpty,
     ) {
-        let known = fuser::RenameFlags::RENAME_NOREPLACE | fuser::RenameFlags::RENAME_EXCHANGE;
-        if !known.contains(flags) {
+        if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
             return self.server.refuse(Op::Rename, reply, Errno::EINVAL);
         }
         let flags = RenameFlags {
-            no_replace: flags.contains(fuser::RenameFlags::RENAME_NOREPLACE),
-            exchange: flags.contains(fuser::RenameFlags::RENAME_EXCHANGE),
+            no_replace: flags & libc::RENAME_NOREPLACE != 0,
+            exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        let (from, to) = (self.server.inode(parent), self.server.inode(newparent));
+        let (from, to) = (self.server.inode(req.node()), self.server.inode(new_dir));
         // The kernel skips a rename of a name to itself, unless it knows the two as different aliases; it
         // would then mark one of them dead. After `ESTALE` it looks both up again.
-        if from == to && name == newname && !flags.exchange {
+        if from == to && name == new_name && !flags.exchange {
             return self.server.refuse(Op::Rename, reply, Errno::ESTALE);
         }
         let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
@@ -280,14 +234,14 @@ impl fuser::Filesystem for Filesystem {
             Op::Rename.of(from),
             Holds::Names { dirs: [from, to], by },
             reply,
-            newname.as_bytes(),
+            new_name.as_bytes(),
             move |client, wait, to_name| client.rename(wait, by, from, &from_name, to, to_name, flags),
             answer::empty,
         );
     }
 
-    fn readlink(&self, _req: &Request, ino: INodeNo, reply: fuser::ReplyData) {
-        let ino = self.about(ino);
+    fn readlink(&self, req: &Request, reply: ReplyData) {
+        let ino = self.about(req.node());
         self.server.serve(
             Op::Readlink.of(ino),
             reply,
@@ -297,65 +251,33 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn readdir(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        reply: fuser::ReplyDirectory,
-    ) {
-        self.server.list(Op::Readdir, reply, req.pid(), self.about(ino), offset);
+    fn readdir(&self, req: &Request, offset: u64, reply: ReplyDirectory) {
+        self.server.list(Op::Readdir, reply, req.pid(), self.about(req.node()), offset);
     }
 
-    fn readdirplus(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        reply: fuser::ReplyDirectoryPlus,
-    ) {
-        self.server.list(Op::Readdirplus, reply, req.pid(), self.about(ino), offset);
+    fn readdirplus(&self, req: &Request, offset: u64, reply: ReplyDirectoryPlus) {
+        self.server.list(Op::Readdirplus, reply, req.pid(), self.about(req.node()), offset);
     }
 
     // --- attributes ---
 
-    fn getattr(&self, req: &Request, ino: INodeNo, fh: Option<FileHandle>, reply: fuser::ReplyAttr) {
+    fn getattr(&self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
         affinity::met(req.pid(), 0);
-        let (ino, tid) = (self.about(ino), req.pid());
+        let (ino, tid) = (self.about(req.node()), req.pid());
         let invalidator = self.server.invalidator();
         // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
-        let is_look = invalidator.is_look(tid, ino, fh.is_some());
-        if fh.is_some() && !is_look && invalidator.was_dropped(ino) {
+        let is_look = invalidator.is_look(tid, ino, handle.is_some());
+        if handle.is_some() && !is_look && invalidator.was_dropped(ino) {
             return self.server.show_size(reply, ino, tid);
         }
         self.server.show_attributes(reply, ino, tid, is_look);
     }
 
-    fn setattr(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<fuser::BsdFileFlags>,
-        reply: fuser::ReplyAttr,
-    ) {
+    fn setattr(&self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
         affinity::met(req.pid(), 0);
-        let (ino, tid) = (self.about(ino), req.pid());
+        let (ino, tid) = (self.about(req.node()), req.pid());
         let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
-        let set =
-            Wanted { mode, uid, gid, size, atime, mtime }.resolve(req.uid(), self.server.client().now());
+        let set = setattr::resolve(set, self.server.client().now());
         self.server.change(
             Op::Setattr.of(ino),
             Holds::Dir(ino),
@@ -371,7 +293,7 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn statfs(&self, _req: &Request, _ino: INodeNo, reply: fuser::ReplyStatfs) {
+    fn statfs(&self, _req: &Request, reply: ReplyStatfs) {
         self.server.serve(
             Op::Statfs.unnamed(),
             reply,
@@ -382,8 +304,15 @@ impl fuser::Filesystem for Filesystem {
                     let block = u64::from(STAT_BLOCK_BYTES);
                     let (total, free) = (total_bytes / block, free_bytes / block);
                     let files = inodes.saturating_add(free_inodes);
-                    let unit = STAT_BLOCK_BYTES;
-                    reply.statfs(total, free, free, files, free_inodes, unit, NAME_BYTES_MAX as u32, unit);
+                    reply.statfs(&shoal_channel::Statfs {
+                        unit_bytes: STAT_BLOCK_BYTES,
+                        blocks: total,
+                        blocks_free: free,
+                        blocks_available: free,
+                        files,
+                        files_free: free_inodes,
+                        name_bytes_max: NAME_BYTES_MAX as u32,
+                    });
                 }
                 Err(why) => answer::Fail::fail(reply, why),
             },
@@ -392,23 +321,14 @@ impl fuser::Filesystem for Filesystem {
 
     // --- content ---
 
-    fn read(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        size: u32,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: fuser::ReplyData,
-    ) {
+    fn read(&self, req: &Request, read: Read, reply: ReplyData) {
+        let Read { handle, offset, size, flags } = read;
         affinity::met(req.pid(), size as usize);
-        if self.server.bars(ino, fh) {
+        if self.server.bars(req.node(), handle) {
             return self.server.refuse(Op::Read, reply, Errno::EIO);
         }
-        let (ino, shared) = (self.about(ino), self.server.shared());
-        let fills = handle::flags(fh, flags) & libc::O_DIRECT == 0;
+        let (ino, shared) = (self.about(req.node()), self.server.shared());
+        let fills = handle::flags(handle, flags) & libc::O_DIRECT == 0;
         let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
             Op::Read.of(ino),
@@ -422,27 +342,17 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn write(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: fuser::ReplyWrite,
-    ) {
+    fn write(&self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
+        let shoal_channel::Write { handle, offset, data, flags, write_flags } = write;
         affinity::met(req.pid(), data.len());
-        if self.server.bars(ino, fh) {
+        if self.server.bars(req.node(), handle) {
             return self.server.refuse(Op::Write, reply, Errno::EIO);
         }
-        let (ino, flags) = (self.about(ino), handle::flags(fh, flags));
-        let clear_setid = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let (ino, flags) = (self.about(req.node()), handle::flags(handle, flags));
+        let clear_setid = write_flags.contains(WriteFlags::KILL_SUIDGID);
         let len = data.len() as u32;
-        let write = Write { ino, offset, len: u64::from(len) };
-        if write_flags.contains(WriteFlags::FUSE_WRITE_CACHE) {
+        let write = invalidate::Write { ino, offset, len: u64::from(len) };
+        if write_flags.contains(WriteFlags::CACHE) {
             return self.server.write_back(write, data, reply);
         }
         let (tid, shared, invalidator) = (req.pid(), self.server.shared(), self.server.invalidator().clone());
@@ -465,27 +375,19 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn fallocate(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: fuser::ReplyEmpty,
-    ) {
+    fn fallocate(&self, req: &Request, what: shoal_channel::Fallocate, reply: ReplyEmpty) {
+        let shoal_channel::Fallocate { offset, len, mode } = what;
         let Some(what) = fallocate_mode(mode) else {
             return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
         };
-        let (ino, tid, shared) = (self.about(ino), req.pid(), self.server.shared());
+        let (ino, tid, shared) = (self.about(req.node()), req.pid(), self.server.shared());
         let invalidator = shared.invalidator.clone();
         self.server.change(
             Op::Fallocate.of(ino),
             Holds::Dir(ino),
             reply,
             &(),
-            move |_, wait, ()| shared.fallocate(wait, ino, offset, length, what),
+            move |_, wait, ()| shared.fallocate(wait, ino, offset, len, what),
             move |reply, done| {
                 invalidator.answer_unheard(reply, ino, done);
                 invalidator.is_taken_in(ino, tid);
@@ -493,23 +395,12 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn copy_file_range(
-        &self,
-        req: &Request,
-        ino_in: INodeNo,
-        _fh_in: FileHandle,
-        offset_in: u64,
-        ino_out: INodeNo,
-        _fh_out: FileHandle,
-        offset_out: u64,
-        len: u64,
-        flags: fuser::CopyFileRangeFlags,
-        reply: fuser::ReplyWrite,
-    ) {
-        if !flags.is_empty() {
+    fn copy_file_range(&self, req: &Request, copy: CopyFileRange, reply: ReplyWrite) {
+        let CopyFileRange { offset_in, node_out, offset_out, len, flags } = copy;
+        if flags != 0 {
             return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
         }
-        let (src, dst, tid) = (self.about(ino_in), self.about(ino_out), req.pid());
+        let (src, dst, tid) = (self.about(req.node()), self.about(node_out), req.pid());
         let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
@@ -526,15 +417,7 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn lseek(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: fuser::ReplyLseek,
-    ) {
+    fn lseek(&self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek) {
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
@@ -543,28 +426,21 @@ impl fuser::Filesystem for Filesystem {
         let Ok(offset) = u64::try_from(offset) else {
             return self.server.refuse(Op::Lseek, reply, Errno::ENXIO);
         };
-        let ino = self.about(ino);
+        let ino = self.about(req.node());
         self.server.serve(
             Op::Lseek.of(ino),
             reply,
             &(),
             move |client, wait, ()| client.lseek(wait, ino, offset, what),
-            |reply, offset| match offset.and_then(|o| i64::try_from(o).map_err(|_| Errno::EOVERFLOW)) {
+            |reply, offset| match offset {
                 Ok(offset) => reply.offset(offset),
                 Err(why) => answer::Fail::fail(reply, why),
             },
         );
     }
 
-    fn fsync(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        _datasync: bool,
-        reply: fuser::ReplyEmpty,
-    ) {
-        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
+    fn fsync(&self, req: &Request, reply: ReplyEmpty) {
+        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         let call = move |client: &Client| {
             invalidator.wait_for_pages(ino);
             client.fsync(ino)
@@ -572,15 +448,8 @@ impl fuser::Filesystem for Filesystem {
         self.server.serve_slow(Op::Fsync.of(ino), Holds::Nothing, reply, call, answer::empty);
     }
 
-    fn fsyncdir(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        _datasync: bool,
-        reply: fuser::ReplyEmpty,
-    ) {
-        let ino = self.about(ino);
+    fn fsyncdir(&self, req: &Request, reply: ReplyEmpty) {
+        let ino = self.about(req.node());
         self.server.serve_slow(
             Op::Fsyncdir.of(ino),
             Holds::Dir(ino),
@@ -592,9 +461,9 @@ impl fuser::Filesystem for Filesystem {
 
     // --- extended attributes ---
 
-    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: fuser::ReplyXattr) {
+    fn getxattr(&self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
         affinity::met(req.pid(), 0);
-        let ino = self.about(ino);
+        let ino = self.about(req.node());
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
             return self.server.acquire_write_permit(ino, req.pid(), reply);
         }
@@ -607,8 +476,8 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: fuser::ReplyXattr) {
-        let (ino, uid) = (self.about(ino), req.uid());
+    fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr) {
+        let (ino, uid) = (self.about(req.node()), req.uid());
         self.server.serve(
             Op::Listxattr.of(ino),
             reply,
@@ -618,16 +487,8 @@ impl fuser::Filesystem for Filesystem {
         );
     }
 
-    fn setxattr(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: fuser::ReplyEmpty,
-    ) {
+    fn setxattr(&self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty) {
+        let SetXattr { name, value, flags, kill_sgid } = set;
         if name.as_bytes() == xattr::ASK.to_bytes() {
             return self.server.refuse(Op::Setxattr, reply, kernel::EBUSY);
         }
@@ -635,8 +496,7 @@ impl fuser::Filesystem for Filesystem {
             Ok(how) => how,
             Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
         };
-        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
-        let who = Setter { uid: req.uid(), gid: req.gid(), pid: req.pid() };
+        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         let name = name.as_bytes().to_vec();
         self.server.change(
             Op::Setxattr.of(ino),
@@ -645,15 +505,19 @@ impl fuser::Filesystem for Filesystem {
             value,
             move |client, wait, value| {
                 client.setxattr(wait, ino, &name, value, how)?;
-                if name == xattr::ACL_ACCESS { xattr::drop_setgid(client, wait, ino, who) } else { Ok(()) }
+                if kill_sgid && name == xattr::ACL_ACCESS {
+                    xattr::drop_setgid(client, wait, ino)
+                } else {
+                    Ok(())
+                }
             },
             // An ACL is a mode as well.
             move |reply, done| invalidator.answer_unheard(reply, ino, done),
         );
     }
 
-    fn removexattr(&self, _req: &Request, ino: INodeNo, name: &OsStr, reply: fuser::ReplyEmpty) {
-        let (ino, invalidator) = (self.about(ino), self.server.shared().invalidator.clone());
+    fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         self.server.change(
             Op::Removexattr.of(ino),
             Holds::Dir(ino),
@@ -668,117 +532,50 @@ impl fuser::Filesystem for Filesystem {
 
     /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
     /// RELEASE. Not refused where the mount keeps the locks, which end with RELEASE.
-    fn open(&self, _req: &Request, ino: INodeNo, flags: OpenFlags, reply: fuser::ReplyOpen) {
-        self.server.open(ino, flags, reply);
+    fn open(&self, req: &Request, flags: i32, reply: ReplyOpen) {
+        self.server.open(req.node(), flags, reply);
     }
 
     /// After the first refusal the kernel opens directories without a message, and caches their listings.
-    fn opendir(&self, _req: &Request, _ino: INodeNo, _flags: OpenFlags, reply: fuser::ReplyOpen) {
+    fn opendir(&self, _req: &Request, reply: ReplyOpen) {
         self.server.refuse(Op::Opendir, reply, Errno::ENOSYS);
     }
 
     /// close(2) waits only for locks to be released, and only where the mount keeps them: errors of earlier
     /// writes are reported by fsync.
-    fn flush(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        lock_owner: LockOwner,
-        reply: fuser::ReplyEmpty,
-    ) {
-        self.server.flush(ino, lock_owner, reply);
+    fn flush(&self, req: &Request, owner: LockOwner, reply: ReplyEmpty) {
+        self.server.flush(req.node(), owner, reply);
     }
 
     /// Where open(2) is refused, the kernel sends RELEASE only for a file created before that refusal.
-    fn release(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: fuser::ReplyEmpty,
-    ) {
-        self.server.release(ino, fh, reply);
+    fn release(&self, req: &Request, handle: FileHandle, reply: ReplyEmpty) {
+        self.server.release(req.node(), handle, reply);
     }
 
     // --- locks, where the mount keeps them ---
 
-    fn getlk(
-        &self,
-        _req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        owner: LockOwner,
-        start: u64,
-        end: u64,
-        typ: i32,
-        pid: u32,
-        reply: fuser::ReplyLock,
-    ) {
-        self.server.test_lock(&locks::Wanted { ino, fh, owner, start, end, typ, pid, flock: false }, reply);
+    fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock) {
+        self.server.test_lock(req.node(), &wanted, reply);
     }
 
-    fn setlk(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        owner: LockOwner,
-        start: u64,
-        end: u64,
-        typ: i32,
-        pid: u32,
-        sleep: bool,
-        flock: bool,
-        reply: fuser::ReplyEmpty,
-    ) {
-        let wanted = locks::Wanted { ino, fh, owner, start, end, typ, pid, flock };
-        self.server.set_lock(&wanted, sleep.then(|| req.unique()), reply);
+    fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty) {
+        self.server.set_lock(req.node(), &wanted, wait.then(|| req.unique()), reply);
     }
 
-    fn interrupt(&self, _req: &Request, unique: fuser::RequestId) {
+    fn interrupt(&self, unique: Unique) {
         self.server.interrupt(unique);
     }
 
-    /// `default_permissions`: the kernel checks them.
-    fn access(&self, _req: &Request, _ino: INodeNo, _mask: fuser::AccessFlags, reply: fuser::ReplyEmpty) {
-        self.server.refuse(Op::Access, reply, Errno::ENOSYS);
-    }
-
-    /// Files are always ready.
-    fn poll(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _ph: fuser::PollNotifier,
-        _events: fuser::PollEvents,
-        _flags: fuser::PollFlags,
-        reply: fuser::ReplyPoll,
-    ) {
-        self.server.refuse(Op::Poll, reply, Errno::ENOSYS);
-    }
-
-    /// There is no block device underneath.
-    fn bmap(&self, _req: &Request, _ino: INodeNo, _blocksize: u32, _idx: u64, reply: fuser::ReplyBmap) {
-        self.server.refuse(Op::Bmap, reply, Errno::ENOSYS);
-    }
-
-    /// No ioctl is known.
-    fn ioctl(
-        &self,
-        _req: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _flags: fuser::IoctlFlags,
-        _cmd: u32,
-        _in_data: &[u8],
-        _out_size: u32,
-        reply: fuser::ReplyIoctl,
-    ) {
-        self.server.refuse(Op::Ioctl, reply, kernel::ENOTTY);
+    /// No ioctl is known, there is no block device underneath, and files are always ready.
+    fn refuse(&self, _req: &Request, what: Refused) -> i32 {
+        let op = match what {
+            Refused::Access => Op::Access,
+            Refused::Poll => Op::Poll,
+            Refused::Bmap => Op::Bmap,
+            Refused::Ioctl => Op::Ioctl,
+            Refused::Unknown => return libc::ENOSYS,
+        };
+        self.server.note(Timer::start(op.unnamed()));
+        if what == Refused::Ioctl { libc::ENOTTY } else { libc::ENOSYS }
     }
 }

@@ -4,7 +4,7 @@
 //! A file that is open for reading and writing either may be [mapped](is_mappable) shared and writable, or is
 //! read and written past the page cache, as with `O_DIRECT`. See [`shoal_client::Client::open_mappable`].
 
-use fuser::{FileHandle, OpenFlags};
+use shoal_channel::FileHandle;
 
 /// Bits below the number.
 const BITS: u32 = 2;
@@ -34,8 +34,8 @@ pub(crate) fn is_mappable(handle: FileHandle) -> bool {
 }
 
 /// The flags with which the file is open in effect.
-pub(crate) fn flags(handle: FileHandle, flags: OpenFlags) -> i32 {
-    if handle.0 & DIRECT != 0 { flags.0 | libc::O_DIRECT } else { flags.0 }
+pub(crate) fn flags(handle: FileHandle, flags: i32) -> i32 {
+    if handle.0 & DIRECT != 0 { flags | libc::O_DIRECT } else { flags }
 }
 
 #[cfg(test)]
@@ -47,12 +47,12 @@ mod tests {
         for flags in [libc::O_RDONLY, libc::O_WRONLY | libc::O_APPEND] {
             for may_map in [false, true] {
                 let handle = new(7, flags, may_map);
-                assert!(!is_mappable(handle) && super::flags(handle, OpenFlags(flags)) == flags);
+                assert!(!is_mappable(handle) && super::flags(handle, flags) == flags);
             }
         }
         let [mapped, direct] = [true, false].map(|may_map| new(7, libc::O_RDWR, may_map));
         assert!(is_mappable(mapped) && !is_mappable(direct) && mapped != direct);
-        assert_eq!(flags(mapped, OpenFlags(libc::O_RDWR)), libc::O_RDWR);
-        assert_eq!(flags(direct, OpenFlags(libc::O_RDWR)), libc::O_RDWR | libc::O_DIRECT);
+        assert_eq!(flags(mapped, libc::O_RDWR), libc::O_RDWR);
+        assert_eq!(flags(direct, libc::O_RDWR), libc::O_RDWR | libc::O_DIRECT);
     }
 }

@@ -357,7 +357,12 @@ impl Invalidator {
 
     /// Answers a change of an inode whose resulting attributes the reply does not carry. Earlier replies with
     /// attributes that other threads have not handled yet are made void first.
-    pub(crate) fn answer_unheard(&self, reply: fuser::ReplyEmpty, ino: InodeId, done: Result<(), Errno>) {
+    pub(crate) fn answer_unheard(
+        &self,
+        reply: shoal_channel::ReplyEmpty,
+        ino: InodeId,
+        done: Result<(), Errno>,
+    ) {
         if done.is_ok() {
             self.attributes_changed(ino);
         }

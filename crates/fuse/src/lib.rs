@@ -28,7 +28,6 @@
 
 mod affinity;
 mod answer;
-mod caller;
 mod dir_activity;
 mod dispatch;
 mod encode;

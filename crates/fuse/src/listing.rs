@@ -11,18 +11,16 @@
 
 use crate::answer::Fail;
 use crate::dispatch::Shared;
-use crate::encode::{file_attr, file_type, generation, node};
+use crate::encode::{attributes, file_type, node};
 use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
 use crate::limits::SPLIT_LISTINGS_MAX;
-use fuser::{ReplyDirectory, ReplyDirectoryPlus};
 use parking_lot::Mutex;
+use shoal_channel::{ReplyDirectory, ReplyDirectoryPlus};
 use shoal_client::{Entry, Reply, Wait};
 use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::ops::ControlFlow;
-use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// Offset after `.`.
@@ -53,7 +51,7 @@ impl Sink for ReplyDirectory {
     const PLUS: bool = false;
 
     fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<Of<'_>>) -> bool {
-        !ReplyDirectory::add(self, node(ino), offset, file_type(kind), OsStr::from_bytes(name))
+        ReplyDirectory::add(self, ino.0, offset, file_type(kind), name)
     }
 
     fn expire(&mut self) {}
@@ -71,9 +69,14 @@ impl Sink for ReplyDirectoryPlus {
             tracing::error!(%ino, "a listing with inodes lacks one");
             return false;
         };
-        let attr = file_attr(ino, inode);
-        let name = OsStr::from_bytes(name);
-        !ReplyDirectoryPlus::add(self, node(ino), offset, name, &lifetime, &attr, generation(inode))
+        let entry = shoal_channel::Entry {
+            node: node(ino),
+            generation: inode.generation,
+            name_lifetime: lifetime,
+            attr_lifetime: lifetime,
+            attr: attributes(ino, inode),
+        };
+        ReplyDirectoryPlus::add(self, offset, name, &entry)
     }
 
     fn expire(&mut self) {

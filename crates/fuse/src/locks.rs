@@ -21,10 +21,10 @@ use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
 use crate::nodeid_alias::inode_id;
 use crate::stats::{Asked, Op, Timer};
-use fuser::{
-    FileHandle, FopenFlags, INodeNo, LockOwner, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, RequestId,
-};
 use parking_lot::{Condvar, Mutex};
+use shoal_channel::{
+    FileHandle, LockOwner, LockRequest, NodeId, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
+};
 use shoal_client::{Client, Failure, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait, Wait};
 use shoal_types::{Errno, InodeId};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -56,38 +56,24 @@ struct State {
     /// The owners that have asked for locks through an open file, by handle.
     seen: HashMap<u64, (InodeId, BTreeSet<u64>)>,
     /// Requests that wait, or may have to.
-    waits: HashMap<RequestId, Arc<LockWait>>,
+    waits: HashMap<Unique, Arc<LockWait>>,
     /// Releases in flight because an open file was closed, by owner.
     releasing: BTreeMap<(InodeId, u64), usize>,
     /// The last INTERRUPTs whose request was not found.
-    early: VecDeque<RequestId>,
+    early: VecDeque<Unique>,
     /// Number of threads that wait for locks.
     threads: usize,
     /// The mount has ended: no request waits any more.
     over: bool,
 }
 
-/// The fields of a lock request.
-pub(crate) struct Wanted {
-    pub ino: INodeNo,
-    pub fh: FileHandle,
-    pub owner: LockOwner,
-    pub start: u64,
-    pub end: u64,
-    pub typ: i32,
-    pub pid: u32,
-    pub flock: bool,
-}
-
-impl Wanted {
-    /// The requested lock. To unlock, the kind does not matter.
-    fn lock(&self) -> Result<Lock, Errno> {
-        let kind = if self.typ == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
-        let space = if self.flock { LockSpace::Flock } else { LockSpace::Posix };
-        let owner = if self.flock { self.fh.0 } else { self.owner.0 };
-        let range = LockRange::new(self.start, self.end).map_err(|_| Errno::EINVAL)?;
-        Ok(Lock { ino: inode_id(self.ino), space, owner, pid: self.pid, range, kind })
-    }
+/// The requested lock of a file. To unlock, the kind does not matter.
+fn requested(node: NodeId, wanted: &LockRequest) -> Result<Lock, Errno> {
+    let LockRequest { handle, owner, lock, flock } = wanted;
+    let kind = if lock.kind == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
+    let (space, owner) = if *flock { (LockSpace::Flock, handle.0) } else { (LockSpace::Posix, owner.0) };
+    let range = LockRange::new(lock.start, lock.end).map_err(|_| Errno::EINVAL)?;
+    Ok(Lock { ino: inode_id(node), space, owner, pid: lock.pid, range, kind })
 }
 
 impl State {
@@ -172,7 +158,7 @@ impl Locks {
         }
     }
 
-    fn may_wait(&self, unique: RequestId) -> Arc<LockWait> {
+    fn may_wait(&self, unique: Unique) -> Arc<LockWait> {
         let wait = Arc::new(LockWait::default());
         let mut state = self.state.lock();
         let early = state.early.iter().position(|found| *found == unique);
@@ -183,7 +169,7 @@ impl Locks {
         wait
     }
 
-    fn waits_no_more(&self, unique: RequestId) {
+    fn waits_no_more(&self, unique: Unique) {
         self.state.lock().waits.remove(&unique);
         self.ended.notify_all();
     }
@@ -223,19 +209,19 @@ impl Locks {
 impl Dispatcher {
     /// open(2): answered so that the kernel sends RELEASE. Of a file that another mount has open for reading
     /// and writing, too, nothing is cached.
-    pub(crate) fn open(&self, ino: INodeNo, OpenFlags(flags): OpenFlags, reply: ReplyOpen) {
+    pub(crate) fn open(&self, ino: NodeId, flags: i32, reply: ReplyOpen) {
         let (shared, ino) = (self.shared(), inode_id(ino));
         if !shared.locks.are_ours() {
             return self.refuse(Op::Open, reply, Errno::ENOSYS);
         }
         if !handle::is_for_reading_and_writing(flags) {
             self.note(Timer::start(Op::Open.of(ino)));
-            return reply.opened(shared.locks.handle(flags, false), FopenFlags::FOPEN_KEEP_CACHE);
+            return reply.opened(shared.locks.handle(flags, false), OpenFlags::KEEP_CACHE);
         }
         let call = move |client: &Client, wait, (): &()| client.open_mappable(wait, ino);
         self.serve(Op::Open.of(ino), reply, &(), call, move |reply, opened| match opened {
             Ok(may_map) => {
-                let how = if may_map { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::FOPEN_DIRECT_IO };
+                let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
                 reply.opened(shared.locks.handle(flags, may_map), how);
             }
             Err(why) => reply.fail(why),
@@ -243,7 +229,7 @@ impl Dispatcher {
     }
 
     /// close(2), by one of the processes that have the file open.
-    pub(crate) fn flush(&self, ino: INodeNo, owner: LockOwner, reply: ReplyEmpty) {
+    pub(crate) fn flush(&self, ino: NodeId, owner: LockOwner, reply: ReplyEmpty) {
         let (shared, ino) = (self.shared(), inode_id(ino));
         if !shared.locks.are_ours() {
             return self.refuse(Op::Flush, reply, Errno::ENOSYS);
@@ -262,7 +248,7 @@ impl Dispatcher {
     }
 
     /// The last close(2) of an open file. The program does not wait for it.
-    pub(crate) fn release(&self, ino: INodeNo, fh: FileHandle, reply: ReplyEmpty) {
+    pub(crate) fn release(&self, ino: NodeId, fh: FileHandle, reply: ReplyEmpty) {
         let (shared, ino) = (self.shared(), inode_id(ino));
         let its = shared.clone();
         let mut state = shared.locks.state.lock();
@@ -293,8 +279,8 @@ impl Dispatcher {
     }
 
     /// F_GETLK.
-    pub(crate) fn test_lock(&self, wanted: &Wanted, reply: ReplyLock) {
-        match wanted.lock() {
+    pub(crate) fn test_lock(&self, node: NodeId, wanted: &LockRequest, reply: ReplyLock) {
+        match requested(node, wanted) {
             Ok(lock) => {
                 self.about_locks(
                     Op::Getlk.of(lock.ino),
@@ -308,12 +294,18 @@ impl Dispatcher {
     }
 
     /// F_SETLK, F_SETLKW and flock(2).
-    pub(crate) fn set_lock(&self, wanted: &Wanted, wait: Option<RequestId>, reply: ReplyEmpty) {
-        let lock = match wanted.lock() {
+    pub(crate) fn set_lock(
+        &self,
+        node: NodeId,
+        wanted: &LockRequest,
+        wait: Option<Unique>,
+        reply: ReplyEmpty,
+    ) {
+        let lock = match requested(node, wanted) {
             Ok(lock) => lock,
             Err(why) => return self.refuse(Op::Setlk, reply, why),
         };
-        if wanted.typ == libc::F_UNLCK {
+        if wanted.lock.kind == libc::F_UNLCK {
             return self.about_locks(
                 Op::Setlk.of(lock.ino),
                 reply,
@@ -321,7 +313,7 @@ impl Dispatcher {
                 answer::empty,
             );
         }
-        let (shared, fh) = (self.shared(), wanted.fh);
+        let (shared, fh) = (self.shared(), wanted.handle);
         shared.locks.see(fh, &lock);
         let Some(unique) = wait else {
             let set = move |_: &Client| {
@@ -344,7 +336,7 @@ impl Dispatcher {
     }
 
     /// A waiting program has received a signal.
-    pub(crate) fn interrupt(&self, unique: RequestId) {
+    pub(crate) fn interrupt(&self, unique: Unique) {
         let shared = self.shared();
         if !shared.locks.are_ours() {
             return;
@@ -399,7 +391,7 @@ fn wait_for_lock(
     shared: Arc<Shared>,
     timer: Timer,
     (fh, lock): (FileHandle, Lock),
-    (unique, wait): (RequestId, Arc<LockWait>),
+    (unique, wait): (Unique, Arc<LockWait>),
     reply: ReplyEmpty,
 ) {
     let finish = move |shared: &Shared, timer: Timer, reply, outcome: Result<(), Errno>| {
@@ -428,10 +420,11 @@ fn wait_for_lock(
 fn answer_found(reply: ReplyLock, found: Result<Option<LockRecord>, Errno>) {
     match found {
         Ok(Some(LockRecord { range, kind, pid, .. })) => {
-            let typ = if kind == LockKind::Write { libc::F_WRLCK } else { libc::F_RDLCK };
-            reply.locked(range.start(), range.end(), typ, pid);
+            let kind = if kind == LockKind::Write { libc::F_WRLCK } else { libc::F_RDLCK };
+            let (start, end) = (range.start(), range.end());
+            reply.lock(&shoal_channel::Lock { start, end, kind, pid });
         }
-        Ok(None) => reply.locked(0, 0, libc::F_UNLCK, 0),
+        Ok(None) => reply.lock(&shoal_channel::Lock { start: 0, end: 0, kind: libc::F_UNLCK, pid: 0 }),
         Err(why) => reply.fail(why),
     }
 }
@@ -472,10 +465,10 @@ mod tests {
     #[test]
     fn a_request_that_was_interrupted_before_it_came_does_not_wait() {
         let locks = Locks::new(LockScope::Cluster);
-        locks.state.lock().early.push_back(RequestId(4));
-        assert!(locks.may_wait(RequestId(4)).is_given_up());
-        assert!(!locks.may_wait(RequestId(4)).is_given_up());
+        locks.state.lock().early.push_back(Unique(4));
+        assert!(locks.may_wait(Unique(4)).is_given_up());
+        assert!(!locks.may_wait(Unique(4)).is_given_up());
         locks.end_all(|wait| wait.give_up());
-        assert!(locks.may_wait(RequestId(6)).is_given_up());
+        assert!(locks.may_wait(Unique(6)).is_given_up());
     }
 }

@@ -13,12 +13,13 @@ use crate::tune;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
+use shoal_channel::Session;
 use shoal_client::{Client, KernelCache};
 use shoal_runtime::memory;
 use shoal_types::InodeId;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -147,7 +148,7 @@ struct End {
 /// volume is unmounted.
 pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> Result<Mounted, MountError> {
     let mountpoint = directory(mountpoint)?;
-    let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").map_err(MountError::Device)?;
+    let device = shoal_channel::open_device().map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
     let server = Dispatcher::start(client.clone(), watched, slow_threads, options.locks, options.root)
@@ -217,15 +218,10 @@ fn start(
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Started, MountError> {
-    let mut config = fuser::Config::default();
-    config.n_threads = Some(options.readers.max(1));
-    config.clone_fd = true;
-    // The kernel decides which users have access (`allow_other`), not the library.
-    let all_users = fuser::SessionACL::All;
     let primer = Primer::default();
     let front = Filesystem { server, primer: primer.clone() };
-    let session = fuser::Session::from_fd(front, OwnedFd::from(device), all_users, config)
-        .map_err(MountError::Session)?;
+    let session = Session::begin(device, front).map_err(MountError::Session)?;
+    let readers = options.readers.max(1);
     let entry = mountinfo::at(mountpoint)
         .map_err(MountError::Session)?
         .ok_or_else(|| MountError::Session(io::Error::other("the mount has vanished")))?;
@@ -233,7 +229,7 @@ fn start(
     let end = Arc::new(End::default());
     let told = end.clone();
     let run = move || {
-        let outcome = session.run().map_err(|cause| cause.to_string());
+        let outcome = session.run(readers).map_err(|cause| cause.to_string());
         *told.outcome.lock() = Some(outcome);
         told.known.notify_all();
     };

@@ -23,8 +23,8 @@
 //! lookup as well.
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
-use fuser::INodeNo;
 use parking_lot::Mutex;
+use shoal_channel::NodeId;
 use shoal_types::InodeId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -34,7 +34,7 @@ use std::time::Instant;
 const ALIAS_SHIFT: u32 = 48;
 
 /// The inode of a node id, unless that is the root of the mount: see [`NodeIds::inode`].
-pub(crate) fn inode_id(node: INodeNo) -> InodeId {
+pub(crate) fn inode_id(node: NodeId) -> InodeId {
     InodeId(node.0 & ((1 << ALIAS_SHIFT) - 1))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn inode_id(node: INodeNo) -> InodeId {
 pub(crate) struct Found {
     pub ino: InodeId,
     /// The node id of the directory in which it was found.
-    pub node: INodeNo,
+    pub node: NodeId,
     /// Its parent when the kernel was last told of it, if that is another one.
     pub moved_from: Option<InodeId>,
     /// Its parent before that.
@@ -75,16 +75,16 @@ struct Again {
 struct Aliases {
     last: u64,
     /// The aliases that the kernel refers to, with its number of references. The last one is current.
-    live: Vec<(INodeNo, u64)>,
+    live: Vec<(NodeId, u64)>,
     /// The node id of the parent under which the kernel has the current one, if that is certain.
-    place: Option<INodeNo>,
+    place: Option<NodeId>,
 }
 
 impl Aliases {
-    fn another(&mut self, ino: InodeId, node: INodeNo) -> INodeNo {
+    fn another(&mut self, ino: InodeId, node: NodeId) -> NodeId {
         self.last = self.last % ALIASES_MAX + 1;
         self.place = Some(node);
-        let alias = INodeNo(ino.0 | self.last << ALIAS_SHIFT);
+        let alias = NodeId(ino.0 | self.last << ALIAS_SHIFT);
         match self.live.iter_mut().find(|(live, _)| *live == alias) {
             Some((_, count)) => *count += 1,
             None => self.live.push((alias, 1)),
@@ -93,7 +93,7 @@ impl Aliases {
     }
 
     /// Adds a reference to the current alias.
-    fn last(&mut self, ino: InodeId, node: INodeNo) -> INodeNo {
+    fn last(&mut self, ino: InodeId, node: NodeId) -> NodeId {
         let Some((alias, count)) = self.live.last_mut() else {
             // Under its own number the kernel knows the directory at another place.
             return self.another(ino, node);
@@ -103,7 +103,7 @@ impl Aliases {
         *alias
     }
 
-    fn forgotten(&mut self, node: INodeNo, times: u64) {
+    fn forgotten(&mut self, node: NodeId, times: u64) {
         let last = self.live.last().map(|(alias, _)| *alias);
         if let Some((_, count)) = self.live.iter_mut().find(|(alias, _)| *alias == node) {
             *count = count.saturating_sub(times);
@@ -186,8 +186,8 @@ impl NodeIds {
     }
 
     /// The inode of a node id.
-    pub(crate) fn inode(&self, node: INodeNo) -> InodeId {
-        if node == INodeNo::ROOT { self.root } else { inode_id(node) }
+    pub(crate) fn inode(&self, node: NodeId) -> InodeId {
+        if node == NodeId::ROOT { self.root } else { inode_id(node) }
     }
 
     /// Whether the inode is the root of the mount.
@@ -197,8 +197,8 @@ impl NodeIds {
 
     /// The node id for a lookup by number, as a file server does it: the kernel connects the inode to no
     /// parent.
-    pub(crate) fn by_number(&self, ino: InodeId) -> INodeNo {
-        if ino == self.root { INodeNo::ROOT } else { INodeNo(ino.0) }
+    pub(crate) fn by_number(&self, ino: InodeId) -> NodeId {
+        if ino == self.root { NodeId::ROOT } else { NodeId(ino.0) }
     }
 
     /// The node id under which a thread is told of a directory that it has found. `belongs_to_another`: other
@@ -208,7 +208,7 @@ impl NodeIds {
         tid: u32,
         found: Found,
         belongs_to_another: impl Fn(InodeId) -> bool,
-    ) -> INodeNo {
+    ) -> NodeId {
         let mut state = self.state.lock();
         let found = Found { node: self.own(found.node), ..found };
         if found.ino == self.root {
@@ -221,14 +221,14 @@ impl NodeIds {
             return state.aliases.entry(found.ino).or_default().another(found.ino, found.node);
         }
         match state.aliases.get_mut(&found.ino) {
-            None => INodeNo(found.ino.0),
+            None => NodeId(found.ino.0),
             Some(aliases) => aliases.last(found.ino, found.node),
         }
     }
 
     /// The kernel has dropped so many references to a node id. `is_known`: it still has references to other
     /// node ids of the inode.
-    pub(crate) fn forgotten(&self, node: INodeNo, times: u64, is_known: impl FnOnce() -> bool) {
+    pub(crate) fn forgotten(&self, node: NodeId, times: u64, is_known: impl FnOnce() -> bool) {
         if !self.any.load(SeqCst) {
             return;
         }
@@ -258,15 +258,15 @@ impl NodeIds {
         {
             all.extend(aliases.live.iter().map(|(alias, _)| InodeId(alias.0)));
         }
-        if ino == self.root && ino.0 != INodeNo::ROOT.0 {
-            all.push(InodeId(INodeNo::ROOT.0));
+        if ino == self.root && ino.0 != NodeId::ROOT.0 {
+            all.push(InodeId(NodeId::ROOT.0));
         }
         all
     }
 
     /// Replaces the node id of the root by its inode number, so that places are compared by inode.
-    fn own(&self, node: INodeNo) -> INodeNo {
-        if node == INodeNo::ROOT { INodeNo(self.root.0) } else { node }
+    fn own(&self, node: NodeId) -> NodeId {
+        if node == NodeId::ROOT { NodeId(self.root.0) } else { node }
     }
 }
 
@@ -275,20 +275,20 @@ mod tests {
     use super::*;
 
     const DIR: InodeId = InodeId(77);
-    const OWN: INodeNo = INodeNo(77);
-    const HERE: INodeNo = INodeNo(5);
-    const THERE: INodeNo = INodeNo(6);
+    const OWN: NodeId = NodeId(77);
+    const HERE: NodeId = NodeId(5);
+    const THERE: NodeId = NodeId(6);
 
-    fn found(ino: InodeId, node: INodeNo) -> Found {
+    fn found(ino: InodeId, node: NodeId) -> Found {
         Found { ino, node, moved_from: None, may_be_in: None, is_last: false }
     }
 
-    fn moved(ino: InodeId, node: INodeNo) -> Found {
+    fn moved(ino: InodeId, node: NodeId) -> Found {
         Found { moved_from: Some(InodeId(HERE.0)), ..found(ino, node) }
     }
 
     /// The node id that a thread is told while no other thread works with names.
-    fn told(nodes: &NodeIds, tid: u32, found: Found) -> INodeNo {
+    fn told(nodes: &NodeIds, tid: u32, found: Found) -> NodeId {
         nodes.found(tid, found, |_| false)
     }
 
@@ -312,7 +312,7 @@ mod tests {
         let nodes = NodeIds::new(InodeId::ROOT);
         let (below, deeper, other) = (InodeId(78), InodeId(79), InodeId(80));
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
-        assert_eq!(told(&nodes, 1, moved(below, OWN)), INodeNo(below.0), "here the kernel fails");
+        assert_eq!(told(&nodes, 1, moved(below, OWN)), NodeId(below.0), "here the kernel fails");
         let alias = told(&nodes, 1, found(DIR, THERE));
         let alias_below = told(&nodes, 1, moved(below, alias));
         assert!(
@@ -325,12 +325,12 @@ mod tests {
             2,
             "it is there for the first time, but the kernel fails only once more"
         );
-        assert_eq!(told(&nodes, 2, moved(other, alias)), INodeNo(other.0), "another thread");
-        assert_ne!(told(&nodes, 1, moved(other, HERE)), INodeNo(other.0), "the second path of a rename");
+        assert_eq!(told(&nodes, 2, moved(other, alias)), NodeId(other.0), "another thread");
+        assert_ne!(told(&nodes, 1, moved(other, HERE)), NodeId(other.0), "the second path of a rename");
         let refused = Found { is_last: true, ..moved(InodeId(81), THERE) };
         assert_ne!(
             told(&nodes, 3, refused),
-            INodeNo(81),
+            NodeId(81),
             "its call was refused, or the kernel would see a ring"
         );
     }
@@ -363,7 +363,7 @@ mod tests {
         let below = InodeId(78);
         let alias = nodes.found(1, moved(DIR, THERE), |_| true);
         let first = nodes.found(1, found(below, alias), |dir| dir == DIR);
-        assert_ne!(first, INodeNo(below.0));
+        assert_ne!(first, NodeId(below.0));
         assert_eq!(nodes.found(1, found(below, alias), |_| true), first, "now it is known where it is");
         let again = nodes.found(1, moved(DIR, HERE), |_| true);
         assert_eq!(told(&nodes, 1, found(below, again)), first, "the kernel moves it");
@@ -373,8 +373,8 @@ mod tests {
     #[test]
     fn root_of_subdirectory_mount_is_node_one_to_the_kernel() {
         let nodes = NodeIds::new(DIR);
-        assert_eq!((nodes.inode(INodeNo::ROOT), nodes.inode(HERE)), (DIR, InodeId(HERE.0)));
-        assert_eq!((nodes.by_number(DIR), nodes.by_number(InodeId(5))), (INodeNo::ROOT, HERE));
+        assert_eq!((nodes.inode(NodeId::ROOT), nodes.inode(HERE)), (DIR, InodeId(HERE.0)));
+        assert_eq!((nodes.by_number(DIR), nodes.by_number(InodeId(5))), (NodeId::ROOT, HERE));
         assert_eq!(nodes.of(DIR), [DIR, InodeId::ROOT], "node 1 counts, and is told last");
         assert_eq!(nodes.of(InodeId(5)), [InodeId(5)]);
         assert_eq!(NodeIds::new(InodeId::ROOT).of(InodeId::ROOT), [InodeId::ROOT]);
@@ -384,10 +384,10 @@ mod tests {
     fn root_of_subdirectory_mount_found_by_name_is_told_an_alias() {
         let nodes = NodeIds::new(DIR);
         let alias = told(&nodes, 1, found(DIR, HERE));
-        assert!(alias != INodeNo::ROOT && alias != OWN && nodes.inode(alias) == DIR);
+        assert!(alias != NodeId::ROOT && alias != OWN && nodes.inode(alias) == DIR);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), alias);
         assert_eq!(nodes.of(DIR), [DIR, InodeId(alias.0), InodeId::ROOT]);
-        assert_eq!(told(&nodes, 1, found(InodeId(78), INodeNo::ROOT)), INodeNo(78), "an entry of the root");
+        assert_eq!(told(&nodes, 1, found(InodeId(78), NodeId::ROOT)), NodeId(78), "an entry of the root");
     }
 
     #[test]

@@ -11,9 +11,9 @@
 use crate::thread::keep_no_files_but;
 use nix::errno::Errno;
 use shoal_types::{InodeId, Name};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
@@ -23,9 +23,6 @@ const PRUNE: i32 = 9;
 const NO_CONTENT: i64 = -1;
 /// Length, code and an unused number.
 const HEADER_BYTES: usize = 16;
-
-/// `FUSE_DEV_IOC_CLONE`: attaches an open `/dev/fuse` to an existing connection.
-const DEV_IOC_CLONE: libc::c_ulong = 0x8004_e500;
 
 /// The outcome of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,13 +43,7 @@ impl Notifications {
     /// Clones the connection of a mount from any of its descriptors. See
     /// [`keep_nothing_else`](Self::keep_nothing_else).
     pub(crate) fn of(conversation: &File) -> io::Result<Notifications> {
-        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
-        let fd = conversation.as_raw_fd() as u32;
-        // SAFETY: the request reads four bytes from where it is pointed to.
-        match unsafe { libc::ioctl(device.as_raw_fd(), DEV_IOC_CLONE, &raw const fd) } {
-            0 => Ok(Notifications { device }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(Notifications { device: shoal_channel::clone_device(conversation)? })
     }
 
     /// The connection in another process, which has inherited its descriptor.

@@ -10,9 +10,9 @@
 //! process's files.
 
 use crate::limits::KERNEL_CACHE;
-use fuser::{FileAttr, Generation, INodeNo, ReplyEntry};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use shoal_channel::{Attr, Entry, NodeId, ReplyEntry};
 use shoal_types::InodeId;
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -42,15 +42,16 @@ impl Primer {
     }
 
     /// Whether this is a lookup of the file.
-    pub(crate) fn is_meant(&self, parent: INodeNo, name: &[u8]) -> bool {
-        parent == INodeNo::ROOT && name == NAME && self.0.load(SeqCst)
+    pub(crate) fn is_meant(&self, parent: NodeId, name: &[u8]) -> bool {
+        parent == NodeId::ROOT && name == NAME && self.0.load(SeqCst)
     }
 
     /// Answers a lookup of the file, with a name that the kernel does not cache.
     pub(crate) fn answer(&self, reply: ReplyEntry) {
-        let attr =
-            FileAttr { ino: crate::encode::node(INO), perm: 0o400, nlink: 1, ..crate::encode::absent() };
-        reply.entry_with_ttls(&KERNEL_CACHE, &Duration::ZERO, &attr, Generation(0));
+        let attr = Attr { ino: INO.0, mode: libc::S_IFREG | 0o400, nlink: 1, ..Attr::default() };
+        let node = crate::encode::node(INO);
+        let (name_lifetime, attr_lifetime) = (Duration::ZERO, KERNEL_CACHE);
+        reply.entry(&Entry { node, generation: 0, name_lifetime, attr_lifetime, attr });
     }
 
     /// Whether this is the file's number.

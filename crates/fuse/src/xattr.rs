@@ -1,6 +1,5 @@
 //! Extended attributes: what the kernel leaves to the server.
 
-use crate::caller;
 use bytes::Bytes;
 use shoal_client::{Client, Reply, Wait};
 use shoal_namespace::{SetAttr, XattrSet};
@@ -39,22 +38,11 @@ pub(crate) fn joined(names: &[Name], uid: u32) -> Bytes {
     list.into()
 }
 
-/// The caller that sets an ACL.
-#[derive(Clone, Copy)]
-pub(crate) struct Setter {
-    pub uid: u32,
-    pub gid: u32,
-    pub pid: u32,
-}
-
 /// Clears the set-group-id bit after an ACL was set by a caller that is neither root nor in the file's group,
-/// as chmod(2) does.
-pub(crate) fn drop_setgid(client: &Client, wait: Wait, ino: InodeId, who: Setter) -> Reply<()> {
-    if who.uid == 0 {
-        return Ok(());
-    }
+/// as chmod(2) does. The kernel says which callers these are.
+pub(crate) fn drop_setgid(client: &Client, wait: Wait, ino: InodeId) -> Reply<()> {
     let inode = client.getattr(wait, ino)?;
-    if inode.perm & mode::SETGID != 0 && !caller::in_group(who.pid, who.gid, inode.gid) {
+    if inode.perm & mode::SETGID != 0 {
         let perm = Some(inode.perm & !mode::SETGID);
         client.setattr(wait, ino, SetAttr { perm, ..SetAttr::default() })?;
     }

@@ -20,6 +20,7 @@ use std::process::Command;
 /// The house, inside out. A crate may depend on those of lower rank only.
 const RANKS: &[(&str, u32)] = &[
     ("shoal-runtime", 0),
+    ("shoal-channel", 0),
     ("shoal-coding", 0),
     ("shoal-metrics", 0),
     ("shoal-suites", 0),

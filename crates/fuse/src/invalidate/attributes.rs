@@ -23,7 +23,7 @@ pub(crate) struct AttributesAsked {
 }
 
 impl AttributesAsked {
-    pub(crate) fn answer(mut self, reply: fuser::ReplyAttr, inode: Result<Inode, Errno>) {
+    pub(crate) fn answer(mut self, reply: shoal_channel::ReplyAttr, inode: Result<Inode, Errno>) {
         let (invalidator, ino, asking) = (self.invalidator.clone(), self.ino, self.asking);
         let answer =
             |inode| answer::attr(reply, ino, inode, |inode| invalidator.may_keep(asking, ino, inode));
@@ -45,7 +45,7 @@ impl AttributesAsked {
     /// Answers a SETATTR with the resulting attributes. The kernel accepts them even if they are invalidated
     /// before it handles the reply. So later invalidations wait until the reply has been consumed, and
     /// attributes that were invalidated recently are sent without permission to cache them.
-    pub(crate) fn answer_change(self, reply: fuser::ReplyAttr, inode: Inode, waited: bool) {
+    pub(crate) fn answer_change(self, reply: shoal_channel::ReplyAttr, inode: Inode, waited: bool) {
         self.invalidator.is_asked_about(self.ino);
         answer::attr(reply, self.ino, Ok(inode), |_| !waited && !self.invalidator.was_dropped(self.ino));
         self.invalidator.is_taken_in(self.ino, self.tid);

@@ -15,7 +15,6 @@
 //! invalidated.
 
 use super::{AttributesAsked, Invalidator};
-use crate::encode::generation;
 use crate::limits::{SIZE_LOCKERS_MAX, SIZE_LOOK_EVERY, SIZE_WAIT_MAX};
 use crate::statx;
 use crate::thread::{Call, keep_no_files_but};
@@ -205,7 +204,7 @@ impl Invalidator {
         while let Some(drops) = self.last_drop(ino)
             && let Ok(inode) = client.getattr(Wait::Allowed, ino)
             && inode.kind == FileKind::Regular
-            && let Ok(Seen { size, told }) = self.look(ino, generation(&inode).0, how, begun)
+            && let Ok(Seen { size, told }) = self.look(ino, inode.generation, how, begun)
         {
             // From here on the file is not invalidated before this thread has consumed its reply.
             let asked = self.attributes_asked(ino, tid, false);

@@ -22,7 +22,6 @@ use super::Invalidator;
 use super::pages::{Pages, Write};
 use super::size::Locker;
 use super::state::State;
-use crate::encode::generation;
 use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, STUCK_PAUSE};
 use crate::thread::keep_no_files_but;
 use shoal_client::{Client, Wait};
@@ -145,7 +144,7 @@ impl Invalidator {
         let client = self.client.upgrade().ok_or(io::ErrorKind::NotFound)?;
         let locker = Locker::new(self).ok_or(io::ErrorKind::QuotaExceeded)?;
         let inode = client.getattr(Wait::Allowed, ino).map_err(io::Error::other)?;
-        let asking = Asking::begin(locker, ino, generation(&inode).0)?;
+        let asking = Asking::begin(locker, ino, inode.generation)?;
         let mut state = self.state.lock();
         while state.is_being_changed(ino) && !state.ended {
             let stuck = state.stuck_drops(ino);

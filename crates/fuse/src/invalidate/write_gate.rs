@@ -16,7 +16,6 @@
 
 use super::Invalidator;
 use super::size::Locker;
-use crate::encode::generation;
 use crate::limits::{ASK_LOOK_EVERY, ASK_PATIENCE, ASK_THREADS, ASK_WAIT_MAX};
 use crate::thread::keep_no_files_but;
 use crate::xattr::ASK;
@@ -117,7 +116,7 @@ impl Invalidator {
     fn ask(&self, client: &Client, ino: InodeId) -> io::Result<()> {
         let place = self.place.get().ok_or(io::ErrorKind::NotFound)?;
         let inode = client.getattr(Wait::Never, ino).map_err(io::Error::other)?;
-        let file = place.open(ino, generation(&inode).0, libc::O_PATH)?;
+        let file = place.open(ino, inode.generation, libc::O_PATH)?;
         // An `O_PATH` descriptor refuses fsetxattr(2), but its path in `/proc` can be used.
         let path =
             CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd())).map_err(io::Error::other)?;

@@ -7,8 +7,8 @@
 
 use crate::nodeid_alias::inode_id;
 use crate::statx;
-use fuser::INodeNo;
 use parking_lot::Mutex;
+use shoal_channel::NodeId;
 use shoal_types::InodeId;
 use std::ffi::CString;
 use std::fs;
@@ -80,7 +80,7 @@ impl Search {
 
 fn inode_on(device: &str, link: &Path) -> Option<InodeId> {
     let seen = statx::known(&CString::new(link.as_os_str().as_bytes()).ok()?).ok()?;
-    (statx::device(&seen) == device).then(|| inode_id(INodeNo(seen.stx_ino)))
+    (statx::device(&seen) == device).then(|| inode_id(NodeId(seen.stx_ino)))
 }
 
 /// The inode of a line of `/proc/PID/maps`, if it is on the device.
@@ -89,7 +89,7 @@ fn mapped_on(device: &str, line: &str) -> Option<InodeId> {
     let (on, ino) = (words.next()?, words.next()?);
     let (major, minor) = on.split_once(':')?;
     let number = |hex| u32::from_str_radix(hex, 16).ok();
-    let ino = inode_id(INodeNo(ino.parse().ok()?));
+    let ino = inode_id(NodeId(ino.parse().ok()?));
     (format!("{}:{}", number(major)?, number(minor)?) == device).then_some(ino)
 }
 

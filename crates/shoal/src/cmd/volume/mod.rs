@@ -204,8 +204,8 @@ enum Command {
         #[command(flatten)]
         output: Output,
     },
-    /// Adds bricks; `rebalance NAME start` then moves existing blocks to them. `force` deletes a retired
-    /// brick of this cluster that lies there
+    /// Adds bricks; `rebalance NAME start` then moves blocks to them. `force` deletes a retired brick of this
+    /// cluster that lies there
     #[command(override_usage = "shoal volume add-brick NAME HOST:/BRICK... [force]")]
     AddBrick {
         /// The volume's name

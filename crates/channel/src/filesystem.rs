@@ -1,0 +1,223 @@
+//! What a file system does about each request.
+
+use crate::abi::InitFlags;
+use crate::reply::*;
+use crate::request::{
+    CopyFileRange, Fallocate, LockRequest, Make, Operation, Read, Request, SetAttr, SetXattr, Write,
+};
+use crate::types::{FileHandle, LockOwner, NodeId, Unique};
+use std::ffi::OsStr;
+use std::io;
+use std::sync::Arc;
+
+/// What the kernel offers at the beginning of a mount.
+#[derive(Clone, Copy, Debug)]
+pub struct Offer {
+    /// Major and minor version of its protocol.
+    pub version: (u32, u32),
+    /// What it can do.
+    pub flags: InitFlags,
+}
+
+/// What the file system chooses.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What the kernel shall do, of what it can.
+    pub flags: InitFlags,
+    /// Largest read or write request, in bytes.
+    pub request_bytes_max: u32,
+    /// Read-ahead and writeback requests that may be in flight at once.
+    pub background_max: u16,
+}
+
+/// Methods are called on the threads that take requests from the kernel: one that waits holds up requests. Each
+/// has the reply of its request, which may be sent later.
+pub trait Filesystem: Send + Sync + 'static {
+    /// The mount begins. An error ends it.
+    fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
+    /// The mount has ended.
+    fn destroy(&mut self);
+
+    /// A name of the directory `req.node()`.
+    fn lookup(&self, req: &Request, name: &OsStr, reply: ReplyEntry);
+    /// The kernel gives up so many references to an inode.
+    fn forget(&self, node: NodeId, nlookup: u64);
+    /// Makes a file of any type but directory.
+    fn mknod(&self, req: &Request, make: Make<'_>, reply: ReplyEntry);
+    /// Makes a directory.
+    fn mkdir(&self, req: &Request, make: Make<'_>, reply: ReplyEntry);
+    /// Makes a file, and opens it.
+    fn create(&self, req: &Request, make: Make<'_>, reply: ReplyCreate);
+    /// Makes a symbolic link.
+    fn symlink(&self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry);
+    /// Another name for the inode `node`.
+    fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry);
+    /// Removes a name of a file.
+    fn unlink(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+    /// Removes an empty directory.
+    fn rmdir(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+    /// Renames to a name of another directory, or of the same. `flags` are those of renameat2(2).
+    fn rename(
+        &self,
+        req: &Request,
+        name: &OsStr,
+        new_dir: NodeId,
+        new_name: &OsStr,
+        flags: u32,
+        reply: ReplyEmpty,
+    );
+    /// The target of a symbolic link.
+    fn readlink(&self, req: &Request, reply: ReplyData);
+    /// Names of a directory, from an offset on.
+    fn readdir(&self, req: &Request, offset: u64, reply: ReplyDirectory);
+    /// Names of a directory with their inodes, from an offset on.
+    fn readdirplus(&self, req: &Request, offset: u64, reply: ReplyDirectoryPlus);
+
+    /// Attributes; `handle` is an open file if the caller has named one.
+    fn getattr(&self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr);
+    /// Changes attributes.
+    fn setattr(&self, req: &Request, set: SetAttr, reply: ReplyAttr);
+    /// Sizes of the file system.
+    fn statfs(&self, req: &Request, reply: ReplyStatfs);
+
+    /// Reads content.
+    fn read(&self, req: &Request, read: Read, reply: ReplyData);
+    /// Writes content.
+    fn write(&self, req: &Request, write: Write<'_>, reply: ReplyWrite);
+    /// Allocates space, or frees it.
+    fn fallocate(&self, req: &Request, what: Fallocate, reply: ReplyEmpty);
+    /// Copies content from `req.node()`.
+    fn copy_file_range(&self, req: &Request, copy: CopyFileRange, reply: ReplyWrite);
+    /// Looks for data or holes (`SEEK_DATA`, `SEEK_HOLE`).
+    fn lseek(&self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek);
+    /// Makes a file durable.
+    fn fsync(&self, req: &Request, reply: ReplyEmpty);
+    /// Makes the names of a directory durable.
+    fn fsyncdir(&self, req: &Request, reply: ReplyEmpty);
+
+    /// An extended attribute, for which the caller has `size` bytes; with 0, how large it is.
+    fn getxattr(&self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr);
+    /// The names of extended attributes, for which the caller has `size` bytes; with 0, how large they are.
+    fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr);
+    /// Sets an extended attribute.
+    fn setxattr(&self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty);
+    /// Removes an extended attribute.
+    fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+
+    /// Opens a file. `ENOSYS` says that no such message is needed (`FUSE_NO_OPEN_SUPPORT`).
+    fn open(&self, req: &Request, flags: i32, reply: ReplyOpen);
+    /// Opens a directory. `ENOSYS` says that no such message is needed (`FUSE_NO_OPENDIR_SUPPORT`).
+    fn opendir(&self, req: &Request, reply: ReplyOpen);
+    /// A file descriptor is closed. `ENOSYS` says that no such message is needed.
+    fn flush(&self, req: &Request, owner: LockOwner, reply: ReplyEmpty);
+    /// The last descriptor of an open file is closed.
+    fn release(&self, req: &Request, handle: FileHandle, reply: ReplyEmpty);
+
+    /// A lock that is in the way of this one.
+    fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock);
+    /// Takes a lock, or releases it; with `wait` once it is free.
+    fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
+    /// The caller of a request got a signal: it should be answered soon, with `EINTR` if nothing was done. This
+    /// may arrive before the request.
+    fn interrupt(&self, unique: Unique);
+
+    /// What the file system does not do: the errno, a positive number. The kernel does not ask again where this
+    /// is `ENOSYS`.
+    fn refuse(&self, req: &Request, what: Refused) -> i32;
+}
+
+/// Requests that have one answer: no.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// access(2): the kernel checks permissions itself with `default_permissions`.
+    Access,
+    /// poll(2).
+    Poll,
+    /// Blocks of a device.
+    Bmap,
+    /// ioctl(2).
+    Ioctl,
+    /// Anything else.
+    Unknown,
+}
+
+/// Hands a request to the file system. False after DESTROY.
+pub(crate) fn dispatch(
+    filesystem: &impl Filesystem,
+    req: &Request,
+    operation: Operation<'_>,
+    transport: Arc<dyn Transport>,
+) -> bool {
+    let due = || Reply::new(req.unique(), transport);
+    match operation {
+        Operation::Interrupt(unique) => filesystem.interrupt(unique),
+        Operation::Forget { nlookup } => filesystem.forget(req.node(), nlookup),
+        Operation::BatchForget(all) => {
+            all.iter().for_each(|(node, nlookup)| filesystem.forget(node, nlookup));
+        }
+        Operation::Destroy => {
+            ReplyEmpty(due()).ok();
+            return false;
+        }
+
+        Operation::Lookup { name } => filesystem.lookup(req, name, ReplyEntry(due())),
+        Operation::Mknod(make) => filesystem.mknod(req, make, ReplyEntry(due())),
+        Operation::Mkdir(make) => filesystem.mkdir(req, make, ReplyEntry(due())),
+        Operation::Create(make) => filesystem.create(req, make, ReplyCreate(due())),
+        Operation::Symlink { name, target } => filesystem.symlink(req, name, target, ReplyEntry(due())),
+        Operation::Link { node, name } => filesystem.link(req, node, name, ReplyEntry(due())),
+        Operation::Unlink { name } => filesystem.unlink(req, name, ReplyEmpty(due())),
+        Operation::Rmdir { name } => filesystem.rmdir(req, name, ReplyEmpty(due())),
+        Operation::Rename { name, new_dir, new_name, flags } => {
+            filesystem.rename(req, name, new_dir, new_name, flags, ReplyEmpty(due()));
+        }
+        Operation::Readlink => filesystem.readlink(req, ReplyData(due())),
+        Operation::Readdir(Read { offset, size, .. }) => {
+            filesystem.readdir(req, offset, ReplyDirectory::new(due(), size));
+        }
+        Operation::Readdirplus(Read { offset, size, .. }) => {
+            filesystem.readdirplus(req, offset, ReplyDirectoryPlus::new(due(), size));
+        }
+
+        Operation::Getattr { handle } => filesystem.getattr(req, handle, ReplyAttr(due())),
+        Operation::Setattr(set) => filesystem.setattr(req, set, ReplyAttr(due())),
+        Operation::Statfs => filesystem.statfs(req, ReplyStatfs(due())),
+
+        Operation::Read(read) => filesystem.read(req, read, ReplyData(due())),
+        Operation::Write(write) => filesystem.write(req, write, ReplyWrite(due())),
+        Operation::Fallocate(what) => filesystem.fallocate(req, what, ReplyEmpty(due())),
+        Operation::CopyFileRange(copy) => filesystem.copy_file_range(req, copy, ReplyWrite(due())),
+        Operation::Lseek { offset, whence } => {
+            filesystem.lseek(req, offset, whence, ReplyLseek(due()));
+        }
+        Operation::Fsync => filesystem.fsync(req, ReplyEmpty(due())),
+        Operation::Fsyncdir => filesystem.fsyncdir(req, ReplyEmpty(due())),
+
+        Operation::Getxattr { name, size } => filesystem.getxattr(req, name, size, ReplyXattr(due())),
+        Operation::Listxattr { size } => filesystem.listxattr(req, size, ReplyXattr(due())),
+        Operation::Setxattr(set) => filesystem.setxattr(req, set, ReplyEmpty(due())),
+        Operation::Removexattr { name } => filesystem.removexattr(req, name, ReplyEmpty(due())),
+
+        Operation::Open { flags } => filesystem.open(req, flags, ReplyOpen(due())),
+        Operation::Opendir => filesystem.opendir(req, ReplyOpen(due())),
+        Operation::Flush { owner } => filesystem.flush(req, owner, ReplyEmpty(due())),
+        Operation::Release { handle } => filesystem.release(req, handle, ReplyEmpty(due())),
+        // Directories are opened without a message, or have nothing to release.
+        Operation::Releasedir => ReplyEmpty(due()).ok(),
+
+        Operation::Getlk(wanted) => filesystem.getlk(req, wanted, ReplyLock(due())),
+        Operation::Setlk { request, wait } => filesystem.setlk(req, request, wait, ReplyEmpty(due())),
+
+        Operation::Access => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Access)),
+        Operation::Poll => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Poll)),
+        Operation::Bmap => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Bmap)),
+        Operation::Ioctl => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Ioctl)),
+        Operation::Unknown => {
+            tracing::debug!(opcode = req.opcode(), "the kernel asks for something unknown");
+            ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Unknown));
+        }
+        // A second INIT on one connection.
+        Operation::Init(_) => ReplyEmpty(due()).error(libc::EIO),
+    }
+    true
+}
