@@ -10,6 +10,7 @@ use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodeid_alias::{NodeIds, inode_id};
+use crate::running::Running;
 use crate::slow::{Gauge, Job, Lane, Lanes};
 use crate::stats::{Asked, Counters, Op, Stats, Timer};
 use crate::thread::Writing;
@@ -25,7 +26,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An argument that a request lends to a call. It is copied only if the call has to wait.
 pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub locks: Locks,
     pub splits: Splits,
     pub nodes: Arc<NodeIds>,
+    /// The requests that wait.
+    pub running: Arc<Running>,
     waiting: Gauge,
 }
 
@@ -69,13 +72,16 @@ impl Dispatcher {
         slow_threads: usize,
         locks: LockScope,
         root: InodeId,
+        slow_operation: Option<Duration>,
     ) -> io::Result<Dispatcher> {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
         let nodes = Arc::new(NodeIds::new(root));
         let invalidator = Invalidator::new(&client, &nodes);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        let shared = Shared { client, counters, invalidator, locks, splits, nodes, waiting };
+        let running = Running::new(slow_operation);
+        running.start()?;
+        let shared = Shared { client, counters, invalidator, locks, splits, nodes, running, waiting };
         Ok(Dispatcher { shared: Arc::new(shared), slow, device })
     }
 
@@ -99,7 +105,8 @@ impl Dispatcher {
     /// Finishes waiting requests, or makes them fail: the kernel has closed the connection and takes no
     /// replies.
     pub(crate) fn drain(&mut self) {
-        let Shared { client, invalidator, locks, .. } = &*self.shared;
+        let Shared { client, invalidator, locks, running, .. } = &*self.shared;
+        running.end();
         invalidator.end();
         locks.end_all(|wait| self.cancel(wait));
         self.slow.drain(|| client.interrupt());
@@ -222,9 +229,11 @@ impl Dispatcher {
         }
         let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
         let session = shared.client.session();
+        let reads = shared.running.begin(timer);
         let job = move || {
             // Without a baseline the pages are written as a whole.
-            let mut before = shared.client.before_write_back(ino, offset, len as u32).ok();
+            let mut before = reads.run(|| shared.client.before_write_back(ino, offset, len as u32)).ok();
+            drop(reads);
             if let Some(before) = &mut before {
                 shared.invalidator.read_from(write, before);
             }
@@ -260,7 +269,7 @@ impl Dispatcher {
         let Some(Writing { appends }) = writing else {
             return self.serve(Op::Getxattr.of(ino), reply, &(), call, answer);
         };
-        let timer = Timer::start(Op::Getxattr.of(ino));
+        let timer = Timer::start(Op::Getxattr.of(ino).by(tid));
         if self.slow.refuses(Lane::Change) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
@@ -284,7 +293,7 @@ impl Dispatcher {
         tid: u32,
         is_look: bool,
     ) {
-        let (timer, shared) = (Timer::start(Op::Getattr.of(ino)), &self.shared);
+        let (timer, shared) = (Timer::start(Op::Getattr.of(ino).by(tid)), &self.shared);
         let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
         let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, tid);
@@ -316,17 +325,19 @@ impl Dispatcher {
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
     /// [`Invalidator::size_asked`].
     pub(crate) fn show_size(&self, reply: shoal_channel::ReplyAttr, ino: InodeId, tid: u32) {
-        let (timer, begun, shared) = (Timer::start(Op::Getattr.of(ino)), Instant::now(), self.shared.clone());
+        let (timer, begun, shared) =
+            (Timer::start(Op::Getattr.of(ino).by(tid)), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
             let refused = Err::<Inode, _>(ENOMEM.into());
             return shared
                 .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
         let unanswered = shared.invalidator.unanswered(tid);
+        let waits = shared.running.begin(timer);
         let job = move || {
             let Shared { client, invalidator, .. } = &*shared;
             let mut asked = invalidator.size_asked(client, ino, tid, begun);
-            let mut outcome = client.getattr(Wait::Allowed, ino);
+            let mut outcome = waits.run(|| client.getattr(Wait::Allowed, ino));
             while outcome.is_ok()
                 && invalidator.is_behind_size_barrier(ino, tid)
                 && begun.elapsed() < SIZE_WAIT_MAX
@@ -337,6 +348,7 @@ impl Dispatcher {
             }
             drop(unanswered);
             shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
+            drop(waits);
         };
         self.submit(Lane::Size, Box::new(job));
     }
@@ -395,14 +407,15 @@ impl Dispatcher {
 
     /// Lists a directory for a thread, from an offset on.
     pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
-        let timer = Timer::start(op.of(dir));
+        let timer = Timer::start(op.of(dir).by(tid));
         let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
         match listing.fill(&self.shared, Wait::Never) {
             Err(Failure::WouldBlock) => {
-                let shared = self.shared.clone();
+                let (shared, waits) = (self.shared.clone(), self.shared.running.begin(timer));
                 let job = move || {
-                    let outcome = listing.fill(&shared, Wait::Allowed);
+                    let outcome = waits.run(|| listing.fill(&shared, Wait::Allowed));
                     shared.listed(timer.slow(), listing, outcome);
+                    drop(waits);
                 };
                 self.submit(Lane::Read, Box::new(job));
             }
@@ -548,17 +561,21 @@ impl Shared {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) -> Job {
         let (shared, under_way) = (self.clone(), self.invalidator.under_way(holds));
+        let waits = self.running.begin(timer);
         Box::new(move || {
             // A request that waits when its session ends fails. It rests on what the kernel was told in that
             // session.
             let outdated = shared.client.session() != session;
-            let outcome =
-                if outdated { Err(Errno::EIO.into()) } else { naming(holds, || call(&shared.client)) };
+            let outcome = if outdated {
+                Err(Errno::EIO.into())
+            } else {
+                waits.run(|| naming(holds, || call(&shared.client)))
+            };
             if let Some(change) = &under_way {
                 change.carried_out();
             }
             shared.finish(timer.slow(), reply, outcome, answer);
-            drop(under_way);
+            drop((waits, under_way));
         })
     }
 

@@ -51,7 +51,7 @@ impl Filesystem {
         let (caller, parent) = (caller(req, make.umask), self.server.inode(req.node()));
         let Make { mode, rdev, .. } = make;
         self.server.change(
-            op.of(parent),
+            op.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             make.name.as_bytes(),
@@ -87,7 +87,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
         self.server.look(
-            Op::Lookup.of(parent),
+            Op::Lookup.of(parent).by(req.pid()),
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
             reply,
             name.as_bytes(),
@@ -144,7 +144,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let handle = self.server.shared().locks.handle(flags, true);
         let mappable = handle::is_mappable(handle);
         self.server.change(
-            Op::Create.of(parent),
+            Op::Create.of(parent).by(req.pid()),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -160,7 +160,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (caller, parent) = (caller(req, 0), self.server.inode(req.node()));
         let name = name.as_bytes().to_vec();
         self.server.change(
-            Op::Symlink.of(parent),
+            Op::Symlink.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             target.as_bytes(),
@@ -172,7 +172,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
         let (ino, parent) = (self.about(node), self.server.inode(req.node()));
         self.server.change(
-            Op::Link.of(parent),
+            Op::Link.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
@@ -185,7 +185,7 @@ impl shoal_channel::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let parent = self.server.inode(req.node());
         self.server.change(
-            Op::Unlink.of(parent),
+            Op::Unlink.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
@@ -198,7 +198,7 @@ impl shoal_channel::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let (parent, by) = (self.server.inode(req.node()), req.pid());
         self.server.change(
-            Op::Rmdir.of(parent),
+            Op::Rmdir.of(parent).by(req.pid()),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -231,7 +231,7 @@ impl shoal_channel::Filesystem for Filesystem {
         }
         let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
         self.server.change(
-            Op::Rename.of(from),
+            Op::Rename.of(from).by(req.pid()),
             Holds::Names { dirs: [from, to], by },
             reply,
             new_name.as_bytes(),
@@ -243,7 +243,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn readlink(&self, req: &Request, reply: ReplyData) {
         let ino = self.about(req.node());
         self.server.serve(
-            Op::Readlink.of(ino),
+            Op::Readlink.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.readlink(wait, ino),
@@ -279,7 +279,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
         let set = setattr::resolve(set, self.server.client().now());
         self.server.change(
-            Op::Setattr.of(ino),
+            Op::Setattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             &(),
@@ -293,9 +293,9 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn statfs(&self, _req: &Request, reply: ReplyStatfs) {
+    fn statfs(&self, req: &Request, reply: ReplyStatfs) {
         self.server.serve(
-            Op::Statfs.unnamed(),
+            Op::Statfs.unnamed().by(req.pid()),
             reply,
             &(),
             |client, wait, ()| client.statfs(wait),
@@ -331,7 +331,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let fills = handle::flags(handle, flags) & libc::O_DIRECT == 0;
         let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
-            Op::Read.of(ino),
+            Op::Read.of(ino).by(req.pid()),
             reply,
             &(),
             move |_, wait, ()| shared.read(wait, ino, offset, size),
@@ -359,7 +359,7 @@ impl shoal_channel::Filesystem for Filesystem {
         // A direct write locks no page.
         let holds = if flags & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
-            Op::Write.of(ino),
+            Op::Write.of(ino).by(req.pid()),
             holds,
             reply,
             data,
@@ -383,7 +383,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (ino, tid, shared) = (self.about(req.node()), req.pid(), self.server.shared());
         let invalidator = shared.invalidator.clone();
         self.server.change(
-            Op::Fallocate.of(ino),
+            Op::Fallocate.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             &(),
@@ -405,7 +405,7 @@ impl shoal_channel::Filesystem for Filesystem {
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
-            Op::CopyFileRange.of(dst),
+            Op::CopyFileRange.of(dst).by(req.pid()),
             Holds::Dir(dst),
             reply,
             &(),
@@ -428,7 +428,7 @@ impl shoal_channel::Filesystem for Filesystem {
         };
         let ino = self.about(req.node());
         self.server.serve(
-            Op::Lseek.of(ino),
+            Op::Lseek.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.lseek(wait, ino, offset, what),
@@ -445,13 +445,13 @@ impl shoal_channel::Filesystem for Filesystem {
             invalidator.wait_for_pages(ino);
             client.fsync(ino)
         };
-        self.server.serve_slow(Op::Fsync.of(ino), Holds::Nothing, reply, call, answer::empty);
+        self.server.serve_slow(Op::Fsync.of(ino).by(req.pid()), Holds::Nothing, reply, call, answer::empty);
     }
 
     fn fsyncdir(&self, req: &Request, reply: ReplyEmpty) {
         let ino = self.about(req.node());
         self.server.serve_slow(
-            Op::Fsyncdir.of(ino),
+            Op::Fsyncdir.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             move |client| client.fsync(ino),
@@ -468,7 +468,7 @@ impl shoal_channel::Filesystem for Filesystem {
             return self.server.acquire_write_permit(ino, req.pid(), reply);
         }
         self.server.serve(
-            Op::Getxattr.of(ino),
+            Op::Getxattr.of(ino).by(req.pid()),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.getxattr(wait, ino, name),
@@ -479,7 +479,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr) {
         let (ino, uid) = (self.about(req.node()), req.uid());
         self.server.serve(
-            Op::Listxattr.of(ino),
+            Op::Listxattr.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.listxattr(wait, ino),
@@ -499,7 +499,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         let name = name.as_bytes().to_vec();
         self.server.change(
-            Op::Setxattr.of(ino),
+            Op::Setxattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             value,
@@ -519,7 +519,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
         let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         self.server.change(
-            Op::Removexattr.of(ino),
+            Op::Removexattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             name.as_bytes(),

@@ -46,6 +46,7 @@ mod notify;
 mod orphan;
 mod places;
 mod prime;
+mod running;
 mod setattr;
 mod slow;
 mod stats;

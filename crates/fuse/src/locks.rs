@@ -371,9 +371,11 @@ impl Dispatcher {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
         let (timer, shared) = (Timer::start(asked), self.shared());
+        let waits = shared.running.begin(timer);
         self.submit_about_locks(Box::new(move || {
-            let outcome = call(&shared.client);
+            let outcome = waits.run(|| call(&shared.client));
             shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer);
+            drop(waits);
         }));
     }
 }
@@ -404,7 +406,7 @@ fn wait_for_lock(
     let its = shared.clone();
     let run = move || {
         crate::affinity::everywhere();
-        let outcome = take_lock(&its, fh, &lock, Some(&wait));
+        let outcome = its.running.begin(timer).run(|| take_lock(&its, fh, &lock, Some(&wait)));
         its.locks.give_thread_back();
         finish(&its, timer, reply, outcome);
     };

@@ -13,6 +13,7 @@ use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
 use shoal_types::InodeId;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -38,17 +39,26 @@ pub(crate) struct Asked {
     pub op: Op,
     /// The inode that it is about; of requests about names, their directory.
     ino: Option<InodeId>,
+    /// The thread that makes the request, if that is known.
+    by: Option<u32>,
+}
+
+impl Asked {
+    /// A request of this thread.
+    pub(crate) fn by(self, tid: u32) -> Asked {
+        Asked { by: Some(tid), ..self }
+    }
 }
 
 impl Op {
     /// A request about an inode, or about names in a directory.
     pub(crate) fn of(self, ino: InodeId) -> Asked {
-        Asked { op: self, ino: Some(ino) }
+        Asked { op: self, ino: Some(ino), by: None }
     }
 
     /// A request that is counted for no inode.
     pub(crate) fn unnamed(self) -> Asked {
-        Asked { op: self, ino: None }
+        Asked { op: self, ino: None, by: None }
     }
 
     /// The kind under which inodes are counted: listings of either form are one kind.
@@ -239,9 +249,28 @@ impl Timer {
         self.asked.op
     }
 
+    /// When the request was read from the kernel.
+    pub(crate) fn begun(self) -> Instant {
+        self.start
+    }
+
     /// The request continues on another thread.
     pub(crate) fn slow(self) -> Timer {
         Timer { slow: true, ..self }
+    }
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Asked { op, ino, by } = self.asked;
+        f.write_str(&op.name().to_uppercase())?;
+        if let Some(ino) = ino {
+            write!(f, " of inode {}", ino.0)?;
+        }
+        match by {
+            Some(tid) => write!(f, " by process {tid}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -262,7 +291,7 @@ impl Counters {
 
     /// The request has its answer.
     pub(crate) fn record(&self, timer: Timer, failed: bool) {
-        let Asked { op, ino } = timer.asked;
+        let Asked { op, ino, .. } = timer.asked;
         let cell = &self.shards[SHARD.get()].ops[op as usize];
         cell.latency.record(timer.start.elapsed());
         if failed {

@@ -3,7 +3,8 @@
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
-use crate::limits::{CLEARED_LOCKS_MAX, PATH_DEPTH_MAX, PATH_NAMES_MAX};
+use crate::leases::Waiter;
+use crate::limits::{CLEARED_LOCKS_MAX, DUMP_LINES_MAX, PATH_DEPTH_MAX, PATH_NAMES_MAX};
 use crate::serve::Server;
 use serde::{Deserialize, Serialize};
 use shoal_lease::locks::{LockRange, LockRecord};
@@ -94,6 +95,53 @@ impl Server {
         let infos = records.into_iter().filter(|(_, record)| !record.has_ended()).map(info).collect();
         shared.still_leads(term)?;
         Ok(infos)
+    }
+
+    /// The sessions that this server has ended since the last call, in words.
+    pub fn take_ended(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.ended.lock())
+    }
+
+    /// What this server knows, holds and waits for, as lines for people. Of a server that does not lead, that
+    /// is its replica.
+    pub fn dump(&self) -> Vec<String> {
+        let shared = &self.shared;
+        let mut lines: Vec<String> =
+            self.stats().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let Ok(term) = shared.leads() else {
+            lines.push("it does not lead: sessions and rights are known to the leader".into());
+            return lines;
+        };
+        lines.push(format!("it leads in term {term}"));
+        let some = |what: &str, all: Vec<String>, lines: &mut Vec<String>| {
+            lines.push(format!("{what}: {}", all.len()));
+            let rest = all.len().saturating_sub(DUMP_LINES_MAX);
+            lines.extend(all.into_iter().take(DUMP_LINES_MAX).map(|line| format!("  {line}")));
+            if rest > 0 {
+                lines.push(format!("  and {rest} more"));
+            }
+        };
+        let sessions = self.session_infos().unwrap_or_default();
+        let session = |info: &SessionInfo| {
+            let SessionInfo { session, client, silent_ms, watched, exclusive, locks, locks_waiting, .. } =
+                info;
+            format!(
+                "session {} ({client}): silent for {silent_ms} ms, watches {watched}, may change {exclusive}, \
+                 holds {locks} locks, waits for {locks_waiting}",
+                session.0
+            )
+        };
+        some("sessions", sessions.iter().map(session).collect(), &mut lines);
+        let waiters = shared.leases.waiters();
+        let waiter = |waiter: &Waiter| format!("{waiter}, for {}", shared.clients(&waiter.waits_for));
+        some("requests that wait for other clients", waiters.iter().map(waiter).collect(), &mut lines);
+        let recalls = shared.leases.recalled();
+        let recall = |(session, id, waited_ms, items): &(SessionId, u64, u64, usize)| {
+            let client = shared.clients(&[*session]);
+            format!("recall {id} of {items} items from {client}, for {waited_ms} ms")
+        };
+        some("recalls that are not acknowledged", recalls.iter().map(recall).collect(), &mut lines);
+        lines
     }
 
     /// The inode at a path from the root of the volume, as far as it is committed. Symbolic links are not

@@ -149,6 +149,35 @@ pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 pub const INIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Time-out of counting the blocks on a brick, for which the records of all blocks of its volume are read.
 pub const COUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// The file that SIGUSR1 has a process write its state to, beside its log or in its data directory.
+pub const DUMP_FILE: &str = "state-dump.txt";
+/// Requests in flight that a state dump lists: some pages.
+pub const DUMP_LINES_MAX: usize = 256;
+/// A read or write of a block that takes longer is logged: no healthy disk takes so long for 4 MiB.
+pub const SLOW_BLOCK: Duration = Duration::from_secs(2);
+/// Slow blocks of a brick that are logged in each [`SLOW_BLOCKS_LOGGED_PERIOD`].
+pub const SLOW_BLOCKS_LOGGED_MAX: u64 = 10;
+/// See [`SLOW_BLOCKS_LOGGED_MAX`].
+pub const SLOW_BLOCKS_LOGGED_PERIOD: Duration = Duration::from_secs(60);
+/// Longest value of `slow-operation`, in seconds: a day.
+pub const SLOW_OPERATION_S_MAX: usize = 86_400;
+/// Events that a node keeps, of the present run of its server: some hundred bytes each.
+pub const EVENTS_KEPT_MAX: usize = 1000;
+/// Letters of an event.
+pub const EVENT_TEXT_MAX: usize = 400;
+/// How often a node looks for what has happened.
+pub const EVENTS_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often `shoal events --follow` asks.
+pub const EVENTS_FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// A node that has not answered so often in a row is down.
+pub const NODE_DOWN_AFTER: u32 = 2;
+/// A brick is filling up when so many percent of its disk are in use.
+pub const BRICK_FULL_PERCENT: u64 = 90;
+/// It has room again below this.
+pub const BRICK_ROOM_PERCENT: u64 = 87;
+/// A node's clock is off when it differs by more, in milliseconds. Times of files are corrected anyway; logs
+/// and certificates are not.
+pub const CLOCK_OFF_MS: u64 = 1000;
 /// How often a mount asks for questions of administrators about what it does.
 pub const ROUND_POLL: Duration = Duration::from_secs(1);
 /// How long such a question waits for the mounts' answers: some of their [`ROUND_POLL`]s.

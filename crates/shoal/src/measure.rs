@@ -1,9 +1,11 @@
 //! Counts the client's calls to the metadata service and to bricks, and measures their latencies.
 
+use crate::limits::{SLOW_BLOCK, SLOW_BLOCKS_LOGGED_MAX, SLOW_BLOCKS_LOGGED_PERIOD};
 use crate::profile::{Marker, Profile, Profiled};
 use bytes::Bytes;
 use shoal_fuse::OpStats;
 use shoal_runtime::histogram::{Histogram, Snapshot};
+use shoal_runtime::log_limit::LogLimit;
 use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
@@ -53,6 +55,9 @@ pub struct MeasuredBlocks {
     get: Watch,
     delete: Watch,
     list: Watch,
+    /// What the brick is called in the log.
+    name: String,
+    slow_log: LogLimit,
     /// Sizes of what was written and read, in bytes.
     writes: Histogram,
     reads: Histogram,
@@ -60,10 +65,23 @@ pub struct MeasuredBlocks {
 }
 
 impl MeasuredBlocks {
-    pub fn new(inner: Arc<dyn BlockService>) -> MeasuredBlocks {
+    pub fn new(inner: Arc<dyn BlockService>, name: String) -> MeasuredBlocks {
         let [put, get, delete, list] = ["put", "get", "delete", "list"].map(Watch::new);
         let [writes, reads] = [(); 2].map(|()| Histogram::default());
-        MeasuredBlocks { inner, put, get, delete, list, writes, reads, marker: Marker::new() }
+        let slow_log = LogLimit::new(SLOW_BLOCKS_LOGGED_MAX, SLOW_BLOCKS_LOGGED_PERIOD);
+        let marker = Marker::new();
+        MeasuredBlocks { inner, put, get, delete, list, name, slow_log, writes, reads, marker }
+    }
+
+    /// Logs a call if it took long. The mount's log names the same block.
+    fn note_slow(&self, call: &str, id: BlockId, started: Instant) {
+        let took = started.elapsed();
+        if took > SLOW_BLOCK
+            && let Some(left_out) = self.slow_log.admits()
+        {
+            let (brick, seconds) = (&self.name, took.as_secs_f64());
+            tracing::warn!(brick, left_out, "slow brick: {call} of block {id} took {seconds:.1} s");
+        }
     }
 
     /// The measurements of each kind of call that occurred.
@@ -86,13 +104,19 @@ impl MeasuredBlocks {
 
 impl BlockService for MeasuredBlocks {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
-        self.put.time(|| self.inner.put(id, parts))?;
+        let started = Instant::now();
+        let outcome = self.put.time(|| self.inner.put(id, parts));
+        self.note_slow("put", id, started);
+        outcome?;
         let bytes: usize = parts.iter().map(Bytes::len).sum();
         self.writes.add(bytes as u64);
         Ok(())
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        let bytes = self.get.time(|| self.inner.get(id, offset, len))?;
+        let started = Instant::now();
+        let outcome = self.get.time(|| self.inner.get(id, offset, len));
+        self.note_slow("get", id, started);
+        let bytes = outcome?;
         self.reads.add(bytes.len() as u64);
         Ok(bytes)
     }

@@ -12,6 +12,7 @@
 mod activity;
 mod ask;
 mod attention;
+mod events;
 mod insight;
 mod names;
 pub mod render;
@@ -20,6 +21,7 @@ mod setup;
 
 pub use activity::*;
 pub use ask::{act, ask, strange};
+pub use events::*;
 pub use insight::*;
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
@@ -243,6 +245,11 @@ pub enum AdminRequest {
         /// Which of them.
         of: TopOf,
     },
+    /// What the nodes have seen happen: [`AdminAnswer::Events`].
+    Events {
+        /// The last events of nodes that are known already.
+        seen: Vec<SeenEvent>,
+    },
     /// Has mounts count the requests of files anew: [`AdminAnswer::Top`] without files.
     ClearTop {
         /// The volume.
@@ -383,4 +390,6 @@ pub enum AdminAnswer {
     Profile(ProfileReport),
     /// The files and directories with the most requests.
     Top(TopReport),
+    /// What has happened.
+    Events(EventsReport),
 }

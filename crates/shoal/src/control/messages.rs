@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// What it has counted: one [`Statistics`].
     Stats,
+    /// Its state, for people: one [`Dumped`].
+    Dump,
     /// Make everything done on its mount so far durable: one [`Synced`] when it is.
     Sync,
     /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what
@@ -28,6 +30,13 @@ pub enum Request {
         /// What is asked for.
         request: AdminRequest,
     },
+}
+
+/// What a process holds, caches and waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dumped {
+    /// As text.
+    pub text: String,
 }
 
 /// Everything is durable that can be.

@@ -10,7 +10,7 @@ mod server;
 
 pub use client::{ControlError, Conversation, ask};
 pub use messages::{
-    BrickStatistics, HealStatistics, NodeStatistics, Number, ReplicaStatistics, Request, ScrubReport,
+    BrickStatistics, Dumped, HealStatistics, NodeStatistics, Number, ReplicaStatistics, Request, ScrubReport,
     Statistics, Status, Synced,
 };
 pub use server::{Answer, Control, Handler};

@@ -90,7 +90,8 @@ impl LocalBricks {
     fn record_opened(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
         let slot = match opened {
             Ok(brick) => {
-                let measured = Arc::new(MeasuredBlocks::new(brick.clone()));
+                let name = self.view.map().brick_name(id);
+                let measured = Arc::new(MeasuredBlocks::new(brick.clone(), name));
                 self.view.serve_brick(id, measured.clone());
                 let scrubber = self.scrub(id, brick.clone());
                 Slot::Serving(brick, measured, scrubber)

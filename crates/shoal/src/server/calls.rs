@@ -1,6 +1,7 @@
 //! Requests between nodes, and from clients to nodes, about the cluster. Metadata and blocks have protocols
 //! of their own.
 
+use crate::admin::{Event, SeenEvent};
 use crate::profile::{Profiled, Round, Told};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
@@ -57,6 +58,12 @@ pub enum Ask {
     Tell { volume: GroupId, session: SessionId, round: u64, told: Told },
     /// The paths of inodes, as far as they are found: [`Answer::Paths`]. For the volume's leader.
     Paths { volume: GroupId, inodes: Vec<InodeId> },
+    /// What the node has seen happen, beyond these events: [`Answer::Events`].
+    Events { seen: Vec<SeenEvent> },
+    /// The time of the node: [`Answer::Clock`].
+    Clock,
+    /// From a mount: a session was ended, and what was lost with it: [`Answer::Done`].
+    Lost { volume: GroupId, text: String },
 }
 
 /// The answer to a request.
@@ -96,6 +103,10 @@ pub enum Answer {
     Round(Option<Round>),
     /// Paths from the root of the volume, in the order of the request.
     Paths(Vec<Option<String>>),
+    /// Events, in their order.
+    Events(Vec<Event>),
+    /// Milliseconds since 1970.
+    Clock { now_ms: u64 },
 }
 
 /// A session, as the volume's leader knows it.

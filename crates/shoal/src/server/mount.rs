@@ -7,7 +7,7 @@ use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::{Poller, links};
 use super::reporter::{Reporter, Tells};
 use crate::admin::MountSpec;
-use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
+use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE, TOP_FILES_MAX};
 use crate::measure::MetaWatches;
 use crate::mount_report::{MountReport, Volume, reports, traffic_figures};
@@ -23,6 +23,7 @@ use shoal_fuse::{HotBy, Mounted};
 use shoal_net::{Credentials, Lane, Network};
 use shoal_types::{GroupId, InodeId, SessionId};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -101,6 +102,16 @@ impl ClusterMount {
     /// The mount.
     pub fn mounted(&self) -> &Mounted {
         &self.shared.mounted
+    }
+
+    /// Its run directory.
+    pub fn run(&self) -> &Path {
+        &self.shared.spec.run
+    }
+
+    /// Its state, for people.
+    pub fn dump(&self) -> String {
+        self.shared.report().dump(&self.shared.spec.volume)
     }
 
     /// After the mount has ended: makes everything durable and stops.
@@ -209,6 +220,10 @@ impl Tells for Shared {
         self.client.session()
     }
 
+    fn take_losses(&self) -> Vec<String> {
+        self.client.take_losses()
+    }
+
     fn tell(&self, round: &Round) -> Told {
         match &round.what {
             Wanted::Profile { marks } => {
@@ -251,6 +266,7 @@ impl Handler for Shared {
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Dump => say(&Dumped { text: self.report().dump(&self.spec.volume) }).map_err(gone),
             Request::Sync => {
                 let refused = match (self.client.fsync(InodeId::ROOT), self.report().refused()) {
                     (Ok(()), _) => None,

@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub trait Tells: Send + Sync + 'static {
     /// The mount's session.
     fn session(&self) -> SessionId;
+    /// Sessions that have ended since the last call, and what was lost with them.
+    fn take_losses(&self) -> Vec<String>;
     /// The answer to a round.
     fn tell(&self, round: &Round) -> Told;
 }
@@ -41,11 +43,13 @@ impl Reporter {
         let stop = Arc::new(Stop::default());
         let until = stop.clone();
         std::thread::Builder::new().name("shoal-report".into()).spawn(move || {
-            let (mut turn, mut answered) = (0, 0);
+            let (mut turn, mut answered, mut losses) = (0, 0, Vec::new());
             let mut stopped = until.stopped.lock();
             while !*stopped {
                 parking_lot::MutexGuard::unlocked(&mut stopped, || {
-                    if let Err(why) = poll(&view, &seeds, &mut turn, volume, &mut answered, &*mount) {
+                    if let Err(why) =
+                        poll(&view, &seeds, &mut turn, volume, (&mut answered, &mut losses), &*mount)
+                    {
                         tracing::debug!(why, "asking for questions of administrators");
                     }
                 });
@@ -72,13 +76,18 @@ fn poll(
     seeds: &[String],
     turn: &mut usize,
     volume: GroupId,
-    answered: &mut u64,
+    (answered, losses): (&mut u64, &mut Vec<String>),
     mount: &dyn Tells,
 ) -> Result<(), String> {
     let links = links(view, seeds);
     let Some(link) = links.get(*turn % links.len().max(1)) else { return Ok(()) };
     *turn = turn.wrapping_add(1);
     let ask = |ask: Ask| ask_over(link, &ask, ASK_PATIENCE).map_err(|error| error.to_string());
+    losses.extend(mount.take_losses());
+    while let Some(text) = losses.first().cloned() {
+        ask(Ask::Lost { volume, text })?;
+        losses.remove(0);
+    }
     let round = match ask(Ask::Round { volume, answered: *answered })? {
         Answer::Round(None) => return Ok(()),
         Answer::Round(Some(round)) => round,

@@ -10,6 +10,8 @@
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
+use super::statistics::volume_name;
+use crate::admin::EventKind;
 use crate::limits::{ROUND_LIFE, TOLD_BYTES_KEPT_MAX, TOLD_BYTES_MAX, TOLD_PAGE_BYTES};
 use crate::profile::{Round, Told, Wanted};
 use parking_lot::Mutex;
@@ -110,6 +112,11 @@ impl ServerContext {
                     Ok(()) => Answer::Done(Outcome::Done),
                     Err(why) => Answer::Failed(why.into()),
                 }
+            }
+            Ask::Lost { volume, text } => {
+                let name = volume_name(&self.view.map(), volume);
+                self.events.note(EventKind::SessionEnded, Some(&name), &text);
+                Answer::Done(Outcome::Done)
             }
             _ => Answer::Failed("only nodes ask this".into()),
         }

@@ -5,7 +5,8 @@ use super::super::context::ServerContext;
 use super::insight::session_report;
 use super::names;
 use crate::admin::{
-    BrickProfile, MountName, MountProfile, MountTop, ProfileReport, ProfileStep, TopFile, TopReport,
+    BrickProfile, EventsReport, MountName, MountProfile, MountTop, ProfileReport, ProfileStep, SeenEvent,
+    TopFile, TopReport,
 };
 use crate::limits::{ASK_PATIENCE, ROUND_LOOK_EVERY, ROUND_PATIENCE, TOP_PATHS_MAX};
 use crate::profile::{Profiled, Round, Told, Top, TopOf, Wanted};
@@ -71,6 +72,20 @@ impl ServerContext {
         };
         let mounts = tops.into_iter().map(mount).collect();
         Ok(TopReport { name: it.name.clone(), operation, by_bytes, mounts, silent, trouble })
+    }
+
+    /// The events of all nodes, beyond those that are known already.
+    pub(super) fn events_of_all(&self, seen: Vec<SeenEvent>) -> EventsReport {
+        let mut answers = self.ask_all(&Ask::Events { seen }, ASK_PATIENCE);
+        let (mut events, mut silent) = (Vec::new(), Vec::new());
+        for (node, it) in &self.view.map().nodes {
+            match answers.remove(node) {
+                Some(Answer::Events(its)) => events.extend(its),
+                _ => silent.push(it.name.clone()),
+            }
+        }
+        events.sort_by_key(|event| event.at_ms);
+        EventsReport { events, silent }
     }
 
     pub(super) fn clear_top(&self, name: &str) -> Result<TopReport, String> {
