@@ -3,12 +3,14 @@
 use crate::core::Core;
 use crate::limits::{INODE_GRANT, INODE_LOW, ROOM_GRANT_BYTES, ROOM_LOW_BYTES};
 use crate::session::Session;
+use crate::trace::{Hop, waits};
 use shoal_types::{Errno, Timestamp};
 use shoal_wire::{Grant, GrantReply, Space};
 
 impl Session {
     /// Requests more inode numbers or room, unless another thread just did.
     pub(crate) fn fetch_grant(&self, bytes: u64, inodes: bool) -> Result<(), Errno> {
+        let _waits = waits(Hop::Metadata, || "room on the volume, or inode numbers".into());
         let _one = self.granting.lock();
         let (room, none_left) = {
             let core = &self.state.lock().core;

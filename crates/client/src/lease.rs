@@ -14,6 +14,7 @@ use crate::limits::{
     RECLAIM_PART,
 };
 use crate::session::{Session, State};
+use crate::trace::{Hop, waits};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::{Builder, JoinHandle};
@@ -96,7 +97,8 @@ impl Lease {
         self.left() > Duration::ZERO || mistake("answer from caches without a lease")
     }
 
-    fn left(&self) -> Duration {
+    /// For how long it lasts unless it is renewed.
+    pub(crate) fn left(&self) -> Duration {
         let until = Duration::from_millis(self.until_ms.load(Ordering::Acquire));
         until.saturating_sub(Moment::now().0)
     }
@@ -362,6 +364,7 @@ impl Session {
     /// Waits until caches may be used again.
     pub(crate) fn wait_for_lease(&self) -> Result<(), Errno> {
         let until = self.until();
+        let _waits = waits(Hop::Lease, || "servers to renew the lease, which has run out".into());
         let mut state = self.state.lock();
         while !self.lease.holds() {
             self.wait_for_change(&mut state, until)?;

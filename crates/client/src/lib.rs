@@ -21,6 +21,7 @@
 //!   lost;
 //! - [`walk`]: prefetches for programs that walk through trees;
 //! - [`locks`]: locks of programs, which exclude each other across mounts;
+//! - [`trace`]: what a call waits for, for the log of slow operations;
 //! - [`wait`]: every wait that servers or bricks can cause.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is
@@ -34,6 +35,7 @@ mod api;
 mod backoff;
 mod clock;
 mod core;
+mod dump;
 mod failover;
 mod fetch;
 mod grants;
@@ -51,6 +53,7 @@ mod sequence;
 mod session;
 mod ship;
 mod stats;
+mod trace;
 mod wait;
 mod walk;
 
@@ -63,6 +66,7 @@ pub use mapped::Before;
 pub use mapping_locks::Creation;
 pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
+pub use trace::{Hop, Trace, Waiting, waits};
 
 use mount::{Mount, Servers};
 use shoal_types::{Errno, InodeId, Origin, Process, SessionId};
@@ -139,6 +143,12 @@ impl Client {
     /// What the client has done so far, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         self.mount.stats()
+    }
+
+    /// Sessions that the servers have ended since the last call, and what was lost with each, in words for
+    /// administrators.
+    pub fn take_losses(&self) -> Vec<String> {
+        self.mount.take_losses()
     }
 
     /// Calls that wait for servers or bricks, now and from now on, fail with `EIO`. What was written is still

@@ -4,6 +4,7 @@
 use crate::backoff::Backoff;
 use crate::limits::LOCATE_TRIES;
 use crate::session::Session;
+use crate::trace::{Hop, waits};
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BlockRef};
 use shoal_wire::{BlockError, MetaError};
@@ -27,6 +28,7 @@ impl Session {
         persistence: Persistence,
     ) -> Result<Bytes, BlockError> {
         let id = piece.id;
+        let _waits = waits(Hop::Brick, || format!("block {id}"));
         self.counters.gets.add(1);
         self.counters.get_bytes.add(u64::from(piece.len));
         let mut group = match self.groups.find(id) {

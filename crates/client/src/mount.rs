@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
 use crate::kernel::KernelCache;
 use crate::lease::Moment;
-use crate::limits::{SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
+use crate::limits::{LOSSES_KEPT_MAX, SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
 use crate::mapping_locks::MappingLocks;
 use crate::session::Session;
 use crate::stats::Stat;
@@ -52,6 +52,8 @@ pub(crate) struct MountShared {
     pub(crate) mapping_locks: MappingLocks,
     /// The cache in front of the client.
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
+    /// Sessions that the servers have ended, and what was lost with them, in words.
+    pub(crate) losses: Mutex<Vec<String>>,
     /// Is sent each session that the servers have ended.
     pub(crate) ended: Sender<SessionId>,
 }
@@ -134,7 +136,9 @@ impl Mount {
         let (ended, ends) = channel::unbounded();
         let kernel = OnceLock::new();
         let (clock, mapping_locks) = (Clock::default(), MappingLocks::default());
-        let shared = Arc::new(MountShared { servers, bricks, options, clock, mapping_locks, kernel, ended });
+        let losses = Mutex::default();
+        let shared =
+            Arc::new(MountShared { servers, bricks, options, clock, mapping_locks, kernel, losses, ended });
         let way = shared.way();
         let opened = shared.open(&way, shoal_runtime::random::wide())?;
         let (session, threads) = Session::start(&shared, way, opened);
@@ -163,6 +167,10 @@ impl Mount {
     /// Runs `step` in the current session, which is not replaced meanwhile. `step` must not wait.
     pub(crate) fn with_current<T>(&self, step: impl FnOnce(&Session) -> T) -> T {
         step(&self.current.read())
+    }
+
+    pub(crate) fn take_losses(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.losses.lock())
     }
 
     pub(crate) fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
@@ -366,6 +374,15 @@ impl Session {
         let ended =
             denied.map_or(ENDED.to_owned(), |denial| format!("this mount's session has ended: {denial}"));
         let (session, locks) = (self.id.0, self.locks.count());
+        let mut losses = self.shared.losses.lock();
+        if losses.len() < LOSSES_KEPT_MAX {
+            let (operations, inodes) = (loss.operations, loss.inodes);
+            losses.push(format!(
+                "session {session} of {} has ended: lost {operations} operations on {inodes} inodes, and {locks} locks",
+                self.shared.options.name
+            ));
+        }
+        drop(losses);
         if loss.operations == 0 {
             tracing::warn!(
                 session,

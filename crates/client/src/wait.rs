@@ -5,6 +5,7 @@
 
 use crate::limits::{ABANDONED_CLOSE_WAIT, RETRY_WAIT_MAX, UNCOMMITTED_BYTES_MAX};
 use crate::session::{Session, State};
+use crate::trace::{Hop, waits};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::time::{Duration, Instant};
@@ -16,6 +17,9 @@ impl Session {
         self.state.lock().core.seal();
         self.ship_ready();
         let until = self.until();
+        let _waits = waits(Hop::Commit, || {
+            format!("room in the window of {} uncommitted bytes", UNCOMMITTED_BYTES_MAX)
+        });
         let mut state = self.state.lock();
         while state.core.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX / 2 {
             self.wait_for_change(&mut state, until)?;
@@ -27,6 +31,7 @@ impl Session {
     /// bounded time.
     pub(crate) fn wait_for_turn(&self, dirs: &[InodeId]) -> Result<(), Errno> {
         let until = Instant::now() + RETRY_WAIT_MAX;
+        let _waits = waits(Hop::Metadata, || format!("another thread of this mount that asks for {dirs:?}"));
         let mut state = self.state.lock();
         while state.core.retries.are_waited_for(dirs) {
             state.core.alive()?;
@@ -40,6 +45,7 @@ impl Session {
     /// Waits until the right to change a file, which is being recalled, has been given back.
     pub(crate) fn wait_for_recall(&self, ino: InodeId) -> Result<(), Errno> {
         let until = self.until();
+        let _waits = waits(Hop::Recall, || format!("inode {}, which another client gets", ino.0));
         let mut state = self.state.lock();
         while state.core.is_closed_to_writers(ino) {
             self.wait_for_change(&mut state, until)?;
@@ -108,6 +114,7 @@ impl Session {
         }
         self.counters.syncs.add(1);
         let until = self.until();
+        let _waits = waits(Hop::Commit, || format!("the journal up to batch {}.{}", self.id.0, seq.0));
         self.wait_acked(seq, |state| self.wait_for_change(state, until))
     }
 

@@ -80,6 +80,16 @@ pub const ALL: &[Known] = &[
         check: |value| number(value, MOUNT_NUMBER_MAX),
     },
     Known {
+        key: "slow-operation",
+        default: "5",
+        help: "operations of a mount that take longer than so many seconds are logged there, with what they wait for; 0: \
+               none; a mount's own option slow-operation=... overrides it",
+        check: |value| match value.parse::<u64>() {
+            Ok(seconds) if seconds <= SLOW_OPERATION_S_MAX => Ok(()),
+            _ => Err(format!("it is a number of seconds, 0 to {SLOW_OPERATION_S_MAX}")),
+        },
+    },
+    Known {
         key: "read-only",
         default: "off",
         help: "on: every mount that begins from then on is read-only, whatever its own options are",
@@ -87,6 +97,8 @@ pub const ALL: &[Known] = &[
     },
 ];
 
+/// Longest `slow-operation`, in seconds: a day.
+const SLOW_OPERATION_S_MAX: u64 = 86_400;
 /// Largest number that a mount option takes.
 const MOUNT_NUMBER_MAX: u64 = 1 << 20;
 
@@ -121,7 +133,7 @@ fn one_of(value: &str, words: &[&str]) -> Result<(), String> {
 pub fn mount_options(value: impl Fn(&str) -> Option<String>) -> String {
     let given = |key: &&str| value(key).map(|value| format!("{key}={value}"));
     let mut words: Vec<String> =
-        ["locks", "cache", "block-cache", "read-ahead"].iter().filter_map(given).collect();
+        ["locks", "cache", "block-cache", "read-ahead", "slow-operation"].iter().filter_map(given).collect();
     if value("read-only").as_deref() == Some("on") {
         words.push("ro".into());
     }
@@ -235,7 +247,10 @@ mod tests {
     #[test]
     fn settings_for_mounts_are_told_as_mount_options() {
         let default = |key: &str| find(key).map(|known| known.default.to_owned());
-        assert_eq!(mount_options(default), "locks=cluster,cache=256,block-cache=128,read-ahead=2048");
+        assert_eq!(
+            mount_options(default),
+            "locks=cluster,cache=256,block-cache=128,read-ahead=2048,slow-operation=5"
+        );
         let set = |key: &str| match key {
             "read-only" => Some("on".to_owned()),
             "locks" => Some("local".into()),

@@ -10,8 +10,9 @@ use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
 use crate::listing::{Listing, Sink, Splits};
 use crate::locks::{LockScope, Locks};
 use crate::nodeid_alias::{NodeIds, inode_id};
+use crate::running::Running;
 use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stats::{Counters, Op, Stats, Timer};
+use crate::stats::{Asked, Counters, Op, Stats, Timer};
 use crate::thread::Writing;
 use crate::xattr::CAPABILITY;
 use bytes::Bytes;
@@ -25,7 +26,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// An argument that a request lends to a call. It is copied only if the call has to wait.
 pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
@@ -42,15 +43,17 @@ pub(crate) struct Shared {
     pub locks: Locks,
     pub splits: Splits,
     pub nodes: Arc<NodeIds>,
+    /// The requests that wait.
+    pub running: Arc<Running>,
     waiting: Gauge,
 }
 
 impl Shared {
     pub(crate) fn stats(&self) -> Stats {
         let slow_queued = self.waiting.waiting();
-        let (read_bytes, written_bytes) = self.counters.bytes();
+        let (reads, writes) = self.counters.sizes();
         let (ops, drops) = (self.counters.snapshot(), self.invalidator.drops());
-        Stats { ops, slow_queued, read_bytes, written_bytes, drops }
+        Stats { ops, slow_queued, reads, writes, drops }
     }
 }
 
@@ -69,13 +72,16 @@ impl Dispatcher {
         slow_threads: usize,
         locks: LockScope,
         root: InodeId,
+        slow_operation: Option<Duration>,
     ) -> io::Result<Dispatcher> {
         let locks = Locks::new(locks);
         let slow = Lanes::start(slow_threads, if locks.are_ours() { LOCK_THREADS } else { 0 })?;
         let nodes = Arc::new(NodeIds::new(root));
         let invalidator = Invalidator::new(&client, &nodes);
         let (counters, splits, waiting) = (Counters::new(), Splits::default(), slow.gauge());
-        let shared = Shared { client, counters, invalidator, locks, splits, nodes, waiting };
+        let running = Running::new(slow_operation);
+        running.start()?;
+        let shared = Shared { client, counters, invalidator, locks, splits, nodes, running, waiting };
         Ok(Dispatcher { shared: Arc::new(shared), slow, device })
     }
 
@@ -99,7 +105,8 @@ impl Dispatcher {
     /// Finishes waiting requests, or makes them fail: the kernel has closed the connection and takes no
     /// replies.
     pub(crate) fn drain(&mut self) {
-        let Shared { client, invalidator, locks, .. } = &*self.shared;
+        let Shared { client, invalidator, locks, running, .. } = &*self.shared;
+        running.end();
         invalidator.end();
         locks.end_all(|wait| self.cancel(wait));
         self.slow.drain(|| client.interrupt());
@@ -135,27 +142,27 @@ impl Dispatcher {
     /// Makes a call that changes nothing, and answers with its outcome.
     pub(crate) fn serve<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        self.look(op, |_| Holds::Nothing, reply, arg, call, answer);
+        self.look(asked, |_| Holds::Nothing, reply, arg, call, answer);
     }
 
     /// Makes a call that changes nothing, and answers with its outcome. `holds` finds the kernel locks that
     /// the request holds; it runs only if the call has to wait.
     pub(crate) fn look<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: impl FnOnce(&Client) -> Holds,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(asked);
         match call(&self.shared.client, Wait::Never, arg) {
             Err(Failure::WouldBlock) => {
                 let holds = holds(&self.shared.client);
@@ -169,14 +176,14 @@ impl Dispatcher {
     /// outcome.
     pub(crate) fn change<A: Lent + ?Sized, T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: Holds,
         reply: R,
         arg: &A,
         call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(asked);
         self.shared.invalidator.is_at_work(holds);
         let outcome = match self.shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
@@ -201,7 +208,7 @@ impl Dispatcher {
     /// change.
     pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: shoal_channel::ReplyWrite) {
         let Write { ino, offset, len } = write;
-        let (timer, holds) = (Timer::start(Op::Write), Holds::Pages(write));
+        let (timer, holds) = (Timer::start(Op::Write.of(ino)), Holds::Pages(write));
         let writing = self.shared.invalidator.is_written_back(write);
         let answer = move |reply, done| {
             answer::written(reply, len as u32, done);
@@ -213,7 +220,7 @@ impl Dispatcher {
         };
         if outcome != Err(Failure::WouldBlock) {
             if outcome.is_ok() {
-                self.shared.counters.written(data.len());
+                self.shared.counters.written(ino, data.len());
             }
             return self.shared.finish(timer, reply, outcome, answer);
         }
@@ -222,16 +229,18 @@ impl Dispatcher {
         }
         let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
         let session = shared.client.session();
+        let reads = shared.running.begin(timer);
         let job = move || {
             // Without a baseline the pages are written as a whole.
-            let mut before = shared.client.before_write_back(ino, offset, len as u32).ok();
+            let mut before = reads.run(|| shared.client.before_write_back(ino, offset, len as u32)).ok();
+            drop(reads);
             if let Some(before) = &mut before {
                 shared.invalidator.read_from(write, before);
             }
             let (invalidator, counting) = (shared.invalidator.clone(), shared.clone());
             let call = move |client: &Client| -> Reply<()> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
-                counting.counters.written(data.len());
+                counting.counters.written(ino, data.len());
                 // Also if the pages equal the file: a client that waited for their invalidation may have been
                 // let go on.
                 invalidator.differ(write, &data);
@@ -258,9 +267,9 @@ impl Dispatcher {
         let misplaces = known.flatten().is_some_and(|writing| writing.appends);
         let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();
         let Some(Writing { appends }) = writing else {
-            return self.serve(Op::Getxattr, reply, &(), call, answer);
+            return self.serve(Op::Getxattr.of(ino), reply, &(), call, answer);
         };
-        let timer = Timer::start(Op::Getxattr);
+        let timer = Timer::start(Op::Getxattr.of(ino).by(tid));
         if self.slow.refuses(Lane::Change) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
@@ -284,7 +293,7 @@ impl Dispatcher {
         tid: u32,
         is_look: bool,
     ) {
-        let (timer, shared) = (Timer::start(Op::Getattr), &self.shared);
+        let (timer, shared) = (Timer::start(Op::Getattr.of(ino).by(tid)), &self.shared);
         let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
         let outcome = shared.client.getattr(Wait::Never, ino);
         let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, tid);
@@ -316,17 +325,19 @@ impl Dispatcher {
     /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
     /// [`Invalidator::size_asked`].
     pub(crate) fn show_size(&self, reply: shoal_channel::ReplyAttr, ino: InodeId, tid: u32) {
-        let (timer, begun, shared) = (Timer::start(Op::Getattr), Instant::now(), self.shared.clone());
+        let (timer, begun, shared) =
+            (Timer::start(Op::Getattr.of(ino).by(tid)), Instant::now(), self.shared.clone());
         if self.slow.refuses(Lane::Size) {
             let refused = Err::<Inode, _>(ENOMEM.into());
             return shared
                 .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
         }
         let unanswered = shared.invalidator.unanswered(tid);
+        let waits = shared.running.begin(timer);
         let job = move || {
             let Shared { client, invalidator, .. } = &*shared;
             let mut asked = invalidator.size_asked(client, ino, tid, begun);
-            let mut outcome = client.getattr(Wait::Allowed, ino);
+            let mut outcome = waits.run(|| client.getattr(Wait::Allowed, ino));
             while outcome.is_ok()
                 && invalidator.is_behind_size_barrier(ino, tid)
                 && begun.elapsed() < SIZE_WAIT_MAX
@@ -337,6 +348,7 @@ impl Dispatcher {
             }
             drop(unanswered);
             shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
+            drop(waits);
         };
         self.submit(Lane::Size, Box::new(job));
     }
@@ -367,14 +379,14 @@ impl Dispatcher {
     /// Makes a call that always waits, and answers with its outcome.
     pub(crate) fn serve_slow<T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         holds: Holds,
         reply: R,
         call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let timer = Timer::start(op);
-        if self.slow.refuses(Lane::of(op)) {
+        let timer = Timer::start(asked);
+        if self.slow.refuses(Lane::of(asked.op)) {
             return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
         }
         self.later(timer, holds, reply, move |client| call(client).map_err(Failure::Errno), answer);
@@ -395,14 +407,15 @@ impl Dispatcher {
 
     /// Lists a directory for a thread, from an offset on.
     pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
-        let timer = Timer::start(op);
+        let timer = Timer::start(op.of(dir).by(tid));
         let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
         match listing.fill(&self.shared, Wait::Never) {
             Err(Failure::WouldBlock) => {
-                let shared = self.shared.clone();
+                let (shared, waits) = (self.shared.clone(), self.shared.running.begin(timer));
                 let job = move || {
-                    let outcome = listing.fill(&shared, Wait::Allowed);
+                    let outcome = waits.run(|| listing.fill(&shared, Wait::Allowed));
                     shared.listed(timer.slow(), listing, outcome);
+                    drop(waits);
                 };
                 self.submit(Lane::Read, Box::new(job));
             }
@@ -418,7 +431,7 @@ impl Dispatcher {
 
     /// Refuses a request.
     pub(crate) fn refuse(&self, op: Op, reply: impl Fail, why: Errno) {
-        self.shared.counters.record(Timer::start(op), true);
+        self.shared.counters.record(Timer::start(op.unnamed()), true);
         reply.fail(why);
     }
 
@@ -482,7 +495,7 @@ impl Shared {
     /// Content for the page cache.
     pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
         let parts = self.read_settled(wait, ino, offset, len)?;
-        self.counters.read(parts.iter().map(Bytes::len).sum());
+        self.counters.read(ino, parts.iter().map(Bytes::len).sum());
         Ok(parts)
     }
 
@@ -525,7 +538,7 @@ impl Shared {
         let note = |begins| late.is_about_to(begins);
         let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
         late.is_written(grew);
-        self.counters.written(data.len());
+        self.counters.written(ino, data.len());
         match at == offset {
             true => self.invalidator.is_overwritten(write, data),
             false => self.invalidator.has_appended_elsewhere(ino),
@@ -548,17 +561,21 @@ impl Shared {
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) -> Job {
         let (shared, under_way) = (self.clone(), self.invalidator.under_way(holds));
+        let waits = self.running.begin(timer);
         Box::new(move || {
             // A request that waits when its session ends fails. It rests on what the kernel was told in that
             // session.
             let outdated = shared.client.session() != session;
-            let outcome =
-                if outdated { Err(Errno::EIO.into()) } else { naming(holds, || call(&shared.client)) };
+            let outcome = if outdated {
+                Err(Errno::EIO.into())
+            } else {
+                waits.run(|| naming(holds, || call(&shared.client)))
+            };
             if let Some(change) = &under_way {
                 change.carried_out();
             }
             shared.finish(timer.slow(), reply, outcome, answer);
-            drop(under_way);
+            drop((waits, under_way));
         })
     }
 

@@ -51,7 +51,7 @@ impl Filesystem {
         let (caller, parent) = (caller(req, make.umask), self.server.inode(req.node()));
         let Make { mode, rdev, .. } = make;
         self.server.change(
-            op,
+            op.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             make.name.as_bytes(),
@@ -77,7 +77,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (place, tid) = (req.node(), req.pid());
         let parent = self.server.inode(place);
         if self.primer.is_meant(place, name.as_bytes()) {
-            self.server.note(Timer::start(Op::Lookup));
+            self.server.note(Timer::start(Op::Lookup.unnamed()));
             return self.primer.answer(reply);
         }
         let shared = self.server.shared();
@@ -87,7 +87,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
         self.server.look(
-            Op::Lookup,
+            Op::Lookup.of(parent).by(req.pid()),
             |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
             reply,
             name.as_bytes(),
@@ -118,7 +118,7 @@ impl shoal_channel::Filesystem for Filesystem {
 
     /// Counted per inode: the kernel sends many FORGETs in one message.
     fn forget(&self, node: NodeId, nlookup: u64) {
-        let (timer, ino) = (Timer::start(Op::Forget), self.server.inode(node));
+        let (timer, ino) = (Timer::start(Op::Forget.unnamed()), self.server.inode(node));
         // The root of the mount is referred to until the mount ends.
         if !Primer::is_own(ino) && node != NodeId::ROOT {
             let client = self.server.client();
@@ -144,7 +144,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let handle = self.server.shared().locks.handle(flags, true);
         let mappable = handle::is_mappable(handle);
         self.server.change(
-            Op::Create,
+            Op::Create.of(parent).by(req.pid()),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -160,7 +160,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (caller, parent) = (caller(req, 0), self.server.inode(req.node()));
         let name = name.as_bytes().to_vec();
         self.server.change(
-            Op::Symlink,
+            Op::Symlink.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             target.as_bytes(),
@@ -172,7 +172,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
         let (ino, parent) = (self.about(node), self.server.inode(req.node()));
         self.server.change(
-            Op::Link,
+            Op::Link.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
@@ -185,7 +185,7 @@ impl shoal_channel::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let parent = self.server.inode(req.node());
         self.server.change(
-            Op::Unlink,
+            Op::Unlink.of(parent).by(req.pid()),
             Holds::names(parent, req.pid()),
             reply,
             name.as_bytes(),
@@ -198,7 +198,7 @@ impl shoal_channel::Filesystem for Filesystem {
         affinity::met(req.pid(), 0);
         let (parent, by) = (self.server.inode(req.node()), req.pid());
         self.server.change(
-            Op::Rmdir,
+            Op::Rmdir.of(parent).by(req.pid()),
             Holds::names(parent, by),
             reply,
             name.as_bytes(),
@@ -231,7 +231,7 @@ impl shoal_channel::Filesystem for Filesystem {
         }
         let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
         self.server.change(
-            Op::Rename,
+            Op::Rename.of(from).by(req.pid()),
             Holds::Names { dirs: [from, to], by },
             reply,
             new_name.as_bytes(),
@@ -243,7 +243,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn readlink(&self, req: &Request, reply: ReplyData) {
         let ino = self.about(req.node());
         self.server.serve(
-            Op::Readlink,
+            Op::Readlink.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.readlink(wait, ino),
@@ -279,7 +279,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
         let set = setattr::resolve(set, self.server.client().now());
         self.server.change(
-            Op::Setattr,
+            Op::Setattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             &(),
@@ -293,9 +293,9 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn statfs(&self, _req: &Request, reply: ReplyStatfs) {
+    fn statfs(&self, req: &Request, reply: ReplyStatfs) {
         self.server.serve(
-            Op::Statfs,
+            Op::Statfs.unnamed().by(req.pid()),
             reply,
             &(),
             |client, wait, ()| client.statfs(wait),
@@ -331,7 +331,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let fills = handle::flags(handle, flags) & libc::O_DIRECT == 0;
         let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
         self.server.serve(
-            Op::Read,
+            Op::Read.of(ino).by(req.pid()),
             reply,
             &(),
             move |_, wait, ()| shared.read(wait, ino, offset, size),
@@ -359,7 +359,7 @@ impl shoal_channel::Filesystem for Filesystem {
         // A direct write locks no page.
         let holds = if flags & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
         self.server.change(
-            Op::Write,
+            Op::Write.of(ino).by(req.pid()),
             holds,
             reply,
             data,
@@ -383,7 +383,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (ino, tid, shared) = (self.about(req.node()), req.pid(), self.server.shared());
         let invalidator = shared.invalidator.clone();
         self.server.change(
-            Op::Fallocate,
+            Op::Fallocate.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             &(),
@@ -405,7 +405,7 @@ impl shoal_channel::Filesystem for Filesystem {
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
         self.server.change(
-            Op::CopyFileRange,
+            Op::CopyFileRange.of(dst).by(req.pid()),
             Holds::Dir(dst),
             reply,
             &(),
@@ -428,7 +428,7 @@ impl shoal_channel::Filesystem for Filesystem {
         };
         let ino = self.about(req.node());
         self.server.serve(
-            Op::Lseek,
+            Op::Lseek.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.lseek(wait, ino, offset, what),
@@ -445,13 +445,13 @@ impl shoal_channel::Filesystem for Filesystem {
             invalidator.wait_for_pages(ino);
             client.fsync(ino)
         };
-        self.server.serve_slow(Op::Fsync, Holds::Nothing, reply, call, answer::empty);
+        self.server.serve_slow(Op::Fsync.of(ino).by(req.pid()), Holds::Nothing, reply, call, answer::empty);
     }
 
     fn fsyncdir(&self, req: &Request, reply: ReplyEmpty) {
         let ino = self.about(req.node());
         self.server.serve_slow(
-            Op::Fsyncdir,
+            Op::Fsyncdir.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             move |client| client.fsync(ino),
@@ -468,7 +468,7 @@ impl shoal_channel::Filesystem for Filesystem {
             return self.server.acquire_write_permit(ino, req.pid(), reply);
         }
         self.server.serve(
-            Op::Getxattr,
+            Op::Getxattr.of(ino).by(req.pid()),
             reply,
             name.as_bytes(),
             move |client, wait, name| client.getxattr(wait, ino, name),
@@ -479,7 +479,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr) {
         let (ino, uid) = (self.about(req.node()), req.uid());
         self.server.serve(
-            Op::Listxattr,
+            Op::Listxattr.of(ino).by(req.pid()),
             reply,
             &(),
             move |client, wait, ()| client.listxattr(wait, ino),
@@ -499,7 +499,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         let name = name.as_bytes().to_vec();
         self.server.change(
-            Op::Setxattr,
+            Op::Setxattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             value,
@@ -519,7 +519,7 @@ impl shoal_channel::Filesystem for Filesystem {
     fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
         let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
         self.server.change(
-            Op::Removexattr,
+            Op::Removexattr.of(ino).by(req.pid()),
             Holds::Dir(ino),
             reply,
             name.as_bytes(),
@@ -575,7 +575,7 @@ impl shoal_channel::Filesystem for Filesystem {
             Refused::Ioctl => Op::Ioctl,
             Refused::Unknown => return libc::ENOSYS,
         };
-        self.server.note(Timer::start(op));
+        self.server.note(Timer::start(op.unnamed()));
         if what == Refused::Ioctl { libc::ENOTTY } else { libc::ENOSYS }
     }
 }

@@ -33,6 +33,7 @@ mod dispatch;
 mod encode;
 mod filesystem;
 mod handle;
+mod hot;
 mod invalidate;
 mod kernel;
 pub mod limits;
@@ -45,6 +46,7 @@ mod notify;
 mod orphan;
 mod places;
 mod prime;
+mod running;
 mod setattr;
 mod slow;
 mod stats;
@@ -54,11 +56,12 @@ mod thread;
 mod tune;
 mod xattr;
 
+pub use hot::{HotBy, HotInode};
 pub use invalidate::Drops;
 pub use locks::LockScope;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use orphan::release;
-pub use stats::{OpStats, Stats};
+pub use stats::{OpStats, Stats, operations};
 pub use stopped::{StoppedKernel, Watch};
 
 /// The file system's type as `/proc/mounts` shows it.

@@ -210,3 +210,20 @@ pub const PRUNE_SLACK_PART: usize = 16;
 pub const PRUNED_AT_ONCE_MAX: usize = 1 << 16;
 /// Inodes of one message to the kernel, which works on so many at a time.
 pub const PRUNE_MESSAGE_INODES: usize = 512;
+/// Inodes with the most requests of a kind that each of [`HOT_SHARDS`] tables keeps for certain; up to
+/// twice as many take 40 bytes each. `volume top` lists fewer.
+pub const HOT_INODES_KEPT: usize = 128;
+/// Tables of inodes for each kind of request.
+pub const HOT_SHARDS: usize = 8;
+/// An operation that takes longer is logged, unless the mount says otherwise: longer than an election, and
+/// half of what a silent client may hold up others.
+pub const SLOW_OPERATION: Duration = Duration::from_secs(5);
+/// Slow operations that are logged in each [`SLOW_LOGGED_PERIOD`]; others are counted. When servers are away,
+/// every operation is slow.
+pub const SLOW_LOGGED_MAX: u64 = 20;
+/// See [`SLOW_LOGGED_MAX`].
+pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
+/// Shortest pause of the thread that looks for slow operations.
+pub const SLOW_LOOK_EVERY_MIN: Duration = Duration::from_millis(50);
+/// Its longest pause.
+pub const SLOW_LOOK_EVERY_MAX: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use crate::dispatch::{Dispatcher, Shared};
 use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
 use crate::nodeid_alias::inode_id;
-use crate::stats::{Op, Timer};
+use crate::stats::{Asked, Op, Timer};
 use parking_lot::{Condvar, Mutex};
 use shoal_channel::{
     FileHandle, LockOwner, LockRequest, NodeId, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
@@ -215,11 +215,11 @@ impl Dispatcher {
             return self.refuse(Op::Open, reply, Errno::ENOSYS);
         }
         if !handle::is_for_reading_and_writing(flags) {
-            self.note(Timer::start(Op::Open));
+            self.note(Timer::start(Op::Open.of(ino)));
             return reply.opened(shared.locks.handle(flags, false), OpenFlags::KEEP_CACHE);
         }
         let call = move |client: &Client, wait, (): &()| client.open_mappable(wait, ino);
-        self.serve(Op::Open, reply, &(), call, move |reply, opened| match opened {
+        self.serve(Op::Open.of(ino), reply, &(), call, move |reply, opened| match opened {
             Ok(may_map) => {
                 let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
                 reply.opened(shared.locks.handle(flags, may_map), how);
@@ -236,11 +236,11 @@ impl Dispatcher {
         }
         shared.locks.closed_by(ino, owner.0);
         if !shared.client.may_have_locks(ino, owner.0) {
-            self.note(Timer::start(Op::Flush));
+            self.note(Timer::start(Op::Flush.of(ino)));
             return reply.ok();
         }
         self.about_locks(
-            Op::Flush,
+            Op::Flush.of(ino),
             reply,
             move |client| client.release_locks(ino, &[owner.0]),
             answer::empty,
@@ -257,7 +257,7 @@ impl Dispatcher {
         let was_mappable = handle::is_mappable(fh)
             && its.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
         if owners.is_empty() && !was_mappable {
-            self.note(Timer::start(Op::Release));
+            self.note(Timer::start(Op::Release.of(ino)));
             return reply.ok();
         }
         let release = move |client: &Client| {
@@ -272,7 +272,7 @@ impl Dispatcher {
             its.locks.released(ino, &owners);
             released
         };
-        self.about_locks(Op::Release, reply, release, answer::empty);
+        self.about_locks(Op::Release.of(ino), reply, release, answer::empty);
         // Unlocked only now: a request that waits for this release takes a thread of the lane, and the
         // release has a thread already or is queued before it.
         drop(state);
@@ -282,7 +282,12 @@ impl Dispatcher {
     pub(crate) fn test_lock(&self, node: NodeId, wanted: &LockRequest, reply: ReplyLock) {
         match requested(node, wanted) {
             Ok(lock) => {
-                self.about_locks(Op::Getlk, reply, move |client| client.test_lock(&lock), answer_found);
+                self.about_locks(
+                    Op::Getlk.of(lock.ino),
+                    reply,
+                    move |client| client.test_lock(&lock),
+                    answer_found,
+                );
             }
             Err(why) => self.refuse(Op::Getlk, reply, why),
         }
@@ -301,7 +306,12 @@ impl Dispatcher {
             Err(why) => return self.refuse(Op::Setlk, reply, why),
         };
         if wanted.lock.kind == libc::F_UNLCK {
-            return self.about_locks(Op::Setlk, reply, move |client| client.unlock(&lock), answer::empty);
+            return self.about_locks(
+                Op::Setlk.of(lock.ino),
+                reply,
+                move |client| client.unlock(&lock),
+                answer::empty,
+            );
         }
         let (shared, fh) = (self.shared(), wanted.handle);
         shared.locks.see(fh, &lock);
@@ -310,9 +320,9 @@ impl Dispatcher {
                 shared.locks.wait_for_release(&lock);
                 take_lock(&shared, fh, &lock, None)
             };
-            return self.about_locks(Op::Setlk, reply, set, answer::empty);
+            return self.about_locks(Op::Setlk.of(lock.ino), reply, set, answer::empty);
         };
-        let (timer, wait) = (Timer::start(Op::Setlkw), shared.locks.may_wait(unique));
+        let (timer, wait) = (Timer::start(Op::Setlkw.of(lock.ino)), shared.locks.may_wait(unique));
         self.submit_about_locks(Box::new(move || {
             shared.locks.wait_for_release(&lock);
             match take_lock(&shared, fh, &lock, None) {
@@ -355,15 +365,17 @@ impl Dispatcher {
 
     fn about_locks<T, R: Send + 'static>(
         &self,
-        op: Op,
+        asked: Asked,
         reply: R,
         call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
         answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
     ) {
-        let (timer, shared) = (Timer::start(op), self.shared());
+        let (timer, shared) = (Timer::start(asked), self.shared());
+        let waits = shared.running.begin(timer);
         self.submit_about_locks(Box::new(move || {
-            let outcome = call(&shared.client);
+            let outcome = waits.run(|| call(&shared.client));
             shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer);
+            drop(waits);
         }));
     }
 }
@@ -394,7 +406,7 @@ fn wait_for_lock(
     let its = shared.clone();
     let run = move || {
         crate::affinity::everywhere();
-        let outcome = take_lock(&its, fh, &lock, Some(&wait));
+        let outcome = its.running.begin(timer).run(|| take_lock(&its, fh, &lock, Some(&wait)));
         its.locks.give_thread_back();
         finish(&its, timer, reply, outcome);
     };

@@ -2,6 +2,7 @@
 
 use crate::dispatch::{Dispatcher, Shared};
 use crate::filesystem::Filesystem;
+use crate::hot::{HotBy, HotInode};
 use crate::limits;
 use crate::locks::LockScope;
 use crate::mountinfo;
@@ -22,6 +23,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Which programs' locks exclude each other.
     pub locks: LockScope,
+    /// An operation that takes longer is logged, with what it waits for; `None`: none is.
+    pub slow_operation: Option<Duration>,
     /// The directory of the volume that is the root of the mount. The client keeps a reference to it until
     /// the mount ends.
     pub root: InodeId,
@@ -72,6 +76,7 @@ impl Default for MountOptions {
             nosuid: false,
             noexec: false,
             locks: LockScope::Local,
+            slow_operation: Some(limits::SLOW_OPERATION),
             root: InodeId::ROOT,
             contexts: Vec::new(),
         }
@@ -149,7 +154,8 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let device = shoal_channel::open_device().map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
-    let server = Dispatcher::start(client.clone(), watched, slow_threads, options.locks, options.root)
+    let MountOptions { locks, root, slow_operation, .. } = options;
+    let server = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
     let shared = server.shared();
     attach(&device, &mountpoint, &options)?;
@@ -260,6 +266,22 @@ impl Mounted {
     /// What the kernel has asked for so far.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
+    }
+
+    /// The inodes with the most requests of a kind, and since when that has been counted. `None`: there is no
+    /// such kind; see [`operations`](crate::operations).
+    pub fn hot(&self, op: &str, by: HotBy, count_max: usize) -> Option<(Vec<HotInode>, Instant)> {
+        self.shared.counters.hot(op, by, count_max)
+    }
+
+    /// The requests in flight, a line each: what is asked for, since when, and what it waits for.
+    pub fn in_flight(&self) -> Vec<String> {
+        self.shared.running.lines()
+    }
+
+    /// Begins to count the requests of inodes anew.
+    pub fn clear_hot(&self) {
+        self.shared.counters.clear_hot();
     }
 
     /// Waits until the volume is unmounted, by [`unmount`](Self::unmount) or by another process (umount(8)),

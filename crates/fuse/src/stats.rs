@@ -7,10 +7,13 @@
 //! A request is counted just before its reply is sent: a program that sees the effect of a system call sees
 //! it counted.
 
+use crate::hot::{HotBy, HotInode, HotInodes};
 use crate::invalidate::Drops;
 use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
+use shoal_types::InodeId;
 use std::cell::Cell;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -30,7 +33,42 @@ macro_rules! ops {
     };
 }
 
+/// What a request asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub op: Op,
+    /// The inode that it is about; of requests about names, their directory.
+    ino: Option<InodeId>,
+    /// The thread that makes the request, if that is known.
+    by: Option<u32>,
+}
+
+impl Asked {
+    /// A request of this thread.
+    pub(crate) fn by(self, tid: u32) -> Asked {
+        Asked { by: Some(tid), ..self }
+    }
+}
+
 impl Op {
+    /// A request about an inode, or about names in a directory.
+    pub(crate) fn of(self, ino: InodeId) -> Asked {
+        Asked { op: self, ino: Some(ino), by: None }
+    }
+
+    /// A request that is counted for no inode.
+    pub(crate) fn unnamed(self) -> Asked {
+        Asked { op: self, ino: None, by: None }
+    }
+
+    /// The kind under which inodes are counted: listings of either form are one kind.
+    fn hot(self) -> usize {
+        match self {
+            Op::Readdirplus => Op::Readdir as usize,
+            op => op as usize,
+        }
+    }
+
     /// Whether the request names an inode that the kernel has, and no name: if the inode does not exist, it
     /// was removed.
     pub(crate) fn is_of_inode(self) -> bool {
@@ -97,6 +135,11 @@ ops! {
     Bmap = "bmap",
 }
 
+/// The names of the kinds of requests, as in [`OpStats::name`].
+pub fn operations() -> impl Iterator<Item = &'static str> {
+    Op::ALL.iter().map(|op| op.name())
+}
+
 /// One kind of request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpStats {
@@ -142,10 +185,10 @@ pub struct Stats {
     pub ops: Vec<OpStats>,
     /// Requests waiting for a thread that may wait for disk or server, at this moment.
     pub slow_queued: usize,
-    /// Bytes that READ requests returned.
-    pub read_bytes: u64,
-    /// Bytes that WRITE requests carried.
-    pub written_bytes: u64,
+    /// Sizes of what READ requests returned, in bytes.
+    pub reads: Snapshot,
+    /// Sizes of what WRITE requests carried, in bytes.
+    pub writes: Snapshot,
     /// Invalidations because of changes by other clients.
     pub drops: Drops,
 }
@@ -172,12 +215,13 @@ struct Cell64 {
 #[repr(align(128))]
 struct Shard {
     ops: Vec<Cell64>,
-    read_bytes: AtomicU64,
-    written_bytes: AtomicU64,
+    reads: Histogram,
+    writes: Histogram,
 }
 
 pub(crate) struct Counters {
     shards: Vec<Shard>,
+    hot: HotInodes,
 }
 
 thread_local! {
@@ -190,24 +234,43 @@ thread_local! {
 /// A request being answered.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer {
-    op: Op,
+    asked: Asked,
     start: Instant,
     slow: bool,
 }
 
 impl Timer {
-    pub(crate) fn start(op: Op) -> Timer {
-        Timer { op, start: Instant::now(), slow: false }
+    pub(crate) fn start(asked: Asked) -> Timer {
+        Timer { asked, start: Instant::now(), slow: false }
     }
 
     /// What is being done.
     pub(crate) fn op(self) -> Op {
-        self.op
+        self.asked.op
+    }
+
+    /// When the request was read from the kernel.
+    pub(crate) fn begun(self) -> Instant {
+        self.start
     }
 
     /// The request continues on another thread.
     pub(crate) fn slow(self) -> Timer {
         Timer { slow: true, ..self }
+    }
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Asked { op, ino, by } = self.asked;
+        f.write_str(&op.name().to_uppercase())?;
+        if let Some(ino) = ino {
+            write!(f, " of inode {}", ino.0)?;
+        }
+        match by {
+            Some(tid) => write!(f, " by process {tid}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -217,15 +280,19 @@ impl Counters {
             || Cell64 { errors: AtomicU64::new(0), slow: AtomicU64::new(0), latency: Histogram::default() };
         let shard = || Shard {
             ops: Op::ALL.iter().map(|_| cell()).collect(),
-            read_bytes: AtomicU64::new(0),
-            written_bytes: AtomicU64::new(0),
+            reads: Histogram::default(),
+            writes: Histogram::default(),
         };
-        Counters { shards: (0..COUNTER_SHARDS).map(|_| shard()).collect() }
+        Counters {
+            shards: (0..COUNTER_SHARDS).map(|_| shard()).collect(),
+            hot: HotInodes::new(Op::ALL.len()),
+        }
     }
 
     /// The request has its answer.
     pub(crate) fn record(&self, timer: Timer, failed: bool) {
-        let cell = &self.shards[SHARD.get()].ops[timer.op as usize];
+        let Asked { op, ino, .. } = timer.asked;
+        let cell = &self.shards[SHARD.get()].ops[op as usize];
         cell.latency.record(timer.start.elapsed());
         if failed {
             cell.errors.fetch_add(1, Relaxed);
@@ -233,24 +300,44 @@ impl Counters {
         if timer.slow {
             cell.slow.fetch_add(1, Relaxed);
         }
+        // Reads and writes are counted with their bytes.
+        if let Some(ino) = ino.filter(|_| !matches!(op, Op::Read | Op::Write)) {
+            self.hot.add(op.hot(), ino, 0);
+        }
     }
 
-    /// A READ returns this many bytes.
-    pub(crate) fn read(&self, bytes: usize) {
-        self.shards[SHARD.get()].read_bytes.fetch_add(bytes as u64, Relaxed);
+    /// A READ of a file returns this many bytes.
+    pub(crate) fn read(&self, ino: InodeId, bytes: usize) {
+        self.shards[SHARD.get()].reads.add(bytes as u64);
+        self.hot.add(Op::Read.hot(), ino, bytes as u64);
     }
 
-    /// A WRITE of this many bytes is carried out.
-    pub(crate) fn written(&self, bytes: usize) {
-        self.shards[SHARD.get()].written_bytes.fetch_add(bytes as u64, Relaxed);
+    /// A WRITE of this many bytes to a file is carried out.
+    pub(crate) fn written(&self, ino: InodeId, bytes: usize) {
+        self.shards[SHARD.get()].writes.add(bytes as u64);
+        self.hot.add(Op::Write.hot(), ino, bytes as u64);
     }
 
-    /// Bytes read and written.
-    pub(crate) fn bytes(&self) -> (u64, u64) {
-        let sum = |(read, written): (u64, u64), shard: &Shard| {
-            (read + shard.read_bytes.load(Relaxed), written + shard.written_bytes.load(Relaxed))
-        };
-        self.shards.iter().fold((0, 0), sum)
+    /// The sizes of reads and of writes.
+    pub(crate) fn sizes(&self) -> (Snapshot, Snapshot) {
+        let (mut reads, mut writes) = (Snapshot::default(), Snapshot::default());
+        for shard in &self.shards {
+            shard.reads.add_to(&mut reads);
+            shard.writes.add_to(&mut writes);
+        }
+        (reads, writes)
+    }
+
+    /// The inodes with the most requests of the kind with this name, since when; `None`: there is no such
+    /// kind.
+    pub(crate) fn hot(&self, name: &str, by: HotBy, count_max: usize) -> Option<(Vec<HotInode>, Instant)> {
+        let op = Op::ALL.iter().find(|op| op.name() == name)?;
+        Some((self.hot.first(op.hot(), by, count_max), self.hot.since()))
+    }
+
+    /// Begins to count inodes anew.
+    pub(crate) fn clear_hot(&self) {
+        self.hot.clear();
     }
 
     pub(crate) fn snapshot(&self) -> Vec<OpStats> {
@@ -265,8 +352,8 @@ impl Counters {
             slow += cell.slow.load(Relaxed);
             cell.latency.add_to(&mut latency);
         }
-        let (count, Snapshot { total_ns, buckets }) = (latency.count(), latency);
-        OpStats { name: op.name(), count, errors, slow, total_ns, latency: buckets }
+        let (count, Snapshot { total, buckets }) = (latency.count(), latency);
+        OpStats { name: op.name(), count, errors, slow, total_ns: total, latency: buckets }
     }
 }
 
@@ -281,21 +368,26 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for n in 0..1000 {
-                        let timer = Timer::start(Op::Lookup);
+                        let timer = Timer::start(Op::Lookup.of(InodeId(n % 2 + 1)));
                         counters.record(if n % 4 == 0 { timer.slow() } else { timer }, n % 10 == 0);
                     }
                 });
             }
         });
-        counters.record(Timer::start(Op::Fsync), false);
+        counters.record(Timer::start(Op::Fsync.unnamed()), false);
         let ops = counters.snapshot();
         assert_eq!(ops.iter().map(|op| op.name).collect::<Vec<_>>(), ["lookup", "fsync"]);
         assert_eq!((ops[0].count, ops[0].errors, ops[0].slow), (8000, 800, 2000));
-        counters.read(5);
-        counters.written(7);
-        let (read_bytes, written_bytes) = counters.bytes();
-        assert_eq!((read_bytes, written_bytes), (5, 7));
-        let stats = Stats { ops, slow_queued: 0, read_bytes, written_bytes, drops: Drops::default() };
+        counters.read(InodeId(1), 5);
+        counters.written(InodeId(1), 7);
+        let (reads, writes) = counters.sizes();
+        assert_eq!((reads.total, writes.total, reads.buckets[2]), (5, 7, 1));
+        let hot = |name| counters.hot(name, HotBy::Count, 2).map(|(inodes, _)| inodes);
+        let inode = |ino, count, bytes| HotInode { ino: InodeId(ino), count, over_max: 0, bytes };
+        assert_eq!(hot("lookup"), Some(vec![inode(1, 4000, 0), inode(2, 4000, 0)]));
+        assert_eq!((hot("read"), hot("fsync")), (Some(vec![inode(1, 1, 5)]), Some(Vec::new())));
+        assert_eq!(hot("format"), None);
+        let stats = Stats { ops, slow_queued: 0, reads, writes, drops: Drops::default() };
         assert_eq!(stats.requests(), 8001);
     }
 

@@ -3,14 +3,16 @@
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
-use crate::limits::CLEARED_LOCKS_MAX;
+use crate::leases::Waiter;
+use crate::limits::{CLEARED_LOCKS_MAX, DUMP_LINES_MAX, PATH_DEPTH_MAX, PATH_NAMES_MAX};
 use crate::serve::Server;
 use serde::{Deserialize, Serialize};
 use shoal_lease::locks::{LockRange, LockRecord};
-use shoal_namespace::kv::KvStore;
-use shoal_namespace::query;
+use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::{TreeError, query};
 use shoal_types::{Errno, InodeId, Name, SessionId, Timestamp};
 use shoal_wire::MetaError;
+use std::collections::HashMap;
 
 /// A session and what it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -95,6 +97,53 @@ impl Server {
         Ok(infos)
     }
 
+    /// The sessions that this server has ended since the last call, in words.
+    pub fn take_ended(&self) -> Vec<String> {
+        std::mem::take(&mut *self.shared.ended.lock())
+    }
+
+    /// What this server knows, holds and waits for, as lines for people. Of a server that does not lead, that
+    /// is its replica.
+    pub fn dump(&self) -> Vec<String> {
+        let shared = &self.shared;
+        let mut lines: Vec<String> =
+            self.stats().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
+        let Ok(term) = shared.leads() else {
+            lines.push("it does not lead: sessions and rights are known to the leader".into());
+            return lines;
+        };
+        lines.push(format!("it leads in term {term}"));
+        let some = |what: &str, all: Vec<String>, lines: &mut Vec<String>| {
+            lines.push(format!("{what}: {}", all.len()));
+            let rest = all.len().saturating_sub(DUMP_LINES_MAX);
+            lines.extend(all.into_iter().take(DUMP_LINES_MAX).map(|line| format!("  {line}")));
+            if rest > 0 {
+                lines.push(format!("  and {rest} more"));
+            }
+        };
+        let sessions = self.session_infos().unwrap_or_default();
+        let session = |info: &SessionInfo| {
+            let SessionInfo { session, client, silent_ms, watched, exclusive, locks, locks_waiting, .. } =
+                info;
+            format!(
+                "session {} ({client}): silent for {silent_ms} ms, watches {watched}, may change {exclusive}, \
+                 holds {locks} locks, waits for {locks_waiting}",
+                session.0
+            )
+        };
+        some("sessions", sessions.iter().map(session).collect(), &mut lines);
+        let waiters = shared.leases.waiters();
+        let waiter = |waiter: &Waiter| format!("{waiter}, for {}", shared.clients(&waiter.waits_for));
+        some("requests that wait for other clients", waiters.iter().map(waiter).collect(), &mut lines);
+        let recalls = shared.leases.recalled();
+        let recall = |(session, id, waited_ms, items): &(SessionId, u64, u64, usize)| {
+            let client = shared.clients(&[*session]);
+            format!("recall {id} of {items} items from {client}, for {waited_ms} ms")
+        };
+        some("recalls that are not acknowledged", recalls.iter().map(recall).collect(), &mut lines);
+        lines
+    }
+
     /// The inode at a path from the root of the volume, as far as it is committed. Symbolic links are not
     /// followed.
     pub fn inode_at(&self, path: &str) -> Result<InodeId, MetaError> {
@@ -109,6 +158,23 @@ impl Server {
         }
         shared.still_leads(term)?;
         Ok(at)
+    }
+
+    /// The paths of inodes from the root of the volume, as far as they are committed and found: no more
+    /// than [`PATH_NAMES_MAX`] names are read. A file with several links has the path of one.
+    pub fn paths(&self, inodes: &[InodeId]) -> Result<Vec<Option<String>>, MetaError> {
+        let shared = &self.shared;
+        let term = shared.serving()?;
+        let state = shared.store.snapshot();
+        let mut known = HashMap::from([(InodeId::ROOT, Some(String::new()))]);
+        let mut left = PATH_NAMES_MAX;
+        let paths = inodes.iter().map(|ino| {
+            let path = shared.tree(path_of(&state, *ino, &mut known, &mut left))?;
+            Ok(path.map(|path| if path.is_empty() { "/".to_owned() } else { path }))
+        });
+        let paths = paths.collect::<Result<Vec<_>, MetaError>>()?;
+        shared.still_leads(term)?;
+        Ok(paths)
     }
 
     /// Removes locks of programs in a file. The programs are not told: a holder goes on as if it had them.
@@ -133,6 +199,36 @@ impl Server {
         }
         Ok(cleared)
     }
+}
+
+/// The path of an inode, for which no more than `left` names are read. What is found on the way is kept in
+/// `known`; the path of the root is empty.
+fn path_of(
+    state: &impl KvRead,
+    ino: InodeId,
+    known: &mut HashMap<InodeId, Option<String>>,
+    left: &mut usize,
+) -> Result<Option<String>, TreeError> {
+    let (mut at, mut names) = (ino, Vec::new());
+    let above = loop {
+        if let Some(path) = known.get(&at) {
+            break path.clone();
+        }
+        let parent = query::record(state, at)?.map(|inode| inode.parent);
+        let name = match parent {
+            Some(parent) => query::name_of(state, parent, at, left)?.map(|name| (parent, name)),
+            None => None,
+        };
+        let Some((parent, name)) = name.filter(|_| names.len() < PATH_DEPTH_MAX) else { break None };
+        names.push((at, name));
+        at = parent;
+    };
+    let mut path = above;
+    for (ino, name) in names.into_iter().rev() {
+        path = path.map(|path| format!("{path}/{}", String::from_utf8_lossy(name.as_bytes())));
+        known.insert(ino, path.clone());
+    }
+    Ok(path)
 }
 
 impl ClearLocks {

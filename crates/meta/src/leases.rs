@@ -33,9 +33,10 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, InodeId, SessionId};
 use shoal_wire::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recall, Recalls, Reclaim,
+    Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recall, Recalls, Reclaim, Token,
 };
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -44,6 +45,29 @@ type Job = Box<dyn FnOnce() + Send>;
 enum Parked {
     Ask(Ask, Done<AskReply>),
     Acquire(Box<Acquiring>, Done<AcquireReply>),
+}
+
+/// A parked request, and since when it is parked.
+struct Place {
+    parked: Parked,
+    since: Instant,
+    /// It has been logged that it waits for long.
+    is_logged: bool,
+}
+
+/// A parked request, for people to read.
+pub(crate) struct Waiter {
+    /// What it is: session, number and subject.
+    what: String,
+    waited: Duration,
+    /// The sessions that it waits for.
+    pub(crate) waits_for: Vec<SessionId>,
+}
+
+impl fmt::Display for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waits for {:.1} s", self.what, self.waited.as_secs_f64())
+    }
 }
 
 /// A long-poll that is kept open until there are recalls.
@@ -58,7 +82,7 @@ struct Inner {
     /// The term that the table is of.
     term: Option<u64>,
     since: Instant,
-    parked: BTreeMap<RequestId, Parked>,
+    parked: BTreeMap<RequestId, Place>,
     polls: BTreeMap<SessionId, Asking>,
     /// Locks of programs.
     locks: Locks,
@@ -121,8 +145,8 @@ impl Leases {
         drop(inner);
         let away = || MetaError::NotLeader { leader: None };
         self.run(Box::new(move || {
-            for parked in old.parked.into_values() {
-                parked.fail(away());
+            for place in old.parked.into_values() {
+                place.parked.fail(away());
             }
             for poll in old.polls.into_values() {
                 (poll.done)(Err(away()));
@@ -153,6 +177,39 @@ impl Leases {
         }
     }
 
+    /// The parked requests, those that wait for longest first.
+    pub(crate) fn waiters(&self) -> Vec<Waiter> {
+        let inner = self.inner.lock();
+        let mut waiters: Vec<Waiter> =
+            inner.parked.iter().map(|(id, place)| inner.waiter(*id, place)).collect();
+        waiters.sort_by_key(|waiter| std::cmp::Reverse(waiter.waited));
+        waiters
+    }
+
+    /// The recalls that are not acknowledged: session, number, for how many milliseconds, and of how many
+    /// items.
+    pub(crate) fn recalled(&self) -> Vec<(SessionId, u64, u64, usize)> {
+        let mut inner = self.inner.lock();
+        inner.table.set_now(self.begun.elapsed().as_millis() as u64);
+        inner.table.all_unacknowledged()
+    }
+
+    /// The parked requests that have waited for longer than this and were not named before.
+    pub(crate) fn take_slow(&self, longer: Duration) -> Vec<Waiter> {
+        let mut inner = self.inner.lock();
+        let is_due = |place: &Place| !place.is_logged && place.since.elapsed() > longer;
+        let due: Vec<RequestId> =
+            inner.parked.iter().filter(|(_, place)| is_due(place)).map(|(id, _)| *id).collect();
+        let mut slow = Vec::new();
+        for id in due {
+            slow.extend(inner.parked.get(&id).map(|place| inner.waiter(id, place)));
+            if let Some(place) = inner.parked.get_mut(&id) {
+                place.is_logged = true;
+            }
+        }
+        slow
+    }
+
     /// Counters, for people and for monitoring.
     pub(crate) fn stats(&self) -> [(&'static str, u64); 6] {
         let inner = self.inner.lock();
@@ -165,6 +222,31 @@ impl Leases {
             ("locks_waiting", inner.locks.table.waiting_count() as u64),
         ]
     }
+}
+
+impl Inner {
+    fn waiter(&self, id: RequestId, place: &Place) -> Waiter {
+        let what = match &place.parked {
+            Parked::Ask(ask, _) => request_name(ask.session, ask.token, &format!("{:?}", ask.question)),
+            Parked::Acquire(acquiring, _) => {
+                let Acquire { session, token, wants, .. } = &acquiring.acquire;
+                let inodes: Vec<InodeId> = wants.iter().map(|want| want.ino).collect();
+                request_name(*session, *token, &format!("rights to {inodes:?}"))
+            }
+        };
+        let waits_for = self.table.waited_for(id).into_iter().collect();
+        Waiter { what, waited: place.since.elapsed(), waits_for }
+    }
+
+    fn park(&mut self, id: RequestId, parked: Parked) {
+        self.parked.insert(id, Place { parked, since: Instant::now(), is_logged: false });
+    }
+}
+
+/// A request as the mount's log names it, and what it is about.
+pub(crate) fn request_name(session: SessionId, token: Token, about: &str) -> String {
+    let text = format!("request {}.{} ({about})", session.0, token.0);
+    text.chars().take(REQUEST_TEXT_MAX).collect()
 }
 
 impl Parked {
@@ -199,7 +281,7 @@ impl Shared {
         inner.table.set_now(leases.begun.elapsed().as_millis() as u64);
         let outcome = change(&mut inner);
         for id in inner.table.ready() {
-            if let Some(parked) = inner.parked.remove(&id) {
+            if let Some(Place { parked, .. }) = inner.parked.remove(&id) {
                 let shared = self.clone();
                 leases.run(Box::new(move || match parked {
                     Parked::Ask(ask, done) => shared.go_on_asking(term, Some(id), ask, done),
@@ -232,10 +314,11 @@ impl Shared {
         let Some(term) = self.leases.inner.lock().term else { return };
         // A table of another term learns of it when it is built.
         let _ = self.with_table(term, |inner| {
-            let its_own = |(id, parked): (&RequestId, &Parked)| (parked.session() == session).then_some(*id);
+            let its_own =
+                |(id, place): (&RequestId, &Place)| (place.parked.session() == session).then_some(*id);
             let ids: Vec<RequestId> = inner.parked.iter().filter_map(its_own).collect();
-            for parked in ids.into_iter().filter_map(|id| inner.parked.remove(&id)) {
-                self.leases.run(Box::new(move || parked.fail(MetaError::Fenced(session))));
+            for place in ids.into_iter().filter_map(|id| inner.parked.remove(&id)) {
+                self.leases.run(Box::new(move || place.parked.fail(MetaError::Fenced(session))));
             }
             if let Some(poll) = inner.polls.remove(&session) {
                 self.leases.run(Box::new(move || (poll.done)(Err(MetaError::Fenced(session)))));

@@ -61,6 +61,7 @@ mod serve;
 mod sessions;
 mod shared;
 mod sizes;
+mod slow;
 mod snapshot;
 mod space;
 mod storage;

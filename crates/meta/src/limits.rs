@@ -222,3 +222,20 @@ pub const DEFERRED_BLOCKS_MAX: usize = 1 << 20;
 pub const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Removed locks that are named to the administrator, of each kind: a page or two of text.
 pub const CLEARED_LOCKS_MAX: usize = 256;
+/// Names that are read to find the paths of inodes, when these are shown to people: a second or so.
+pub const PATH_NAMES_MAX: usize = 1_000_000;
+/// Directories on a path that is shown to people; the kernel takes paths of 4096 bytes.
+pub const PATH_DEPTH_MAX: usize = 2048;
+/// A client's request that takes longer is logged. Mounts log operations from 5 s on unless told
+/// otherwise; so if the server was the reason, its log says so.
+pub const SLOW_REQUEST: Duration = Duration::from_secs(2);
+/// Slow requests that are logged in each [`SLOW_LOGGED_PERIOD`]; others are counted.
+pub const SLOW_LOGGED_MAX: u64 = 20;
+/// See [`SLOW_LOGGED_MAX`].
+pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
+/// Letters of a request in the log.
+pub const REQUEST_TEXT_MAX: usize = 200;
+/// Lines of each part of a state dump: some pages.
+pub const DUMP_LINES_MAX: usize = 256;
+/// Sessions that this server has ended and that were not asked for yet, as texts; it is asked every second.
+pub const ENDED_KEPT_MAX: usize = 256;

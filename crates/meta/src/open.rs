@@ -15,6 +15,7 @@ use crate::space::{self, Room};
 use crate::storage::first_state;
 use shoal_namespace::kv::StoreError;
 use shoal_namespace::{TreeError, query};
+use shoal_runtime::log_limit::LogLimit;
 use shoal_store::{LogError, RaftLog, RocksStore};
 use shoal_types::{GroupId, ReplicaId};
 use shoal_wire::{MetaError, VolumeBlocks};
@@ -182,6 +183,8 @@ impl Server {
             bricks,
             sessions: Sessions::new(options.session_dead_after.unwrap_or(SESSION_DEAD_AFTER)),
             adopted: AtomicU64::new(if replica.core.peers.is_none() { 0 } else { u64::MAX }),
+            slow_log: LogLimit::new(SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD),
+            ended: shoal_runtime::sync::Mutex::default(),
             replica,
         });
         let server =

@@ -202,7 +202,7 @@ impl<M: Machine> Replica<M> {
             ("raft_committed_index", status.committed),
             ("raft_term", status.term),
             ("raft_voters", status.voters.len() as u64),
-            ("apply_microseconds_total", core.apply.snapshot().total_ns / 1000),
+            ("apply_microseconds_total", core.apply.snapshot().total / 1000),
             ("proposals_under_way", core.proposals.count().0 as u64),
             ("proposed_bytes_under_way", core.proposals.count().1 as u64),
         ];

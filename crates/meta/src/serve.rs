@@ -2,6 +2,7 @@
 
 use crate::background::Work;
 use crate::background::heal::HealStatus;
+use crate::leases::request_name;
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
@@ -239,6 +240,7 @@ impl MetaService for Server {
     fn submit(&self, commit: Commit, done: CommitDone) {
         let (session, seq) = (commit.session, commit.seq);
         let shared = &self.shared;
+        let done = shared.timed(move || format!("batch {}.{}", session.0, seq.0), done);
         let admitted = shared
             .admit(session)
             .and_then(|term| shared.lease_born(term, (session, seq), &commit.born).map(|()| term));
@@ -276,10 +278,13 @@ impl MetaService for Server {
     }
 
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        self.shared.ask(ask, done);
+        let (session, token) = (ask.session, ask.token);
+        self.shared.ask(ask, self.shared.timed(move || request_name(session, token, "ask"), done));
     }
 
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
+        let (session, token) = (acquire.session, acquire.token);
+        let done = self.shared.timed(move || request_name(session, token, "acquire"), done);
         self.shared.acquire(acquire, done);
     }
 

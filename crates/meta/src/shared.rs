@@ -12,8 +12,10 @@ use crate::space::Room;
 use shoal_namespace::keys::{self, KeyRange};
 use shoal_namespace::kv::{KvStore, WriteBatch};
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
+use shoal_runtime::log_limit::LogLimit;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::random;
+use shoal_runtime::sync::Mutex;
 use shoal_store::{RocksSnapshot, RocksStore};
 use shoal_types::{BlockGroup, BlockId, SessionId};
 use shoal_wire::{BlockError, MetaError, VolumeBlocks};
@@ -99,6 +101,9 @@ pub(crate) struct Shared {
     pub(crate) heal: Arc<Heal>,
     /// The term to which the table of sessions belongs.
     pub(crate) adopted: AtomicU64,
+    pub(crate) slow_log: LogLimit,
+    /// Sessions that this server has ended, in words for administrators.
+    pub(crate) ended: Mutex<Vec<String>>,
 }
 
 impl Shared {

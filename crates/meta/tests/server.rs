@@ -62,6 +62,24 @@ fn a_batch_that_no_follower_could_be_sent_is_refused_and_the_others_go_on() {
 }
 
 #[test]
+fn path_of_an_inode_is_found_while_it_has_a_name() {
+    let dir = tempfile::tempdir().expect("tempdir");
+    let server = open(dir.path(), &Arc::default());
+    let mut session = Session::open(&server);
+    let (sub, op) = session.create(InodeId::ROOT, "dir", FileKind::Directory);
+    let (other, op2) = session.create(sub, "other", FileKind::Regular);
+    let (file, op3) = session.create(sub, "file", FileKind::Regular);
+    session.commit(&[op, op2, op3]);
+    let top = session.touch("top");
+    let asked = [file, top, InodeId::ROOT, sub, other, InodeId(99_999)];
+    let path = |text: &str| Some(text.to_owned());
+    let all = [path("/dir/file"), path("/top"), path("/"), path("/dir"), path("/dir/other"), None];
+    assert_eq!(server.paths(&asked).expect("led"), all);
+    session.commit(&[unlink_op("top", true)]);
+    assert_eq!(server.paths(&[top, file]).expect("led"), [None, path("/dir/file")]);
+}
+
+#[test]
 fn a_new_session_gets_numbers_room_and_the_right_to_everything() {
     let dir = tempfile::tempdir().expect("tempdir");
     let server = open(dir.path(), &Arc::default());

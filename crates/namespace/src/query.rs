@@ -11,7 +11,7 @@ mod work;
 
 pub use content::extents;
 pub use file::{holders, inode, lookup, record, resolve};
-pub use list::{list, subdirectories, walk};
+pub use list::{list, name_of, subdirectories, walk};
 pub use reply::{DirEntry, ExtentsReply, FileRecord, ListReply, LookupReply, Prefetch, WalkEntry, WalkReply};
 pub use work::{
     block, blocks, compaction_candidates, degraded, garbage, holds, is_block_referenced,

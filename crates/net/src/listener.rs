@@ -45,6 +45,8 @@ pub struct Peer {
 pub trait Handler: Send + Sync + 'static {
     /// Handles a request, now or later. May block.
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier);
+    /// A connection was refused. Called at a bounded rate.
+    fn refused(&self, _address: SocketAddr, _why: &str) {}
 }
 
 /// Sends the answer to a request. Dropped without an answer, it refuses.
@@ -251,6 +253,8 @@ impl Shared {
         if since.1 <= REFUSALS_LOGGED_MAX {
             let total = self.refused.load(Ordering::Relaxed);
             tracing::warn!(peer = %address, why, total, "a connection was refused");
+            drop(since);
+            self.handler.refused(address, why);
         }
     }
 }

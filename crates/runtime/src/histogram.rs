@@ -1,4 +1,4 @@
-//! Latencies in exponential buckets: powers of two of a nanosecond.
+//! Latencies, or sizes, in exponential buckets: powers of two of a nanosecond, or of a byte.
 //!
 //! Recording one is two relaxed additions, without a lock or an allocation.
 
@@ -9,35 +9,39 @@ use std::time::Duration;
 /// last one begins at about 34 seconds.
 pub const BUCKETS: usize = 36;
 
-/// A latency histogram that many threads record into.
+/// A histogram of latencies in nanoseconds, or of sizes in bytes, that many threads record into.
 #[derive(Debug)]
 pub struct Histogram {
-    total_ns: AtomicU64,
+    total: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
 /// The values of a histogram at one moment, or the sum of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// All durations together, in nanoseconds.
-    pub total_ns: u64,
-    /// How many durations were from 2^n up to 2^(n+1) nanoseconds, by n.
+    /// All values together.
+    pub total: u64,
+    /// How many values were from 2^n up to 2^(n+1), by n.
     pub buckets: [u64; BUCKETS],
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { total_ns: AtomicU64::new(0), buckets: [const { AtomicU64::new(0) }; BUCKETS] }
+        Histogram { total: AtomicU64::new(0), buckets: [const { AtomicU64::new(0) }; BUCKETS] }
     }
 }
 
 impl Histogram {
     /// Counts one duration.
     pub fn record(&self, took: Duration) {
-        let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        let bucket = (ns.max(1).ilog2() as usize).min(BUCKETS - 1);
+        self.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts one value.
+    pub fn add(&self, value: u64) {
+        let bucket = (value.max(1).ilog2() as usize).min(BUCKETS - 1);
         self.buckets[bucket].fetch_add(1, Relaxed);
-        self.total_ns.fetch_add(ns, Relaxed);
+        self.total.fetch_add(value, Relaxed);
     }
 
     /// The values now.
@@ -49,7 +53,7 @@ impl Histogram {
 
     /// Adds the values to a sum.
     pub fn add_to(&self, sum: &mut Snapshot) {
-        sum.total_ns = sum.total_ns.wrapping_add(self.total_ns.load(Relaxed));
+        sum.total = sum.total.wrapping_add(self.total.load(Relaxed));
         for (sum, bucket) in sum.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.load(Relaxed);
         }
@@ -58,12 +62,12 @@ impl Histogram {
 
 impl Default for Snapshot {
     fn default() -> Snapshot {
-        Snapshot { total_ns: 0, buckets: [0; BUCKETS] }
+        Snapshot { total: 0, buckets: [0; BUCKETS] }
     }
 }
 
 impl Snapshot {
-    /// How many durations were recorded.
+    /// How many values were recorded.
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
@@ -91,7 +95,7 @@ mod tests {
         let mut snapshot = histogram.snapshot();
         assert_eq!((snapshot.buckets[9], snapshot.buckets[10]), (4000, 4000));
         assert_eq!((snapshot.buckets[0], snapshot.buckets[BUCKETS - 1], snapshot.count()), (1, 1, 8002));
-        assert_eq!(snapshot.total_ns, 4000 * 2024 + 1_000_000_000_000_000);
+        assert_eq!(snapshot.total, 4000 * 2024 + 1_000_000_000_000_000);
         histogram.add_to(&mut snapshot);
         assert_eq!(snapshot.count(), 16004);
     }

@@ -13,6 +13,7 @@
 
 pub mod channel;
 pub mod histogram;
+pub mod log_limit;
 pub mod memory;
 pub mod planted;
 pub mod random;

@@ -11,16 +11,19 @@
 
 use crate::cmd::busy;
 use crate::guard::Guard;
+use crate::limits::DUMP_FILE;
 use crate::mounts;
 use crate::options::Options;
-use crate::signals::Signals;
+use crate::signals::{DUMP, Signals};
 use crate::{background, logging, notify, show};
 use anyhow::{Context, bail};
 use shoal_fuse::{MountError, Mounted};
 use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 
 /// Work that goes on until the process is told to stop.
 pub trait Job {
@@ -50,6 +53,8 @@ pub trait Job {
 pub trait Running: Send + Sync + 'static {
     /// Its mount, if it has one.
     fn mounted(&self) -> Option<&Mounted>;
+    /// Its state, for people, and the directory for a file with it.
+    fn dump(&self) -> (String, PathBuf);
     /// After the mount has ended: makes everything durable and stops.
     fn stop(&self) -> anyhow::Result<()>;
 }
@@ -161,11 +166,16 @@ fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals)
             told.send(Event::Unmounted(outcome))
         })?;
     }
-    thread("watch-signals").spawn(
-        move || {
-            while signals.wait().is_ok() && tell.send(Event::Signal).is_ok() {}
-        },
-    )?;
+    let dumped = Arc::downgrade(&running);
+    thread("watch-signals").spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            if signal == DUMP {
+                dump(&dumped);
+            } else if tell.send(Event::Signal).is_err() {
+                return;
+            }
+        }
+    })?;
     let mut asked = false;
     let mount = loop {
         match (events.recv().context("waiting")?, running.mounted()) {
@@ -183,6 +193,35 @@ fn wait_for_end<R: Running>(running: R, _guard: Option<Guard>, signals: Signals)
     let stopped = running.stop();
     mount.context("the kernel ended the mount")?;
     stopped.map(|()| ExitCode::SUCCESS)
+}
+
+/// Writes the state into a file. This runs on a thread of its own: it may have to wait for a lock that is
+/// never released, and the process must still hear other signals.
+fn dump<R: Running>(running: &Weak<R>) {
+    let running = running.clone();
+    let write = move || {
+        let Some(running) = running.upgrade() else { return };
+        let (text, dir) = running.dump();
+        // It must not be the last reference when the process ends.
+        drop(running);
+        let file = dir.join(DUMP_FILE);
+        match write_private(&file, &text) {
+            Ok(()) => tracing::info!(file = %file.display(), "the state was written there"),
+            Err(error) => tracing::warn!(file = %file.display(), %error, "the state could not be written"),
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("shoal-dump".into()).spawn(write) {
+        tracing::warn!(%error, "no thread to write the state");
+    }
+}
+
+/// Writes a file that only its owner may read, in one step.
+fn write_private(file: &Path, text: &str) -> std::io::Result<()> {
+    let new = file.with_extension("new");
+    let mut options = std::fs::File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&new)?.write_all(text.as_bytes())?;
+    std::fs::rename(&new, file)
 }
 
 /// Unmounts. A second request insists: it removes the mount even if it is in use.

@@ -149,5 +149,52 @@ pub const JOIN_PATIENCE: Duration = Duration::from_secs(30);
 pub const INIT_PATIENCE: Duration = Duration::from_secs(30);
 /// Time-out of counting the blocks on a brick, for which the records of all blocks of its volume are read.
 pub const COUNT_PATIENCE: Duration = Duration::from_secs(20);
+/// The file that SIGUSR1 has a process write its state to, beside its log or in its data directory.
+pub const DUMP_FILE: &str = "state-dump.txt";
+/// Requests in flight that a state dump lists: some pages.
+pub const DUMP_LINES_MAX: usize = 256;
+/// A read or write of a block that takes longer is logged: no healthy disk takes so long for 4 MiB.
+pub const SLOW_BLOCK: Duration = Duration::from_secs(2);
+/// Slow blocks of a brick that are logged in each [`SLOW_BLOCKS_LOGGED_PERIOD`].
+pub const SLOW_BLOCKS_LOGGED_MAX: u64 = 10;
+/// See [`SLOW_BLOCKS_LOGGED_MAX`].
+pub const SLOW_BLOCKS_LOGGED_PERIOD: Duration = Duration::from_secs(60);
+/// Longest value of `slow-operation`, in seconds: a day.
+pub const SLOW_OPERATION_S_MAX: usize = 86_400;
+/// Events that a node keeps, of the present run of its server: some hundred bytes each.
+pub const EVENTS_KEPT_MAX: usize = 1000;
+/// Letters of an event.
+pub const EVENT_TEXT_MAX: usize = 400;
+/// How often a node looks for what has happened.
+pub const EVENTS_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often `shoal events --follow` asks.
+pub const EVENTS_FOLLOW_EVERY: Duration = Duration::from_secs(1);
+/// A node that has not answered so often in a row is down.
+pub const NODE_DOWN_AFTER: u32 = 2;
+/// A brick is filling up when so many percent of its disk are in use.
+pub const BRICK_FULL_PERCENT: u64 = 90;
+/// It has room again below this.
+pub const BRICK_ROOM_PERCENT: u64 = 87;
+/// A node's clock is off when it differs by more, in milliseconds. Times of files are corrected anyway; logs
+/// and certificates are not.
+pub const CLOCK_OFF_MS: u64 = 1000;
+/// How often a mount asks for questions of administrators about what it does.
+pub const ROUND_POLL: Duration = Duration::from_secs(1);
+/// How long such a question waits for the mounts' answers: some of their [`ROUND_POLL`]s.
+pub const ROUND_PATIENCE: Duration = Duration::from_secs(4);
+/// How often it is checked whether they have answered.
+pub const ROUND_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// A question older than this is not told to mounts any more.
+pub const ROUND_LIFE: Duration = Duration::from_secs(10);
+/// Longest answer of a mount, in bytes: some times what all kinds of requests, or [`TOP_FILES_MAX`], take.
+pub const TOLD_BYTES_MAX: usize = 64 << 10;
+/// Answers of mounts that a node keeps until the next question, in bytes: thousands of mounts.
+pub const TOLD_BYTES_KEPT_MAX: usize = 64 << 20;
+/// Answers of mounts in one message between nodes, in bytes.
+pub const TOLD_PAGE_BYTES: usize = 1 << 20;
+/// Files that `volume top` lists of each mount, at most and unless told otherwise, as in GlusterFS.
+pub const TOP_FILES_MAX: u32 = 100;
+/// Files of all mounts together whose paths are looked up for `volume top`; others are shown by number.
+pub const TOP_PATHS_MAX: usize = 1024;
 /// How long a mount looks for a volume that the first server does not know yet, or does not know as started.
 pub const MOUNT_NEWS_PATIENCE: Duration = Duration::from_secs(2);

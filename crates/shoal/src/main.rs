@@ -40,6 +40,7 @@ mod node;
 mod notify;
 mod options;
 mod origin;
+mod profile;
 mod server;
 mod show;
 mod signals;

@@ -1,8 +1,11 @@
 //! Counts the client's calls to the metadata service and to bricks, and measures their latencies.
 
+use crate::limits::{SLOW_BLOCK, SLOW_BLOCKS_LOGGED_MAX, SLOW_BLOCKS_LOGGED_PERIOD};
+use crate::profile::{Marker, Profile, Profiled};
 use bytes::Bytes;
 use shoal_fuse::OpStats;
 use shoal_runtime::histogram::{Histogram, Snapshot};
+use shoal_runtime::log_limit::LogLimit;
 use shoal_types::{BlockId, BlockInfo, SessionId, Statfs};
 use shoal_wire::*;
 use std::sync::Arc;
@@ -41,8 +44,8 @@ impl Watch {
 
 /// Latencies of one kind of call or step, none of which failed.
 pub fn op_stats(name: &'static str, latency: &Snapshot) -> OpStats {
-    let Snapshot { total_ns, buckets } = *latency;
-    OpStats { name, count: latency.count(), errors: 0, slow: 0, total_ns, latency: buckets }
+    let Snapshot { total, buckets } = *latency;
+    OpStats { name, count: latency.count(), errors: 0, slow: 0, total_ns: total, latency: buckets }
 }
 
 /// A brick whose calls are measured.
@@ -52,15 +55,33 @@ pub struct MeasuredBlocks {
     get: Watch,
     delete: Watch,
     list: Watch,
-    written_bytes: AtomicU64,
-    read_bytes: AtomicU64,
+    /// What the brick is called in the log.
+    name: String,
+    slow_log: LogLimit,
+    /// Sizes of what was written and read, in bytes.
+    writes: Histogram,
+    reads: Histogram,
+    marker: Marker,
 }
 
 impl MeasuredBlocks {
-    pub fn new(inner: Arc<dyn BlockService>) -> MeasuredBlocks {
+    pub fn new(inner: Arc<dyn BlockService>, name: String) -> MeasuredBlocks {
         let [put, get, delete, list] = ["put", "get", "delete", "list"].map(Watch::new);
-        let [written_bytes, read_bytes] = [const { AtomicU64::new(0) }; 2];
-        MeasuredBlocks { inner, put, get, delete, list, written_bytes, read_bytes }
+        let [writes, reads] = [(); 2].map(|()| Histogram::default());
+        let slow_log = LogLimit::new(SLOW_BLOCKS_LOGGED_MAX, SLOW_BLOCKS_LOGGED_PERIOD);
+        let marker = Marker::new();
+        MeasuredBlocks { inner, put, get, delete, list, name, slow_log, writes, reads, marker }
+    }
+
+    /// Logs a call if it took long. The mount's log names the same block.
+    fn note_slow(&self, call: &str, id: BlockId, started: Instant) {
+        let took = started.elapsed();
+        if took > SLOW_BLOCK
+            && let Some(left_out) = self.slow_log.admits()
+        {
+            let (brick, seconds) = (&self.name, took.as_secs_f64());
+            tracing::warn!(brick, left_out, "slow brick: {call} of block {id} took {seconds:.1} s");
+        }
     }
 
     /// The measurements of each kind of call that occurred.
@@ -68,22 +89,35 @@ impl MeasuredBlocks {
         occurred([&self.put, &self.get, &self.delete, &self.list])
     }
 
-    /// Bytes of blocks written and read.
-    pub fn bytes(&self) -> (u64, u64) {
-        (self.written_bytes.load(Relaxed), self.read_bytes.load(Relaxed))
+    /// What the brick has done, as an answer to a round of questions.
+    pub fn profiled(&self, round: u64, marks: bool) -> Profiled {
+        self.marker.answer(round, marks, || {
+            Profile::of(self.reads.snapshot(), self.writes.snapshot(), &self.stats(), &[])
+        })
+    }
+
+    /// The sizes of what was written and read, in bytes.
+    pub fn sizes(&self) -> (Snapshot, Snapshot) {
+        (self.writes.snapshot(), self.reads.snapshot())
     }
 }
 
 impl BlockService for MeasuredBlocks {
     fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
-        self.put.time(|| self.inner.put(id, parts))?;
+        let started = Instant::now();
+        let outcome = self.put.time(|| self.inner.put(id, parts));
+        self.note_slow("put", id, started);
+        outcome?;
         let bytes: usize = parts.iter().map(Bytes::len).sum();
-        self.written_bytes.fetch_add(bytes as u64, Relaxed);
+        self.writes.add(bytes as u64);
         Ok(())
     }
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        let bytes = self.get.time(|| self.inner.get(id, offset, len))?;
-        self.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        let started = Instant::now();
+        let outcome = self.get.time(|| self.inner.get(id, offset, len));
+        self.note_slow("get", id, started);
+        let bytes = outcome?;
+        self.reads.add(bytes.len() as u64);
         Ok(bytes)
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {

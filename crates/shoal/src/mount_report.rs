@@ -1,12 +1,16 @@
 //! The state and the figures of a mount, as its control socket reports them.
 
-use crate::control::{Number, OpReport, Statistics, Status};
+use crate::control::{Number, Statistics, Status};
+use crate::limits::DUMP_LINES_MAX;
+use crate::profile::OpReport;
+use crate::show;
 use shoal_client::{Client, Wait};
 use shoal_fuse::{Mounted, OpStats};
 use shoal_net::Traffic;
 use shoal_types::Statfs;
+use std::fmt::Write;
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What a mount's report is made from.
 pub struct MountReport<'a> {
@@ -61,6 +65,21 @@ impl MountReport<'_> {
         })
     }
 
+    /// What the mount holds, caches and waits for, as text.
+    pub fn dump(&self, volume: &str) -> String {
+        let point = self.mounted.mountpoint().display();
+        let mut text = dump_title(&format!("Mount of volume {volume} at {point}"), self.started);
+        let in_flight = self.mounted.in_flight();
+        let _ = writeln!(text, "\nRequests of the kernel that wait: {}", in_flight.len());
+        text.extend(in_flight.iter().take(DUMP_LINES_MAX).map(|line| format!("  {line}\n")));
+        if let Some(rest) = in_flight.len().checked_sub(DUMP_LINES_MAX).filter(|rest| *rest > 0) {
+            let _ = writeln!(text, "  and {rest} more");
+        }
+        text.push_str("\nClient\n");
+        text.extend(self.client.dump().iter().map(|line| format!("  {line}\n")));
+        text
+    }
+
     /// Why the servers do not serve the mount, if they have said so, and what was lost by it.
     pub fn refused(&self) -> Option<String> {
         let (denial, lost) = self.client.denial()?;
@@ -82,13 +101,25 @@ impl MountReport<'_> {
             resident_bytes: resident_bytes(),
             kernel_requests: kernel.requests(),
             kernel_waiting: kernel.slow_queued as u64,
-            kernel_read_bytes: kernel.read_bytes,
-            kernel_written_bytes: kernel.written_bytes,
+            kernel_read_bytes: kernel.reads.total,
+            kernel_written_bytes: kernel.writes.total,
             kernel: reports(&kernel.ops),
             client: self.client.stats().iter().map(|stat| number(stat.name, stat.value)).collect(),
             ..Statistics::default()
         }
     }
+}
+
+/// The first lines of a state dump.
+pub fn dump_title(what: &str, started: Instant) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION"));
+    format!(
+        "{what}\nprocess {pid}, version {version}, up {}, {} resident; {}\n",
+        show::seconds(started.elapsed().as_secs()),
+        show::bytes(resident_bytes()),
+        show::date(now)
+    )
 }
 
 /// What was sent to other processes.

@@ -4,7 +4,7 @@
 //! The mount ends, the client writes everything back and ends its session, the metadata server flushes its
 //! store, and the process releases the data directory.
 
-use crate::control::{Answer, Control, Handler, Request, ScrubReport, Statistics, Status, Synced};
+use crate::control::{Answer, Control, Dumped, Handler, Request, ScrubReport, Statistics, Status, Synced};
 use crate::data_dir::{DataDir, Manifest};
 use crate::measure::{MeasuredBlocks, MeasuredMeta, MetaWatches};
 use crate::mount_report::{MountReport, Volume, number, reports};
@@ -50,7 +50,7 @@ impl Node {
             Brick::format(&data.brick())?;
         }
         let brick = Brick::open(&data.brick())?;
-        let blocks = Arc::new(MeasuredBlocks::new(brick.clone()));
+        let blocks = Arc::new(MeasuredBlocks::new(brick.clone(), data.brick().display().to_string()));
         let server = Server::open(&data.meta(), blocks.clone(), crate::volume::options(&data)?)
             .with_context(|| format!("metadata in {shown}"))?;
         data.finish()?;
@@ -105,6 +105,14 @@ impl Node {
         })
     }
 
+    /// Its state, for people.
+    pub fn dump(&self) -> String {
+        let mut text = self.report().dump(&self.data.manifest.volume);
+        text.push_str("\nMetadata server\n");
+        text.extend(self.server.dump().iter().map(|line| format!("  {line}\n")));
+        text
+    }
+
     fn report(&self) -> MountReport<'_> {
         MountReport { started: self.started, client: &self.client, mounted: &self.mounted }
     }
@@ -137,6 +145,7 @@ impl Handler for Node {
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Dump => say(&Dumped { text: self.dump() }).map_err(gone),
             Request::Sync => {
                 self.client.fsync(InodeId::ROOT).map_err(|errno| errno.to_string())?;
                 say(&Synced::default()).map_err(gone)

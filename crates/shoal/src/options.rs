@@ -5,12 +5,13 @@
 
 pub mod gluster;
 
-use crate::limits::MEMORY_BYTES_MAX;
+use crate::limits::{MEMORY_BYTES_MAX, SLOW_OPERATION_S_MAX};
 use gluster::Answer;
 use shoal_fuse::{LockScope, MountOptions};
 use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// How a volume is mounted and how much memory the client may use.
 #[derive(Clone, Debug, Default)]
@@ -85,10 +86,11 @@ Mount options, separated by commas:
                      volumes that are mounted once (default of `shoal up`)
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
+  slow-operation=S   log operations that take longer than S seconds, with what they wait for (5; 0: none)
   log-level=LEVEL    trace, debug, info, warning, error or none; SHOAL_LOG overrides it
   log-file=FILE      where the log goes; otherwise it is where `shoal status` says
   context=, fscontext=, defcontext=, rootcontext=  SELinux labels, for the kernel
-  `shoal volume set NAME locks|cache|block-cache|read-ahead|read-only VALUE` sets defaults for all mounts of a volume
+  `shoal volume set NAME locks|cache|block-cache|read-ahead|slow-operation|read-only VALUE` sets defaults for all mounts of a volume
   defaults, rw, async, dev, suid, exec, acl, noatime, relatime: as they are anyway
   _netdev, noauto, nofail, x-..., comment=...: for others that read /etc/fstab
   Other options of GlusterFS are accepted with a note if they are not needed.
@@ -169,6 +171,11 @@ impl Options {
             ("readers" | "reader-thread-count", _) => self.mount.readers = number(256)?,
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
+            ("slow-operation", Some("0")) => self.mount.slow_operation = None,
+            ("slow-operation", _) => {
+                let seconds = number(SLOW_OPERATION_S_MAX)?;
+                self.mount.slow_operation = Some(Duration::from_secs(seconds as u64));
+            }
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             // GlusterFS takes 0 for no limit.
             ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,

@@ -66,6 +66,36 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
+    /// What it watches and holds, as lines for people; of each kind of right the first `lines_max`.
+    pub(crate) fn describe(&self, lines_max: usize) -> Vec<String> {
+        let exclusive = self.covers.iter().filter(|(_, right)| right.exclusive);
+        let mut lines = vec![format!(
+            "rights of term {}: {} directories watched, {} of them may be changed, and {} single inodes; {} are being \
+             given back",
+            self.term,
+            self.covers.len(),
+            exclusive.clone().count(),
+            self.nodes.len(),
+            self.given_back.len() + self.gone_down.len()
+        )];
+        lines.extend(exclusive.take(lines_max).map(|(cover, right)| {
+            format!("  may change all under inode {}, last in batch {}", cover.0, right.modified.0)
+        }));
+        lines.extend(
+            self.nodes.iter().take(lines_max).map(|(ino, right)| {
+                format!("  may change inode {}, last in batch {}", ino.0, right.modified.0)
+            }),
+        );
+        let given_back = self.given_back.iter().map(|(ino, right)| (ino, right.modified));
+        let going = given_back.chain(self.gone_down.iter().map(|(ino, batch)| (ino, *batch)));
+        lines.extend(
+            going.take(lines_max).map(|(ino, batch)| {
+                format!("  gives back inode {} when batch {} is committed", ino.0, batch.0)
+            }),
+        );
+        lines
+    }
+
     /// Something under this cover has been taken into the cache.
     pub(super) fn watch(&mut self, cover: InodeId) {
         self.covers.entry(cover).or_default().unused = 0;

@@ -204,6 +204,24 @@ impl Failover {
         self.inner.tell(state, told);
     }
 
+    /// Where the leader is, or since when it is looked for; for people.
+    pub(crate) fn dump(&self) -> Vec<String> {
+        let state = self.inner.state.lock();
+        let leader = match (&state.seat, &state.waiting) {
+            (Some(seat), _) => format!("metadata leader: {}", seat.node),
+            (None, Some(waiting)) => {
+                format!("metadata leader: none answers, for {:.1} s", waiting.waited().as_secs_f64())
+            }
+            (None, None) => "metadata leader: none is known yet".into(),
+        };
+        let asked: Vec<String> = state.asked.iter().map(NodeId::to_string).collect();
+        let mut lines = vec![leader, format!("batches that no leader has answered: {}", state.outbox.len())];
+        if !asked.is_empty() {
+            lines.push(format!("asked whether they lead: {}", asked.join(", ")));
+        }
+        lines
+    }
+
     /// Counters, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         let state = self.inner.state.lock();

@@ -7,6 +7,7 @@
 use super::{Inner, Seat, State, Unled};
 use crate::backoff::Backoff;
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
+use crate::trace::{Hop, waits};
 use shoal_runtime::thread::Builder;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{NodeId, SessionId};
@@ -19,6 +20,7 @@ const NO_SESSION: SessionId = SessionId(u64::MAX);
 impl Inner {
     /// The leader; waits until there is one. `calls`: a call waits for it, which may be interrupted.
     pub(super) fn leader(self: &Arc<Self>, until: Option<Instant>, calls: bool) -> Result<Seat, Unled> {
+        let mut waits_for_it = None;
         let mut state = self.state.lock();
         loop {
             if state.stopping {
@@ -36,6 +38,9 @@ impl Inner {
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
                 return Err(Unled::TimedOut);
+            }
+            if calls && waits_for_it.is_none() {
+                waits_for_it = Some(waits(Hop::Leader, || "a metadata server that leads".into()));
             }
             let waiting = state.waiting.get_or_insert_with(Backoff::new);
             if waiting.complains() {

@@ -198,14 +198,14 @@ impl Table {
 }
 
 impl ReadItem {
-    fn cover(&self) -> InodeId {
+    pub(super) fn cover(&self) -> InodeId {
         match self {
             ReadItem::Name(dir, _) | ReadItem::Listing(dir) => *dir,
             ReadItem::Node(_, cover) => *cover,
         }
     }
 
-    fn node(&self) -> InodeId {
+    pub(super) fn node(&self) -> InodeId {
         match self {
             ReadItem::Name(dir, _) | ReadItem::Listing(dir) => *dir,
             ReadItem::Node(ino, _) => *ino,
@@ -213,7 +213,7 @@ impl ReadItem {
     }
 
     /// Whether the right to an inode and these names in it covers this item.
-    fn is_of(&self, names: &std::collections::BTreeSet<shoal_types::Name>) -> bool {
+    pub(super) fn is_of(&self, names: &std::collections::BTreeSet<shoal_types::Name>) -> bool {
         match self {
             ReadItem::Name(_, name) => names.contains(name),
             ReadItem::Listing(_) | ReadItem::Node(..) => true,

@@ -1,6 +1,6 @@
 //! Recalls and their acknowledgements.
 
-use super::{Cover, Item, Pending, Recall, Refusal, Table, Target};
+use super::{Change, Cover, Item, Pending, Recall, Refusal, RequestId, Table, Target, Waiting};
 use shoal_types::{InodeId, SessionId};
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -172,6 +172,52 @@ impl Table {
             }
         }
         late
+    }
+
+    /// The sessions that a waiting request waits for, for people to read: those that have something recalled
+    /// to give back, that are about to change what it is about, or that have not told what they hold.
+    pub fn waited_for(&self, id: RequestId) -> BTreeSet<SessionId> {
+        if self.recovering() {
+            return self.undeclared().into_iter().collect();
+        }
+        let mut found = BTreeSet::new();
+        let sessions = |change: &Change| change.waits.iter().map(|(session, _)| *session).collect::<Vec<_>>();
+        if let Some(change) = self.active.get(&id) {
+            found.extend(sessions(change));
+            return found;
+        }
+        let Some(waiting) = self.waiting.get(&id) else { return found };
+        for change in self.active.values().filter(|change| waiting.concerns(&change.targets)) {
+            found.extend(sessions(change));
+            found.insert(change.session);
+        }
+        if let Waiting::Change { targets, .. } = waiting {
+            // It is queued behind these.
+            let earlier = self.waiting.range(..id).filter(|(_, earlier)| earlier.concerns(targets));
+            found.extend(earlier.map(|(_, earlier)| earlier.session()));
+        }
+        if let Waiting::Read { session, items } = waiting {
+            for item in items {
+                let cover = self.covers.get(&item.cover()).and_then(|cover| cover.exclusive);
+                let node = self.nodes.get(&item.node()).filter(|node| item.is_of(&node.names));
+                found.extend(cover.into_iter().chain(node.map(|node| node.holder)));
+            }
+            found.remove(session);
+        }
+        found
+    }
+
+    /// Unacknowledged recalls of all sessions, for people to read: session, number, for how many
+    /// milliseconds, and of how many items.
+    pub fn all_unacknowledged(&self) -> Vec<(SessionId, u64, u64, usize)> {
+        let of_session = |(session, state): (&SessionId, &super::Session)| {
+            let session = *session;
+            let recall = move |(id, pending): (&u64, &Pending)| {
+                (session, *id, self.now_ms.saturating_sub(pending.since_ms), pending.items.len())
+            };
+            state.unacked.iter().map(recall).collect::<Vec<_>>()
+        };
+        self.sessions.iter().flat_map(of_session).collect()
     }
 
     /// Unacknowledged recalls of a session, for people to read.

@@ -77,3 +77,18 @@ fn an_acknowledgement_that_comes_twice_or_is_made_up_changes_nothing() {
     assert_eq!(table.ready(), [reader]);
     assert!(table.watches(A, DIR));
 }
+
+#[test]
+fn waiting_request_names_the_sessions_that_it_waits_for() {
+    let mut table = held_file();
+    let read = wait(&mut table, B, see(FILE));
+    assert_eq!(table.waited_for(read), [A].into());
+    let (behind, answer) = want(&mut table, C, &[file(FILE)]);
+    assert_eq!((answer, table.waited_for(behind)), (Answer::Waits, [B].into()));
+    let recalls = table.all_unacknowledged();
+    assert_eq!(recalls.iter().map(|(session, id, ..)| (*session, *id)).collect::<Vec<_>>(), [(A, 1)]);
+    table.acknowledge(A, 1, &[]);
+    assert_eq!((table.waited_for(read), table.ready()), ([].into(), vec![read]));
+    // The change is next, and has recalled the file from both that may have it cached.
+    assert_eq!(table.waited_for(behind), [A, B].into());
+}

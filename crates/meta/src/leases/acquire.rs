@@ -128,7 +128,7 @@ impl Shared {
                 return Ok(Step::Look);
             }
             if let Some((acquiring, done)) = kept.take() {
-                inner.parked.insert(id, Parked::Acquire(acquiring, done));
+                inner.park(id, Parked::Acquire(acquiring, done));
             }
             Ok(Step::Parked)
         })?

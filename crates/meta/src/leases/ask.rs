@@ -77,7 +77,7 @@ impl Shared {
                     }
                     Ok((number, Answer::Waits)) => {
                         if let Some((ask, done)) = kept.take() {
-                            inner.parked.insert(number, Parked::Ask(ask, done));
+                            inner.park(number, Parked::Ask(ask, done));
                         }
                         Ok(false)
                     }

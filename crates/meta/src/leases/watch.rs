@@ -38,6 +38,7 @@ fn tick(shared: &Arc<Shared>, term: u64) {
         (late, inner.table.undeclared(), inner.since.elapsed())
     });
     let Ok((late, undeclared, since)) = found else { return };
+    shared.log_slow_waiters();
     let mut ended = Vec::new();
     for (session, waited_ms) in late {
         let silence = shared.sessions.silence(session);
@@ -68,6 +69,8 @@ fn tick(shared: &Arc<Shared>, term: u64) {
 
 fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool) {
     let client = shared.sessions.client(session);
+    let why = if stuck { "it does not give back what another client waits for" } else { "it is silent" };
+    shared.note_ended(format!("session {} of {client} was ended: {why}", session.0));
     if stuck {
         let owed = shared.leases.inner.lock().table.unacknowledged(session);
         tracing::warn!(%session, client, ?owed, "ending a session that does not release a recalled lease");

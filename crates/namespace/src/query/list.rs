@@ -150,6 +150,33 @@ fn names(
     Ok((names, end))
 }
 
+/// The first name of an inode in a directory. Reads no more than `left` names, and subtracts those that it
+/// has read; `None` if the name is not among them.
+pub fn name_of(
+    store: &(impl KvRead + ?Sized),
+    dir: InodeId,
+    ino: InodeId,
+    left: &mut usize,
+) -> Result<Option<Name>, TreeError> {
+    let mut found = None;
+    scan(store, &keys::dentries_range(dir, Cookie::START), |key, value| {
+        if *left == 0 {
+            return Ok(Flow::Break(()));
+        }
+        *left -= 1;
+        let Some(keys::Key::Dentry(_, name)) = keys::Key::decode(key) else {
+            return Err(TreeError::damaged(key, "not the key of a name"));
+        };
+        let dentry: Dentry = records::decode(value).map_err(|error| TreeError::damaged(key, error))?;
+        if dentry.ino != ino {
+            return Ok(Flow::Continue(()));
+        }
+        found = Some(name);
+        Ok(Flow::Break(()))
+    })?;
+    Ok(found)
+}
+
 /// Adds entries for names until the room is used up; answers whether all of them found room.
 fn fill(
     store: &(impl KvRead + ?Sized),

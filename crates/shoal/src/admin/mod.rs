@@ -9,20 +9,25 @@
 //! is refused has changed nothing, and the refusal says what to do instead. A request for a state that
 //! already exists is refused with an error that says so.
 
+mod activity;
 mod ask;
 mod attention;
+mod events;
 mod insight;
 mod names;
 pub mod render;
 mod reports;
 mod setup;
 
+pub use activity::*;
 pub use ask::{act, ask, strange};
+pub use events::*;
 pub use insight::*;
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
 pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec};
 
+use crate::profile::TopOf;
 use serde::{Deserialize, Serialize};
 
 /// Carries out what an administrator asks for.
@@ -226,6 +231,40 @@ pub enum AdminRequest {
         /// Only these bytes, first and last; all if not given.
         range: Option<(u64, u64)>,
     },
+    /// What the bricks and mounts of a volume have done: [`AdminAnswer::Profile`].
+    Profile {
+        /// The volume.
+        name: String,
+        /// The step.
+        step: ProfileStep,
+    },
+    /// The files and directories of a volume with the most requests: [`AdminAnswer::Top`].
+    Top {
+        /// The volume.
+        name: String,
+        /// Which of them.
+        of: TopOf,
+    },
+    /// What the nodes have seen happen: [`AdminAnswer::Events`].
+    Events {
+        /// The last events of nodes that are known already.
+        seen: Vec<SeenEvent>,
+    },
+    /// Has mounts count the requests of files anew: [`AdminAnswer::Top`] without files.
+    ClearTop {
+        /// The volume.
+        name: String,
+    },
+}
+
+/// A step of profiling.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProfileStep {
+    /// Report, and begin an interval.
+    Mark,
+    /// Report only.
+    Peek,
 }
 
 /// A step of scrubbing.
@@ -347,4 +386,10 @@ pub enum AdminAnswer {
     Scrub(ScrubbingReport),
     /// The locks that were cleared.
     Cleared(ClearedReport),
+    /// What bricks and mounts have done.
+    Profile(ProfileReport),
+    /// The files and directories with the most requests.
+    Top(TopReport),
+    /// What has happened.
+    Events(EventsReport),
 }

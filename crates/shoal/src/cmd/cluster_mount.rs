@@ -138,6 +138,10 @@ impl Running for ServingMount {
         Some(self.mount.mounted())
     }
 
+    fn dump(&self) -> (String, PathBuf) {
+        (self.mount.dump(), self.mount.run().to_owned())
+    }
+
     fn stop(&self) -> anyhow::Result<()> {
         self.mount.stop()
     }

@@ -4,6 +4,8 @@ mod bench;
 mod client;
 mod cluster;
 mod cluster_mount;
+mod dump;
+mod events;
 mod export;
 mod fsck;
 pub mod helper;
@@ -47,10 +49,12 @@ On several:
   shoal volume start web
   shoal mount node1,node2,node3:/web /mnt/web
   shoal cluster status                   what runs, and what needs attention
+  shoal events                           what has happened
 
 Anywhere:
   shoal status                           what is mounted, by which process, how full
   shoal stats /mnt/web --watch 1         what it is doing
+  shoal dump /mnt/web                    what it holds, and what it waits for
   shoal metrics --listen 127.0.0.1:9747  figures of this machine, for Prometheus
   shoal bench /mnt/web /srv/plain        measure directories side by side
 
@@ -75,6 +79,8 @@ enum Command {
     Sync(sync::Sync),
     Status(status::Status),
     Stats(stats::Stats),
+    Dump(dump::Dump),
+    Events(events::Events),
     Metrics(metrics::Metrics),
     Bench(bench::Bench),
     Fsck(fsck::Fsck),
@@ -115,6 +121,8 @@ impl Cli {
                     Command::Sync(sync) => sync.run(),
                     Command::Status(status) => status.run(),
                     Command::Stats(stats) => stats.run(),
+                    Command::Dump(dump) => dump.run(),
+                    Command::Events(events) => events.run(),
                     Command::Metrics(metrics) => metrics.run(),
                     Command::Bench(bench) => bench.run(),
                     Command::Fsck(fsck) => fsck.run(),
@@ -211,6 +219,8 @@ mod tests {
             "shoal volume bitrot web scrub pause",
             "shoal volume clear-locks web /a/file kind granted posix 0,0-10",
             "shoal volume rebalance web stop",
+            "shoal volume profile web info incremental peek",
+            "shoal volume top web read-perf list-cnt 10",
         ] {
             if let Err(error) = parses(line) {
                 panic!("{line}: {error}");

@@ -45,6 +45,10 @@ impl Running for Serving {
         Some(self.node.mounted())
     }
 
+    fn dump(&self) -> (String, PathBuf) {
+        (self.node.dump(), self.node.data().path().to_owned())
+    }
+
     fn stop(&self) -> anyhow::Result<()> {
         self.node.stop()
     }

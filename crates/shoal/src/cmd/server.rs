@@ -93,6 +93,10 @@ impl Running for Serving {
         None
     }
 
+    fn dump(&self) -> (String, PathBuf) {
+        (self.0.dump(), self.0.data().to_owned())
+    }
+
     fn stop(&self) -> anyhow::Result<()> {
         self.0.stop()
     }

@@ -1,6 +1,7 @@
 //! `shoal stats`.
 
-use crate::control::{self, Number, OpReport, Request, Statistics};
+use crate::control::{self, Number, Request, Statistics};
+use crate::profile::{OpReport, since_all};
 use crate::{find, show};
 use anyhow::bail;
 use clap::Args;
@@ -126,14 +127,6 @@ fn read_amplification(client: &[Number]) -> Option<f64> {
 
 /// The difference between two samples.
 fn since(before: &Statistics, now: &Statistics) -> Statistics {
-    let ops = |before: &[OpReport], now: &[OpReport]| -> Vec<OpReport> {
-        let earlier: HashMap<&str, &OpReport> = before.iter().map(|op| (op.name.as_str(), op)).collect();
-        let less = now.iter().map(|op| match earlier.get(op.name.as_str()) {
-            Some(before) => op.since(before),
-            None => op.clone(),
-        });
-        less.filter(|op| op.count > 0).collect()
-    };
     // Names of counters end in `_total`; the others are gauges.
     let numbers = |before: &[Number], now: &[Number]| -> Vec<Number> {
         let earlier: HashMap<&str, u64> =
@@ -152,9 +145,9 @@ fn since(before: &Statistics, now: &Statistics) -> Statistics {
         kernel_requests: now.kernel_requests.saturating_sub(before.kernel_requests),
         kernel_read_bytes: now.kernel_read_bytes.saturating_sub(before.kernel_read_bytes),
         kernel_written_bytes: now.kernel_written_bytes.saturating_sub(before.kernel_written_bytes),
-        kernel: ops(&before.kernel, &now.kernel),
-        meta: ops(&before.meta, &now.meta),
-        brick: ops(&before.brick, &now.brick),
+        kernel: since_all(&before.kernel, &now.kernel),
+        meta: since_all(&before.meta, &now.meta),
+        brick: since_all(&before.brick, &now.brick),
         client: numbers(&before.client, &now.client),
         server: numbers(&before.server, &now.server),
         ..now.clone()

@@ -51,7 +51,7 @@ fn patience_with(request: &Request) -> Option<Duration> {
             request: AdminRequest::Digest { .. } | AdminRequest::VolumeStatus { digest: true, .. },
         } => None,
         Request::Admin { .. } => Some(ADMIN_PATIENCE),
-        Request::Status | Request::Stats | Request::Abandon => Some(CONTROL_PATIENCE),
+        Request::Status | Request::Stats | Request::Dump | Request::Abandon => Some(CONTROL_PATIENCE),
     }
 }
 

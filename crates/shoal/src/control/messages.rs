@@ -1,8 +1,8 @@
 //! What is asked and answered on the control socket. `shoal stats --json` shows these as they are.
 
 use crate::admin::AdminRequest;
+use crate::profile::OpReport;
 use serde::{Deserialize, Serialize};
-use shoal_fuse::OpStats;
 use std::path::PathBuf;
 
 /// What can be asked for.
@@ -13,6 +13,8 @@ pub enum Request {
     Status,
     /// What it has counted: one [`Statistics`].
     Stats,
+    /// Its state, for people: one [`Dumped`].
+    Dump,
     /// Make everything done on its mount so far durable: one [`Synced`] when it is.
     Sync,
     /// The mount is about to be taken away by force: end every wait, and try only for a moment to save what
@@ -28,6 +30,13 @@ pub enum Request {
         /// What is asked for.
         request: AdminRequest,
     },
+}
+
+/// What a process holds, caches and waits for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dumped {
+    /// As text.
+    pub text: String,
 }
 
 /// Everything is durable that can be.
@@ -76,82 +85,6 @@ pub struct Status {
     /// Why the servers do not serve this mount at present.
     #[serde(default)]
     pub refused: Option<String>,
-}
-
-/// Calls of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpReport {
-    /// Which kind.
-    pub name: String,
-    /// How many.
-    pub count: u64,
-    /// How many of them failed.
-    pub errors: u64,
-    /// How many could not be answered from memory.
-    pub slow: u64,
-    /// Mean duration, in nanoseconds.
-    pub mean_ns: u64,
-    /// Duration that half of them did not exceed, to a power of two.
-    pub p50_ns: u64,
-    /// Duration that 99 of 100 did not exceed, to a power of two.
-    pub p99_ns: u64,
-    /// Upper bound of the longest, to a power of two.
-    pub max_ns: u64,
-    /// All durations together.
-    pub total_ns: u64,
-    /// How many took 2^n up to 2^(n+1) nanoseconds, by n.
-    pub latency_log2: Vec<u64>,
-}
-
-impl OpReport {
-    /// Completes what follows from the histogram and the total.
-    fn summed_up(mut self) -> OpReport {
-        while self.latency_log2.last() == Some(&0) {
-            self.latency_log2.pop();
-        }
-        self.count = self.latency_log2.iter().sum();
-        self.mean_ns = self.total_ns.checked_div(self.count).unwrap_or(0);
-        [self.p50_ns, self.p99_ns, self.max_ns] = [0.5, 0.99, 1.0].map(|part| {
-            let want = ((self.count as f64 * part).ceil() as u64).max(1);
-            let mut seen = 0;
-            let bucket = self.latency_log2.iter().position(|count| {
-                seen += count;
-                seen >= want
-            });
-            bucket.map_or(0, |bucket| 2 << bucket.min(62))
-        });
-        self
-    }
-
-    /// What was added since an earlier report.
-    pub fn since(&self, before: &OpReport) -> OpReport {
-        let earlier = before.latency_log2.iter().copied().chain(std::iter::repeat(0));
-        let latency_log2 =
-            self.latency_log2.iter().zip(earlier).map(|(now, then)| now.saturating_sub(then)).collect();
-        let less = OpReport {
-            name: self.name.clone(),
-            errors: self.errors.saturating_sub(before.errors),
-            slow: self.slow.saturating_sub(before.slow),
-            total_ns: self.total_ns.saturating_sub(before.total_ns),
-            latency_log2,
-            ..OpReport::default()
-        };
-        less.summed_up()
-    }
-}
-
-impl From<&OpStats> for OpReport {
-    fn from(stats: &OpStats) -> OpReport {
-        let report = OpReport {
-            name: stats.name.to_owned(),
-            errors: stats.errors,
-            slow: stats.slow,
-            total_ns: stats.total_ns,
-            latency_log2: stats.latency.to_vec(),
-            ..OpReport::default()
-        };
-        report.summed_up()
-    }
 }
 
 /// A named number.
@@ -317,23 +250,4 @@ pub enum ScrubReport {
         /// Blocks that are damaged.
         damaged: u64,
     },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_report_sums_up_its_histogram_and_subtracts_an_earlier_one() {
-        let report = |latency_log2, total_ns| {
-            OpReport { name: "read".into(), total_ns, latency_log2, ..OpReport::default() }.summed_up()
-        };
-        let before = report(vec![0, 0, 10], 50);
-        let now = report(vec![0, 0, 10, 0, 0, 99, 1, 0, 0], 4050);
-        assert_eq!((now.count, now.mean_ns, now.p50_ns, now.p99_ns, now.max_ns), (110, 36, 64, 64, 128));
-        let between = now.since(&before);
-        assert_eq!((between.count, between.mean_ns, between.p50_ns, between.max_ns), (100, 40, 64, 128));
-        assert_eq!(between.latency_log2.len(), 7);
-        assert_eq!(now.since(&now), OpReport { name: "read".into(), ..OpReport::default() });
-    }
 }

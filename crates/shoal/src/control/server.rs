@@ -164,7 +164,7 @@ mod tests {
                     Ok(())
                 }
                 Request::Status => say(&"hello").map_err(|error| error.to_string()),
-                Request::Stats | Request::Sync | Request::Abandon | Request::Admin { .. } => {
+                Request::Stats | Request::Dump | Request::Sync | Request::Abandon | Request::Admin { .. } => {
                     Err("no numbers today".into())
                 }
             }

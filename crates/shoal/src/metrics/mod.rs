@@ -6,11 +6,10 @@
 
 mod figures;
 
-use crate::control::{
-    self, BrickStatistics, NodeStatistics, Number, OpReport, ReplicaStatistics, Request, Statistics,
-};
+use crate::control::{self, BrickStatistics, NodeStatistics, Number, ReplicaStatistics, Request, Statistics};
 use crate::find;
 use crate::limits::SCRAPE_PATIENCE;
+use crate::profile::OpReport;
 use shoal_metrics::{Exposition, Kind};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};

@@ -8,6 +8,8 @@
 //! [`Denial`] with the epoch of the map that says so.
 
 use super::cluster_view::ClusterView;
+use super::events::Events;
+use crate::admin::EventKind;
 use crate::limits::REFUSALS_LOGGED_MAX;
 use parking_lot::{Mutex, RwLock};
 use shoal_cluster::options::AllowList;
@@ -32,12 +34,13 @@ pub struct Access {
     view: Arc<ClusterView>,
     lists: RwLock<Lists>,
     refused: Mutex<(Instant, u64)>,
+    events: Arc<Events>,
 }
 
 impl Access {
-    /// By the newest map of `directory`.
-    pub fn new(view: Arc<ClusterView>) -> Access {
-        Access { view, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)) }
+    /// By the newest map of `view`. Refusals are noted among `events`.
+    pub fn new(view: Arc<ClusterView>, events: Arc<Events>) -> Access {
+        Access { view, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)), events }
     }
 
     /// Whether a peer is a node of the cluster.
@@ -119,6 +122,8 @@ impl Access {
         if refused.1 <= REFUSALS_LOGGED_MAX {
             let who = peer.role.as_ref().map_or("a stranger".into(), Role::to_string);
             tracing::warn!(peer = %peer.address, who, why = %denial, "a request was refused");
+            let text = format!("a request of {who} at {} was refused: {denial}", peer.address);
+            self.events.note(EventKind::Refused, None, &text);
         }
         Err(denial)
     }

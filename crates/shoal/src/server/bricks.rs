@@ -15,6 +15,7 @@ use crate::limits::{BRICK_FREE_BYTES_MIN, REOPEN_AFTER};
 use crate::measure::MeasuredBlocks;
 use crate::mount_report::reports;
 use crate::mounts;
+use crate::profile::Profiled;
 use parking_lot::Mutex;
 use shoal_brick::limits::CONTENTS_COUNTED_MAX;
 use shoal_brick::{Brick, BrickError};
@@ -89,7 +90,8 @@ impl LocalBricks {
     fn record_opened(&self, id: BrickId, opened: Result<Arc<Brick>, String>, said: Option<&str>) {
         let slot = match opened {
             Ok(brick) => {
-                let measured = Arc::new(MeasuredBlocks::new(brick.clone()));
+                let name = self.view.map().brick_name(id);
+                let measured = Arc::new(MeasuredBlocks::new(brick.clone(), name));
                 self.view.serve_brick(id, measured.clone());
                 let scrubber = self.scrub(id, brick.clone());
                 Slot::Serving(brick, measured, scrubber)
@@ -147,6 +149,23 @@ impl LocalBricks {
         here.map(disk).collect()
     }
 
+    /// What the bricks of a volume on this node have done, as an answer to a round of questions.
+    pub fn profiles(
+        &self,
+        map: &ClusterMap,
+        volume: GroupId,
+        round: u64,
+        marks: bool,
+    ) -> BTreeMap<BrickId, Profiled> {
+        let is_its = |id: &BrickId| map.bricks.get(id).is_some_and(|brick| brick.volume == volume);
+        let slots = self.slots.lock();
+        let profiles = slots.iter().filter(|(id, _)| is_its(id)).filter_map(|(id, slot)| match slot {
+            Slot::Serving(_, measured, _) => Some((*id, measured.profiled(round, marks))),
+            Slot::Opening | Slot::Away(..) => None,
+        });
+        profiles.collect()
+    }
+
     /// The state of all bricks.
     pub fn reports(&self) -> Vec<BrickReport> {
         let slots: Vec<(BrickId, Result<Arc<Brick>, String>)> = {
@@ -185,7 +204,7 @@ impl LocalBricks {
                 }
                 _ => (None, ScrubReport::default()),
             };
-            let (written_bytes, read_bytes) = measured.map_or((0, 0), |measured| measured.bytes());
+            let (writes, reads) = measured.map(|measured| measured.sizes()).unwrap_or_default();
             Some(BrickStatistics {
                 volume: volume_name(map, brick.volume),
                 path: brick.path.clone(),
@@ -193,8 +212,8 @@ impl LocalBricks {
                 total_bytes: room.total_bytes,
                 free_bytes: room.free_bytes,
                 calls: measured.map(|measured| reports(&measured.stats())).unwrap_or_default(),
-                written_bytes,
-                read_bytes,
+                written_bytes: writes.total,
+                read_bytes: reads.total,
                 scrubbed_blocks: scrub.blocks,
                 damaged_blocks: scrub.damaged,
                 repaired_blocks: scrub.repaired,

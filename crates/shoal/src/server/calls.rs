@@ -1,11 +1,13 @@
 //! Requests between nodes, and from clients to nodes, about the cluster. Metadata and blocks have protocols
 //! of their own.
 
+use crate::admin::{Event, SeenEvent};
+use crate::profile::{Profiled, Round, Told};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
 use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, SessionInfo};
-use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
+use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -44,6 +46,24 @@ pub enum Ask {
     Disks { volume: GroupId },
     /// Scrub those bricks now: [`Answer::Disks`].
     ScrubNow { volume: GroupId },
+    /// Begins a round of questions to the bricks and mounts of a volume: [`Answer::Profiles`] of the
+    /// bricks of this node.
+    BeginRound { volume: GroupId, round: Round },
+    /// What mounts have told this node in a round, of sessions after this one: [`Answer::Told`].
+    Told { volume: GroupId, round: u64, after: Option<SessionId> },
+    /// From a mount: the round that it has not answered yet, which is another than this one:
+    /// [`Answer::Round`].
+    Round { volume: GroupId, answered: u64 },
+    /// From a mount: its answer to a round: [`Answer::Done`].
+    Tell { volume: GroupId, session: SessionId, round: u64, told: Told },
+    /// The paths of inodes, as far as they are found: [`Answer::Paths`]. For the volume's leader.
+    Paths { volume: GroupId, inodes: Vec<InodeId> },
+    /// What the node has seen happen, beyond these events: [`Answer::Events`].
+    Events { seen: Vec<SeenEvent> },
+    /// The time of the node: [`Answer::Clock`].
+    Clock,
+    /// From a mount: a session was ended, and what was lost with it: [`Answer::Done`].
+    Lost { volume: GroupId, text: String },
 }
 
 /// The answer to a request.
@@ -75,6 +95,18 @@ pub enum Answer {
     Used(BTreeMap<BrickId, BrickUse>),
     /// Bricks of the answering node.
     Disks(Vec<Disk>),
+    /// What bricks have done; none unless the round asks for that.
+    Profiles(BTreeMap<BrickId, Profiled>),
+    /// What mounts have told, in the order of their sessions, and whether that is all.
+    Told { mounts: Vec<(SessionId, Told)>, complete: bool },
+    /// A round of questions.
+    Round(Option<Round>),
+    /// Paths from the root of the volume, in the order of the request.
+    Paths(Vec<Option<String>>),
+    /// Events, in their order.
+    Events(Vec<Event>),
+    /// Milliseconds since 1970.
+    Clock { now_ms: u64 },
 }
 
 /// A session, as the volume's leader knows it.

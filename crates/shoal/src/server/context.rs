@@ -3,10 +3,12 @@
 use super::access::Access;
 use super::bricks::LocalBricks;
 use super::cluster_view::ClusterView;
+use super::events::Events;
 use super::groups::Groups;
 use super::node_dir::NodeDir;
 use super::opening::LocalOpener;
 use super::retired::Retiring;
+use super::rounds::Rounds;
 use super::sessions::Heard;
 use crate::limits::{MANAGE_EVERY, REPLICA_GRACE, TIDY_EVERY};
 use shoal_net::Fence;
@@ -32,6 +34,8 @@ pub struct ServerContext {
     pub(super) retiring: Retiring,
     pub(super) access: Access,
     pub(super) heard: Heard,
+    pub(super) rounds: Rounds,
+    pub(super) events: Arc<Events>,
     pub(super) started: Instant,
     pub(super) stop: AtomicBool,
 }
@@ -44,6 +48,7 @@ impl ServerContext {
         run: Incarnation,
     ) -> anyhow::Result<Arc<ServerContext>> {
         let identity = dir.identity();
+        let events = Arc::new(Events::new(identity.name.clone()));
         let opener = Arc::new(LocalOpener::new(dir.clone(), view.clone()));
         Ok(Arc::new(ServerContext {
             node: identity.node,
@@ -54,8 +59,10 @@ impl ServerContext {
             groups: Groups::new(dir.clone(), view.clone(), opener.clone()),
             bricks: LocalBricks::new(dir.clone(), view.clone()),
             retiring: Retiring::default(),
-            access: Access::new(view.clone()),
+            access: Access::new(view.clone(), events.clone()),
             heard: Heard::default(),
+            rounds: Rounds::default(),
+            events,
             started: Instant::now(),
             stop: AtomicBool::new(false),
             view,

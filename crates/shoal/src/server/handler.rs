@@ -3,13 +3,16 @@
 use super::access::not_started;
 use super::calls::{Answer, Ask, pack, unpack};
 use super::context::ServerContext;
+use super::events::now_ms;
 use super::peers::addressed;
+use crate::admin::EventKind;
 use bytes::Bytes;
 use shoal_cluster::Outcome;
 use shoal_net::remote::{serve_brick, serve_meta, serve_meta_noting};
 use shoal_net::{Handler, Peer, Replier, Role, Service};
 use shoal_types::{BlockId, BlockInfo, BrickId, GroupId, SessionId, Statfs};
 use shoal_wire::*;
+use std::net::SocketAddr;
 
 impl Handler for ServerContext {
     fn handle(&self, peer: &Peer, service: Service, body: Bytes, reply: Replier) {
@@ -31,6 +34,11 @@ impl Handler for ServerContext {
             Err(Refusal::Failed(why)) => reply.refuse(&why),
             Err(Refusal::Denied(denial)) => reply.deny(&denial),
         }
+    }
+
+    fn refused(&self, address: SocketAddr, why: &str) {
+        let text = format!("a connection from {address} was refused: {why}");
+        self.events.note(EventKind::Refused, None, &text);
     }
 }
 
@@ -120,6 +128,10 @@ impl ServerContext {
             });
             return Ok(pack(&Answer::Map(newer)));
         }
+        if let Ask::Round { volume, .. } | Ask::Tell { volume, .. } | Ask::Lost { volume, .. } = &ask {
+            self.access.volume(peer, *volume)?;
+            return Ok(pack(&self.answer_mount(ask, body.len())));
+        }
         self.access.node(peer)?;
         Ok(pack(&self.answer(&ask)))
     }
@@ -153,6 +165,16 @@ impl ServerContext {
                 let map = self.view.map();
                 self.bricks.scrub_now(&map, *volume);
                 Answer::Disks(self.bricks.disks(&map, *volume))
+            }
+            Ask::BeginRound { volume, round } => self.begin_round(*volume, round),
+            Ask::Told { volume, round, after } => self.rounds.told(*volume, *round, *after),
+            Ask::Paths { volume, inodes } => {
+                self.led(*volume, |group| group.server().paths(inodes).map(Answer::Paths))
+            }
+            Ask::Events { seen } => Answer::Events(self.events.after(seen)),
+            Ask::Clock => Answer::Clock { now_ms: now_ms() },
+            Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } => {
+                Answer::Failed("only mounts say this".into())
             }
         }
     }

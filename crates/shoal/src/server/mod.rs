@@ -27,6 +27,8 @@ mod calls;
 mod cluster_view;
 mod context;
 mod disks;
+mod dump;
+mod events;
 mod execute;
 mod fencing;
 mod groups;
@@ -40,13 +42,16 @@ pub mod node_dir;
 mod opening;
 mod peers;
 mod polling;
+mod reporter;
 mod reports;
 mod retired;
+mod rounds;
 mod sessions;
 mod setup;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod watching;
 
 pub use admin::CLUSTER_SCRUB;
 pub use setup::{init, join};
@@ -62,6 +67,7 @@ use polling::Poller;
 use shoal_cluster::ClusterMap;
 use shoal_net::{Credentials, Listener, Network};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -115,12 +121,28 @@ impl Server {
         let running = Running {
             listener,
             poller: Poller::start(view, seeds)?,
-            threads: vec![context.manage()?, context.tidy()?, context.announce()?, context.retire()?],
+            threads: vec![
+                context.manage()?,
+                context.tidy()?,
+                context.announce()?,
+                context.retire()?,
+                context.watch()?,
+            ],
             control: Control::open(dir.path(), Arc::new(admin::Controlled(context.clone())))
                 .context("control socket")?,
         };
         tracing::info!(node = %identity.node, name = identity.name, start = run.starts, %listen, "serving");
         Ok(Arc::new(Server { context, running: Mutex::new(Some(running)) }))
+    }
+
+    /// Its data directory.
+    pub fn data(&self) -> &Path {
+        self.context.dir.path()
+    }
+
+    /// Its state, for people.
+    pub fn dump(&self) -> String {
+        self.context.dump()
     }
 
     /// Transfers its leaderships, and stops.

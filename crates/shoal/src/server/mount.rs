@@ -5,22 +5,25 @@
 
 use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::{Poller, links};
+use super::reporter::{Reporter, Tells};
 use crate::admin::MountSpec;
-use crate::control::{Answer, Control, Handler, Request, Statistics, Status, Synced};
-use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE};
+use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
+use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE, TOP_FILES_MAX};
 use crate::measure::MetaWatches;
 use crate::mount_report::{MountReport, Volume, reports, traffic_figures};
 use crate::mounts;
 use crate::node::client_options;
+use crate::profile::{Marker, Profile, Round, Told, Top, TopInode, Wanted};
 use crate::subdirectory;
 use anyhow::{Context, bail};
 use parking_lot::Mutex;
 use shoal_client::Client;
 use shoal_cluster::{Bricks, ClusterMap, ReplicatedBlocks, VolumeState};
-use shoal_fuse::Mounted;
+use shoal_fuse::{HotBy, Mounted};
 use shoal_net::{Credentials, Lane, Network};
-use shoal_types::{GroupId, InodeId};
+use shoal_types::{GroupId, InodeId, SessionId};
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +33,7 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// A mounted volume of a cluster.
 pub struct ClusterMount {
     shared: Arc<Shared>,
-    running: Mutex<Option<(Control, Poller)>>,
+    running: Mutex<Option<(Control, Poller, Reporter)>>,
 }
 
 struct Shared {
@@ -42,6 +45,7 @@ struct Shared {
     mounted: Mounted,
     /// The latencies of its requests for metadata.
     requests: Arc<MetaWatches>,
+    marker: Marker,
 }
 
 impl ClusterMount {
@@ -79,14 +83,35 @@ impl ClusterMount {
         })?;
         mounts::note_device(&spec.run, mounted.device());
         let (started, spec) = (Instant::now(), spec.clone());
-        let shared = Arc::new(Shared { started, spec, volume, view, client, mounted, requests });
+        let shared = Arc::new(Shared {
+            started,
+            spec,
+            volume,
+            view,
+            client,
+            mounted,
+            requests,
+            marker: Marker::new(),
+        });
         let control = Control::open(&shared.spec.run, shared.clone()).context("control socket")?;
-        Ok(Arc::new(ClusterMount { shared, running: Mutex::new(Some((control, poller))) }))
+        let (view, seeds) = (shared.view.clone(), shared.spec.servers.clone());
+        let reporter = Reporter::start(view, seeds, volume, shared.clone())?;
+        Ok(Arc::new(ClusterMount { shared, running: Mutex::new(Some((control, poller, reporter))) }))
     }
 
     /// The mount.
     pub fn mounted(&self) -> &Mounted {
         &self.shared.mounted
+    }
+
+    /// Its run directory.
+    pub fn run(&self) -> &Path {
+        &self.shared.spec.run
+    }
+
+    /// Its state, for people.
+    pub fn dump(&self) -> String {
+        self.shared.report().dump(&self.shared.spec.volume)
     }
 
     /// After the mount has ended: makes everything durable and stops.
@@ -190,6 +215,46 @@ impl Shared {
     }
 }
 
+impl Tells for Shared {
+    fn session(&self) -> SessionId {
+        self.client.session()
+    }
+
+    fn take_losses(&self) -> Vec<String> {
+        self.client.take_losses()
+    }
+
+    fn tell(&self, round: &Round) -> Told {
+        match &round.what {
+            Wanted::Profile { marks } => {
+                let profiled = self.marker.answer(round.id, *marks, || {
+                    let kernel = self.mounted.stats();
+                    Profile::of(kernel.reads, kernel.writes, &kernel.ops, &self.requests.stats())
+                });
+                Told::Profile(Box::new(profiled))
+            }
+            Wanted::Top(of) => {
+                let by = if of.by_bytes { HotBy::Bytes } else { HotBy::Count };
+                let count_max = of.count_max.min(TOP_FILES_MAX) as usize;
+                let hot = self.mounted.hot(&of.operation, by, count_max);
+                let (hot, since) = hot.unwrap_or_else(|| (Vec::new(), self.started));
+                let inode = |one: shoal_fuse::HotInode| TopInode {
+                    inode: one.ino.0,
+                    count: one.count,
+                    over_max: one.over_max,
+                    bytes: one.bytes,
+                };
+                let inodes = hot.into_iter().map(inode).collect();
+                Told::Top(Top { duration_s: since.elapsed().as_secs(), inodes })
+            }
+            Wanted::ClearTop => {
+                self.mounted.clear_hot();
+                Told::Cleared
+            }
+        }
+    }
+}
+
 impl Handler for Shared {
     fn handle(
         &self,
@@ -201,6 +266,7 @@ impl Handler for Shared {
         match request {
             Request::Status => say(&self.status()?).map_err(gone),
             Request::Stats => say(&self.statistics()).map_err(gone),
+            Request::Dump => say(&Dumped { text: self.report().dump(&self.spec.volume) }).map_err(gone),
             Request::Sync => {
                 let refused = match (self.client.fsync(InodeId::ROOT), self.report().refused()) {
                     (Ok(()), _) => None,

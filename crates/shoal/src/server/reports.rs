@@ -5,6 +5,7 @@ use super::context::ServerContext;
 use crate::limits::{DIGEST_PATIENCE, REPORT_PATIENCE};
 use shoal_types::NodeId;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 impl ServerContext {
     /// What runs here.
@@ -22,26 +23,43 @@ impl ServerContext {
 
     /// What runs on all nodes that answer.
     pub(super) fn gather(&self, digest: bool) -> BTreeMap<NodeId, Report> {
-        let map = self.view.map();
         let patience = if digest { DIGEST_PATIENCE } else { REPORT_PATIENCE };
-        let ask = |node: NodeId| {
-            if node == self.node {
-                return Some((node, self.report(digest)));
+        let answers = self.ask_all(&Ask::Report { digest }, patience);
+        let report = |(node, answer): (NodeId, Answer)| match answer {
+            Answer::Report(report) => Some((node, report)),
+            other => {
+                tracing::warn!(%node, ?other, "a strange answer");
+                None
             }
-            match self.view.ask(node, &Ask::Report { digest }, patience) {
-                Ok(Answer::Report(report)) => Some((node, report)),
-                Ok(other) => {
-                    tracing::warn!(%node, ?other, "a strange answer");
-                    None
-                }
-                Err(why) => {
-                    tracing::debug!(%node, why, "it does not answer");
-                    None
-                }
+        };
+        answers.into_iter().filter_map(report).collect()
+    }
+
+    /// The answers of all nodes that answer, this one included. All are asked at once.
+    pub(super) fn ask_all(&self, ask: &Ask, patience: Duration) -> BTreeMap<NodeId, Answer> {
+        let nodes: Vec<NodeId> = self.view.map().nodes.keys().copied().collect();
+        self.ask_nodes(&nodes, ask, patience)
+    }
+
+    /// The answers of those of these nodes that answer. All are asked at once.
+    pub(super) fn ask_nodes(
+        &self,
+        nodes: &[NodeId],
+        ask: &Ask,
+        patience: Duration,
+    ) -> BTreeMap<NodeId, Answer> {
+        let ask_one = |node: NodeId| match node == self.node {
+            true => Some((node, self.answer(ask))),
+            false => {
+                let answer = self.view.ask(node, ask, patience);
+                answer
+                    .inspect_err(|why| tracing::debug!(%node, why, "it does not answer"))
+                    .ok()
+                    .map(|a| (node, a))
             }
         };
         std::thread::scope(|scope| {
-            let asked: Vec<_> = map.nodes.keys().map(|node| scope.spawn(move || ask(*node))).collect();
+            let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask_one(*node))).collect();
             asked.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
         })
     }

@@ -1,5 +1,8 @@
 //! Reports as text, in the shapes that a GlusterFS administrator knows. Pure: a report in, lines out.
 
+mod activity;
+#[cfg(test)]
+mod activity_tests;
 mod cluster;
 mod heal;
 mod insight;
@@ -11,6 +14,7 @@ mod table;
 mod tests;
 mod volume;
 
+pub use activity::{Shown, profile, top};
 pub use cluster::{clients, cluster, how_to_join, peers, pool};
 pub use heal::{heal, rebalance, removal};
 pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};

@@ -52,8 +52,7 @@ const MEMORY: &str =
 const LAYOUT: &str =
     "names are in a replicated database: there are no layouts, link files or lookups on all bricks";
 const ENCRYPTED: &str = "connections are always encrypted, with certificates of the cluster's own authority";
-const COUNTED: &str =
-    "`shoal stats` and `shoal volume status` always count; log-level= and SHOAL_LOG set what is logged";
+const COUNTED: &str = "bricks and mounts always count: `volume profile NAME info` shows it; log-level= and SHOAL_LOG set what is logged";
 const DETECTED: &str = "a node that does not answer is noticed within seconds";
 const NFS: &str = "there is no NFS server inside: export a mount with nfs-ganesha or the kernel's server";
 const QUOTA: &str = "there are no quotas yet";

@@ -1,7 +1,10 @@
 //! Parses the words after a volume's name by GlusterFS's grammar: `replica 3 node1:/b node2:/b node3:/b
 //! force`.
 
+use crate::admin::render::Shown;
 use crate::admin::{BrickName, ClearKind, RemoveStep, ScrubStep};
+use crate::limits::TOP_FILES_MAX;
+use crate::profile::TopOf;
 use clap::error::ErrorKind;
 
 /// The arguments of `volume create`.
@@ -285,6 +288,77 @@ pub fn clearing(words: &[String]) -> Result<Clearing, String> {
     Ok(Clearing { kind, of_programs, range })
 }
 
+/// The arguments of `volume profile`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Profiling {
+    Start,
+    Stop,
+    Info {
+        /// The present interval goes on.
+        peek: bool,
+        shown: Shown,
+    },
+}
+
+/// `start`, `stop`, or `info [peek|incremental [peek]|cumulative]`.
+pub fn profiling(words: &[String]) -> Result<Profiling, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let info = |peek, shown| Ok(Profiling::Info { peek, shown });
+    match words[..] {
+        ["start"] => Ok(Profiling::Start),
+        ["stop"] => Ok(Profiling::Stop),
+        ["info"] => info(false, Shown::All),
+        ["info", "peek"] => info(true, Shown::All),
+        ["info", "incremental"] => info(false, Shown::Interval),
+        ["info", "incremental", "peek"] => info(true, Shown::Interval),
+        // GlusterFS leaves the interval alone, too.
+        ["info", "cumulative"] => info(true, Shown::Cumulative),
+        ["info", "clear"] => {
+            Err("counters begin with their process and are not cleared: `start` begins an interval".into())
+        }
+        [.., "nfs"] => Err("there is no NFS server inside".into()),
+        _ => Err("say start, stop, or info [peek|incremental [peek]|cumulative]".into()),
+    }
+}
+
+/// The arguments of `volume top`: which files, or, if `None`, that they are counted anew.
+pub fn topmost(words: &[String]) -> Result<Option<TopOf>, String> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (what, rest) = match words[..] {
+        ["clear"] => return Ok(None),
+        [what, ref rest @ ..] => (what, rest),
+        [] => return Err("say open, read, write, opendir, readdir, read-perf, write-perf or clear".into()),
+    };
+    let (operation, by_bytes) = match what {
+        "read-perf" => ("read", true),
+        "write-perf" => ("write", true),
+        other => (other, false),
+    };
+    if !shoal_fuse::operations().any(|known| known == operation) {
+        let known: Vec<&str> = shoal_fuse::operations().collect();
+        return Err(format!(
+            "'{what}' is no request; there are: {}, read-perf, write-perf, clear",
+            known.join(", ")
+        ));
+    }
+    let count_max = match rest {
+        [] => TOP_FILES_MAX,
+        ["list-cnt", number] => match number.parse() {
+            Ok(number) if (1..=TOP_FILES_MAX).contains(&number) => number,
+            _ => return Err(format!("list-cnt {number}: say how many files, 1 to {TOP_FILES_MAX}")),
+        },
+        ["bs", ..] => return Err("this writes no test data: `shoal bench` measures, read-perf counts".into()),
+        ["nfs", ..] => return Err("there is no NFS server inside".into()),
+        ["brick", ..] => {
+            return Err(
+                "bricks hold blocks and know no files; mounts count, and all of them are shown".into()
+            );
+        }
+        _ => return Err("after the request there may be list-cnt N".into()),
+    };
+    Ok(Some(TopOf { operation: operation.to_owned(), by_bytes, count_max }))
+}
+
 /// `WHENCE,START-LENGTH` as GlusterFS writes it, as first and last byte. A length of 0 means up to the end.
 fn byte_range(text: &str) -> Result<(u64, u64), String> {
     let wrong = || format!("'{text}' is no range: say 0,START-LENGTH, as in 0,0-10");
@@ -435,6 +509,48 @@ mod tests {
         assert_eq!(bitrot(&words("enable")), Ok(None));
         for bad in ["", "scrub", "scrub now", "disable", "scrub-throttle lazy"] {
             assert!(bitrot(&words(bad)).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn profiles_and_busiest_files_are_asked_for_in_the_words_that_glusterfs_has() {
+        let info = |peek, shown| Ok(Profiling::Info { peek, shown });
+        for (line, expected) in [
+            ("start", Ok(Profiling::Start)),
+            ("stop", Ok(Profiling::Stop)),
+            ("info", info(false, Shown::All)),
+            ("info peek", info(true, Shown::All)),
+            ("info incremental peek", info(true, Shown::Interval)),
+            ("info cumulative", info(true, Shown::Cumulative)),
+        ] {
+            assert_eq!(profiling(&words(line)), expected, "{line}");
+        }
+        for bad in ["", "begin", "info clear", "info nfs", "start now"] {
+            assert!(profiling(&words(bad)).is_err(), "{bad}");
+        }
+        let of = |operation: &str, by_bytes, count_max| {
+            Ok(Some(TopOf { operation: operation.into(), by_bytes, count_max }))
+        };
+        for (line, expected) in [
+            ("clear", Ok(None)),
+            ("open", of("open", false, 100)),
+            ("readdir list-cnt 10", of("readdir", false, 10)),
+            ("write-perf", of("write", true, 100)),
+            ("copy_file_range list-cnt 1", of("copy_file_range", false, 1)),
+        ] {
+            assert_eq!(topmost(&words(line)), expected, "{line}");
+        }
+        for (bad, why) in [
+            ("", "say open"),
+            ("format", "getattr"),
+            ("read list-cnt 0", "1 to 100"),
+            ("read list-cnt 101", "1 to 100"),
+            ("read-perf bs 256 count 1", "shoal bench"),
+            ("read brick a:/b", "bricks hold blocks"),
+            ("read oops", "list-cnt"),
+        ] {
+            let error = topmost(&words(bad)).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! `shoal volume`.
 
+mod activity;
 pub(super) mod gluster;
 mod grammar;
 mod run;
@@ -25,6 +26,8 @@ Examples:
   shoal volume replace-brick web node2:/srv/web node4:/srv/web commit force
   shoal volume heal web info
   shoal volume status web clients               which machines have it mounted
+  shoal volume profile web info                 what its bricks and mounts have done, and how long it took
+  shoal volume top web read                     the files that are read most
   shoal volume digest web
 
 What loses something asks first; -y answers. `shoal volume COMMAND --help` explains each.";
@@ -43,6 +46,31 @@ Only locks of mounts with `locks=cluster` are kept by the servers.
 GlusterFS's inode and entry locks do not exist here.
 
 Example: shoal volume clear-locks web /mail/box kind granted posix";
+
+const PROFILE_HELP: &str = "\
+Bricks and mounts always count: `start` begins an interval, and `stop` does nothing.
+info: everything since each process began, and since the last `start` or `info`, which begins the next interval.
+info peek: the interval goes on. info incremental [peek]: the interval only. info cumulative: the former only.
+Latencies are in powers of two; averages are exact. A brick's calls are reads and writes of blocks. Those of a
+mount are requests of its kernel: what the kernel answers from its caches is not among them.
+Mounts on all machines answer, within about a second; those that do not are listed.
+
+Example: shoal volume profile web start; sleep 60; shoal volume profile web info incremental";
+
+const TOP_HELP: &str = "\
+open, read, write, opendir, readdir: the files or directories with the most requests of that kind, of each mount.
+Any other request of fuse(4) may be named, too: lookup, getattr, create, unlink, rename, fsync, getlk, ...
+Requests about names are counted for their directory. Only requests that reach the mount's process are counted:
+the kernel answers the others from its caches. open is not among them with locks=local, opendir never.
+read-perf, write-perf: the files with the most bytes, and bytes per second since it has been counting.
+clear: begin to count anew. list-cnt N: so many of each mount, 100 at most.
+A mount keeps 1,024 files of each kind, or up to twice as many. A count that may be too high, because the file
+was forgotten meanwhile, is shown as a range.
+
+Examples:
+  shoal volume top web read list-cnt 10
+  shoal volume top web lookup              the directories in which names are looked for
+  shoal volume top web write-perf";
 
 /// Makes volumes, changes them and shows their health.
 #[derive(Debug, Args)]
@@ -265,6 +293,33 @@ enum Command {
         name: String,
         /// The file, as a path from the volume's root
         path: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows what the bricks and mounts of a volume have done, and how long that took
+    #[command(
+        override_usage = "shoal volume profile NAME start|stop|info [peek|incremental [peek]|cumulative]",
+        after_help = PROFILE_HELP
+    )]
+    Profile {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Shows the files and directories of a volume with the most requests, by mount
+    #[command(
+        override_usage = "shoal volume top NAME open|read|write|opendir|readdir|REQUEST|read-perf|write-perf|clear \
+                          [list-cnt N]",
+        after_help = TOP_HELP
+    )]
+    Top {
+        /// The volume's name
+        name: String,
         #[command(flatten)]
         words: Words,
         #[command(flatten)]

@@ -1,8 +1,8 @@
 //! Carrying out `shoal volume`.
 
-use super::gluster;
 use super::grammar::{self, or_usage};
 use super::{Command, StatusOf, Volume};
+use super::{activity, gluster};
 use crate::admin::{
     AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, VolumeReport,
     VolumeStatus, render,
@@ -12,7 +12,7 @@ use crate::limits::DIGEST_ATTEMPTS;
 use anyhow::{Context, bail};
 use std::process::ExitCode;
 
-type Outcome = anyhow::Result<ExitCode>;
+pub(super) type Outcome = anyhow::Result<ExitCode>;
 
 impl Volume {
     pub fn run(self, mode: Mode) -> Outcome {
@@ -84,6 +84,8 @@ impl Volume {
             Command::ClearLocks { name, path, words, output } => {
                 clear_locks(local, name, path, &words.words, output)
             }
+            Command::Profile { name, words, output } => activity::profile(local, name, &words.words, output),
+            Command::Top { name, words, output } => activity::top(local, name, &words.words, output),
             Command::Digest { name, output } => digest(local, &name, output),
         }
     }
@@ -107,7 +109,7 @@ pub(in crate::cmd) fn create(local: &Local, name: String, words: &[String]) -> O
     Ok(ExitCode::SUCCESS)
 }
 
-fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
+pub(super) fn volumes(local: &Local, name: Option<String>) -> anyhow::Result<Vec<VolumeReport>> {
     Ok(the_answer!(local.ask(AdminRequest::Volumes { name })?, AdminAnswer::Volumes { volumes } => volumes))
 }
 

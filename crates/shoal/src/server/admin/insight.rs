@@ -20,7 +20,7 @@ use std::time::Instant;
 
 impl ServerContext {
     /// Asks the leader of a volume, while one is being elected, too.
-    fn ask_leader_patiently(&self, volume: GroupId, ask: &Ask) -> Result<Answer, String> {
+    pub(super) fn ask_leader_patiently(&self, volume: GroupId, ask: &Ask) -> Result<Answer, String> {
         let due = Instant::now() + LEADER_PATIENCE;
         loop {
             match self.ask_leader(volume, ask, ASK_PATIENCE) {
@@ -115,24 +115,15 @@ impl ServerContext {
         let mut nodes: Vec<NodeId> = map.bricks_of(volume).map(|(_, brick)| brick.node).collect();
         nodes.sort_unstable();
         nodes.dedup();
-        let ask_one = |node: NodeId| {
-            let answer = match node == self.node {
-                true => Ok(self.answer(ask)),
-                false => self.view.ask(node, ask, ASK_PATIENCE),
-            };
-            match answer {
-                Ok(Answer::Disks(disks)) => disks,
-                other => {
-                    tracing::debug!(%node, ?other, "asking about the disks of bricks");
-                    Vec::new()
-                }
+        let answers = self.ask_nodes(&nodes, ask, ASK_PATIENCE);
+        let disks = |(node, answer): (NodeId, Answer)| match answer {
+            Answer::Disks(disks) => disks,
+            other => {
+                tracing::debug!(%node, ?other, "asking about the disks of bricks");
+                Vec::new()
             }
         };
-        let disks = std::thread::scope(|scope| {
-            let asked: Vec<_> = nodes.iter().map(|node| scope.spawn(move || ask_one(*node))).collect();
-            asked.into_iter().filter_map(|one| one.join().ok()).flatten().collect::<Vec<_>>()
-        });
-        disks.into_iter().map(|disk| (disk.id, disk)).collect()
+        answers.into_iter().flat_map(disks).map(|disk| (disk.id, disk)).collect()
     }
 
     pub(super) fn details(&self, name: Option<&str>) -> Result<Vec<VolumeDetail>, String> {
@@ -262,7 +253,7 @@ impl ServerContext {
     }
 }
 
-fn session_report(map: &shoal_cluster::ClusterMap, session: Session) -> SessionReport {
+pub(super) fn session_report(map: &shoal_cluster::ClusterMap, session: Session) -> SessionReport {
     let Session { info, from } = session;
     let (host, mountpoint, pid) = named(&info.client);
     let (address, credentials) = from.unzip();

@@ -1,5 +1,7 @@
 //! Carries out the requests of administrators: changes of the cluster map, and reports from all nodes.
 //!
+//! - [`activity`]: profiles of bricks and mounts, busiest files;
+//!
 //! - [`change`]: changes of the configuration;
 //!
 //! - [`show`]: configuration and health;
@@ -10,6 +12,7 @@
 //!
 //! - [`names`]: lookup of volumes, nodes and bricks by their names.
 
+mod activity;
 mod blocks;
 mod change;
 mod insight;
@@ -18,7 +21,7 @@ mod show;
 
 use super::context::ServerContext;
 use crate::admin::{Admin, AdminAnswer, AdminRequest};
-use crate::control::{Answer, Handler, Request};
+use crate::control::{Answer, Dumped, Handler, Request};
 use std::io;
 use std::sync::Arc;
 
@@ -38,6 +41,7 @@ impl Handler for Controlled {
         match request {
             Request::Admin { request } => self.0.execute(request, &mut |answer| say(&answer)),
             Request::Stats => say(&self.0.statistics()).map_err(|error| error.to_string()),
+            Request::Dump => say(&Dumped { text: self.0.dump() }).map_err(|error| error.to_string()),
             Request::Status | Request::Sync | Request::Abandon => {
                 Err("this is a server without a mount of its own; `shoal cluster status` shows how it does"
                     .into())
@@ -75,6 +79,10 @@ impl Admin for ServerContext {
             R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
+            R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),
+            R::Top { name, of } => AdminAnswer::Top(self.top(&name, of)?),
+            R::Events { seen } => AdminAnswer::Events(self.events_of_all(seen)),
+            R::ClearTop { name } => AdminAnswer::Top(self.clear_top(&name)?),
             R::ClearLocks { name, path, kind, range } => {
                 AdminAnswer::Cleared(self.clear(&name, path, kind, range)?)
             }

@@ -1,0 +1,232 @@
+//! What a call waits for, and for how long: for the log of slow operations and for state dumps.
+//!
+//! **Model.** The front end makes a [`Trace`] for a call that may wait, and [follows](Trace::follow) it on
+//! the thread that makes the call. Wherever that thread begins to wait, it says so ([`waits`]); waits may
+//! be nested, and time counts for the innermost. On a thread that follows no trace this costs one look at
+//! a thread-local variable.
+//!
+//! **Assumes** that the calling thread itself waits. Work of other threads shows as the wait for it.
+
+use crate::limits::TRACE_STEPS_MAX;
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::time::{Duration, Instant};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hop {
+    /// A thread of the mount.
+    Thread,
+    /// A lease: no server has answered for long.
+    Lease,
+    /// A metadata server to lead.
+    Leader,
+    /// The metadata leader's answer, for which other clients may have to give something back.
+    Metadata,
+    /// Batches of the journal to be committed.
+    Commit,
+    /// Another client that is given a right back here.
+    Recall,
+    /// Bricks.
+    Brick,
+    /// The kernel of this machine.
+    Kernel,
+}
+
+impl Hop {
+    /// The word for it in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hop::Thread => "thread",
+            Hop::Lease => "lease",
+            Hop::Leader => "leader",
+            Hop::Metadata => "metadata",
+            Hop::Commit => "commit",
+            Hop::Recall => "recall",
+            Hop::Brick => "brick",
+            Hop::Kernel => "kernel",
+        }
+    }
+}
+
+/// A wait that has ended.
+#[derive(Clone, Debug)]
+struct Step {
+    hop: Hop,
+    what: String,
+    took: Duration,
+}
+
+/// A wait that goes on.
+#[derive(Clone, Debug)]
+struct Open {
+    hop: Hop,
+    what: String,
+    begun: Instant,
+    /// Time that nested waits took.
+    nested: Duration,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Vec<Open>,
+    /// The longest, beyond [`TRACE_STEPS_MAX`] of them.
+    steps: Vec<Step>,
+    /// All time by hop.
+    by_hop: Vec<(Hop, Duration)>,
+}
+
+/// The waits of one call.
+#[derive(Debug, Default)]
+pub struct Trace(Mutex<State>);
+
+thread_local! {
+    static FOLLOWED: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
+}
+
+/// A wait of the current thread; it lasts until this is dropped.
+#[must_use]
+pub struct Waiting(Option<Arc<Trace>>);
+
+/// The current thread begins to wait. `what` describes for what exactly, for people.
+pub fn waits(hop: Hop, what: impl FnOnce() -> String) -> Waiting {
+    let trace = FOLLOWED.with_borrow(Clone::clone);
+    if let Some(trace) = &trace {
+        trace.begin(hop, what());
+    }
+    Waiting(trace)
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some(trace) = &self.0 {
+            trace.end();
+        }
+    }
+}
+
+impl Trace {
+    /// Makes a call on this thread, whose waits are recorded.
+    pub fn follow<T>(self: &Arc<Trace>, call: impl FnOnce() -> T) -> T {
+        struct Back(Option<Arc<Trace>>);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                FOLLOWED.set(self.0.take());
+            }
+        }
+        let _back = Back(FOLLOWED.replace(Some(self.clone())));
+        call()
+    }
+
+    /// A wait begins, on whichever thread.
+    pub fn begin(&self, hop: Hop, what: String) {
+        let open = Open { hop, what, begun: Instant::now(), nested: Duration::ZERO };
+        self.0.lock().open.push(open);
+    }
+
+    /// The innermost wait ends.
+    pub fn end(&self) {
+        let mut state = self.0.lock();
+        let Some(Open { hop, what, begun, nested }) = state.open.pop() else { return };
+        let whole = begun.elapsed();
+        if let Some(outer) = state.open.last_mut() {
+            outer.nested += whole;
+        }
+        state.record(hop, what, whole.saturating_sub(nested));
+    }
+
+    /// What it waits for at this moment, and for how long.
+    pub fn now(&self) -> Option<String> {
+        let state = self.0.lock();
+        let open = state.open.last()?;
+        Some(format!("{} ({:.1} s): {}", open.hop.name(), open.begun.elapsed().as_secs_f64(), open.what))
+    }
+
+    /// Time by hop so far, `took` altogether: `metadata 5.2 s, brick 0.1 s, here 0.0 s`.
+    pub fn hops(&self, took: Duration) -> String {
+        let state = self.0.lock();
+        let mut by_hop = state.by_hop.clone();
+        if let Some(open) = state.open.last() {
+            add(&mut by_hop, open.hop, open.begun.elapsed());
+        }
+        let mut text = String::new();
+        let mut here = took;
+        for (hop, took) in by_hop {
+            here = here.saturating_sub(took);
+            let _ = write!(text, "{} {:.1} s, ", hop.name(), took.as_secs_f64());
+        }
+        let _ = write!(text, "here {:.1} s", here.as_secs_f64());
+        text
+    }
+
+    /// The longest wait that has ended.
+    pub fn longest(&self) -> Option<String> {
+        let state = self.0.lock();
+        let step = state.steps.iter().max_by_key(|step| step.took)?;
+        Some(format!("{} ({:.1} s): {}", step.hop.name(), step.took.as_secs_f64(), step.what))
+    }
+}
+
+fn add(by_hop: &mut Vec<(Hop, Duration)>, hop: Hop, took: Duration) {
+    match by_hop.iter_mut().find(|(known, _)| *known == hop) {
+        Some((_, all)) => *all += took,
+        None => by_hop.push((hop, took)),
+    }
+}
+
+impl State {
+    fn record(&mut self, hop: Hop, what: String, took: Duration) {
+        add(&mut self.by_hop, hop, took);
+        if self.steps.len() >= TRACE_STEPS_MAX
+            && let Some(shortest) =
+                (0..self.steps.len()).min_by_key(|at| self.steps.get(*at).map(|step| step.took))
+        {
+            self.steps.swap_remove(shortest);
+        }
+        self.steps.push(Step { hop, what, took });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_for_the_innermost_wait_on_the_thread_that_follows() {
+        let trace = Arc::new(Trace::default());
+        let pause = Duration::from_millis(20);
+        drop(waits(Hop::Brick, || panic!("no trace is followed")));
+        trace.follow(|| {
+            let outer = waits(Hop::Metadata, || "request 7".into());
+            let inner = waits(Hop::Leader, || "an election".into());
+            shoal_runtime::thread::sleep(pause * 2);
+            assert!(trace.now().is_some_and(|now| now.starts_with("leader (")), "{trace:?}");
+            drop(inner);
+            shoal_runtime::thread::sleep(pause);
+            drop(outer);
+        });
+        drop(waits(Hop::Brick, || panic!("no trace is followed any more")));
+        assert_eq!(trace.now(), None);
+        let state = trace.0.lock();
+        let times: Vec<(Hop, Duration)> = state.by_hop.clone();
+        drop(state);
+        assert_eq!(times.iter().map(|(hop, _)| *hop).collect::<Vec<_>>(), [Hop::Leader, Hop::Metadata]);
+        assert!(times[0].1 >= pause * 2 && times[1].1 >= pause, "{times:?}");
+        assert!(trace.longest().is_some_and(|longest| longest.ends_with("an election")));
+        let hops = trace.hops(times[0].1 + times[1].1 + Duration::from_secs(3));
+        assert!(hops.starts_with("leader ") && hops.ends_with(", here 3.0 s"), "{hops}");
+    }
+
+    #[test]
+    fn steps_are_bounded_and_the_longest_stays() {
+        let mut state = State::default();
+        for n in 0..10 * TRACE_STEPS_MAX as u64 {
+            let took = if n == 5 { Duration::from_secs(9) } else { Duration::from_millis(n) };
+            state.record(Hop::Brick, n.to_string(), took);
+        }
+        assert_eq!(state.steps.len(), TRACE_STEPS_MAX);
+        assert!(state.steps.iter().any(|step| step.what == "5"));
+    }
+}

@@ -1,0 +1,192 @@
+//! Requests that wait: what is in flight, for state dumps and for the log of slow operations.
+//!
+//! **Model.** A request that could not be answered from memory is registered from then until its reply. A
+//! thread looks now and then for those that have taken longer than the mount's threshold. Each is logged once
+//! while it waits, with the time per hop and with what it waits for, and once more when it has its reply.
+//!
+//! **Bounds.** Only so many are logged per minute; the number of the others is logged.
+
+use crate::limits::{SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MAX, SLOW_LOOK_EVERY_MIN};
+use crate::stats::{Op, Timer};
+use parking_lot::{Condvar, Mutex};
+use shoal_client::{Hop, Trace};
+use shoal_runtime::log_limit::LogLimit;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// The requests that wait.
+pub(crate) struct Running {
+    /// Longer ones are logged; `None`: none is.
+    threshold: Option<Duration>,
+    state: Mutex<State>,
+    /// Signalled at the end of the mount.
+    ended: Condvar,
+    log: LogLimit,
+}
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    requests: BTreeMap<u64, Request>,
+    over: bool,
+}
+
+struct Request {
+    timer: Timer,
+    trace: Arc<Trace>,
+    logging: Logging,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Logging {
+    /// It is not slow so far.
+    NotYet,
+    Logged,
+    /// It was slow when enough had been logged.
+    LeftOut,
+}
+
+/// A request that waits, until this is dropped.
+pub(crate) struct InFlight {
+    running: Arc<Running>,
+    number: u64,
+    timer: Timer,
+    trace: Arc<Trace>,
+}
+
+impl Running {
+    pub(crate) fn new(threshold: Option<Duration>) -> Arc<Running> {
+        let log = LogLimit::new(SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD);
+        Arc::new(Running { threshold, state: Mutex::default(), ended: Condvar::new(), log })
+    }
+
+    /// Starts the thread that logs, if anything is to be logged.
+    pub(crate) fn start(self: &Arc<Running>) -> std::io::Result<Option<JoinHandle<()>>> {
+        let Some(threshold) = self.threshold else { return Ok(None) };
+        let pause = (threshold / 4).clamp(SLOW_LOOK_EVERY_MIN, SLOW_LOOK_EVERY_MAX);
+        let running = self.clone();
+        let run = move || {
+            let mut state = running.state.lock();
+            while !state.over {
+                running.ended.wait_for(&mut state, pause);
+                state.log_slow(threshold, &running.log);
+            }
+        };
+        Builder::new().name("fuse-slow".into()).spawn(run).map(Some)
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.state.lock().over = true;
+        self.ended.notify_all();
+    }
+
+    /// A request begins to wait, for a thread at first.
+    pub(crate) fn begin(self: &Arc<Running>, timer: Timer) -> InFlight {
+        let trace = Arc::new(Trace::default());
+        trace.begin(Hop::Thread, "a thread of the mount".into());
+        let mut state = self.state.lock();
+        state.last += 1;
+        let number = state.last;
+        state.requests.insert(number, Request { timer, trace: trace.clone(), logging: Logging::NotYet });
+        InFlight { running: self.clone(), number, timer, trace }
+    }
+
+    /// The requests in flight, a line each, those that wait for longest first.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let state = self.state.lock();
+        let mut requests: Vec<&Request> = state.requests.values().collect();
+        requests.sort_by_key(|request| request.timer.begun());
+        let line = |request: &&Request| {
+            let took = request.timer.begun().elapsed();
+            let mut text = format!("{} for {:.1} s", request.timer, took.as_secs_f64());
+            if let Some(now) = request.trace.now() {
+                let _ = write!(text, ", waits for {now}");
+            }
+            text
+        };
+        requests.iter().map(line).collect()
+    }
+}
+
+impl State {
+    fn log_slow(&mut self, threshold: Duration, log: &LogLimit) {
+        let is_due = |request: &&mut Request| {
+            // A program may hold a lock for as long as it likes.
+            request.logging == Logging::NotYet
+                && request.timer.op() != Op::Setlkw
+                && request.timer.begun().elapsed() >= threshold
+        };
+        for request in self.requests.values_mut().filter(is_due) {
+            let admitted = log.admits();
+            if let Some(left_out) = admitted.filter(|left_out| *left_out > 0) {
+                tracing::warn!(left_out, "more slow operations were not logged");
+            }
+            request.logging = if admitted.is_some() { Logging::Logged } else { Logging::LeftOut };
+            if admitted.is_some() {
+                let took = request.timer.begun().elapsed();
+                tracing::warn!(
+                    hops = request.trace.hops(took),
+                    waits_for = request.trace.now().unwrap_or_default(),
+                    "slow operation: {} has taken {:.1} s so far",
+                    request.timer,
+                    took.as_secs_f64()
+                );
+            }
+        }
+    }
+}
+
+impl InFlight {
+    /// Makes the call on this thread.
+    pub(crate) fn run<T>(&self, call: impl FnOnce() -> T) -> T {
+        // It has its thread.
+        self.trace.end();
+        self.trace.follow(call)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let request = self.running.state.lock().requests.remove(&self.number);
+        if request.is_some_and(|request| request.logging == Logging::Logged) {
+            let took = self.timer.begun().elapsed();
+            tracing::warn!(
+                hops = self.trace.hops(took),
+                waited_for = self.trace.longest().unwrap_or_default(),
+                "slow operation: {} took {:.1} s",
+                self.timer,
+                took.as_secs_f64()
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use shoal_types::InodeId;
+
+    #[test]
+    fn request_is_listed_while_it_waits_and_logged_once_it_is_slow() {
+        let running = Running::new(Some(Duration::ZERO));
+        let request = running.begin(Timer::start(Op::Read.of(InodeId(7)).by(42)));
+        let lines = running.lines();
+        assert_eq!(lines.len(), 1);
+        assert!(
+            lines[0].starts_with("READ of inode 7 by process 42 for 0.0 s, waits for thread ("),
+            "{lines:?}"
+        );
+        request.run(|| assert!(!running.lines()[0].contains("waits for"), "{:?}", running.lines()));
+        let lock = running.begin(Timer::start(Op::Setlkw.of(InodeId(7))));
+        let logging = || running.state.lock().requests.values().map(|one| one.logging).collect::<Vec<_>>();
+        assert_eq!(logging(), [Logging::NotYet, Logging::NotYet]);
+        running.state.lock().log_slow(Duration::ZERO, &running.log);
+        assert_eq!(logging(), [Logging::Logged, Logging::NotYet]);
+        drop((request, lock));
+        assert!(running.lines().is_empty());
+    }
+}

@@ -1,0 +1,102 @@
+//! A mount's part in rounds of questions: it asks one node after the other whether an administrator wants to
+//! know something, and answers to that node.
+//!
+//! **Assumes** nothing about the nodes' versions: one that does not know the request refuses it, and is asked
+//! again in its turn.
+
+use super::calls::{Answer, Ask};
+use super::cluster_view::{ClusterView, ask_over};
+use super::polling::links;
+use crate::limits::{ASK_PATIENCE, ROUND_POLL};
+use crate::profile::{Round, Told};
+use parking_lot::{Condvar, Mutex};
+use shoal_types::{GroupId, SessionId};
+use std::sync::Arc;
+
+/// What a mount has to tell.
+pub trait Tells: Send + Sync + 'static {
+    /// The mount's session.
+    fn session(&self) -> SessionId;
+    /// Sessions that have ended since the last call, and what was lost with them.
+    fn take_losses(&self) -> Vec<String>;
+    /// The answer to a round.
+    fn tell(&self, round: &Round) -> Told;
+}
+
+/// Answers rounds until it is dropped.
+pub struct Reporter(Arc<Stop>);
+
+#[derive(Default)]
+struct Stop {
+    stopped: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Reporter {
+    /// Begins to ask the nodes of the map and those at these addresses.
+    pub fn start(
+        view: Arc<ClusterView>,
+        seeds: Vec<String>,
+        volume: GroupId,
+        mount: Arc<dyn Tells>,
+    ) -> std::io::Result<Reporter> {
+        let stop = Arc::new(Stop::default());
+        let until = stop.clone();
+        std::thread::Builder::new().name("shoal-report".into()).spawn(move || {
+            let (mut turn, mut answered, mut losses) = (0, 0, Vec::new());
+            let mut stopped = until.stopped.lock();
+            while !*stopped {
+                parking_lot::MutexGuard::unlocked(&mut stopped, || {
+                    if let Err(why) =
+                        poll(&view, &seeds, &mut turn, volume, (&mut answered, &mut losses), &*mount)
+                    {
+                        tracing::debug!(why, "asking for questions of administrators");
+                    }
+                });
+                if !*stopped {
+                    until.changed.wait_for(&mut stopped, ROUND_POLL);
+                }
+            }
+        })?;
+        Ok(Reporter(stop))
+    }
+}
+
+impl Drop for Reporter {
+    /// The thread is not waited for: a server that does not answer may hold it up.
+    fn drop(&mut self) {
+        *self.0.stopped.lock() = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Asks the next node, and answers it.
+fn poll(
+    view: &ClusterView,
+    seeds: &[String],
+    turn: &mut usize,
+    volume: GroupId,
+    (answered, losses): (&mut u64, &mut Vec<String>),
+    mount: &dyn Tells,
+) -> Result<(), String> {
+    let links = links(view, seeds);
+    let Some(link) = links.get(*turn % links.len().max(1)) else { return Ok(()) };
+    *turn = turn.wrapping_add(1);
+    let ask = |ask: Ask| ask_over(link, &ask, ASK_PATIENCE).map_err(|error| error.to_string());
+    losses.extend(mount.take_losses());
+    while let Some(text) = losses.first().cloned() {
+        ask(Ask::Lost { volume, text })?;
+        losses.remove(0);
+    }
+    let round = match ask(Ask::Round { volume, answered: *answered })? {
+        Answer::Round(None) => return Ok(()),
+        Answer::Round(Some(round)) => round,
+        other => return Err(format!("a strange answer: {other:?}")),
+    };
+    let told = mount.tell(&round);
+    match ask(Ask::Tell { volume, session: mount.session(), round: round.id, told })? {
+        Answer::Done(_) => *answered = round.id,
+        other => return Err(format!("a strange answer: {other:?}")),
+    }
+    Ok(())
+}
