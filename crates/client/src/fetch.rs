@@ -6,7 +6,7 @@
 
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
-use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES, TRACE_TEXT_MAX};
+use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
 use crate::session::Session;
 use crate::trace::{Hop, waits};
 use shoal_runtime::planted::mistake;
@@ -156,7 +156,7 @@ impl Session {
     /// Asks the leader, and waits for the reply.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
         self.attempts(|token, below| {
-            let _waits = waits(Hop::Metadata, || self.request(token, &format!("{question:?}")));
+            let _waits = waits(Hop::Metadata, || token.request_name(self.id, &format!("{question:?}")));
             let ask = Ask { session: self.id, token, below, question: question.clone() };
             wait_for(|done| self.meta.ask(ask, done))
         })
@@ -255,8 +255,9 @@ impl Session {
         self.counters.acquires.add(1);
         let ticket = self.ticket();
         let (reply, request): (AcquireReply, _) = self.attempts(|token, below| {
-            let _waits =
-                waits(Hop::Metadata, || self.request(token, &format!("rights to {}", inodes(&wants))));
+            let _waits = waits(Hop::Metadata, || {
+                token.request_name(self.id, &format!("rights to {}", inodes(&wants)))
+            });
             let acquire = Acquire { session: self.id, token, below, wants: wants.clone() };
             wait_for(|done| self.meta.acquire(acquire, done))
         })?;
@@ -265,12 +266,6 @@ impl Session {
         let term = reply.term;
         let install = move |core: &mut Core| core.install_rights(ticket, &wants, reply);
         Ok(taken((request, ticket), term, Vec::new(), install))
-    }
-
-    /// A request as the leader's log names it, and what it is about.
-    fn request(&self, token: Token, about: &str) -> String {
-        let text = format!("request {}.{} ({about})", self.id.0, token.0);
-        text.chars().take(TRACE_TEXT_MAX).collect()
     }
 
     /// Learns where the blocks of files are.

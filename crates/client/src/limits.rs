@@ -245,8 +245,6 @@ pub const CLOSE_SESSION_WAIT: Duration = Duration::from_secs(5);
 pub const CLOSE_WAIT_DEFAULT: Duration = Duration::from_secs(60);
 /// Waits of a call that are kept, to name the longest when the call was slow; a walk may have thousands.
 pub const TRACE_STEPS_MAX: usize = 16;
-/// Letters of what such a wait was for.
-pub const TRACE_TEXT_MAX: usize = 200;
 /// Lines of each part of a state dump: some pages.
 pub const DUMP_LINES_MAX: usize = 256;
 /// Sessions that have ended and that were not asked for yet, as texts.

@@ -33,7 +33,7 @@ use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{BatchSeq, InodeId, SessionId};
 use shoal_wire::{
-    Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recall, Recalls, Reclaim, Token,
+    Ack, Acquire, AcquireReply, Ask, AskReply, Done, MetaError, Poll, Recall, Recalls, Reclaim,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -227,11 +227,11 @@ impl Leases {
 impl Inner {
     fn waiter(&self, id: RequestId, place: &Place) -> Waiter {
         let what = match &place.parked {
-            Parked::Ask(ask, _) => request_name(ask.session, ask.token, &format!("{:?}", ask.question)),
+            Parked::Ask(ask, _) => ask.token.request_name(ask.session, &format!("{:?}", ask.question)),
             Parked::Acquire(acquiring, _) => {
                 let Acquire { session, token, wants, .. } = &acquiring.acquire;
                 let inodes: Vec<InodeId> = wants.iter().map(|want| want.ino).collect();
-                request_name(*session, *token, &format!("rights to {inodes:?}"))
+                token.request_name(*session, &format!("rights to {inodes:?}"))
             }
         };
         let waits_for = self.table.waited_for(id).into_iter().collect();
@@ -241,12 +241,6 @@ impl Inner {
     fn park(&mut self, id: RequestId, parked: Parked) {
         self.parked.insert(id, Place { parked, since: Instant::now(), is_logged: false });
     }
-}
-
-/// A request as the mount's log names it, and what it is about.
-pub(crate) fn request_name(session: SessionId, token: Token, about: &str) -> String {
-    let text = format!("request {}.{} ({about})", session.0, token.0);
-    text.chars().take(REQUEST_TEXT_MAX).collect()
 }
 
 impl Parked {

@@ -233,8 +233,6 @@ pub const SLOW_REQUEST: Duration = Duration::from_secs(2);
 pub const SLOW_LOGGED_MAX: u64 = 20;
 /// See [`SLOW_LOGGED_MAX`].
 pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
-/// Letters of a request in the log.
-pub const REQUEST_TEXT_MAX: usize = 200;
 /// Lines of each part of a state dump: some pages.
 pub const DUMP_LINES_MAX: usize = 256;
 /// Sessions that this server has ended and that were not asked for yet, as texts; it is asked every second.

@@ -2,7 +2,6 @@
 
 use crate::background::Work;
 use crate::background::heal::HealStatus;
-use crate::leases::request_name;
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
@@ -279,12 +278,12 @@ impl MetaService for Server {
 
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let (session, token) = (ask.session, ask.token);
-        self.shared.ask(ask, self.shared.timed(move || request_name(session, token, "ask"), done));
+        self.shared.ask(ask, self.shared.timed(move || token.request_name(session, "ask"), done));
     }
 
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         let (session, token) = (acquire.session, acquire.token);
-        let done = self.shared.timed(move || request_name(session, token, "acquire"), done);
+        let done = self.shared.timed(move || token.request_name(session, "acquire"), done);
         self.shared.acquire(acquire, done);
     }
 

@@ -25,6 +25,14 @@ pub struct Token(pub u64);
 impl Token {
     /// For a question whose answer will not be cached.
     pub const NONE: Token = Token(0);
+    /// Letters of a request's name in logs.
+    pub const NAME_LETTERS_MAX: usize = 200;
+
+    /// What the logs of mount and leader call this request of a session, and what it is about.
+    pub fn request_name(self, session: SessionId, about: &str) -> String {
+        let text = format!("request {}.{} ({about})", session.0, self.0);
+        text.chars().take(Token::NAME_LETTERS_MAX).collect()
+    }
 }
 
 /// A move of a directory to another directory holds the right to this, as if it were an inode. So no two
