@@ -74,14 +74,12 @@ structures! {
         fh: u64, offset: u64, size: u32, write_flags: u32, lock_owner: u64, flags: u32, padding: u32,
     }
     WriteOut { size: u32, padding: u32 }
-    FsyncIn { fh: u64, fsync_flags: u32, padding: u32 }
     /// Without the last two fields where `FUSE_SETXATTR_EXT` is not negotiated.
     SetxattrIn { size: u32, flags: u32, setxattr_flags: u32, padding: u32 }
     GetxattrIn { size: u32, padding: u32 }
     GetxattrOut { size: u32, padding: u32 }
     LkIn { fh: u64, owner: u64, lk: FileLock, lk_flags: u32, padding: u32 }
     LkOut { lk: FileLock }
-    AccessIn { mask: u32, padding: u32 }
     InitIn { major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11] }
     InitOut {
         major: u32, minor: u32, max_readahead: u32, flags: u32, max_background: u16,
@@ -89,9 +87,6 @@ structures! {
         flags2: u32, unused: [u32; 7],
     }
     InterruptIn { unique: u64 }
-    BmapIn { block: u64, blocksize: u32, padding: u32 }
-    IoctlIn { fh: u64, flags: u32, cmd: u32, arg: u64, in_size: u32, out_size: u32 }
-    PollIn { fh: u64, kh: u64, flags: u32, events: u32 }
     FallocateIn { fh: u64, offset: u64, length: u64, mode: u32, padding: u32 }
     /// Without the name that follows.
     Dirent { ino: u64, off: u64, namelen: u32, kind: u32 }
@@ -234,11 +229,7 @@ bitflags::bitflags! {
 pub const GETATTR_FH: u32 = 1 << 0;
 /// Of SETLK: the lock is one of flock(2).
 pub const LK_FLOCK: u32 = 1 << 0;
-/// Of FSYNC: fdatasync(2).
-pub const FSYNC_FDATASYNC: u32 = 1 << 0;
 /// Of SETXATTR: the set-group-id bit is to be cleared, too.
 pub const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
-/// Of IOCTL: the data are not described by the command.
-pub const IOCTL_UNRESTRICTED: u32 = 1 << 1;
 /// Records of listings begin at multiples of this.
 pub const DIRENT_ALIGN: usize = 8;

@@ -121,9 +121,8 @@ pub trait Filesystem: Send + Sync + 'static {
     /// This may arrive before the request.
     fn interrupt(&self, unique: Unique);
 
-    /// What the file system does not do: the errno, a positive number. The kernel does not ask again where
-    /// this is `ENOSYS`.
-    fn refuse(&self, req: &Request, what: Refused) -> i32;
+    /// What the file system does not do. The kernel does not ask again where the reply is `ENOSYS`.
+    fn refuse(&self, what: Refused, reply: ReplyEmpty);
 }
 
 /// Requests that have one answer: no.
@@ -208,13 +207,13 @@ pub(crate) fn dispatch(
         Operation::Getlk(wanted) => filesystem.getlk(req, wanted, ReplyLock(due())),
         Operation::Setlk { request, wait } => filesystem.setlk(req, request, wait, ReplyEmpty(due())),
 
-        Operation::Access => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Access)),
-        Operation::Poll => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Poll)),
-        Operation::Bmap => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Bmap)),
-        Operation::Ioctl => ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Ioctl)),
+        Operation::Access => filesystem.refuse(Refused::Access, ReplyEmpty(due())),
+        Operation::Poll => filesystem.refuse(Refused::Poll, ReplyEmpty(due())),
+        Operation::Bmap => filesystem.refuse(Refused::Bmap, ReplyEmpty(due())),
+        Operation::Ioctl => filesystem.refuse(Refused::Ioctl, ReplyEmpty(due())),
         Operation::Unknown => {
             tracing::debug!(opcode = req.opcode(), "the kernel asks for something unknown");
-            ReplyEmpty(due()).error(filesystem.refuse(req, Refused::Unknown));
+            filesystem.refuse(Refused::Unknown, ReplyEmpty(due()));
         }
         // A second INIT on one connection.
         Operation::Init(_) => ReplyEmpty(due()).error(libc::EIO),

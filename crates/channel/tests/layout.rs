@@ -19,9 +19,9 @@ const LAYOUTS: &[Layout] = layouts![
     "fuse_rename2_in" Rename2In, "fuse_link_in" LinkIn, "fuse_setattr_in" SetattrIn, "fuse_open_in" OpenIn,
     "fuse_create_in" CreateIn, "fuse_open_out" OpenOut, "fuse_release_in" ReleaseIn,
     "fuse_flush_in" FlushIn, "fuse_read_in" ReadIn, "fuse_write_in" WriteIn, "fuse_write_out" WriteOut,
-    "fuse_fsync_in" FsyncIn, "fuse_setxattr_in" SetxattrIn, "fuse_getxattr_in" GetxattrIn,
-    "fuse_getxattr_out" GetxattrOut, "fuse_lk_in" LkIn, "fuse_lk_out" LkOut, "fuse_access_in" AccessIn,
-    "fuse_interrupt_in" InterruptIn, "fuse_bmap_in" BmapIn, "fuse_ioctl_in" IoctlIn, "fuse_poll_in" PollIn,
+    "fuse_setxattr_in" SetxattrIn, "fuse_getxattr_in" GetxattrIn,
+    "fuse_getxattr_out" GetxattrOut, "fuse_lk_in" LkIn, "fuse_lk_out" LkOut,
+    "fuse_interrupt_in" InterruptIn,
     "fuse_fallocate_in" FallocateIn, "fuse_dirent" Dirent, "fuse_direntplus" Direntplus,
     "fuse_lseek_in" LseekIn, "fuse_lseek_out" LseekOut, "fuse_copy_file_range_in" CopyFileRangeIn,
 ];
@@ -64,9 +64,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("FATTR_KILL_SUIDGID", SetattrValid::KILL_SUIDGID.bits() as u64),
     ("FUSE_GETATTR_FH", GETATTR_FH as u64),
     ("FUSE_LK_FLOCK", LK_FLOCK as u64),
-    ("FUSE_FSYNC_FDATASYNC", FSYNC_FDATASYNC as u64),
     ("FUSE_SETXATTR_ACL_KILL_SGID", SETXATTR_ACL_KILL_SGID as u64),
-    ("FUSE_IOCTL_UNRESTRICTED", IOCTL_UNRESTRICTED as u64),
 ];
 
 #[test]

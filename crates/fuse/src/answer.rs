@@ -133,7 +133,11 @@ pub(crate) fn copied(reply: ReplyWrite, copied: Result<u64, Errno>) {
 /// Content in parts, which go to the kernel without being joined.
 pub(crate) fn parts(reply: ReplyData, parts: Result<Vec<Bytes>, Errno>) {
     match parts {
-        Ok(parts) => reply.parts(&parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>()),
+        // Most replies have one part.
+        Ok(parts) => match parts.as_slice() {
+            [part] => reply.parts(&[IoSlice::new(part)]),
+            parts => reply.parts(&parts.iter().map(|part| IoSlice::new(part)).collect::<Vec<_>>()),
+        },
         Err(why) => reply.fail(why),
     }
 }

@@ -3,23 +3,10 @@
 use crate::limits::STAT_BLOCK_BYTES;
 use shoal_channel::{Attr, NodeId, SetTime, Time};
 use shoal_client::{Failure, Fallocate};
-use shoal_types::{Errno, FileKind, Inode, InodeId, Timestamp};
+use shoal_types::{Errno, Inode, InodeId, Timestamp};
 
 pub(crate) fn node(ino: InodeId) -> NodeId {
     NodeId(ino.0)
-}
-
-/// The type of an inode, as the upper bits of a mode.
-pub(crate) fn file_type(kind: FileKind) -> u32 {
-    match kind {
-        FileKind::Regular => libc::S_IFREG,
-        FileKind::Directory => libc::S_IFDIR,
-        FileKind::Symlink => libc::S_IFLNK,
-        FileKind::Fifo => libc::S_IFIFO,
-        FileKind::Socket => libc::S_IFSOCK,
-        FileKind::CharDevice => libc::S_IFCHR,
-        FileKind::BlockDevice => libc::S_IFBLK,
-    }
 }
 
 /// What stat(2) shows.
@@ -32,7 +19,7 @@ pub(crate) fn attributes(ino: InodeId, inode: &Inode) -> Attr {
         atime: time(inode.atime),
         mtime: time(inode.mtime),
         ctime: time(inode.ctime),
-        mode: file_type(inode.kind) | inode.perm & shoal_types::mode::ALL,
+        mode: inode.kind.mode_bits() | inode.perm & shoal_types::mode::ALL,
         nlink: inode.nlink,
         uid: inode.uid,
         gid: inode.gid,
@@ -74,6 +61,7 @@ pub(crate) fn fallocate_mode(mode: i32) -> Option<Fallocate> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_types::FileKind;
 
     #[test]
     fn a_time_before_1970_is_kept() {

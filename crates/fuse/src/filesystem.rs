@@ -567,15 +567,14 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     /// No ioctl is known, there is no block device underneath, and files are always ready.
-    fn refuse(&self, _req: &Request, what: Refused) -> i32 {
-        let op = match what {
-            Refused::Access => Op::Access,
-            Refused::Poll => Op::Poll,
-            Refused::Bmap => Op::Bmap,
-            Refused::Ioctl => Op::Ioctl,
-            Refused::Unknown => return libc::ENOSYS,
+    fn refuse(&self, what: Refused, reply: ReplyEmpty) {
+        let (op, why) = match what {
+            Refused::Access => (Op::Access, Errno::ENOSYS),
+            Refused::Poll => (Op::Poll, Errno::ENOSYS),
+            Refused::Bmap => (Op::Bmap, Errno::ENOSYS),
+            Refused::Ioctl => (Op::Ioctl, kernel::ENOTTY),
+            Refused::Unknown => return answer::Fail::fail(reply, Errno::ENOSYS),
         };
-        self.server.note(Timer::start(op.unnamed()));
-        if what == Refused::Ioctl { libc::ENOTTY } else { libc::ENOSYS }
+        self.server.refuse(op, reply, why);
     }
 }

@@ -7,6 +7,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+/// The error for an unknown ioctl(2).
+pub(crate) const ENOTTY: Errno = Errno(libc::ENOTTY);
 /// The error when too many requests wait.
 pub(crate) const ENOMEM: Errno = Errno(libc::ENOMEM);
 

@@ -11,7 +11,7 @@
 
 use crate::answer::Fail;
 use crate::dispatch::Shared;
-use crate::encode::{attributes, file_type, node};
+use crate::encode::{attributes, node};
 use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
 use crate::limits::SPLIT_LISTINGS_MAX;
@@ -51,7 +51,7 @@ impl Sink for ReplyDirectory {
     const PLUS: bool = false;
 
     fn add(&mut self, name: &[u8], offset: u64, ino: InodeId, kind: FileKind, _: Option<Of<'_>>) -> bool {
-        ReplyDirectory::add(self, ino.0, offset, file_type(kind), name)
+        ReplyDirectory::add(self, ino.0, offset, kind.mode_bits(), name)
     }
 
     fn expire(&mut self) {}
