@@ -86,6 +86,8 @@ test-gluster: build ## Fill volumes of a real GlusterFS, import their bricks, co
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test
 	@scripts/test --workspace
+	@echo "Real mounts once more, with requests read from /dev/fuse:"
+	@SHOAL_TRANSPORT=dev scripts/test --package shoal-fuse --test fuse
 
 .PHONY: test-crash
 test-crash: ## The long crash run: killed with -9 at 100 random moments (SEED=n repeats a run)

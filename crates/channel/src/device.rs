@@ -1,7 +1,7 @@
 //! `/dev/fuse`: one request per read(2), one reply per writev(2).
 
 use crate::abi::OutHeader;
-use crate::reply::Transport;
+use crate::reply::ReplyPath;
 use crate::types::Unique;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice, Read, Write};
@@ -48,7 +48,7 @@ impl Device {
     }
 }
 
-impl Transport for Device {
+impl ReplyPath for Device {
     fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()> {
         let len = size_of::<OutHeader>() + data.iter().map(|part| part.len()).sum::<usize>();
         let header = OutHeader { len: len as u32, error, unique: unique.0 };

@@ -145,9 +145,9 @@ pub(crate) fn dispatch(
     filesystem: &impl Filesystem,
     req: &Request,
     operation: Operation<'_>,
-    transport: Arc<dyn Transport>,
+    path: Arc<dyn ReplyPath>,
 ) -> bool {
-    let due = || Reply::new(req.unique(), transport);
+    let due = || Reply::new(req.unique(), path);
     match operation {
         Operation::Interrupt(unique) => filesystem.interrupt(unique),
         Operation::Forget { nlookup } => filesystem.forget(req.node(), nlookup),

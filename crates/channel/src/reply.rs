@@ -8,7 +8,7 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// The way of replies to the kernel.
-pub(crate) trait Transport: Send + Sync {
+pub(crate) trait ReplyPath: Send + Sync {
     /// Replies to a request with an errno, negated, or with data.
     fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()>;
 }
@@ -16,18 +16,18 @@ pub(crate) trait Transport: Send + Sync {
 /// A reply that is due.
 pub(crate) struct Reply {
     unique: Unique,
-    transport: Arc<dyn Transport>,
+    path: Arc<dyn ReplyPath>,
     is_sent: bool,
 }
 
 impl Reply {
-    pub(crate) fn new(unique: Unique, transport: Arc<dyn Transport>) -> Reply {
-        Reply { unique, transport, is_sent: false }
+    pub(crate) fn new(unique: Unique, path: Arc<dyn ReplyPath>) -> Reply {
+        Reply { unique, path, is_sent: false }
     }
 
     fn send(mut self, error: i32, data: &[IoSlice<'_>]) {
         self.is_sent = true;
-        deliver(&*self.transport, self.unique, error, data);
+        deliver(&*self.path, self.unique, error, data);
     }
 
     fn data(self, data: &[u8]) {
@@ -39,8 +39,8 @@ impl Reply {
     }
 }
 
-fn deliver(transport: &dyn Transport, unique: Unique, error: i32, data: &[IoSlice<'_>]) {
-    match transport.reply(unique, error, data) {
+fn deliver(path: &dyn ReplyPath, unique: Unique, error: i32, data: &[IoSlice<'_>]) {
+    match path.reply(unique, error, data) {
         Ok(()) => {}
         // The caller was interrupted and waits no more (ENOENT), or the mount has ended (ENODEV).
         Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
@@ -53,7 +53,7 @@ impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_sent {
             tracing::error!(unique = self.unique.0, "a request was dropped without a reply");
-            deliver(&*self.transport, self.unique, -libc::EIO, &[]);
+            deliver(&*self.path, self.unique, -libc::EIO, &[]);
         }
     }
 }
@@ -312,7 +312,7 @@ mod tests {
     #[derive(Default)]
     struct Kept(Mutex<Vec<(u64, i32, Vec<u8>)>>);
 
-    impl Transport for Kept {
+    impl ReplyPath for Kept {
         fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()> {
             let data = data.iter().flat_map(|part| part.to_vec()).collect();
             self.0.lock().push((unique.0, error, data));

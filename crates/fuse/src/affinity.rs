@@ -5,6 +5,9 @@
 //! virtual machines that is most of the cost of a small call. Where several programs make calls, or a program
 //! moves much data call after call, the threads run on any processor. A single large call, such as for a
 //! longer file of a tree, does not count.
+//!
+//! A thread that is bound to fewer processors than the process, as those that take requests over io_uring are,
+//! stays where it is.
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
@@ -16,7 +19,7 @@ use std::sync::OnceLock;
 static ALL: OnceLock<Processors> = OnceLock::new();
 
 thread_local! {
-    static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, large: 0, on: None }) };
+    static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, large: 0, on: None, is_bound: None }) };
 }
 
 /// The thread whose requests a reading thread has read last.
@@ -28,6 +31,8 @@ struct Company {
     large: u32,
     /// The one processor to which the reading thread is bound because of that.
     on: Option<usize>,
+    /// Whether the reading thread is bound for another reason; `None`: not known yet.
+    is_bound: Option<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -57,6 +62,11 @@ impl Processors {
         number < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(number, &self.0) }
     }
 
+    fn count(&self) -> i32 {
+        // SAFETY: the call counts the bits of the set.
+        unsafe { libc::CPU_COUNT(&self.0) }
+    }
+
     /// Binds the current thread to these processors. Returns whether that succeeded.
     fn take(&self) -> bool {
         // SAFETY: the call reads a set of this size.
@@ -66,6 +76,9 @@ impl Processors {
 
 impl Company {
     fn met(&mut self, tid: u32, bytes: usize) {
+        if *self.is_bound.get_or_insert_with(is_bound) {
+            return;
+        }
         self.large = if bytes <= SMALL_BYTES_MAX { 0 } else { self.large.saturating_add(1) };
         if tid != self.tid || self.large >= LARGE_CALLS_MIN {
             (self.tid, self.calls) = (tid, 0);
@@ -91,6 +104,17 @@ impl Company {
             everywhere();
         }
     }
+}
+
+/// Notes which processors there are. To be called on a thread that is not bound, before others are.
+pub(crate) fn remember() {
+    all();
+}
+
+/// Whether the current thread may run on fewer processors than the process.
+fn is_bound() -> bool {
+    let counts = all().zip(Processors::here()).map(|(all, here)| (all.count(), here.count()));
+    counts.is_some_and(|(all, here)| here < all)
 }
 
 fn all() -> Option<&'static Processors> {
@@ -128,7 +152,7 @@ mod tests {
     fn thread_keeps_the_affinity_of_its_busiest_caller_until_another_one_comes() {
         std::thread::spawn(|| {
             let before = processors();
-            let mut company = Company { tid: 0, calls: 0, large: 0, on: None };
+            let mut company = Company { tid: 0, calls: 0, large: 0, on: None, is_bound: None };
             let me = nix::unistd::gettid().as_raw() as u32;
             (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me, 0));
             assert_eq!(processors(), 1, "it is where the other one, which is itself, was last");

@@ -61,6 +61,7 @@ pub use invalidate::Drops;
 pub use locks::LockScope;
 pub use mount::{MountError, MountOptions, Mounted, mount};
 pub use orphan::release;
+pub use shoal_channel::Transport;
 pub use stats::{OpStats, Stats, operations};
 pub use stopped::{StoppedKernel, Watch};
 

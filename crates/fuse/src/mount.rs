@@ -1,5 +1,6 @@
 //! Beginning and end of a mount.
 
+use crate::affinity;
 use crate::dispatch::{Dispatcher, Shared};
 use crate::filesystem::Filesystem;
 use crate::hot::{HotBy, HotInode};
@@ -13,7 +14,7 @@ use crate::tune;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags};
 use parking_lot::{Condvar, Mutex};
-use shoal_channel::Session;
+use shoal_channel::{Session, Transport};
 use shoal_client::{Client, KernelCache};
 use shoal_runtime::memory;
 use shoal_types::InodeId;
@@ -25,12 +26,18 @@ use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// The environment variable with the default of the mount option `transport`.
+const TRANSPORT: &str = "SHOAL_TRANSPORT";
+
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// What `/proc/mounts` names as the source: the volume.
     pub source: String,
-    /// Threads that read requests from the kernel.
+    /// How requests travel between the kernel and this process. The default is the value of the environment
+    /// variable `SHOAL_TRANSPORT`, or `auto`.
+    pub transport: Transport,
+    /// Threads that read requests from `/dev/fuse`, if they do not come over io_uring.
     pub readers: usize,
     /// Threads for requests that have to wait: this many for reads, and as many for changes.
     pub slow_threads: usize,
@@ -65,6 +72,7 @@ impl Default for MountOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         MountOptions {
             source: "shoal".into(),
+            transport: std::env::var(TRANSPORT).ok().and_then(|value| value.parse().ok()).unwrap_or_default(),
             readers: cores.min(limits::READER_THREADS_MAX),
             slow_threads: limits::SLOW_THREADS,
             read_ahead_kib: limits::READ_AHEAD_KIB,
@@ -158,6 +166,10 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let server = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
     let shared = server.shared();
+    affinity::remember();
+    if options.transport != Transport::Dev {
+        allow_uring(options.transport).map_err(MountError::Session)?;
+    }
     attach(&device, &mountpoint, &options)?;
     shared
         .invalidator
@@ -213,6 +225,24 @@ fn attach(device: &File, mountpoint: &Path, options: &MountOptions) -> Result<()
     .map_err(|errno| MountError::Refused { path: mountpoint.into(), cause: errno.into() })
 }
 
+/// Lets this mount use io_uring, which is a setting of the whole machine.
+fn allow_uring(transport: Transport) -> io::Result<()> {
+    match shoal_channel::allow_uring() {
+        Ok(false) => Ok(()),
+        Ok(true) => {
+            tracing::info!("io_uring is now allowed for FUSE mounts of this machine (fuse.enable_uring=Y)");
+            Ok(())
+        }
+        Err(why) if transport == Transport::Uring => Err(io::Error::other(format!(
+            "transport=uring needs Linux 6.14, and fuse.enable_uring=Y, which only root can set: {why}"
+        ))),
+        Err(why) => {
+            tracing::debug!("io_uring is not used: {why}");
+            Ok(())
+        }
+    }
+}
+
 type Started = (String, Arc<End>, JoinHandle<()>);
 
 /// Negotiates with the kernel (INIT) and starts the threads.
@@ -224,7 +254,11 @@ fn start(
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
     let front = Filesystem { server, primer: primer.clone() };
-    let session = Session::begin(device, front).map_err(MountError::Session)?;
+    let session = Session::begin(device, front, options.transport).map_err(MountError::Session)?;
+    tracing::info!(
+        "requests travel over {}",
+        if session.is_over_uring() { "io_uring" } else { "/dev/fuse (see the mount option 'transport')" }
+    );
     let readers = options.readers.max(1);
     let entry = mountinfo::at(mountpoint)
         .map_err(MountError::Session)?

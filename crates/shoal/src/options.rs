@@ -7,7 +7,7 @@ pub mod gluster;
 
 use crate::limits::{MEMORY_BYTES_MAX, SLOW_OPERATION_S_MAX};
 use gluster::Answer;
-use shoal_fuse::{LockScope, MountOptions};
+use shoal_fuse::{LockScope, MountOptions, Transport};
 use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -74,6 +74,8 @@ Mount options, separated by commas:
   nodev nosuid noexec  as for other file systems
   private            only the user who mounts may use it
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
+  transport=dev      takes requests from /dev/fuse as before Linux 6.14; by default over io_uring where the kernel has it
+                     (transport=uring: or fails)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
   inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
@@ -169,6 +171,10 @@ impl Options {
             ("locks", Some("cluster")) => self.mount.locks = LockScope::Cluster,
             ("locks", _) => return Err("'locks' is 'locks=local' or 'locks=cluster'".into()),
             ("readers" | "reader-thread-count", _) => self.mount.readers = number(256)?,
+            // GlusterFS has an option of this name with other values.
+            ("transport", Some(own)) if own.parse::<Transport>().is_ok() => {
+                self.mount.transport = own.parse()?
+            }
             ("waiters", _) => self.mount.slow_threads = number(4096)?,
             ("read-ahead", _) => self.mount.read_ahead_kib = number(1 << 20)? as u32,
             ("slow-operation", Some("0")) => self.mount.slow_operation = None,
@@ -515,6 +521,7 @@ mod tests {
             "backup-volfile-servers",
             "context",
             "reader-thread-count",
+            "transport",
         ];
         let missing: Vec<&str> =
             gluster::names().chain(own).filter(|name| !guide.contains(&format!("`{name}"))).collect();
@@ -531,6 +538,7 @@ mod tests {
             ("cache=2PB", "cache"),
             ("ro=1", "ro"),
             ("readers=0", "readers"),
+            ("transport=rdma", "transport"),
             ("inodes=0", "inodes"),
             ("credentials", "credentials"),
             ("credentials=", "credentials"),

@@ -54,7 +54,7 @@ const RULES: &[(&str, Rule)] = &[
         For(
             "tcp",
             NotNeeded("TCP is the only transport"),
-            Refused("TCP is the only transport: leave it out"),
+            Refused("here it says how requests come from the kernel: auto, uring or dev; the network is TCP"),
         ),
     ),
     (
