@@ -1,12 +1,11 @@
 //! The brick as a whole. Each operation is in a file of its own.
 
-use crate::aligned::Pool;
-use crate::disk::{Disk, refused};
+use crate::disk::refused;
 use crate::error::BrickError;
 use crate::format;
-use crate::header_cache::HeaderCache;
+use crate::get::BlockReader;
 use crate::layout::{Layout, Run};
-use crate::limits::{ALIGN_BYTES, RESERVE_BYTES_MAX, RESERVE_SHARE};
+use crate::limits::{RESERVE_BYTES_MAX, RESERVE_SHARE};
 use crate::puts::Puts;
 use bytes::Bytes;
 use nix::fcntl::Flock;
@@ -21,10 +20,7 @@ use std::sync::Arc;
 
 /// An open brick.
 pub struct Brick {
-    pub(crate) layout: Layout,
-    pub(crate) disk: Disk,
-    pub(crate) buffers: Pool,
-    pub(crate) headers: HeaderCache,
+    pub(crate) blocks: BlockReader,
     /// Blocks that are being put, or removed as older than a moment.
     pub(crate) under_way: Mutex<HashSet<BlockId>>,
     pub(crate) puts: Mutex<Puts>,
@@ -45,14 +41,10 @@ impl Brick {
     pub fn open(dir: &Path) -> Result<Arc<Brick>, BrickError> {
         let layout = Layout::new(dir);
         let (lock, id) = format::recognise(&layout)?;
-        let buffers = Pool::default();
-        let disk = Disk::probe(&layout, &mut buffers.lend(ALIGN_BYTES)).map_err(BrickError::io(dir))?;
-        tracing::debug!(?disk, brick = %dir.display(), "opened");
+        let blocks = BlockReader::new(layout)?;
+        tracing::debug!(disk = ?blocks.disk, brick = %dir.display(), "opened");
         Ok(Arc::new(Brick {
-            layout,
-            disk,
-            buffers,
-            headers: HeaderCache::default(),
+            blocks,
             under_way: Mutex::default(),
             puts: Mutex::new(Puts::new(format::random_id(dir)?)),
             runs: RwLock::default(),
@@ -66,9 +58,15 @@ impl Brick {
         self.id
     }
 
+    /// Reads all of a block from the disk and checks every byte of its file; answers the length of its
+    /// content.
+    pub fn verify(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.blocks.verify(id)
+    }
+
     /// Total and available bytes of the disk, and how many of them blocks must leave.
     pub(crate) fn room(&self) -> Result<(u64, u64, u64), BlockError> {
-        let path = &self.layout.blocks;
+        let path = &self.blocks.layout.blocks;
         let room = statvfs(path).map_err(|errno| refused(path)(errno.into()))?;
         let total = room.blocks() * room.fragment_size();
         let available = room.blocks_available() * room.fragment_size();
@@ -82,7 +80,7 @@ impl BlockService for Brick {
     }
 
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        self.get_range(id, offset, len)
+        self.blocks.get(id, offset, len)
     }
 
     /// Those that were there are durably gone when this returns. A failure to remove one does not keep the
@@ -101,7 +99,7 @@ impl BlockService for Brick {
 
     /// The length in the header; the content is not read.
     fn length(&self, id: BlockId) -> Result<u32, BlockError> {
-        self.read_length(id)
+        self.blocks.length(id)
     }
 
     /// What a torn put left behind is listed, too.

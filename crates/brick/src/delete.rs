@@ -14,7 +14,7 @@ impl Brick {
         let mut first_failure = Ok(());
         let mut touched = BTreeSet::new();
         for &id in ids {
-            let path = self.layout.block(id);
+            let path = self.blocks.layout.block(id);
             match std::fs::remove_file(&path) {
                 Ok(()) => {
                     touched.insert(Run::of(id));
@@ -22,11 +22,11 @@ impl Brick {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => first_failure = first_failure.and(Err(refused(&path)(error))),
             }
-            self.headers.remove(id);
+            self.blocks.headers.remove(id);
         }
         for run in touched {
             // Without this a power failure could bring back blocks that no list names any more.
-            let path = self.layout.run(run);
+            let path = self.blocks.layout.run(run);
             match sync_dir(&path) {
                 // Another deletion took the last block of the directory, and the directory.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -61,7 +61,7 @@ impl Brick {
     /// Removes a run's directory and its session's if they are empty now. Nothing depends on it, so it may
     /// fail.
     fn prune(&self, run: Run) {
-        let (session, directory) = (self.layout.session(run.session), self.layout.run(run));
+        let (session, directory) = (self.blocks.layout.session(run.session), self.blocks.layout.run(run));
         // Looking first spares puts the wait for the lock in the usual case that there are other blocks.
         if std::fs::read_dir(&directory).is_ok_and(|mut entries| entries.next().is_some()) {
             return;

@@ -46,20 +46,32 @@ pub(crate) fn format(root: &Path) -> Result<(), BrickError> {
 
 /// Recognises a brick and takes it for this process: answers its lock and its identity.
 pub(crate) fn recognise(layout: &Layout) -> Result<(Flock<File>, u128), BrickError> {
-    let path = layout.marker();
-    let file = match File::open(&path) {
-        Err(cause) if matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return Err(BrickError::NotABrick(layout.root.clone()));
-        }
-        other => other.map_err(BrickError::io(&path))?,
-    };
-    let mut file = match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+    let file = match Flock::lock(open_marker(layout)?, FlockArg::LockExclusiveNonblock) {
         Ok(file) => file,
         Err((_, nix::errno::Errno::EWOULDBLOCK)) => return Err(BrickError::InUse(layout.root.clone())),
-        Err((_, errno)) => return Err(BrickError::Io { path, cause: errno.into() }),
+        Err((_, errno)) => return Err(BrickError::Io { path: layout.marker(), cause: errno.into() }),
     };
+    let id = read_marker(layout, &file)?;
+    Ok((file, id))
+}
+
+/// The identity of a brick, which may be in use.
+pub(crate) fn identity(layout: &Layout) -> Result<u128, BrickError> {
+    read_marker(layout, &open_marker(layout)?)
+}
+
+fn open_marker(layout: &Layout) -> Result<File, BrickError> {
+    let path = layout.marker();
+    File::open(&path).map_err(|cause| match cause.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => BrickError::NotABrick(layout.root.clone()),
+        _ => BrickError::Io { path, cause },
+    })
+}
+
+fn read_marker(layout: &Layout, file: &File) -> Result<u128, BrickError> {
+    let path = layout.marker();
     let mut text = String::new();
-    (&mut *file).take(ALIGN_BYTES as u64).read_to_string(&mut text).map_err(BrickError::io(&path))?;
+    file.take(ALIGN_BYTES as u64).read_to_string(&mut text).map_err(BrickError::io(&path))?;
     let damaged = |what| BrickError::Damaged { path: path.clone(), what };
     let mut lines = text.lines();
     if lines.next() != Some(TITLE) {
@@ -72,8 +84,7 @@ pub(crate) fn recognise(layout: &Layout) -> Result<(Flock<File>, u128), BrickErr
         None => return Err(damaged("there is no version in it")),
     }
     let id = lines.next().and_then(|line| u128::from_str_radix(line.strip_prefix("id ")?, 16).ok());
-    let id = id.ok_or_else(|| damaged("there is no identity in it"))?;
-    Ok((file, id))
+    id.ok_or_else(|| damaged("there is no identity in it"))
 }
 
 /// Where the marker is written before it gets its name.

@@ -1,21 +1,62 @@
 //! Reading and verifying blocks.
 
-use crate::aligned::Buffer;
-use crate::brick::Brick;
-use crate::disk::refused;
+use crate::aligned::{Buffer, Pool};
+use crate::disk::{Disk, refused};
+use crate::error::BrickError;
+use crate::format;
 use crate::header::{Header, padded};
-use crate::limits::{CHUNK_BYTES, HEADER_BYTES};
+use crate::header_cache::HeaderCache;
+use crate::layout::Layout;
+use crate::limits::{ALIGN_BYTES, CHUNK_BYTES, HEADER_BYTES};
 use bytes::Bytes;
 use shoal_types::BlockId;
 use shoal_wire::BlockError;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-impl Brick {
-    pub(crate) fn get_range(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+/// Reads the blocks of a brick. More than one process may.
+pub struct BlockReader {
+    pub(crate) layout: Layout,
+    pub(crate) disk: Disk,
+    pub(crate) buffers: Pool,
+    pub(crate) headers: HeaderCache,
+    /// Device and inode of the brick's marker.
+    marker: (u64, u64),
+}
+
+impl BlockReader {
+    /// Of the brick in this directory, which another process may have open. `id` is the identity that it is
+    /// expected to have.
+    pub fn open(dir: &Path, id: u128) -> Result<BlockReader, BrickError> {
+        let layout = Layout::new(dir);
+        // The marker is looked at before its content is, so that a change in between is noticed later.
+        let reader = BlockReader::new(layout)?;
+        match format::identity(&reader.layout)? {
+            found if found == id => Ok(reader),
+            _ => Err(BrickError::NotABrick(dir.to_owned())),
+        }
+    }
+
+    pub(crate) fn new(layout: Layout) -> Result<BlockReader, BrickError> {
+        let marker = place(&layout.marker()).map_err(BrickError::io(&layout.root))?;
+        let buffers = Pool::default();
+        let probed = Disk::probe(&layout, &mut buffers.lend(ALIGN_BYTES));
+        let disk = probed.map_err(BrickError::io(&layout.root))?;
+        Ok(BlockReader { layout, disk, buffers, headers: HeaderCache::default(), marker })
+    }
+
+    /// Whether the brick is still in its directory, and the same one. Nothing keeps its disk from being
+    /// unmounted, or another brick from being put there, by another process.
+    pub fn is_there(&self) -> bool {
+        place(&self.layout.marker()).is_ok_and(|found| found == self.marker)
+    }
+
+    /// Reads `len` bytes of a block from `offset` on, checked against its checksums.
+    pub fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         let path = self.layout.block(id);
         let file = self.open_block(id, &path)?;
         let header = match self.headers.get(id) {
@@ -58,7 +99,7 @@ impl Brick {
     }
 
     /// Length of a block's content, from its header on the disk alone.
-    pub(crate) fn read_length(&self, id: BlockId) -> Result<u32, BlockError> {
+    pub(crate) fn length(&self, id: BlockId) -> Result<u32, BlockError> {
         let path = self.layout.block(id);
         let file = self.open_block(id, &path)?;
         Ok(self.read_header(id, &file, &path)?.len)
@@ -126,4 +167,9 @@ impl Brick {
         }
         Ok(content)
     }
+}
+
+/// Device and inode of a file.
+fn place(path: &Path) -> std::io::Result<(u64, u64)> {
+    std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }

@@ -44,5 +44,6 @@ mod scrub;
 
 pub use brick::Brick;
 pub use error::BrickError;
+pub use get::BlockReader;
 pub use retire::{Retirement, contents, retire};
 pub use scrub::{ScrubOptions, ScrubSummary};

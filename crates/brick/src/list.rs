@@ -53,17 +53,17 @@ impl Brick {
 
     /// Sessions that have a directory, in order.
     pub(crate) fn session_directories(&self) -> Result<Vec<SessionId>, BlockError> {
-        entries(&self.layout.blocks, session_of)
+        entries(&self.blocks.layout.blocks, session_of)
     }
 
     /// Runs of a session that have a directory, in order.
     pub(crate) fn runs_of(&self, session: SessionId) -> Result<Vec<Run>, BlockError> {
-        entries(&self.layout.session(session), |entry| run_of(session, entry))
+        entries(&self.blocks.layout.session(session), |entry| run_of(session, entry))
     }
 
     /// Blocks of a run, in order.
     pub(crate) fn blocks_of(&self, run: Run) -> Result<Vec<BlockId>, BlockError> {
-        entries(&self.layout.run(run), |entry| block_of(run, entry))
+        entries(&self.blocks.layout.run(run), |entry| block_of(run, entry))
     }
 }
 

@@ -33,24 +33,24 @@ impl Brick {
             return Err(BlockError::Full);
         }
         let (image, header) = self.image(id, len, parts);
-        let (path, directory) = (self.layout.block(id), self.layout.run(Run::of(id)));
+        let (path, directory) = (self.blocks.layout.block(id), self.blocks.layout.run(Run::of(id)));
         let file = self.create(id, &path)?;
         let stored = file
             .write_all_at(&image, 0)
-            .and_then(|()| self.disk.sync_new(&file, &directory))
+            .and_then(|()| self.blocks.disk.sync_new(&file, &directory))
             .map_err(refused(&path));
         if stored.is_err() {
             discard(&path);
             return stored;
         }
-        self.headers.insert(id, Arc::new(header));
+        self.blocks.headers.insert(id, Arc::new(header));
         Ok(())
     }
 
     /// The block's file as it will be, copied once; checksums are made while the bytes are in the processor's
     /// cache.
     fn image(&self, id: BlockId, len: u32, parts: &[Bytes]) -> (Buffer, Header) {
-        let mut image = self.buffers.lend(HEADER_BYTES + padded(len));
+        let mut image = self.blocks.buffers.lend(HEADER_BYTES + padded(len));
         let mut sums = Vec::with_capacity(chunk_count(len) as usize);
         let mut parts = parts.iter().map(|part| &part[..]);
         let mut part: &[u8] = &[];
@@ -90,7 +90,7 @@ impl Brick {
             runs = self.runs.read();
         }
         for attempt in 0.. {
-            match self.disk.create_new(path) {
+            match self.blocks.disk.create_new(path) {
                 Ok(file) => return Ok(file),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => self.clear_leftover(id, path)?,
                 Err(error) if error.kind() == ErrorKind::NotFound && attempt < 3 => {
@@ -107,9 +107,9 @@ impl Brick {
     /// Makes the directories of a run durable: once per run and process, for one that stands there may have
     /// been made by a process that died before it could sync.
     fn make_directories(&self, run: Run) -> Result<(), BlockError> {
-        let (session, directory) = (self.layout.session(run.session), self.layout.run(run));
+        let (session, directory) = (self.blocks.layout.session(run.session), self.blocks.layout.run(run));
         let mut runs = self.runs.write();
-        for (path, parent) in [(&session, &self.layout.blocks), (&directory, &session)] {
+        for (path, parent) in [(&session, &self.blocks.layout.blocks), (&directory, &session)] {
             match std::fs::create_dir(path) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(refused(path)(error)),
                 _ => sync_dir(parent).map_err(refused(parent))?,
@@ -125,12 +125,15 @@ impl Brick {
     /// A file stands where the block should go. Intact, it is the block: its name is taken. Otherwise a crash
     /// cut a put off there, and that put was never acknowledged.
     fn clear_leftover(&self, id: BlockId, path: &Path) -> Result<(), BlockError> {
-        match self.verify(id) {
+        match self.blocks.verify(id) {
             Ok(_) => {
                 // A caller that is told "exists" takes the block for durable; the process that wrote it may
                 // not have synced it.
                 let file = File::open(path).map_err(refused(path))?;
-                self.disk.sync_new(&file, &self.layout.run(Run::of(id))).map_err(refused(path))?;
+                self.blocks
+                    .disk
+                    .sync_new(&file, &self.blocks.layout.run(Run::of(id)))
+                    .map_err(refused(path))?;
                 Err(BlockError::Exists(id))
             }
             Err(BlockError::Corrupt { what, .. }) => {

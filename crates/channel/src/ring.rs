@@ -10,13 +10,13 @@
 //! request in the context of the thread that submitted the command. Replies of other threads are handed over
 //! to it. And that a handler does not look at long data of a request (WRITE, SETXATTR) after its reply.
 //!
-//! **Promises** that the kernel has taken a reply in when it is sent, as with `/dev/fuse`. What a client of the
-//! file system may do after that depends on it.
+//! **Promises** that the kernel has taken a reply in when it is sent, as with `/dev/fuse`. What a client of
+//! the file system may do after that depends on it.
 //!
-//! A queue has [`FREE_SLOTS_MIN`] slots free whenever its thread has caught up. A request that
-//! found none waits in the kernel until another one of its queue is answered (`fuse_uring_commit_fetch`); a
-//! slot that is registered later does not fetch it. So a burst of more callers on one processor than there are
-//! free slots, all of which wait for a server, delays the callers behind them for as long.
+//! A queue has [`FREE_SLOTS_MIN`] slots free whenever its thread has caught up. A request that found none
+//! waits in the kernel until another one of its queue is answered (`fuse_uring_commit_fetch`); a slot that
+//! is registered later does not fetch it. So a burst of more callers on one processor than there are free
+//! slots, all of which wait for a server, delays the callers behind them for as long.
 //!
 //! FORGET, INTERRUPT and notifications stay on `/dev/fuse`.
 
@@ -44,8 +44,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Slots that a queue keeps free: a burst of so many requests finds room before the queue's thread runs.
 const FREE_SLOTS_MIN: usize = 256;
-/// Slots that are added at once. Their memory counts only once it is used, and the kernel prefers the slot that
-/// was used last.
+/// Slots that are added at once. Their memory counts only once it is used, and the kernel prefers the slot
+/// that was used last.
 const SLOTS_ADDED: usize = 512;
 /// Most slots of a queue.
 const SLOTS_MAX: usize = 16_384;
@@ -56,8 +56,8 @@ const COMPLETIONS: u32 = 1024;
 
 /// Replies up to this size, in bytes, do not overwrite the request, which its handler may still look at.
 const STAGED_BYTES_MAX: usize = 256;
-/// Requests up to this size, in bytes, are copied out of their slot. Longer ones have short replies: WRITE and
-/// SETXATTR.
+/// Requests up to this size, in bytes, are copied out of their slot. Longer ones have short replies: WRITE
+/// and SETXATTR.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// Longest wait of a thread for its reply to be submitted. The thread of a queue takes microseconds.
@@ -107,8 +107,8 @@ struct Slot {
     queue: Arc<Queue>,
 }
 
-// SAFETY: one side at a time touches the memory: the kernel while the slot is free, the queue's thread while it
-// decodes and dispatches the request, the one reply to it after that. `Queue::commit` hands it back.
+// SAFETY: one side at a time touches the memory: the kernel while the slot is free, the queue's thread while
+// it decodes and dispatches the request, the one reply to it after that. `Queue::commit` hands it back.
 unsafe impl Send for Slot {}
 // SAFETY: as for `Send`; a shared reference gives no access beyond that order.
 unsafe impl Sync for Slot {}
@@ -227,8 +227,8 @@ impl ReplyPath for Slot {
         let bytes = data.iter().map(|part| part.len()).sum::<usize>();
         let out = OutHeader { len: (size_of::<OutHeader>() + bytes) as u32, error, unique: unique.0 };
         let start = if bytes <= STAGED_BYTES_MAX { STAGED_START } else { HEAD_BYTES };
-        // SAFETY: there is one reply to a request, and until it is committed these parts of the memory are the
-        // reply's. The header is not part of the message that a handler looks at, nor is what is staged.
+        // SAFETY: there is one reply to a request, and until it is committed these parts of the memory are
+        // the reply's. The header is not part of the message that a handler looks at, nor is what is staged.
         unsafe {
             self.memory.as_ptr().copy_from_nonoverlapping(out.as_bytes().as_ptr(), size_of::<OutHeader>());
             (&raw mut (*self.header()).payload_bytes).write(bytes as u32);
@@ -311,8 +311,8 @@ impl Queue {
         let mut ring = self.ring.lock();
         let Some(ring) = &mut *ring else { return Ok(()) };
         for entry in entries {
-            // SAFETY: what the entry points to lives until it is submitted, and the memory of slots and of the
-            // read until the ring is gone.
+            // SAFETY: what the entry points to lives until it is submitted, and the memory of slots and of
+            // the read until the ring is gone.
             while unsafe { ring.submission().push(entry) }.is_err() {
                 ring.submit()?;
             }

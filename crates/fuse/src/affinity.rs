@@ -6,8 +6,8 @@
 //! moves much data call after call, the threads run on any processor. A single large call, such as for a
 //! longer file of a tree, does not count.
 //!
-//! A thread that is bound to fewer processors than the process, as those that take requests over io_uring are,
-//! stays where it is.
+//! A thread that is bound to fewer processors than the process, as those that take requests over io_uring
+//! are, stays where it is.
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;

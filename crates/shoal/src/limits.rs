@@ -37,6 +37,9 @@ pub const CONTROL_PATIENCE: Duration = Duration::from_secs(10);
 /// leader.
 pub const ADMIN_PATIENCE: Duration = Duration::from_secs(60);
 
+/// For how long blocks of a brick on this machine are read over the network after its files were not found.
+pub const NEAR_BRICK_AGAIN: Duration = Duration::from_secs(30);
+
 /// A mount that does not answer statfs(2) within this time is reported as hung.
 pub const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 /// Unmounting is retried for this long while the mount is in use: programs that start or end hold files for a

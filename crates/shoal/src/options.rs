@@ -26,6 +26,8 @@ pub struct Options {
     pub cache_bytes: Option<usize>,
     /// Room for cached blocks, in bytes.
     pub block_cache_bytes: Option<usize>,
+    /// Blocks of a brick on this machine are read through its server, too, not from its files.
+    pub reads_through_server: bool,
     /// Directory of the client's credentials, for a volume of a cluster.
     pub credentials: Option<PathBuf>,
     /// Further nodes to ask for a volume of a cluster.
@@ -86,6 +88,7 @@ Mount options, separated by commas:
                      volumes); opening and closing a file takes a message to the mount's process each
   locks=local        locks exclude between the programs of this mount, without messages: for web roots, builds, and
                      volumes that are mounted once (default of `shoal up`)
+  local-reads=off    also blocks of a brick on this machine are read through its server, not from its files
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
   slow-operation=S   log operations that take longer than S seconds, with what they wait for (5; 0: none)
@@ -182,6 +185,9 @@ impl Options {
                 let seconds = number(SLOW_OPERATION_S_MAX)?;
                 self.mount.slow_operation = Some(Duration::from_secs(seconds as u64));
             }
+            ("local-reads", Some("on")) => self.reads_through_server = false,
+            ("local-reads", Some("off")) => self.reads_through_server = true,
+            ("local-reads", _) => return Err("'local-reads' is 'local-reads=on' or 'local-reads=off'".into()),
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             // GlusterFS takes 0 for no limit.
             ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,
@@ -522,6 +528,7 @@ mod tests {
             "context",
             "reader-thread-count",
             "transport",
+            "local-reads",
         ];
         let missing: Vec<&str> =
             gluster::names().chain(own).filter(|name| !guide.contains(&format!("`{name}"))).collect();

@@ -107,6 +107,14 @@ impl LocalBricks {
         self.view.poke();
     }
 
+    /// The identity of a brick that is served.
+    pub fn identity(&self, id: BrickId) -> Option<u128> {
+        match self.slots.lock().get(&id) {
+            Some(Slot::Serving(brick, ..)) => Some(brick.id()),
+            _ => None,
+        }
+    }
+
     /// Starts the slow background scrub of a brick; damage is repaired from the volume's other bricks.
     fn scrub(&self, id: BrickId, brick: Arc<Brick>) -> Option<Scrubber> {
         let map = self.view.map();

@@ -7,10 +7,12 @@ use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
 use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, SessionInfo};
+use shoal_net::{Link, NetError, Service};
 use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Version of these messages.
 const CALLS_VERSION: u8 = 1;
@@ -64,6 +66,8 @@ pub enum Ask {
     Clock,
     /// From a mount: a session was ended, and what was lost with it: [`Answer::Done`].
     Lost { volume: GroupId, text: String },
+    /// From a mount: the identity that a brick of this node has in its directory: [`Answer::BrickIdentity`].
+    BrickIdentity { brick: BrickId },
 }
 
 /// The answer to a request.
@@ -107,6 +111,8 @@ pub enum Answer {
     Events(Vec<Event>),
     /// Milliseconds since 1970.
     Clock { now_ms: u64 },
+    /// The identity of a brick.
+    BrickIdentity(u128),
 }
 
 /// A session, as the volume's leader knows it.
@@ -242,4 +248,11 @@ pub fn pack<T: Serialize>(message: &T) -> bytes::Bytes {
 /// Decodes one.
 pub fn unpack<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
     decode(CALLS_VERSION, bytes)
+}
+
+/// Sends a request over a connection.
+pub fn ask_over(link: &Link, ask: &Ask, patience: Duration) -> Result<Answer, NetError> {
+    let body = link.call(Service::Cluster, false, vec![pack(ask)], patience)?;
+    let refused = |why: String| NetError::Refused { address: link.address().to_owned(), why };
+    unpack(&body).map_err(|error| refused(format!("its answer was not understood: {error}")))
 }

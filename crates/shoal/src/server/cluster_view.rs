@@ -9,17 +9,19 @@
 //! **Promises.** Reading the map costs one lock. A map is never replaced by an older one.
 
 use super::access::not_started;
-use super::calls::{Answer, Ask, pack, unpack};
+use super::calls::{Answer, Ask, ask_over};
+use super::near_bricks::NearBricks;
 use crate::address::is_own;
 use crate::limits::ASK_PATIENCE;
 use crate::measure::{MeasuredMeta, MetaWatches};
 use parking_lot::{Condvar, Mutex, RwLock};
 use shoal_cluster::{Bricks, ClusterMap};
 use shoal_net::remote::{RemoteBrick, RemoteMeta};
-use shoal_net::{Fence, Lane, Link, NetError, Network, Service};
+use shoal_net::{Fence, Lane, Link, NetError, Network};
 use shoal_types::{BrickId, GroupId, NodeId, ReplicaId};
 use shoal_wire::{BlockService, Denial, MetaService};
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -32,6 +34,9 @@ pub struct ClusterView {
     here: Option<NodeId>,
     /// The node on the machine of this client, if there is one.
     near: OnceLock<NodeId>,
+    /// The bricks of that node whose files are read.
+    near_bricks: NearBricks,
+    reads_files: AtomicBool,
     map: RwLock<Arc<ClusterMap>>,
     learning: Mutex<()>,
     on_map: OnMap,
@@ -59,6 +64,8 @@ impl ClusterView {
             network,
             here,
             near: OnceLock::new(),
+            near_bricks: NearBricks::default(),
+            reads_files: AtomicBool::new(true),
             map: RwLock::new(Arc::new(map)),
             learning: Mutex::new(()),
             on_map,
@@ -79,6 +86,16 @@ impl ClusterView {
             // A concurrent search has found the same.
             let _ = self.near.set(*id);
         }
+    }
+
+    /// For a client: whether it reads blocks of those bricks from their files, which it does at first.
+    pub fn read_files(&self, reads: bool) {
+        self.reads_files.store(reads, Relaxed);
+    }
+
+    /// The bricks of this machine whose files are read.
+    pub fn near_bricks(&self) -> &NearBricks {
+        &self.near_bricks
     }
 
     /// The number of this node, unless this process is a client.
@@ -230,11 +247,16 @@ impl Bricks for ClusterView {
         if let Some(local) = self.local_brick(id) {
             return Some(local);
         }
-        let node = self.map.read().bricks.get(&id)?.node;
+        let (node, path) = self.map.read().bricks.get(&id).map(|it| (it.node, it.path.clone()))?;
         if Some(node) == self.here {
             return None;
         }
-        Some(Arc::new(RemoteBrick::new(self.link(node, Lane::Blocks)?, id)))
+        let remote = RemoteBrick::new(self.link(node, Lane::Blocks)?, id);
+        if self.near.get() != Some(&node) || !self.reads_files.load(Relaxed) {
+            return Some(Arc::new(remote));
+        }
+        let requests = self.link(node, Lane::Requests)?;
+        Some(Arc::new(self.near_bricks.brick(id, path, requests, remote)))
     }
 
     fn map(&self) -> Arc<ClusterMap> {
@@ -284,11 +306,4 @@ impl shoal_client::Replicas for VolumeReplicas {
     fn denial(&self) -> Option<Denial> {
         not_started(&self.view.map(), self.volume).or_else(|| self.view.denied())
     }
-}
-
-/// Sends a request over a connection.
-pub fn ask_over(link: &Link, ask: &Ask, patience: Duration) -> Result<Answer, NetError> {
-    let body = link.call(Service::Cluster, false, vec![pack(ask)], patience)?;
-    let refused = |why: String| NetError::Refused { address: link.address().to_owned(), why };
-    unpack(&body).map_err(|error| refused(format!("its answer was not understood: {error}")))
 }

@@ -132,8 +132,19 @@ impl ServerContext {
             self.access.volume(peer, *volume)?;
             return Ok(pack(&self.answer_mount(ask, body.len())));
         }
+        if let Ask::BrickIdentity { brick } = ask {
+            return self.brick_identity(peer, brick).map(|answer| pack(&answer));
+        }
         self.access.node(peer)?;
         Ok(pack(&self.answer(&ask)))
+    }
+
+    /// For a mount on this machine, which may read the brick's files if it may read its blocks.
+    fn brick_identity(&self, peer: &Peer, id: BrickId) -> Result<Answer, Refusal> {
+        let refused = || Refusal::Failed("the brick is not served here".into());
+        let volume = self.view.map().bricks.get(&id).map(|brick| brick.volume).ok_or_else(refused)?;
+        self.access.volume(peer, volume)?;
+        self.bricks.identity(id).map(Answer::BrickIdentity).ok_or_else(refused)
     }
 
     /// Answers a request of another node, or of this one.
@@ -173,7 +184,7 @@ impl ServerContext {
             }
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
-            Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } => {
+            Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {
                 Answer::Failed("only mounts say this".into())
             }
         }

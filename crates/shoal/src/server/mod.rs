@@ -38,6 +38,7 @@ mod join;
 mod leaving;
 mod machine;
 pub mod mount;
+mod near_bricks;
 pub mod node_dir;
 mod opening;
 mod peers;

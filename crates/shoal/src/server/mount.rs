@@ -10,7 +10,7 @@ use crate::admin::MountSpec;
 use crate::control::{Answer, Control, Dumped, Handler, Request, Statistics, Status, Synced};
 use crate::limits::{MOUNT_MAP_PATIENCE, MOUNT_NEWS_PATIENCE, TOP_FILES_MAX};
 use crate::measure::MetaWatches;
-use crate::mount_report::{MountReport, Volume, reports, traffic_figures};
+use crate::mount_report::{MountReport, Volume, number, reports, traffic_figures};
 use crate::mounts;
 use crate::node::client_options;
 use crate::profile::{Marker, Profile, Round, Told, Top, TopInode, Wanted};
@@ -64,6 +64,7 @@ impl ClusterMount {
         let replicas = VolumeReplicas { view: view.clone(), volume, requests: requests.clone() };
         let replicas = Arc::new(replicas);
         let chosen = spec.options.on_top_of(&view.map().mount_options(volume)).map_err(anyhow::Error::msg)?;
+        view.read_files(!chosen.reads_through_server);
         let origin = crate::origin::here();
         let has_ended = crate::origin::has_ended;
         let options =
@@ -211,6 +212,9 @@ impl Shared {
         statistics.volume.clone_from(&self.spec.volume);
         statistics.meta = reports(&self.requests.stats());
         statistics.client.extend(traffic_figures(self.view.network().traffic()));
+        let (reads, bytes) = self.view.near_bricks().counted();
+        statistics.client.push(number("local_brick_reads_total", reads));
+        statistics.client.push(number("local_brick_read_bytes_total", bytes));
         statistics
     }
 }

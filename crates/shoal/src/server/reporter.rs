@@ -4,8 +4,8 @@
 //! **Assumes** nothing about the nodes' versions: one that does not know the request refuses it, and is asked
 //! again in its turn.
 
-use super::calls::{Answer, Ask};
-use super::cluster_view::{ClusterView, ask_over};
+use super::calls::{Answer, Ask, ask_over};
+use super::cluster_view::ClusterView;
 use super::polling::links;
 use crate::limits::{ASK_PATIENCE, ROUND_POLL};
 use crate::profile::{Round, Told};

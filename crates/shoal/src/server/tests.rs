@@ -1,7 +1,7 @@
 //! Several servers in one process, over real connections.
 
-use super::calls::Ask;
-use super::cluster_view::{ClusterView, VolumeReplicas, ask_over};
+use super::calls::{Ask, ask_over};
+use super::cluster_view::{ClusterView, VolumeReplicas};
 use super::polling::Poller;
 use super::*;
 use crate::admin::{

@@ -15,6 +15,7 @@ mod failures;
 mod identity;
 mod locks;
 mod metrics;
+mod near;
 mod outage;
 mod profile;
 mod programs;

@@ -125,6 +125,11 @@ impl Cluster {
         self.token = token_in(&said);
     }
 
+    /// The address of a node's server.
+    pub fn address(&self, node: usize) -> String {
+        self.network.address(node)
+    }
+
     /// A command of the program on a node.
     pub fn shoal(&self, node: usize) -> Run {
         let [enter, net] = self.network.on(node);

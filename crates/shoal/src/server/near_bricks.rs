@@ -1,0 +1,150 @@
+//! Bricks on the machine of a mount, whose blocks the mount reads from the brick's own files.
+//!
+//! **Model.** A block never changes, and every byte of its file is under a checksum. So a mount that finds
+//! the brick's directory reads blocks as the node's server would, without a message, a socket, or
+//! encryption. Everything else (storing, deleting, listing, repair) goes to the server.
+//!
+//! **Assumes** that the directory at the brick's path is that brick only if it says so. The server is asked
+//! for the brick's identity, over the same connection and with the same access check as for a block. In a
+//! container the path may be another directory, and a disk may be unmounted: each read looks at the marker
+//! first.
+//!
+//! **Promises.** A block that cannot be read here is asked for over the network. Its server decides whether
+//! it is missing or damaged.
+
+use super::calls::{Answer, Ask, ask_over};
+use crate::limits::{ASK_PATIENCE, NEAR_BRICK_AGAIN};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use shoal_brick::BlockReader;
+use shoal_net::Link;
+use shoal_net::remote::RemoteBrick;
+use shoal_types::{BlockId, BrickId, SessionId, Statfs};
+use shoal_wire::{BlockError, BlockPage, BlockService, Moment};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// The bricks on this machine.
+#[derive(Default)]
+pub struct NearBricks {
+    places: Mutex<HashMap<BrickId, Arc<Place>>>,
+    counted: Arc<Counted>,
+}
+
+/// What was read from files of bricks.
+#[derive(Default)]
+struct Counted {
+    reads: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Where the blocks of a brick are read.
+struct Place(Mutex<From>);
+
+enum From {
+    Files(Arc<BlockReader>),
+    /// Over the network, until it is time to look for the files again.
+    Network(Instant),
+}
+
+impl NearBricks {
+    /// A brick of a node on this machine. `requests` leads to that node.
+    pub fn brick(&self, id: BrickId, path: PathBuf, requests: Arc<Link>, remote: RemoteBrick) -> NearBrick {
+        let at_once = || Arc::new(Place(Mutex::new(From::Network(Instant::now()))));
+        let place = self.places.lock().entry(id).or_insert_with(at_once).clone();
+        NearBrick { id, path, requests, remote, place, counted: self.counted.clone() }
+    }
+
+    /// Reads from files, and their bytes.
+    pub fn counted(&self) -> (u64, u64) {
+        (self.counted.reads.load(Relaxed), self.counted.bytes.load(Relaxed))
+    }
+}
+
+/// A brick on this machine.
+pub struct NearBrick {
+    id: BrickId,
+    path: PathBuf,
+    requests: Arc<Link>,
+    remote: RemoteBrick,
+    place: Arc<Place>,
+    counted: Arc<Counted>,
+}
+
+impl NearBrick {
+    fn files(&self) -> Option<Arc<BlockReader>> {
+        let mut from = self.place.0.lock();
+        match &*from {
+            From::Files(reader) if reader.is_there() => return Some(reader.clone()),
+            From::Network(until) if *until > Instant::now() => return None,
+            _ => {}
+        }
+        // Other reads use the network while this one looks.
+        *from = From::Network(Instant::now() + NEAR_BRICK_AGAIN);
+        drop(from);
+        match self.find() {
+            Ok(reader) => {
+                tracing::debug!(brick = %self.id, path = %self.path.display(), "its blocks are read from its files");
+                let reader = Arc::new(reader);
+                *self.place.0.lock() = From::Files(reader.clone());
+                Some(reader)
+            }
+            Err(why) => {
+                tracing::debug!(brick = %self.id, why, "its blocks are read over the network");
+                None
+            }
+        }
+    }
+
+    fn find(&self) -> Result<BlockReader, String> {
+        let answer = ask_over(&self.requests, &Ask::BrickIdentity { brick: self.id }, ASK_PATIENCE);
+        match answer.map_err(|error| error.to_string())? {
+            Answer::BrickIdentity(id) => BlockReader::open(&self.path, id).map_err(|error| error.to_string()),
+            other => Err(format!("the server answered {other:?}")),
+        }
+    }
+}
+
+impl BlockService for NearBrick {
+    fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
+        match self.files().map(|files| files.get(id, offset, len)) {
+            Some(Ok(bytes)) => {
+                self.counted.reads.fetch_add(1, Relaxed);
+                self.counted.bytes.fetch_add(bytes.len() as u64, Relaxed);
+                Ok(bytes)
+            }
+            Some(Err(why)) => {
+                tracing::debug!(brick = %self.id, %why, "a block is asked for over the network");
+                self.remote.get(id, offset, len)
+            }
+            None => self.remote.get(id, offset, len),
+        }
+    }
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<(), BlockError> {
+        self.remote.put(id, parts)
+    }
+    fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
+        self.remote.delete(ids)
+    }
+    fn moment(&self) -> Result<Moment, BlockError> {
+        self.remote.moment()
+    }
+    fn delete_older(&self, ids: &[BlockId], than: Moment) -> Result<Vec<BlockId>, BlockError> {
+        self.remote.delete_older(ids, than)
+    }
+    fn length(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.remote.length(id)
+    }
+    fn list(&self, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
+        self.remote.list(from)
+    }
+    fn sessions(&self) -> Result<Vec<SessionId>, BlockError> {
+        self.remote.sessions()
+    }
+    fn statfs(&self) -> Result<Statfs, BlockError> {
+        self.remote.statfs()
+    }
+}
