@@ -5,8 +5,8 @@
 use super::cache::{Body, Node};
 use super::retry_reservations::{Retry, Then};
 use super::{Core, Need, Outcome};
-use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
+use crate::values::{Caller, Entry};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, Fault, Op};
 use shoal_types::{Errno, FileKind, InodeId, Name, Timestamp};
