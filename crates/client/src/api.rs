@@ -102,20 +102,20 @@ impl Client {
         self.setattr_observed(wait, ino, set, |_| ())
     }
 
-    /// Like [`setattr`](Self::setattr). `note(true)` is called before each attempt, under the session's lock,
-    /// and `note(false)` after one that failed.
+    /// Like [`setattr`](Self::setattr). `observe(true)` is called before each attempt, under the session's
+    /// lock, and `observe(false)` after one that failed.
     pub fn setattr_observed(
         &self,
         wait: Wait,
         ino: InodeId,
         set: SetAttr,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
         let now = self.now();
-        self.noted(wait, note, |core| core.setattr(ino, set, now))
+        self.observed(wait, observe, |core| core.setattr(ino, set, now))
     }
 
     /// Target of a symbolic link.
@@ -291,7 +291,7 @@ impl Client {
         self.write_observed(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
     }
 
-    /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `note` see
+    /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `observe` see
     /// [`setattr_observed`](Client::setattr_observed).
     pub fn write_observed(
         &self,
@@ -300,11 +300,11 @@ impl Client {
         offset: Option<u64>,
         data: &[u8],
         clear_setid: bool,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<Written> {
         let data = Bytes::copy_from_slice(data);
         let now = self.now();
-        self.noted(wait, note, |core| {
+        self.observed(wait, observe, |core| {
             let size = core.getattr(ino).map_or(0, |inode| inode.size);
             let at = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),
@@ -319,7 +319,7 @@ impl Client {
         self.fallocate_observed(wait, ino, offset, len, what, |_| ())
     }
 
-    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_observed`](Client::setattr_observed).
+    /// Like [`fallocate`](Self::fallocate). For `observe` see [`setattr_observed`](Client::setattr_observed).
     pub fn fallocate_observed(
         &self,
         wait: Wait,
@@ -327,23 +327,23 @@ impl Client {
         offset: u64,
         len: u64,
         what: Fallocate,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<()> {
         let now = self.now();
-        self.noted(wait, note, |core| core.fallocate(ino, offset, len, what, now))
+        self.observed(wait, observe, |core| core.fallocate(ino, offset, len, what, now))
     }
 
-    fn noted<T>(
+    fn observed<T>(
         &self,
         wait: Wait,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
         mut call: impl FnMut(&mut Core) -> Outcome<T>,
     ) -> Reply<T> {
         let call = |core: &mut Core| {
-            note(true);
-            call(core).inspect_err(|_| note(false))
+            observe(true);
+            call(core).inspect_err(|_| observe(false))
         };
-        self.current().call(wait, call).inspect_err(|_| note(false))
+        self.current().call(wait, call).inspect_err(|_| observe(false))
     }
 
     /// copy_file_range(2): shares content instead of copying it. Returns how much was done (less at the
@@ -360,7 +360,7 @@ impl Client {
         self.copy_file_range_observed(wait, src, src_offset, dst, dst_offset, len, |_| ())
     }
 
-    /// Like [`copy_file_range`](Self::copy_file_range). For `note` see
+    /// Like [`copy_file_range`](Self::copy_file_range). For `observe` see
     /// [`setattr_observed`](Client::setattr_observed).
     #[expect(clippy::too_many_arguments, reason = "those of the system call")]
     pub fn copy_file_range_observed(
@@ -371,10 +371,10 @@ impl Client {
         dst: InodeId,
         dst_offset: u64,
         len: u64,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<u64> {
         let now = self.now();
-        self.noted(wait, note, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
+        self.observed(wait, observe, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.

@@ -65,9 +65,9 @@ impl LockWait {
 }
 
 /// Locks that are held, and requests in flight.
-struct Locks(Mutex<State>);
+struct Locks(Mutex<LockTable>);
 
-struct State {
+struct LockTable {
     /// The term in which all of this was last reclaimed.
     term: u64,
     last: u64,
@@ -133,7 +133,7 @@ impl Drop for Request<'_> {
     }
 }
 
-impl State {
+impl LockTable {
     /// Forgets an owner that has closed the file, once no reply can say anything else.
     fn forget_closed(&mut self, key: &Key) {
         if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
@@ -200,7 +200,7 @@ fn without(locks: &[LockRecord], range: LockRange) -> Vec<LockRecord> {
 impl Locks {
     fn new(term: u64) -> Locks {
         let (held, lost) = (BTreeMap::new(), BTreeMap::new());
-        Locks(Mutex::new(State { term, last: 0, out: BTreeMap::new(), held, lost }))
+        Locks(Mutex::new(LockTable { term, last: 0, out: BTreeMap::new(), held, lost }))
     }
 
     fn begin(&self, tells: Tells, op: LockOp) -> Request<'_> {

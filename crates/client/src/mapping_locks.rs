@@ -29,7 +29,7 @@ const OWNER: u64 = 0;
 /// The mapping locks of a mount.
 #[derive(Default)]
 pub(crate) struct MappingLocks {
-    state: Mutex<State>,
+    state: Mutex<MappingTable>,
     /// A request has been answered.
     answered: Condvar,
     /// A lock of an open file is lost.
@@ -37,7 +37,7 @@ pub(crate) struct MappingLocks {
 }
 
 #[derive(Default)]
-struct State {
+struct MappingTable {
     files: BTreeMap<InodeId, File>,
     /// Files of which the log says already that another client has them.
     reported: BTreeSet<InodeId>,
@@ -72,19 +72,19 @@ impl Status {
 }
 
 impl MappingLocks {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MappingTable> {
         self.state.lock()
     }
 
     /// Waits until no request about a file is in flight.
-    fn wait_for(&self, state: &mut MutexGuard<'_, State>, ino: InodeId) {
+    fn wait_for(&self, state: &mut MutexGuard<'_, MappingTable>, ino: InodeId) {
         while state.files.get(&ino).is_some_and(|file| file.busy) {
             self.answered.wait(state);
         }
     }
 
     /// A request has been answered: this is the lock's status now. `None`: the file is not open any more.
-    fn settle(&self, state: &mut State, ino: InodeId, status: Option<Status>) {
+    fn settle(&self, state: &mut MappingTable, ino: InodeId, status: Option<Status>) {
         match (status, state.files.get_mut(&ino)) {
             (Some(status), Some(file)) => (file.lock, file.busy) = (status, false),
             _ => drop(state.files.remove(&ino)),

@@ -237,7 +237,7 @@ mod tests {
     use shoal_types::Timestamp;
     use shoal_wire::{AcquireReply, Item, Recall};
 
-    fn declares(core: &mut Core, ino: InodeId) -> bool {
+    fn reclaims(core: &mut Core, ino: InodeId) -> bool {
         core.reclaim(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
     }
 
@@ -248,11 +248,11 @@ mod tests {
         let seq = core.seal();
         core.committed(seq);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
-        assert!(declares(&mut core, ino), "a new leader finds it alive");
+        assert!(reclaims(&mut core, ino), "a new leader finds it alive");
         let seq = core.seal();
-        assert!(declares(&mut core, ino));
+        assert!(reclaims(&mut core, ino));
         core.committed(seq);
-        assert!(!declares(&mut core, ino));
+        assert!(!reclaims(&mut core, ino));
     }
 
     #[test]
@@ -260,7 +260,7 @@ mod tests {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
-        assert!(!declares(&mut core, ino));
+        assert!(!reclaims(&mut core, ino));
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
         let other = Name::try_from(b"other".as_slice()).expect("a name");
         core.link(ino, InodeId::ROOT, &other, Timestamp::default()).expect_err("directories have one name");
         core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(ino)] });
-        assert!(!declares(&mut core, ino), "it was given back");
+        assert!(!reclaims(&mut core, ino), "it was given back");
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_names_is_declared_also_when_the_right_to_it_was_given_back() {
+    fn a_file_of_several_names_is_reclaimed_also_when_the_right_to_it_was_given_back() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let take_back = |core: &mut Core, item| {
@@ -408,10 +408,10 @@ mod tests {
         core.remove(dir, &file, false, now).expect("nothing is needed");
         core.remove(root, &name, true, now).expect("nothing is needed");
         assert_eq!(gone(&mut core), [], "a request for the file is to find its holder");
-        assert!(declares(&mut core, dir));
+        assert!(reclaims(&mut core, dir));
         core.forget(ino, 1);
         assert_eq!(gone(&mut core), [dir]);
-        assert!(!declares(&mut core, dir));
+        assert!(!reclaims(&mut core, dir));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Calls that the kernel has decided on the basis of a dentry that another client has changed since.
 //! Where acting on the outdated dentry would do harm, the call fails with `ESTALE`. The kernel then looks the
-//! names up again (`retry_estale`) and retries the call; see [`retries`](super::retries).
+//! names up again (`retry_estale`) and retries the call; see [`retry_reservations`](super::retry_reservations).
 
 use super::cache::{Body, Node};
 use super::retry_reservations::{Retry, Then};
