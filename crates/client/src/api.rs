@@ -7,7 +7,7 @@ pub use mapping_locks::Creation;
 
 use crate::acl;
 use crate::client::Client;
-use crate::core::{self, Core, Outcome, Piece, Referred};
+use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
@@ -27,7 +27,7 @@ impl Client {
     /// [`forget`](Self::forget)). `.` and `..` are looked up by a file server that knows only an inode
     /// number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
-        Ok(self.find(wait, 0, parent, name)?.map(|found| found.entry))
+        Ok(self.find(wait, UNKNOWN_THREAD, parent, name)?.map(|found| found.entry))
     }
 
     /// Finds a name for a thread (0 if unknown). A thread that was refused with `ESTALE` is answered when its
@@ -180,7 +180,7 @@ impl Client {
     pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| core.remove(parent, &name, false, now))
+        self.current().call(wait, |core| core.remove(UNKNOWN_THREAD, parent, &name, false, now))
     }
 
     /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks the name
@@ -188,10 +188,7 @@ impl Client {
     pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| {
-            core.retries.by = by;
-            core.remove(parent, &name, true, now)
-        })
+        self.current().call(wait, |core| core.remove(by, parent, &name, true, now))
     }
 
     /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
@@ -208,10 +205,8 @@ impl Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = self.now();
-        self.current().call(wait, |core| {
-            core.retries.by = by;
-            core.rename((from, &from_name), (to, &to_name), flags, now)
-        })
+        let (from, to) = ((from, &from_name), (to, &to_name));
+        self.current().call(wait, |core| core.rename(by, from, to, flags, now))
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.

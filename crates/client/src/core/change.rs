@@ -230,6 +230,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use super::super::UNKNOWN_THREAD;
     use super::super::fixture::{commit, core, make_directory, make_file};
     use super::*;
     use bytes::Bytes;
@@ -247,7 +248,8 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         let seq = core.seal();
         core.committed(seq);
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
         assert!(reclaims(&mut core, ino), "a new leader finds it alive");
         let seq = core.seal();
         assert!(reclaims(&mut core, ino));
@@ -259,7 +261,8 @@ mod tests {
     fn file_that_dies_before_it_was_committed_leaves_no_right() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
         assert!(!reclaims(&mut core, ino));
     }
 
@@ -280,7 +283,8 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         commit(&mut core);
         let asked = core.ticket();
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
         let answered = |core: &mut Core| {
             let reply = AcquireReply { rights: vec![Right::Cover(ino)], ..AcquireReply::default() };
             core.install_rights(asked, &[], reply);
@@ -318,7 +322,8 @@ mod tests {
         commit(&mut core);
         let (flags, now) = (RenameFlags { no_replace: false, exchange: false }, Timestamp::default());
         core.rights.give(Right::Cover(MOVES), MOVES, [], true);
-        core.rename((InodeId::ROOT, &name), (into, &name), flags, now).expect("nothing is needed");
+        core.rename(UNKNOWN_THREAD, (InodeId::ROOT, &name), (into, &name), flags, now)
+            .expect("nothing is needed");
         core.seal();
         let sealed = core.journal.take_sealed().expect("a batch");
         assert_eq!((sealed.ops.len(), sealed.born), (1, Vec::new()));
@@ -356,9 +361,9 @@ mod tests {
             core.rights.give(Right::Node(ino), dir, [], true);
         }
         let flags = RenameFlags { no_replace: false, exchange: false };
-        core.rename((from, &one), (to, &one), flags, now).expect("nothing is needed");
+        core.rename(UNKNOWN_THREAD, (from, &one), (to, &one), flags, now).expect("nothing is needed");
         core.forget(replaced, 1);
-        core.remove(to, &one, false, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, to, &one, false, now).expect("nothing is needed");
         core.forget(moved, 1);
         let told = |core: &mut Core| -> Vec<InodeId> {
             let said = core.reclaim(2, 100);
@@ -405,8 +410,8 @@ mod tests {
             core.committed(seq);
             sealed.gone
         };
-        core.remove(dir, &file, false, now).expect("nothing is needed");
-        core.remove(root, &name, true, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, dir, &file, false, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, root, &name, true, now).expect("nothing is needed");
         assert_eq!(gone(&mut core), [], "a request for the file is to find its holder");
         assert!(reclaims(&mut core, dir));
         core.forget(ino, 1);
