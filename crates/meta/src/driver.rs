@@ -7,65 +7,21 @@ mod lead;
 mod log_retention;
 mod membership;
 
-use crate::applier::Committed;
+use crate::core::{Committed, Core, Input, applying_bytes};
 use crate::limits::*;
 use crate::machine::Machine;
-use crate::replica::Core;
 use crate::storage::LogStorage;
 use prost::Message as _;
 use raft::StateRole;
 use raft::prelude::*;
 use shoal_runtime::channel::{Receiver, RecvTimeoutError, Sender};
-use shoal_runtime::histogram::Histogram;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::random;
 use shoal_runtime::time::Instant;
 use shoal_types::ReplicaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Input of the driver.
-pub(crate) enum Input {
-    /// A command to propose.
-    Propose {
-        /// Names the proposal; comes back with the committed entry.
-        id: u64,
-        /// The id, as it stands in the log.
-        context: [u8; 16],
-        /// An encoded command.
-        data: Vec<u8>,
-        /// When it was proposed.
-        since: Instant,
-    },
-    /// A message of another replica.
-    Message(Box<Message>),
-    /// The wanted members of the group.
-    Steer(Vec<ReplicaId>),
-    /// Hand leadership over, if this replica has it.
-    Transfer,
-    /// Entries up to here are applied.
-    Applied(u64),
-    /// Entries up to here are durable in the store.
-    Durable(u64),
-    /// End the thread.
-    Stop,
-}
-
-/// The driver's counters.
-#[derive(Default)]
-pub(crate) struct DriverStats {
-    pub(crate) proposals: AtomicU64,
-    pub(crate) bytes: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) log_bytes: AtomicU64,
-    pub(crate) log_disk_bytes: AtomicU64,
-    pub(crate) elections: AtomicU64,
-    /// Time that proposals wait for the driver.
-    pub(crate) queue: Histogram,
-    /// Time to append to the log and flush it.
-    pub(crate) flush: Histogram,
-}
+use std::sync::atomic::Ordering;
 
 /// The driver's state.
 pub(crate) struct Driver<M: Machine> {
@@ -220,7 +176,7 @@ impl<M: Machine> Driver<M> {
                 self.core.messages_waiting.fetch_sub(1, Ordering::Relaxed);
                 self.hear(*message)?;
             }
-            Input::Steer(wanted) => self.steer(&wanted)?,
+            Input::SetWantedMembers(wanted) => self.step_towards(&wanted)?,
             Input::Transfer => self.transfer(),
             Input::Applied(index) => {
                 self.node.advance_apply_to(index);
@@ -288,7 +244,7 @@ impl<M: Machine> Driver<M> {
     fn shorten(&mut self) {
         self.measure_log();
         if self.node.store().log.bytes_since(self.durable + 1) > self.log_bytes_max {
-            self.core.upkeep.ask_flush();
+            self.core.flush_tasks.ask_flush();
         }
     }
 
@@ -380,9 +336,4 @@ impl<M: Machine> Driver<M> {
         self.core.wait_to_apply();
         self.apply.send(committed).map_err(|_| "the store has failed".to_string())
     }
-}
-
-/// Memory that an entry takes while it waits to be applied, in bytes, about.
-pub(crate) fn applying_bytes(entry: &Entry) -> usize {
-    entry.data.len() + std::mem::size_of::<Entry>()
 }

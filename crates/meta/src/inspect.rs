@@ -3,11 +3,11 @@
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
-use crate::leases::Waiter;
+use crate::leases::{ClearLocks, Waiter};
 use crate::limits::{CLEARED_LOCKS_MAX, DUMP_LINES_MAX, PATH_DEPTH_MAX, PATH_NAMES_MAX};
 use crate::serve::Server;
 use serde::{Deserialize, Serialize};
-use shoal_lease::locks::{LockRange, LockRecord};
+use shoal_lease::locks::LockRecord;
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{TreeError, query};
 use shoal_types::{Errno, InodeId, Name, SessionId, Timestamp};
@@ -35,18 +35,6 @@ pub struct SessionInfo {
     pub locks_waiting: u64,
     /// Bytes that it was granted and has not committed.
     pub granted_bytes: u64,
-}
-
-/// Which locks are to be removed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct ClearLocks {
-    /// Requests that wait: they are refused with `ENOLCK`.
-    pub blocked: bool,
-    /// Locks that are held.
-    pub granted: bool,
-    /// Only these bytes of fcntl locks. flock locks are of whole files: they are removed if this is the whole
-    /// file.
-    pub range: LockRange,
 }
 
 /// A lock that was removed.
@@ -229,14 +217,4 @@ fn path_of(
         known.insert(ino, path.clone());
     }
     Ok(path)
-}
-
-impl ClearLocks {
-    /// Whether this lock is to be removed.
-    pub(crate) fn covers(&self, lock: &LockRecord) -> bool {
-        match lock.space.is_of_whole_files() {
-            true => self.range == LockRange::ALL,
-            false => self.range.overlaps(lock.range),
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use crate::background;
 use crate::limits::RETRY_AFTER;
-use crate::open::Options;
+use crate::options::Options;
 use crate::shared::Shared;
 use shoal_namespace::records::VolumeOptions;
 use shoal_namespace::{Command, Outcome, query};

@@ -16,8 +16,8 @@
 //!
 //! **Promises.** What was acknowledged survives a crash at any moment. A batch is applied as a whole, once,
 //! in its session's order. A read sees everything that was acknowledged before the read began. Room is
-//! granted before it is used (`room`), so that neither log nor store meets a full disk. All queues are
-//! bounded: see [`limits`].
+//! granted before it is used (`space`, `grants`), so that neither log nor store meets a full disk. All queues
+//! are bounded: see [`limits`].
 //!
 //! **Recovery.** The store has no log of its own: with the data it stores the index up to which it has
 //! applied. After a crash it holds some prefix, and the rest is replayed from the Raft log. Whenever the log
@@ -35,18 +35,37 @@
 //! **Sessions** (`sessions`). A new leader takes them over. A server that is alone ends those of an earlier
 //! process, since their client lived in the process that died.
 //!
-//! **Rights** (`leases`). What a client is told it may cache, until another client wants to change it; then
-//! it is recalled.
+//! **Rights** (`rights`, on the table in `leases`). What a client is told it may cache, until another client
+//! wants to change it; then it is recalled.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files
 //! compacted. All of it is paced, in bounded steps, and started by the changes that make it necessary. Blocks
 //! with too few copies are healed, and moved where an administrator wants them (`background::heal`).
+//! The tasks stand in `tasks`, where changes add them.
+//!
+//! **Layers.** Modules know only those below them. Driver, applier, flush thread and replica know each other
+//! through `core`. The parts of a volume's server know each other through `shared`:
+//!
+//! ```text
+//!  open, leadership, serve, inspect          opens, leads, serves
+//!  rights, grants, background                carry out requests and tasks
+//!  shared                                    what they share, and the state machine
+//!  leases, tasks, space, sessions            its parts, each with its own lock
+//!  replica                                   Raft around any state machine
+//!  driver, applier, flush                    its threads
+//!  core                                      what these threads share, and tell each other
+//!  snapshot, disk, storage, applied, lead    a replica's disk, and its leadership
+//! ```
 
+mod applied;
 mod applier;
 mod background;
+mod core;
 mod digest;
+mod disk;
 mod driver;
 mod flush;
+mod grants;
 mod inspect;
 mod lead;
 mod leadership;
@@ -55,8 +74,10 @@ pub mod limits;
 mod machine;
 pub mod offline;
 mod open;
+mod options;
 mod proposals;
 mod replica;
+mod rights;
 mod serve;
 mod sessions;
 mod shared;
@@ -65,13 +86,16 @@ mod slow;
 mod snapshot;
 mod space;
 mod storage;
+mod tasks;
 
-pub use background::heal::{HealStatus, HealTask};
 pub use digest::digest;
-pub use inspect::{ClearLocks, Cleared, ClearedLock, SessionInfo};
+pub use disk::OpenError;
+pub use inspect::{Cleared, ClearedLock, SessionInfo};
 pub use lead::{Role, Status};
+pub use leases::ClearLocks;
 pub use machine::{Machine, Peers};
-pub use open::{OpenError, Options};
+pub use options::Options;
 pub use replica::{Replica, ReplicaOptions};
 pub use serve::{BrickUse, Server};
 pub use snapshot::fetch_state;
+pub use tasks::{HealStatus, HealTask};

@@ -1,7 +1,7 @@
 //! A volume's state without a server, for checks and for taking data out.
 
-use crate::applier::{applied_index, apply_entry, members};
-use crate::open::{self, OpenError};
+use crate::applied::{applied_index, apply_entry, members};
+use crate::disk::{Disk, OpenError};
 use crate::shared::Namespace;
 use crate::snapshot;
 use crate::storage::{LogStorage, from_log};
@@ -16,7 +16,7 @@ use std::path::Path;
 /// than to a change of the group's members. The caller makes sure that no server runs on it.
 pub fn open(dir: &Path) -> Result<RocksStore, OpenError> {
     snapshot::finish_install(dir, None)?;
-    let open::Disk { log, store, .. } = open::disk(dir, None, None, None)?;
+    let Disk { log, store, .. } = Disk::open(dir, None, None, None)?;
     let applied = applied_index(&store)?;
     let storage = LogStorage::new(log, applied, members(&store)?).map_err(OpenError::Mismatch)?;
     let alone = storage.voters().len() == 1;

@@ -12,21 +12,18 @@
 //! another ([`fetch_state`](crate::fetch_state)). It then has to be opened again:
 //! [`needs_reopening`](Replica::needs_reopening).
 
-mod core;
 mod start;
 
-use self::core::stopping;
-pub(crate) use self::core::{Core, State};
 pub(crate) use start::spawn;
 
-use crate::applier::applied_index;
+use crate::applied::applied_index;
+use crate::core::{Core, Input, stopping};
 use crate::digest;
-use crate::driver::Input;
-use crate::flush::{self};
+use crate::disk::{Disk, OpenError};
+use crate::flush;
 use crate::lead::Status;
 use crate::limits::*;
 use crate::machine::{Machine, Peers};
-use crate::open::OpenError;
 use crate::snapshot::{self, Said};
 use bytes::Bytes;
 use shoal_namespace::TreeError;
@@ -72,7 +69,7 @@ impl<M: Machine> Replica<M> {
     ) -> Result<Replica<M>, OpenError> {
         snapshot::finish_install(dir, options.log_bytes)?;
         let founders = options.founders.as_ref().map(|ids| ids.iter().map(|id| id.0).collect());
-        let disk = crate::open::disk(dir, founders, options.log_bytes, None)?;
+        let disk = Disk::open(dir, founders, options.log_bytes, None)?;
         Replica::start(dir, disk, (options.group, options.id), Some(peers), machine)
             .map(|(replica, _)| replica)
     }
@@ -168,8 +165,8 @@ impl<M: Machine> Replica<M> {
     }
 
     /// Sets the wanted members of the group; the leader takes one step towards them with each call.
-    pub fn steer(&self, wanted: &[ReplicaId]) {
-        let _ = self.core.inputs.send(Input::Steer(wanted.to_vec()));
+    pub fn set_wanted_members(&self, wanted: &[ReplicaId]) {
+        let _ = self.core.inputs.send(Input::SetWantedMembers(wanted.to_vec()));
     }
 
     /// Hands leadership over, if this replica has it and another can take it.
@@ -206,7 +203,7 @@ impl<M: Machine> Replica<M> {
             ("proposals_under_way", core.proposals.count().0 as u64),
             ("proposed_bytes_under_way", core.proposals.count().1 as u64),
         ];
-        stats.extend(core.upkeep.stats());
+        stats.extend(core.flush_tasks.stats());
         stats.extend(core.store.stats());
         stats
     }
@@ -249,7 +246,7 @@ impl<M: Machine> Replica<M> {
     /// Stops as a crash would.
     pub(crate) fn stop(&self) {
         self.core.stop_serving();
-        self.core.upkeep.stop();
+        self.core.flush_tasks.stop();
         // The driver may have ended already, if it failed.
         let _ = self.core.inputs.send(Input::Stop);
         let threads = std::mem::take(&mut *self.threads.lock());

@@ -1,11 +1,10 @@
 //! The service: what clients request.
 
-use crate::background::Work;
-use crate::background::heal::HealStatus;
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
+use crate::tasks::{HealStatus, Work};
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};

@@ -1,7 +1,5 @@
 //! What the threads of a volume's server share.
 
-use crate::background::heal::Heal;
-use crate::background::{Background, Work};
 use crate::leases::Leases;
 use crate::limits::ADOPTION_PATIENCE;
 use crate::machine::Machine;
@@ -9,6 +7,7 @@ use crate::proposals::Waiter;
 use crate::replica::Replica;
 use crate::sessions::Sessions;
 use crate::space::Room;
+use crate::tasks::{Background, Heal, Work};
 use shoal_namespace::keys::{self, KeyRange};
 use shoal_namespace::kv::{KvStore, WriteBatch};
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
@@ -158,19 +157,6 @@ impl Shared {
             Ok(None) => Err(BlockError::Missing(id)),
             Err(error) => Err(BlockError::Io { what: "the store".into(), cause: error.to_string() }),
         }
-    }
-
-    /// Fences a session: its requests are refused from now on, its orphans are reaped, and blocks that it
-    /// stored without committing are deleted.
-    pub(crate) fn end_session(self: &Arc<Self>, session: SessionId) -> Result<(), MetaError> {
-        self.sessions.remove(session);
-        if !mistake("accept what an ended session sends") {
-            while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
-        }
-        // Not earlier: nothing that the session has in flight can be committed any more.
-        self.lease_ends(session);
-        self.background.add(Work { sweep: vec![session], ..Work::default() });
-        Ok(())
     }
 
     /// Reads for a session, from a state that holds everything that was acknowledged before. Refused for

@@ -1,8 +1,10 @@
 //! How large the parts of a server are on a disk of a given size.
 
 use crate::limits::*;
-use crate::space::reserve_of;
+use nix::sys::statvfs::statvfs;
 use shoal_store::{LogOptions, RocksOptions};
+use shoal_wire::MetaError;
+use std::path::Path;
 
 /// Sizes of a server's parts, derived from the disk's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,21 @@ impl Sizes {
             ..RocksOptions::default()
         }
     }
+}
+
+/// Total and free bytes of the disk of a directory.
+pub(crate) fn disk_bytes(dir: &Path) -> Result<(u64, u64), MetaError> {
+    let stat = statvfs(dir).map_err(|error| MetaError::Failed(format!("{}: {error}", dir.display())))?;
+    // The types of these fields differ between platforms.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    let (unit, total, free) =
+        (stat.fragment_size() as u64, stat.blocks() as u64, stat.blocks_available() as u64);
+    Ok((unit * total, unit * free))
+}
+
+/// Space that is never granted on a disk of this size, in bytes.
+pub(crate) fn reserve_of(total_bytes: u64) -> u64 {
+    (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
 }
 
 #[cfg(test)]

@@ -11,16 +11,13 @@
 //! So a granted byte that ends up inline has room in the log and again in the store, and the store has the
 //! reserve for compactions.
 
-use crate::limits::*;
-use crate::shared::Shared;
-use nix::sys::statvfs::statvfs;
+use crate::limits::INODE_ROOM_BYTES;
+use crate::sizes::{disk_bytes, reserve_of};
 use shoal_runtime::sync::{Mutex, MutexGuard};
-use shoal_runtime::time::Instant;
-use shoal_types::{SessionId, Statfs};
-use shoal_wire::{BlockError, MetaError, Space, VolumeBlocks};
+use shoal_types::Statfs;
+use shoal_wire::{BlockError, MetaError, VolumeBlocks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The room of a volume.
 pub(crate) struct Room {
@@ -37,26 +34,11 @@ pub(crate) struct Room {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dues {
     /// What the log may still grow by.
-    log_growth: u64,
+    pub(crate) log_growth: u64,
     /// What the store has yet to write.
-    unwritten: u64,
+    pub(crate) unwritten: u64,
     /// What sessions hold.
-    outstanding: u64,
-}
-
-/// Total and free bytes of the disk of a directory.
-pub(crate) fn disk(dir: &Path) -> Result<(u64, u64), MetaError> {
-    let stat = statvfs(dir).map_err(|error| MetaError::Failed(format!("{}: {error}", dir.display())))?;
-    // The types of these fields differ between platforms.
-    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
-    let (unit, total, free) =
-        (stat.fragment_size() as u64, stat.blocks() as u64, stat.blocks_available() as u64);
-    Ok((unit * total, unit * free))
-}
-
-/// Space that is never granted on a disk of this size, in bytes.
-pub(crate) fn reserve_of(total_bytes: u64) -> u64 {
-    (total_bytes / RESERVE_PART).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
+    pub(crate) outstanding: u64,
 }
 
 impl Room {
@@ -68,8 +50,8 @@ impl Room {
     }
 
     /// What may be granted in addition: free on both disks, and not set aside.
-    fn free(&self, dues: Dues) -> Result<u64, MetaError> {
-        let (_, here) = disk(&self.dir)?;
+    pub(crate) fn free(&self, dues: Dues) -> Result<u64, MetaError> {
+        let (_, here) = disk_bytes(&self.dir)?;
         let brick = self.bricks.room().map_err(|error| match error {
             BlockError::Unreachable(why) => MetaError::Unavailable(why),
             other => MetaError::Failed(other.to_string()),
@@ -96,55 +78,8 @@ impl Room {
         })
     }
 
-    fn granting(&self) -> MutexGuard<'_, ()> {
+    /// Held while room is granted, so that none is granted twice.
+    pub(crate) fn granting(&self) -> MutexGuard<'_, ()> {
         self.granting.lock()
-    }
-}
-
-impl Shared {
-    /// What has to be set aside now.
-    pub(crate) fn dues(&self) -> Dues {
-        let core = &self.replica.core;
-        let log = core.driver.log_disk_bytes.load(Ordering::Relaxed);
-        Dues {
-            // The log goes on growing while the store is flushed.
-            log_growth: (core.sizes.log_bytes + core.sizes.log_bytes / 2).saturating_sub(log),
-            unwritten: self.store.unwritten_bytes(),
-            outstanding: self.sessions.outstanding_bytes(),
-        }
-    }
-
-    /// What may be granted in addition, in bytes.
-    pub(crate) fn grantable(&self) -> Result<u64, MetaError> {
-        self.room.free(self.dues())
-    }
-
-    /// Grants as much as is wanted, or what there is. If that would leave a session with very little, deleted
-    /// space is reclaimed first.
-    pub(crate) fn grant_room(&self, session: SessionId, room: Space) -> Result<u64, MetaError> {
-        let want = room.want_bytes;
-        let least = want.min(SHORT_BYTES.saturating_sub(room.outstanding_bytes));
-        if let Some(bytes) = self.try_grant(session, want, least)? {
-            return Ok(bytes);
-        }
-        let begun = Instant::now();
-        let until = begun + RECLAIM_WAIT_MAX;
-        self.background.wait_idle(until);
-        let core = &self.replica.core;
-        core.upkeep.reclaim(core.removed.load(Ordering::Relaxed), until);
-        let bytes = self.try_grant(session, want, 0)?.unwrap_or(0);
-        tracing::debug!(%session, want, bytes, dues = ?self.dues(), waited = ?begun.elapsed(), "room is short");
-        Ok(bytes)
-    }
-
-    /// Grants what there is up to `want`, if it is at least `least`.
-    fn try_grant(&self, session: SessionId, want: u64, least: u64) -> Result<Option<u64>, MetaError> {
-        let _one = self.room.granting();
-        let bytes = self.grantable()?.min(want);
-        if bytes < least {
-            return Ok(None);
-        }
-        self.sessions.granted(session, bytes)?;
-        Ok(Some(bytes))
     }
 }

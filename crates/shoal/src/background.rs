@@ -4,7 +4,7 @@
 //! The report comes through a pipe, the standard output of the background process. The pipe closes when that
 //! process reports or dies, so the parent never waits for ever.
 
-use crate::daemon::Job;
+use crate::job::Job;
 use crate::limits::LOG_LINES_SHOWN;
 use crate::logging;
 use anyhow::{Context, bail};

@@ -1,16 +1,15 @@
 //! Long-running processes: the server of a data directory or of a cluster's node, and the mount of a
 //! cluster's volume.
 //!
-//! **Models.** A [`Job`] is the work of such a process; it can be passed as arguments to another process of
-//! this program. Started, it is [`Running`]: it ends when a signal asks for it or, if it has a mount, when
-//! that is unmounted from outside.
+//! **Models.** A [`Job`] is the work of such a process. Started, it is [`Running`]: it ends when a signal
+//! asks for it or, if it has a mount, when that is unmounted from outside.
 //!
 //! **Promises.** On every way to the end, the mount is removed first, then everything is made durable. A
 //! background process reports to its parent whether it started. Under systemd (`NOTIFY_SOCKET`) the manager
 //! is told, too.
 
-use crate::cmd::busy;
 use crate::guard::Guard;
+use crate::job::{Job, Running};
 use crate::limits::DUMP_FILE;
 use crate::mounts;
 use crate::options::Options;
@@ -18,46 +17,11 @@ use crate::signals::{DUMP, Signals};
 use crate::{background, logging, notify, show};
 use anyhow::{Context, bail};
 use shoal_fuse::{MountError, Mounted};
-use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, Weak, mpsc};
-
-/// Work that goes on until the process is told to stop.
-pub trait Job {
-    /// What is acquired before anything is logged: a locked directory.
-    type Taken;
-    /// The job under way.
-    type Running: Running;
-    /// The log level in the foreground unless `SHOAL_LOG` sets another one.
-    const LOG_LEVEL: &'static str;
-
-    /// The arguments with which another process of this program does the same job in the background.
-    fn arguments(&self) -> Vec<OsString>;
-    /// Directory of the log, in which the parent finds the last lines of a process that died without a
-    /// report.
-    fn log_dir(&self) -> &Path;
-    /// The mount options, if it has a mount.
-    fn options(&self) -> Option<&Options> {
-        None
-    }
-    /// Locks the job's directory against a second process; also returns the directory of the log.
-    fn take(&self) -> anyhow::Result<(Self::Taken, PathBuf)>;
-    /// Starts everything, the control socket included.
-    fn start(&self, taken: Self::Taken) -> anyhow::Result<Self::Running>;
-}
-
-/// A job under way.
-pub trait Running: Send + Sync + 'static {
-    /// Its mount, if it has one.
-    fn mounted(&self) -> Option<&Mounted>;
-    /// Its state, for people, and the directory for a file with it.
-    fn dump(&self) -> (String, PathBuf);
-    /// After the mount has ended: makes everything durable and stops.
-    fn stop(&self) -> anyhow::Result<()>;
-}
 
 /// The reason to proceed from serving to stopping.
 enum Event {
@@ -234,7 +198,7 @@ fn end_mount(mounted: &Mounted, insist: bool) -> anyhow::Result<()> {
         }
         Err(MountError::Busy { path }) => match mounts::at(&path)? {
             Some(mount) => {
-                bail!("{}\n(asking again, as with another Ctrl-C, ends it all the same)", busy(&mount))
+                bail!("{}\n(asking again, as with another Ctrl-C, ends it all the same)", mount.why_busy())
             }
             None => Ok(()),
         },

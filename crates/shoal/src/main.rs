@@ -30,6 +30,7 @@ mod fixture;
 mod flush;
 mod guard;
 mod import;
+mod job;
 mod limits;
 mod logging;
 mod measure;

@@ -101,6 +101,20 @@ impl Mount {
         self.programs(&written_by)
     }
 
+    /// The programs that keep it busy, and what to do about them.
+    pub fn why_busy(&self) -> String {
+        let users = self.users();
+        let list = if users.is_empty() {
+            "  (no process of this user's; root sees all)".to_owned()
+        } else {
+            users.iter().map(|user| format!("  {user}")).collect::<Vec<_>>().join("\n")
+        };
+        let point = self.point.display();
+        format!(
+            "{point} is in use:\n{list}\nIt stays mounted. End them and try again, or `shoal umount --lazy {point}`"
+        )
+    }
+
     #[allow(clippy::type_complexity)]
     fn programs(&self, what: &dyn Fn(&Path, &dyn Fn(&Path) -> bool) -> Option<String>) -> Vec<String> {
         let inside = |path: &Path| path.starts_with(&self.point);

@@ -187,7 +187,7 @@ impl Cluster {
         let is_done = || {
             self.reopen_where_needed();
             for server in all.iter().filter_map(|node| self.servers.get(*node)) {
-                server.replica().steer(&wanted);
+                server.replica().set_wanted_members(&wanted);
             }
             let is_so = |server: Arc<Server>| {
                 let status = server.replica().status();

@@ -12,342 +12,203 @@
 //!
 //! **Where.** On the leader alone. A new leader surveys all blocks once.
 
-mod pace;
-mod round;
+use super::Trouble;
+use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE, HEAL_THREADS};
+use crate::shared::Shared;
+use crate::tasks::HealTask;
+use shoal_namespace::command::Placed;
+use shoal_namespace::kv::KvStore;
+use shoal_namespace::{Command, query};
+use shoal_runtime::sync::Mutex;
+use shoal_types::{BlockGroup, BlockId, BlockInfo};
+use shoal_wire::BlockError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY, REBALANCE_RETRIES};
-use pace::Pace;
-pub(crate) use round::run;
-use serde::{Deserialize, Serialize};
-use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
-use shoal_runtime::time::Instant;
-use shoal_types::BlockId;
-use std::collections::HashSet;
-
-/// What the healer does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub enum HealTask {
-    /// Nothing.
-    #[default]
-    Idle,
-    /// It copies blocks that were stored on too few bricks.
-    Copies,
-    /// It visits all blocks, and copies those that have too few copies or are on a brick that is gone or
-    /// being drained.
-    Survey,
-    /// It moves blocks to where placement would put them today.
-    Rebalance,
-    /// It asks the bricks for each block, and copies what turns out to be missing.
-    Check,
-}
-
-/// Progress of the healer's current task, or of its last one.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct HealStatus {
-    /// The current task.
-    pub task: HealTask,
-    /// The last task if it is idle, else the current one.
-    pub last: HealTask,
-    /// How long the task has run, or took, in milliseconds.
-    pub took_ms: u64,
-    /// Blocks that the task has to heal, as far as they have been found.
-    pub total_blocks: u64,
-    /// Blocks that were tried, with or without success.
-    pub done_blocks: u64,
-    /// Blocks that were copied.
-    pub moved_blocks: u64,
-    /// Their bytes.
-    pub moved_bytes: u64,
-    /// Blocks that still lack a copy, because the bricks they need do not answer or have no space.
-    pub waiting_blocks: u64,
-    /// Blocks of which no good copy could be read.
-    pub failed_blocks: u64,
-    /// Blocks copied by all tasks since the server began.
-    pub all_moved_blocks: u64,
-    /// Bytes of these blocks.
-    pub all_moved_bytes: u64,
-    /// The last error.
-    pub last_error: Option<String>,
-    /// Rebalances completed since the server started. Each request counts, though one run may serve several.
-    pub rebalances: u64,
-    /// Checks completed since the server started.
-    pub checks: u64,
-    /// Surveys completed since the server started.
-    pub surveys: u64,
-}
-
-#[derive(Default)]
-struct State {
-    stop: bool,
-    leading: bool,
-    /// When the next rebalance starts, and how often it is retried while some blocks cannot be moved.
-    rebalance_at: Option<Instant>,
-    rebalance_retries: u32,
-    /// Requests for a rebalance that are not completed.
-    rebalances_asked: u64,
-    check: bool,
-    /// The running rebalance is to be aborted.
-    gives_up: bool,
-    /// When the next survey starts.
-    survey_at: Option<Instant>,
-    /// When blocks with too few copies are tried next.
-    copies_at: Option<Instant>,
-    /// The last task left some blocks waiting for bricks.
-    waits: bool,
-    begun: Option<Instant>,
-    status: HealStatus,
-}
-
-/// The healer's queue of tasks, and its progress.
-#[derive(Default)]
-pub(crate) struct Heal {
-    state: Mutex<State>,
-    wake: Condvar,
-    pace: Pace,
-    /// Blocks that are being copied: a copy of one may be on a brick that the namespace does not know of yet.
-    moving: Mutex<HashSet<BlockId>>,
-}
-
-impl Heal {
-    /// This replica has become the leader, or has lost leadership.
-    pub(crate) fn lead(&self, leading: bool) {
-        let mut state = self.state.lock();
-        if leading && !state.leading {
-            state.survey_at = Some(Instant::now());
+/// Runs until stopped.
+pub(crate) fn run(shared: &Shared) {
+    while let Some(task) = shared.heal.next() {
+        let outcome = walk(shared, task);
+        shared.heal.finished(task, matches!(outcome, Ok(true)));
+        let status = shared.heal.status();
+        if status.total_blocks > 0 {
+            let (moved, waiting, failed) = (status.moved_blocks, status.waiting_blocks, status.failed_blocks);
+            tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
         }
-        state.leading = leading;
-        self.wake.notify_all();
-    }
-
-    /// Blocks were stored on too few bricks.
-    pub(crate) fn copies_are_short(&self) {
-        let mut state = self.state.lock();
-        if state.copies_at.is_none() {
-            // While bricks are away the list only grows: trying again at once is of no use.
-            let after = if state.waits { HEAL_RETRY } else { HEAL_AFTER };
-            state.copies_at = Some(Instant::now() + after);
-            self.wake.notify_all();
+        if let Err(Trouble::Server(error)) = outcome {
+            tracing::info!(%error, "healing is put off");
         }
     }
+}
 
-    /// Bricks were added, have failed, or are to be drained.
-    pub(crate) fn survey(&self) {
-        let now = Instant::now();
-        let mut state = self.state.lock();
-        state.survey_at = Some(now);
-        // A running rebalance may have skipped a brick that is back now.
-        let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
-        state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
-        self.wake.notify_all();
-    }
-
-    /// Requests a rebalance.
-    pub(crate) fn rebalance(&self) {
-        let mut state = self.state.lock();
-        (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
-        state.rebalances_asked += 1;
-        self.wake.notify_all();
-    }
-
-    /// Aborts the rebalance. Copies in progress are completed.
-    pub(crate) fn stop_rebalance(&self) {
-        let mut state = self.state.lock();
-        (state.rebalance_at, state.rebalance_retries) = (None, 0);
-        state.gives_up = state.status.task == HealTask::Rebalance;
-        state.status.rebalances += std::mem::take(&mut state.rebalances_asked);
-    }
-
-    /// Requests a check of all bricks.
-    pub(crate) fn check(&self) {
-        self.state.lock().check = true;
-        self.wake.notify_all();
-    }
-
-    /// Copies no faster than this, in bytes per second; 0: as fast as possible.
-    pub(crate) fn set_rate(&self, bytes_per_second: u64) {
-        self.pace.set(bytes_per_second);
-    }
-
-    /// The healer's progress.
-    pub(crate) fn status(&self) -> HealStatus {
-        let state = self.state.lock();
-        let mut status = state.status.clone();
-        if let Some(begun) = state.begun {
-            status.took_ms = begun.elapsed().as_millis() as u64;
-        }
-        status
-    }
-
-    /// Whether no task can run now.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.state.lock();
-        let soon = Instant::now() + HEAL_AFTER * 2;
-        let is_due = |at: Option<Instant>| at.is_some_and(|at| at < soon);
-        state.begun.is_none()
-            && state.rebalance_at.is_none()
-            && !state.check
-            && !is_due(state.survey_at)
-            && !is_due(state.copies_at)
-    }
-
-    /// Ends the thread soon.
-    pub(crate) fn stop(&self) {
-        self.state.lock().stop = true;
-        self.wake.notify_all();
-    }
-
-    /// Held while copies that the namespace does not know of are deleted: a block in this set must be left
-    /// alone.
-    pub(crate) fn moving(&self) -> MutexGuard<'_, HashSet<BlockId>> {
-        self.moving.lock()
-    }
-
-    /// Whether the running task is to be aborted.
-    fn is_over(&self) -> bool {
-        let state = self.state.lock();
-        state.stop || !state.leading || state.gives_up
-    }
-
-    /// Waits for the next task; `None` to end.
-    fn next(&self) -> Option<HealTask> {
-        let mut state = self.state.lock();
-        loop {
-            if state.stop {
-                return None;
+/// Answers whether it reached the end.
+fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
+    let mut after = None;
+    loop {
+        let (found, last) = find(shared, task, after)?;
+        shared.heal.note(|status| status.total_blocks += found.len() as u64);
+        for page in found.chunks(HEAL_PAGE) {
+            if shared.heal.is_over() {
+                return Ok(false);
             }
-            let now = Instant::now();
-            let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-            let task = match () {
-                () if !state.leading => HealTask::Idle,
-                () if is_due(state.survey_at) => HealTask::Survey,
-                () if is_due(state.copies_at) => HealTask::Copies,
-                () if is_due(state.rebalance_at) => HealTask::Rebalance,
-                () if state.check => HealTask::Check,
-                () => HealTask::Idle,
+            heal(shared, task, page)?;
+        }
+        match last {
+            Some(_) => after = last,
+            None => return Ok(true),
+        }
+    }
+}
+
+/// Blocks after `from` that have to be healed, and where to continue, if there may be more.
+fn find(
+    shared: &Shared,
+    task: HealTask,
+    mut after: Option<BlockId>,
+) -> Result<(Vec<BlockId>, Option<BlockId>), Trouble> {
+    let state = shared.store.snapshot();
+    let mut found = Vec::new();
+    let mut whole = HashMap::<BlockGroup, bool>::new();
+    while found.len() < HEAL_FOUND_MAX {
+        let page: Vec<(BlockId, BlockInfo, bool)> = match task {
+            HealTask::Copies => query::degraded(&state, after, HEAL_READ_PAGE)?
+                .into_iter()
+                .map(|(id, info)| (id, info, true))
+                .collect(),
+            _ => query::blocks(&state, after, HEAL_READ_PAGE)?
+                .into_iter()
+                .map(|(id, block)| (id, block.info, block.refs > 0))
+                .collect(),
+        };
+        after = page.last().map(|(id, _, _)| *id);
+        if after.is_none() || shared.heal.is_over() {
+            return Ok((found, None));
+        }
+        for (id, info, _) in page.into_iter().filter(|(_, _, is_used)| *is_used) {
+            let is_fine = match task {
+                HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
+                HealTask::Check => false,
+                _ => *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group)),
             };
-            match task {
-                HealTask::Idle => {
-                    let next =
-                        [state.survey_at, state.copies_at, state.rebalance_at].into_iter().flatten().min();
-                    match next.filter(|_| state.leading) {
-                        Some(at) => drop(self.wake.wait_until(&mut state, at)),
-                        None => self.wake.wait(&mut state),
-                    }
-                }
-                HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
-                HealTask::Copies => state.copies_at = None,
-                HealTask::Rebalance => state.rebalance_at = None,
-                HealTask::Check => state.check = false,
-            }
-            if task != HealTask::Idle {
-                state.begun = Some(Instant::now());
-                let before = std::mem::take(&mut state.status);
-                state.status = HealStatus {
-                    task,
-                    last: task,
-                    surveys: before.surveys,
-                    rebalances: before.rebalances,
-                    checks: before.checks,
-                    all_moved_blocks: before.all_moved_blocks,
-                    all_moved_bytes: before.all_moved_bytes,
-                    ..HealStatus::default()
-                };
-                return Some(task);
+            if !is_fine {
+                found.push(id);
             }
         }
     }
+    Ok((found, after))
+}
 
-    fn note(&self, change: impl FnOnce(&mut HealStatus)) {
-        change(&mut self.state.lock().status);
+/// Copies some blocks, commits their new places to the log, and deletes the copies that are in excess then.
+fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    shared.heal.moving().extend(page);
+    let outcome = heal_marked(shared, task, page);
+    let mut moving = shared.heal.moving();
+    moving.retain(|id| !page.contains(id));
+    outcome
+}
+
+fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    let blocks = copy(shared, task, page)?;
+    shared.heal.note(|status| status.done_blocks += page.len() as u64);
+    if blocks.is_empty() {
+        return Ok(());
     }
-
-    /// A block was copied.
-    fn note_moved(&self, bytes: u64) {
-        self.note(|status| {
-            status.moved_blocks += 1;
-            status.moved_bytes += bytes;
-            status.all_moved_blocks += 1;
-            status.all_moved_bytes += bytes;
-        });
+    // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
+    // succeeds, such a copy is made after this moment.
+    let than = shared.bricks.moments();
+    shared.propose(&Command::Place { blocks: blocks.clone() })?;
+    let mut excess = Vec::new();
+    for Placed { id, from, to } in blocks {
+        let known = query::block(&shared.store, id)?;
+        let (keep, placed) = match known {
+            Some(block) => (block.info.group, block.info.group == to),
+            None => (BlockGroup::default(), false),
+        };
+        if placed {
+            let bytes = known.map_or(0, |block| u64::from(block.info.len));
+            shared.heal.note_moved(bytes);
+        }
+        // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
+        let rest = if placed { from } else { to };
+        let rest = rest.without_all(&keep);
+        if !rest.is_empty() {
+            excess.push((id, rest));
+        }
     }
+    // Copies left on a brick that does not answer are found by the sweep.
+    if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
+        tracing::debug!(%error, "deleting copies in excess");
+    }
+    Ok(())
+}
 
-    /// A task was completed or aborted.
-    fn finished(&self, task: HealTask, complete: bool) {
-        let mut state = self.state.lock();
-        if let Some(begun) = state.begun.take() {
-            state.status.took_ms = begun.elapsed().as_millis() as u64;
-        }
-        state.status.task = HealTask::Idle;
-        state.gives_up = false;
-        state.waits = state.status.waiting_blocks > 0 || !complete;
-        let again = Instant::now() + if state.waits { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
-        match task {
-            HealTask::Copies if !state.waits => {}
-            HealTask::Copies => drop(state.copies_at.get_or_insert(again)),
-            _ => drop(state.survey_at.get_or_insert(again)),
-        }
-        match task {
-            HealTask::Survey if complete => state.status.surveys += 1,
-            // A brick that was just added may not answer yet; another may be full for good.
-            HealTask::Rebalance if state.waits && state.rebalance_retries > 0 => {
-                state.rebalance_retries -= u32::from(complete);
-                state.rebalance_at.get_or_insert(again);
+/// Copies blocks, several at a time; answers those whose bricks have changed.
+fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>, Trouble> {
+    let next = AtomicUsize::new(0);
+    let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
+    let work = || {
+        while let Some(id) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match copy_one(shared, task, *id) {
+                Ok(Some(block)) => placed.lock().push(block),
+                Ok(None) => {}
+                Err(error) => drop(trouble.lock().get_or_insert(error)),
             }
-            // It was requested again while it ran.
-            HealTask::Rebalance if state.rebalance_at.is_some() => {}
-            HealTask::Rebalance => state.status.rebalances += std::mem::take(&mut state.rebalances_asked),
-            HealTask::Check if complete => state.status.checks += 1,
-            HealTask::Check => state.check = true,
-            _ => {}
         }
+    };
+    shoal_runtime::thread::together(HEAL_THREADS.min(page.len()), work);
+    match trouble.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(placed.into_inner()),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rebalance_that_is_stopped_ends_and_is_not_tried_again() {
-        let heal = Heal::default();
-        heal.lead(true);
-        assert_eq!(heal.next(), Some(HealTask::Survey));
-        heal.finished(HealTask::Survey, true);
-        heal.rebalance();
-        assert_eq!(heal.next(), Some(HealTask::Rebalance));
-        assert!(!heal.is_over());
-        heal.stop_rebalance();
-        heal.survey();
-        assert!(heal.is_over());
-        heal.finished(HealTask::Rebalance, false);
-        assert_eq!((heal.status().rebalances, heal.state.lock().rebalance_at), (1, None));
-        assert_eq!(heal.next(), Some(HealTask::Survey));
-        assert!(!heal.is_over(), "only the rebalance is given up");
-        heal.finished(HealTask::Survey, true);
-        heal.rebalance();
-        heal.stop_rebalance();
-        assert!(heal.is_idle(), "one that has not begun");
-        assert_eq!(heal.status().rebalances, 2);
+fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Placed>, Trouble> {
+    let bricks = &shared.bricks;
+    let Some(known) = query::block(&shared.store, id)?.filter(|block| block.refs > 0).map(|block| block.info)
+    else {
+        return Ok(None);
+    };
+    let mut info = known;
+    if task == HealTask::Check {
+        info.group = bricks.verify(id, known.group);
+        if info.group.is_empty() && !known.group.is_empty() {
+            return failed(shared, id, &BlockError::Missing(id)).map(|()| None);
+        }
     }
-
-    #[test]
-    fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {
-        let heal = Heal::default();
-        heal.lead(true);
-        assert_eq!(heal.next(), Some(HealTask::Survey));
-        heal.finished(HealTask::Survey, true);
-        heal.rebalance();
-        // The periodic survey is not due yet.
-        assert_eq!(heal.next(), Some(HealTask::Rebalance));
-        heal.note(|status| status.waiting_blocks = 1);
-        heal.survey();
-        heal.finished(HealTask::Rebalance, true);
-        assert_eq!(heal.next(), Some(HealTask::Survey));
-        heal.finished(HealTask::Survey, true);
-        let at = heal.state.lock().rebalance_at;
-        assert!(at.is_some_and(|at| at <= Instant::now()), "and not a while later");
-        assert_eq!(heal.next(), Some(HealTask::Rebalance));
-        heal.finished(HealTask::Rebalance, true);
-        assert_eq!((heal.is_idle(), heal.status().rebalances), (true, 1));
+    let is_whole = bricks.is_whole(info.group);
+    let is_wanted = !is_whole || task == HealTask::Rebalance;
+    if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
+        return Ok(None);
     }
+    let outcome = if is_whole { bricks.rebalance(id, info) } else { bricks.mend(id, info) };
+    let to = match outcome {
+        Ok(to) => to,
+        Err(error) => return failed(shared, id, &error).map(|()| None),
+    };
+    if !bricks.is_whole(to) || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
+        shared.heal.note(|status| status.waiting_blocks += 1);
+    }
+    if to == known.group && to != info.group {
+        // It is back where it should have been all the time.
+        shared.heal.note_moved(u64::from(info.len));
+    }
+    Ok((to != known.group).then_some(Placed { id, from: known.group, to }))
+}
+
+/// A block could not be read. If nothing refers to it any more, it was deleted meanwhile.
+fn failed(shared: &Shared, id: BlockId, error: &BlockError) -> Result<(), Trouble> {
+    if query::block(&shared.store, id)?.is_none_or(|block| block.refs == 0) {
+        return Ok(());
+    }
+    let lost = matches!(error, BlockError::Missing(_) | BlockError::Corrupt { .. });
+    if lost {
+        tracing::error!(block = %id, %error, "a block has no good copy");
+    } else {
+        tracing::debug!(block = %id, %error, "a block cannot be healed now");
+    }
+    shared.heal.note(|status| {
+        *(if lost { &mut status.failed_blocks } else { &mut status.waiting_blocks }) += 1;
+        status.last_error = Some(error.to_string());
+    });
+    Ok(())
 }

@@ -19,8 +19,8 @@ use raft::prelude::*;
 use shoal_types::ReplicaId;
 
 impl<M: Machine> Driver<M> {
-    /// Takes the next step, if this replica leads and no step is in progress.
-    pub(super) fn steer(&mut self, wanted: &[ReplicaId]) -> Result<(), String> {
+    /// Takes the next step towards the wanted members, if this replica leads and no step is in progress.
+    pub(super) fn step_towards(&mut self, wanted: &[ReplicaId]) -> Result<(), String> {
         let raft = &self.node.raft;
         if !self.leads || wanted.is_empty() || raft.has_pending_conf() || raft.lead_transferee.is_some() {
             return Ok(());

@@ -6,30 +6,48 @@
 //! **Retried requests** are idempotent: a holder is granted its lock once more, a waiter keeps its place. A
 //! duplicate that arrives after the session has reported all requests up to it as answered is refused.
 
-use super::Inner;
-use crate::inspect::ClearLocks;
 use crate::limits::{LOCK_CANCELS_MAX, LOCKS_PUT_OFF_MAX};
-use crate::shared::Shared;
-use shoal_lease::Rights;
-use shoal_lease::locks::{LockTable, Outcome, RequestKey};
+use serde::{Deserialize, Serialize};
+use shoal_lease::locks::{LockRange, LockTable, Outcome, RequestKey};
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::{InodeId, SessionId};
 use shoal_wire::{
     Done, LockOp, LockOutcome, LockOwner, LockRecord, LockReply, LockRequest, LockSpace, MetaError,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+
+/// Which locks are to be removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ClearLocks {
+    /// Requests that wait: they are refused with `ENOLCK`.
+    pub blocked: bool,
+    /// Locks that are held.
+    pub granted: bool,
+    /// Only these bytes of fcntl locks. flock locks are of whole files: they are removed if this is the whole
+    /// file.
+    pub range: LockRange,
+}
+
+impl ClearLocks {
+    /// Whether this lock is to be removed.
+    fn covers(&self, lock: &LockRecord) -> bool {
+        match lock.space.is_of_whole_files() {
+            true => self.range == LockRange::ALL,
+            false => self.range.overlaps(lock.range),
+        }
+    }
+}
 
 /// A reply, and the callback that takes it.
-pub(super) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
+pub(crate) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
 
 /// The subject of a reply: what this owner holds of a family in a file.
 type Key = (InodeId, LockSpace, LockOwner);
 
 /// The locks and lock requests of a term.
 #[derive(Default)]
-pub(super) struct Locks {
-    pub(super) table: LockTable,
+pub(crate) struct Locks {
+    pub(crate) table: LockTable,
     term: u64,
     /// Numbers the requests carried out.
     at: u64,
@@ -45,19 +63,19 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    pub(super) fn of_term(term: u64) -> Locks {
+    pub(crate) fn of_term(term: u64) -> Locks {
         Locks { term, ..Locks::default() }
     }
 
     /// Refuses all waiters.
-    pub(super) fn end(self, why: &MetaError) -> Vec<Answer> {
+    pub(crate) fn end(self, why: &MetaError) -> Vec<Answer> {
         let waiting = self.waiting.into_values().map(|(_, done)| done);
         let all = waiting.chain(self.put_off.into_iter().map(|(_, done)| done));
         all.map(|done| (done, Err(why.clone()))).collect()
     }
 
     /// Defers a request until all sessions have declared.
-    pub(super) fn put_off(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
+    pub(crate) fn put_off(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
         let session = request.session;
         let LockOp::Cancel { id } = request.op else {
             if self.put_off.len() >= LOCKS_PUT_OFF_MAX {
@@ -83,17 +101,17 @@ impl Locks {
     }
 
     /// Carries out the deferred requests.
-    pub(super) fn go_on(&mut self) -> Vec<Answer> {
+    pub(crate) fn go_on(&mut self) -> Vec<Answer> {
         let put_off = std::mem::take(&mut self.put_off);
         put_off.into_iter().flat_map(|(request, done)| self.take(request, done)).collect()
     }
 
-    pub(super) fn has_put_off(&self) -> bool {
+    pub(crate) fn has_put_off(&self) -> bool {
         !self.put_off.is_empty()
     }
 
     /// Carries a request out.
-    pub(super) fn take(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
+    pub(crate) fn take(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
         let LockRequest { session, id, below, op } = request;
         let answered = self.below.entry(session).or_default();
         if id < *answered {
@@ -177,7 +195,7 @@ impl Locks {
     }
 
     /// A session has ended.
-    pub(super) fn session_ended(&mut self, session: SessionId) -> Vec<Answer> {
+    pub(crate) fn session_ended(&mut self, session: SessionId) -> Vec<Answer> {
         let fenced = || Err(MetaError::Fenced(session));
         let all = RequestKey { session, request: 0 }..=RequestKey { session, request: u64::MAX };
         let its: Vec<RequestKey> = self.waiting.range(all).map(|(key, _)| *key).collect();
@@ -199,7 +217,11 @@ impl Locks {
 
     /// Removes locks of a file for an administrator. Answers the removed locks, the refused requests, and the
     /// replies to send.
-    fn clear(&mut self, ino: InodeId, what: ClearLocks) -> (Vec<LockRecord>, Vec<LockRecord>, Vec<Answer>) {
+    pub(crate) fn clear(
+        &mut self,
+        ino: InodeId,
+        what: ClearLocks,
+    ) -> (Vec<LockRecord>, Vec<LockRecord>, Vec<Answer>) {
         let (mut granted, mut blocked, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         self.at += 1;
         // Requests first: none of them may be granted by the removal of the locks.
@@ -225,7 +247,7 @@ impl Locks {
 
     /// Whether a lock of this session is waited for, or another owner's request was refused because of it
     /// within `silence`.
-    pub(super) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
+    pub(crate) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
         self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))
     }
@@ -269,88 +291,4 @@ fn outcome(outcome: &Outcome) -> LockOutcome {
 
 fn superseded() -> MetaError {
     MetaError::Unavailable("the same request has come once more".into())
-}
-
-impl Inner {
-    /// Replies to send after a change of the table. Locks are not touched before all sessions have declared
-    /// theirs.
-    pub(super) fn locks_go_on(&mut self) -> Vec<Answer> {
-        match self.locks.has_put_off() && self.table.undeclared().is_empty() {
-            true => self.locks.go_on(),
-            false => Vec::new(),
-        }
-    }
-}
-
-/// Counts of what a session holds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
-    pub(crate) rights: Rights,
-    /// Locks of its programs.
-    pub(crate) locks: u64,
-    /// Requests for locks that wait.
-    pub(crate) waiting: u64,
-}
-
-impl Shared {
-    /// What each session holds.
-    pub(crate) fn held_by_sessions(
-        self: &Arc<Self>,
-        term: u64,
-    ) -> Result<BTreeMap<SessionId, Held>, MetaError> {
-        self.with_table(term, |inner| {
-            let locks = &inner.locks.table;
-            let held = |(session, rights): (SessionId, Rights)| {
-                let of_program = |lock: &LockRecord| LockSpace::BOTH.contains(&lock.space);
-                let held = locks.held_by(session).into_iter().filter(of_program).count();
-                let waiting = locks.waiting_count_of(session);
-                (session, Held { rights, locks: held as u64, waiting: waiting as u64 })
-            };
-            inner.table.rights().into_iter().map(held).collect()
-        })
-    }
-
-    /// Removes locks and waiting requests of a file. Refused until all sessions have declared their locks.
-    pub(crate) fn take_locks_away(
-        self: &Arc<Self>,
-        term: u64,
-        ino: InodeId,
-        what: ClearLocks,
-    ) -> Result<(Vec<LockRecord>, Vec<LockRecord>), MetaError> {
-        let cleared = self.with_table(term, |inner| match inner.table.undeclared().len() {
-            0 => Ok(inner.locks.clear(ino, what)),
-            left => Err(left),
-        })?;
-        let (granted, blocked, answers) = cleared.map_err(|left| {
-            MetaError::Unavailable(format!(
-                "{left} sessions have not told the new leader yet what they hold; try again"
-            ))
-        })?;
-        answers.into_iter().for_each(|(done, answer)| done(answer));
-        Ok((granted, blocked))
-    }
-
-    pub(crate) fn lock(self: &Arc<Self>, request: LockRequest, done: Done<LockReply>) {
-        let session = request.session;
-        let term = match self.admit(session) {
-            Ok(term) => term,
-            Err(error) => return done(Err(error)),
-        };
-        let mut kept = Some((request, done));
-        let answers = self.with_table(term, |inner| {
-            let Some((request, done)) = kept.take() else { return Vec::new() };
-            if !inner.table.knows(session) {
-                return vec![(done, Err(MetaError::Fenced(session)))];
-            }
-            match inner.table.undeclared().is_empty() {
-                true => inner.locks.take(request, done),
-                false => inner.locks.put_off(request, done),
-            }
-        });
-        match (answers, kept) {
-            (Ok(answers), _) => answers.into_iter().for_each(|(done, answer)| done(answer)),
-            (Err(error), Some((_, done))) => done(Err(error)),
-            (Err(_), None) => {}
-        }
-    }
 }

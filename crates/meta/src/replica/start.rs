@@ -1,12 +1,14 @@
 //! Starting a replica's threads.
 
-use super::{Core, Replica, State};
-use crate::applier::{self, applied_index, members};
-use crate::driver::{Driver, DriverStats};
-use crate::flush::{self, Upkeep};
+use super::Replica;
+use crate::applied::{applied_index, members};
+use crate::applier;
+use crate::core::{Core, DriverStats, FlushTasks, Progress};
+use crate::disk::{Disk, OpenError};
+use crate::driver::Driver;
+use crate::flush;
 use crate::lead::Lead;
 use crate::machine::{Machine, Peers};
-use crate::open::{Disk, OpenError};
 use crate::proposals::Proposals;
 use crate::snapshot::Checkpoints;
 use crate::storage::LogStorage;
@@ -46,7 +48,7 @@ impl<M: Machine> Replica<M> {
             store: Arc::new(store),
             sizes,
             proposals: Proposals::new(),
-            upkeep: Upkeep::default(),
+            flush_tasks: FlushTasks::default(),
             driver: DriverStats::default(),
             apply: Histogram::default(),
             removed: AtomicU64::new(0),
@@ -57,7 +59,7 @@ impl<M: Machine> Replica<M> {
             fetching: AtomicBool::new(false),
             installed: AtomicBool::new(false),
             inputs: inputs.clone(),
-            state: Mutex::new(State { applied, ..State::default() }),
+            state: Mutex::new(Progress { applied, ..Progress::default() }),
             moved: Condvar::new(),
         });
         let driver = Driver::new(core.clone(), storage, applied, taken, apply, fresh);
@@ -72,7 +74,7 @@ impl<M: Machine> Replica<M> {
             watch(&shared, || applier::run(&shared, &groups, &inputs));
         }));
         let shared = core.clone();
-        threads.push(spawn("shoal-upkeep", move || {
+        threads.push(spawn("shoal-flush", move || {
             watch(&shared, || {
                 flush::run(&shared);
                 Ok(())

@@ -9,8 +9,7 @@
 use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
 use crate::machine::Peers;
-use crate::sizes::Sizes;
-use crate::space;
+use crate::sizes::{Sizes, disk_bytes};
 use bytes::Bytes;
 use shoal_types::ReplicaId;
 use std::collections::BTreeSet;
@@ -22,7 +21,7 @@ use std::path::Path;
 /// afterwards. `stop` is called periodically, and ends the fetch.
 pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Result<(), String> {
     std::fs::create_dir_all(dir).map_err(said(dir))?;
-    let disk = space::disk(dir).map_err(|error| error.to_string())?;
+    let disk = disk_bytes(dir).map_err(|error| error.to_string())?;
     let kept = Sizes::for_disk(disk.0).log_fetched_bytes();
     let mut reasons = Vec::new();
     for from in peers.others() {

@@ -1,9 +1,8 @@
 //! Puts a fetched state in the place of a replica's own, before the replica is opened.
 
 use super::{Manifest, decode, incoming, install, remove, said, sync_dir};
-use crate::open::OpenError;
-use crate::sizes::Sizes;
-use crate::space;
+use crate::disk::OpenError;
+use crate::sizes::{Sizes, disk_bytes};
 use crate::storage::{decode_state, encode_state};
 use raft::prelude::HardState;
 use shoal_store::{LogError, RaftLog};
@@ -35,7 +34,7 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     let path = place.join("manifest");
     let manifest: Manifest = decode(&std::fs::read(&path).map_err(said(&path))?)?;
     let (log, store, new) = (dir.join("log"), dir.join("store"), place.join("store"));
-    let mut sizes = Sizes::for_disk(space::disk(dir).map_err(|error| error.to_string())?.0);
+    let mut sizes = Sizes::for_disk(disk_bytes(dir).map_err(|error| error.to_string())?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
     let said_log = |error: LogError| error.to_string();
     // The replica's vote outlives its log.

@@ -1,7 +1,7 @@
 //! The replica that serves its state.
 
 use super::{Ask, Manifest, decode, encode, remove, said};
-use crate::applier::{applied_index, applied_term, members};
+use crate::applied::{applied_index, applied_term, members};
 use crate::limits::{CHECKPOINT_ABANDONED_AFTER, CHECKPOINT_IDLE_MAX, CHECKPOINTS_MAX, STATE_PAGE_BYTES};
 use bytes::Bytes;
 use raft::prelude::ConfState;

@@ -150,13 +150,13 @@ impl Cluster {
     }
 
     /// Changes the members to these, and waits for that.
-    pub fn steer(&mut self, wanted: &[u64]) {
+    pub fn set_wanted_members(&mut self, wanted: &[u64]) {
         let ids: Vec<ReplicaId> = wanted.iter().map(|id| ReplicaId(*id)).collect();
         let due = Instant::now() + PATIENCE;
         while self.voters().is_none_or(|voters| voters != wanted) {
             assert!(Instant::now() < due, "not {wanted:?}: {:#?}", self.statuses());
             self.tend();
-            self.up.values().for_each(|server| server.replica().steer(&ids));
+            self.up.values().for_each(|server| server.replica().set_wanted_members(&ids));
             std::thread::sleep(Duration::from_millis(20));
         }
     }

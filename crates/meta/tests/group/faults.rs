@@ -65,7 +65,7 @@ fn survive(cluster: &mut Cluster, client: &mut Client, seed: u64, all: &[u64], m
         cluster.tend();
         if members_change {
             let ids: Vec<ReplicaId> = wanted.iter().map(|id| ReplicaId(*id)).collect();
-            cluster.up.values().for_each(|server| server.replica().steer(&ids));
+            cluster.up.values().for_each(|server| server.replica().set_wanted_members(&ids));
         }
         // A fast machine would write more files than the session has inode numbers for.
         let batches = random.random_range(1..20).min(client.files_left().saturating_sub(FILES_AFTER));
@@ -78,7 +78,7 @@ fn survive(cluster: &mut Cluster, client: &mut Client, seed: u64, all: &[u64], m
     let down: Vec<u64> = all.iter().copied().filter(|id| !cluster.up.contains_key(id)).collect();
     down.into_iter().for_each(|id| cluster.start(id));
     if members_change {
-        cluster.steer(all);
+        cluster.set_wanted_members(all);
     }
     client.write(cluster, FILES_AFTER);
     println!("{} files", client.acknowledged);
@@ -106,7 +106,7 @@ fn nothing_acknowledged_is_lost_while_members_come_and_go() {
         client.write(&mut cluster, 10);
         cluster.join(4);
         cluster.join(5);
-        cluster.steer(&[1, 2, 3, 4, 5]);
+        cluster.set_wanted_members(&[1, 2, 3, 4, 5]);
         survive(&mut cluster, &mut client, seed, &[1, 2, 3, 4, 5], true);
     }
 }

@@ -14,7 +14,7 @@ fn a_replica_that_lost_its_disk_is_replaced_by_a_new_one() {
     cluster.await_leader();
     cluster.join(4);
     let wanted: Vec<u64> = [1, 2, 3, 4].into_iter().filter(|id| *id != lost).collect();
-    cluster.steer(&wanted);
+    cluster.set_wanted_members(&wanted);
     client.write(&mut cluster, 100);
     cluster.assert_alike();
     // The new one has a vote.
@@ -34,7 +34,7 @@ fn a_group_grows_to_five_and_shrinks_to_other_three_while_it_is_written_to() {
     for id in [4, 5] {
         cluster.join(id);
     }
-    cluster.steer(&[1, 2, 3, 4, 5]);
+    cluster.set_wanted_members(&[1, 2, 3, 4, 5]);
     client.write(&mut cluster, 50);
     // Two of five may fail.
     for id in [1, 4] {
@@ -46,7 +46,7 @@ fn a_group_grows_to_five_and_shrinks_to_other_three_while_it_is_written_to() {
     }
     cluster.assert_alike();
     // For every leader, at least one of these steps is its own removal or that of a follower.
-    cluster.steer(&[3, 4, 5]);
+    cluster.set_wanted_members(&[3, 4, 5]);
     for id in [1, 2] {
         cluster.crash(id);
     }
@@ -64,7 +64,7 @@ fn a_removed_replica_that_does_not_know_does_not_disturb_the_group() {
     let removed = if leader == 1 { 2 } else { 1 };
     cluster.fabric.isolate(&[removed], &[1, 2, 3]);
     let wanted: Vec<u64> = (1..=3).filter(|id| *id != removed).collect();
-    cluster.steer(&wanted);
+    cluster.set_wanted_members(&wanted);
     let term = cluster.up[&leader].replica().status().term;
     cluster.fabric.heal();
     // It asks for votes in vain.
@@ -86,7 +86,7 @@ fn members_are_not_removed_if_the_rest_could_not_decide() {
     std::thread::sleep(std::time::Duration::from_secs(4));
     let wanted = [leader, others[0]].map(ReplicaId);
     for _ in 0..20 {
-        cluster.up.values().for_each(|server| server.replica().steer(&wanted));
+        cluster.up.values().for_each(|server| server.replica().set_wanted_members(&wanted));
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     client.write(&mut cluster, 20);
@@ -107,7 +107,7 @@ fn a_leader_that_is_not_wanted_hands_the_lead_over_even_if_the_group_needs_it() 
     std::thread::sleep(std::time::Duration::from_secs(4));
     let wanted = [others[0], others[1], others[2]].map(ReplicaId);
     eventually("the one that is wanted and there leads", || {
-        cluster.up.values().for_each(|server| server.replica().steer(&wanted));
+        cluster.up.values().for_each(|server| server.replica().set_wanted_members(&wanted));
         std::thread::sleep(std::time::Duration::from_millis(20));
         cluster.leader() == Some(others[2])
     });

@@ -10,7 +10,6 @@
 //! already exists is refused with an error that says so.
 
 mod activity;
-mod ask;
 mod attention;
 mod events;
 mod insight;
@@ -20,7 +19,6 @@ mod reports;
 mod setup;
 
 pub use activity::*;
-pub use ask::{act, ask, strange};
 pub use events::*;
 pub use insight::*;
 pub use names::{BadName, BrickName, Token};

@@ -4,8 +4,8 @@
 use super::serve::clear_dead_mount;
 use crate::admin::MountSpec;
 use crate::cluster_source::{ClusterSource, with_port};
-use crate::daemon::{Job, Running};
 use crate::data_dir;
+use crate::job::{Job, Running};
 use crate::limits::{CREDENTIALS_DEFAULT, PORT_DEFAULT, SERVER_DATA_DEFAULT};
 use crate::mounts;
 use crate::options::Options;

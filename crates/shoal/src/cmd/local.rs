@@ -1,6 +1,7 @@
 //! What all administration commands have in common: which server they talk to, and how they answer.
 
-use crate::admin::{self, AdminAnswer, AdminRequest};
+use super::ask;
+use crate::admin::{AdminAnswer, AdminRequest};
 use crate::limits::SERVER_DATA_DEFAULT;
 use crate::show;
 use anyhow::{Context, bail};
@@ -63,12 +64,12 @@ impl Local {
 
     /// Asks the server.
     pub fn ask(&self, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
-        admin::ask(&self.data()?, request)
+        ask::ask(&self.data()?, request)
     }
 
     /// Asks it to do something.
     pub fn act(&self, request: AdminRequest) -> anyhow::Result<()> {
-        admin::act(&self.data()?, request)
+        ask::act(&self.data()?, request)
     }
 }
 
@@ -113,7 +114,7 @@ macro_rules! the_answer {
     ($answer:expr, $pattern:pat => $value:expr) => {
         match $answer {
             $pattern => $value,
-            other => return Err($crate::admin::strange(&other)),
+            other => return Err($crate::cmd::ask::strange(&other)),
         }
     };
 }

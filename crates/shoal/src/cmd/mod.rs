@@ -1,5 +1,6 @@
 //! The subcommands, one module each.
 
+mod ask;
 mod bench;
 mod client;
 mod cluster;
@@ -27,7 +28,6 @@ mod up;
 mod volume;
 
 pub use serve::Serve;
-pub use umount::busy;
 
 use crate::daemon;
 use crate::guard::GuardMount;

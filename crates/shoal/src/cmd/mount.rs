@@ -4,7 +4,7 @@ use super::Serve;
 use super::cluster_mount::ServeMount;
 use super::remount::remount;
 use crate::cluster_source;
-use crate::daemon::Job;
+use crate::job::Job;
 use crate::limits::CREDENTIALS_DEFAULT;
 use crate::options::{HELP, Options};
 use crate::{background, daemon};

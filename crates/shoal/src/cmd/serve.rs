@@ -2,8 +2,8 @@
 //! or their background process, `shoal serve`.
 
 use crate::control::Control;
-use crate::daemon::{Job, Running};
 use crate::data_dir::DataDir;
+use crate::job::{Job, Running};
 use crate::mounts::{self, Health};
 use crate::node::Node;
 use crate::options::Options;

@@ -3,7 +3,7 @@
 use super::local::command;
 use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token};
 use crate::cluster_source::with_port;
-use crate::daemon::{Job, Running};
+use crate::job::{Job, Running};
 use crate::limits::{PORT_DEFAULT, SERVER_DATA_DEFAULT};
 use crate::server::Server;
 use crate::server::node_dir::NodeDir;

@@ -92,7 +92,7 @@ impl Umount {
         let unmount = || umount2(&mount.point, MntFlags::UMOUNT_NOFOLLOW);
         match mounts::insist(|errno| *errno == Errno::EBUSY, unmount) {
             Ok(()) => {}
-            Err(Errno::EBUSY) => bail!("{}", busy(&mount)),
+            Err(Errno::EBUSY) => bail!("{}", mount.why_busy()),
             Err(Errno::EPERM) => bail!("unmounting {shown} takes root"),
             Err(errno) => return Err(errno).with_context(|| format!("unmounting {shown}")),
         }
@@ -102,20 +102,6 @@ impl Umount {
         }
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// The programs that keep a mount busy, and what to do about them.
-pub fn busy(mount: &Mount) -> String {
-    let users = mount.users();
-    let list = if users.is_empty() {
-        "  (no process of this user's; root sees all)".to_owned()
-    } else {
-        users.iter().map(|user| format!("  {user}")).collect::<Vec<_>>().join("\n")
-    };
-    let point = mount.point.display();
-    format!(
-        "{point} is in use:\n{list}\nIt stays mounted. End them and try again, or `shoal umount --lazy {point}`"
-    )
 }
 
 /// Writes back while the mount exists, so that a failure can still be reported. It also keeps umount(2)

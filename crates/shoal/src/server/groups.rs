@@ -43,7 +43,7 @@ pub trait Group: Send + Sync {
     /// Whether it leads its group now.
     fn leads(&self) -> bool;
     /// Passes the wanted members to the group; its leader changes the membership accordingly.
-    fn steer(&self, wanted: &[ReplicaId]);
+    fn set_wanted_members(&self, wanted: &[ReplicaId]);
     /// Passes a new map, parts of which may concern it.
     fn map_changed(&self, map: &ClusterMap);
     /// Whether it has to be closed and opened again, to adopt a newer state.
@@ -263,7 +263,7 @@ impl Groups {
         for (group, replica) in leaders {
             if replica.leads() {
                 let ids: Vec<_> = map.replicas(group).iter().map(|place| place.id).collect();
-                replica.steer(&ids);
+                replica.set_wanted_members(&ids);
             }
         }
         turned.into_iter().for_each(|(key, why)| self.turn(key, why));

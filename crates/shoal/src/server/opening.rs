@@ -240,8 +240,8 @@ impl Group for MapGroup {
     fn leads(&self) -> bool {
         self.replica.leads()
     }
-    fn steer(&self, wanted: &[ReplicaId]) {
-        self.replica.steer(wanted);
+    fn set_wanted_members(&self, wanted: &[ReplicaId]) {
+        self.replica.set_wanted_members(wanted);
     }
     fn map_changed(&self, _: &ClusterMap) {}
     fn needs_reopening(&self) -> bool {
@@ -277,8 +277,8 @@ impl Group for VolumeGroup {
     fn leads(&self) -> bool {
         self.server.replica().leads()
     }
-    fn steer(&self, wanted: &[ReplicaId]) {
-        self.server.replica().steer(wanted);
+    fn set_wanted_members(&self, wanted: &[ReplicaId]) {
+        self.server.replica().set_wanted_members(wanted);
     }
     fn map_changed(&self, map: &ClusterMap) {
         let Some(volume) = map.volumes.get(&self.group) else { return };

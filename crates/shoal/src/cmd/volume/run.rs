@@ -7,6 +7,7 @@ use crate::admin::{
     AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, VolumeReport,
     VolumeStatus, render,
 };
+use crate::cmd::ask::strange;
 use crate::cmd::local::{Consent, Local, Mode, Output, the_answer};
 use crate::limits::DIGEST_ATTEMPTS;
 use anyhow::{Context, bail};
@@ -279,7 +280,7 @@ fn remove(
             ),
             step => println!("volume remove-brick {}: {name}: success", format!("{step:?}").to_lowercase()),
         },
-        other => return Err(crate::admin::strange(&other)),
+        other => return Err(strange(&other)),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -329,7 +330,7 @@ fn rebalance(local: &Local, name: String, what: &str, output: Output) -> Outcome
     match local.ask(AdminRequest::Rebalance { name: name.clone(), step })? {
         AdminAnswer::Rebalance(report) => output.print(&report, render::rebalance)?,
         AdminAnswer::Done => println!("volume rebalance {what}: {name}: success"),
-        other => return Err(crate::admin::strange(&other)),
+        other => return Err(strange(&other)),
     }
     Ok(ExitCode::SUCCESS)
 }

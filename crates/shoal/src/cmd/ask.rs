@@ -1,7 +1,9 @@
 //! Asking the server of this machine.
 
-use super::{AdminAnswer, AdminRequest};
+use crate::admin::{AdminAnswer, AdminRequest};
 use crate::control::{ControlError, Conversation, Request};
+use crate::server::node_dir;
+use crate::show;
 use anyhow::{anyhow, bail};
 use std::path::Path;
 
@@ -10,7 +12,7 @@ pub fn ask(data: &Path, request: AdminRequest) -> anyhow::Result<AdminAnswer> {
     let mut answers = Conversation::begin(data, &Request::Admin { request }).map_err(explain)?;
     loop {
         match answers.next().transpose().map_err(explain)? {
-            Some(AdminAnswer::Note { text }) => eprintln!("note: {}", crate::show::runnable(&text)),
+            Some(AdminAnswer::Note { text }) => eprintln!("note: {}", show::runnable(&text)),
             Some(answer) => return Ok(answer),
             None => bail!("the server in {} hung up without an answer; its log may say why", data.display()),
         }
@@ -37,7 +39,7 @@ fn explain(error: ControlError) -> anyhow::Error {
         ControlError::Refused { what, .. } => anyhow!(what),
         ControlError::NotRunning(data) => {
             let shown = data.display();
-            if crate::server::node_dir::exists(&data) {
+            if node_dir::exists(&data) {
                 anyhow!(
                     "the server in {shown} does not run: `systemctl start shoal-server`, or `shoal server --data {shown} \
                      --background`"

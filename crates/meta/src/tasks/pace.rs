@@ -9,21 +9,21 @@ const NAP_MAX: Duration = Duration::from_millis(100);
 
 /// Keeps several threads together below a rate.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(crate) struct Pace {
     bytes_per_second: AtomicU64,
     /// When the next bytes may go.
     next: Mutex<Option<Instant>>,
 }
 
 impl Pace {
-    pub(super) fn set(&self, bytes_per_second: u64) {
+    pub(crate) fn set(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
         // What was delayed under the old rate need not wait that long.
         *self.next.lock() = None;
     }
 
     /// Waits until so many bytes may be copied; false if `is_over` before that.
-    pub(super) fn wait(&self, bytes: u64, is_over: impl Fn() -> bool) -> bool {
+    pub(crate) fn wait(&self, bytes: u64, is_over: impl Fn() -> bool) -> bool {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         let due = {
             let mut next = self.next.lock();

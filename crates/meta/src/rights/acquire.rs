@@ -1,30 +1,15 @@
 //! Rights to change: prepared while other sessions cannot read what they are about, then granted.
 
-use super::Parked;
+use crate::leases::{Acquiring, Parked};
 use crate::limits::WANTS_MAX;
 use crate::shared::Shared;
 use shoal_lease::{Answer, RequestId, Right, Target};
 use shoal_namespace::kv::{KvRead, KvStore};
 use shoal_namespace::{Fault, TreeError, query};
 use shoal_types::{Errno, InodeId};
-use shoal_wire::{Acquire, AcquireReply, Done, MOVES, MetaError, Want};
+use shoal_wire::{AcquireReply, Done, MOVES, MetaError, Want};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// A request for rights, and its progress.
-pub(super) struct Acquiring {
-    pub(super) acquire: Acquire,
-    /// Its number in the table, once it is queued.
-    id: Option<RequestId>,
-    /// The inodes and names that it is known to be about.
-    targets: Vec<Target>,
-}
-
-impl Acquiring {
-    pub(super) fn new(acquire: Acquire) -> Acquiring {
-        Acquiring { acquire, id: None, targets: Vec::new() }
-    }
-}
 
 /// The next step.
 enum Step {
@@ -54,7 +39,7 @@ impl Shared {
                 let Some((acquiring, done)) = kept else { return };
                 if let Some(id) = acquiring.id {
                     // A table of another term does not know the request.
-                    let _ = self.with_table(term, |inner| inner.table.give_up(id));
+                    let _ = self.with_table(term, |leases| leases.table.give_up(id));
                 }
                 done(Err(error));
             }
@@ -84,7 +69,7 @@ impl Shared {
             let Some(id) = acquiring.id else { continue };
             let wanted = targets.iter().map(|target| target.ino).collect();
             acquiring.targets = targets;
-            self.with_table(term, |inner| inner.table.keep_only(id, &wanted))?;
+            self.with_table(term, |leases| leases.table.keep_only(id, &wanted))?;
             return self.give(term, id, acquiring).map(Some);
         }
     }
@@ -97,21 +82,21 @@ impl Shared {
         lacking: Vec<Target>,
         kept: &mut Option<(Box<Acquiring>, Done<AcquireReply>)>,
     ) -> Result<Step, MetaError> {
-        self.with_table(term, |inner| {
+        self.with_table(term, |leases| {
             let Some((acquiring, _)) = kept.as_mut() else { return Ok(Step::Parked) };
             let (session, token) = (acquiring.acquire.session, acquiring.acquire.token.0);
-            inner.table.arrived(session, acquiring.acquire.below.0);
-            let extended = acquiring.id.map(|id| (id, inner.table.extend(id, lacking)));
+            leases.table.arrived(session, acquiring.acquire.below.0);
+            let extended = acquiring.id.map(|id| (id, leases.table.extend(id, lacking)));
             let (id, answer) = match extended {
                 Some((id, Some(answer))) => (id, answer),
                 other => {
                     // Another session is about to change what was found: queue up behind it, with all that is
                     // known by now.
                     if let Some((id, None)) = other {
-                        inner.table.give_up(id);
+                        leases.table.give_up(id);
                     }
                     acquiring.targets.clear();
-                    match inner.table.acquire(session, token, targets.clone()) {
+                    match leases.table.acquire(session, token, targets.clone()) {
                         Ok(taken) => taken,
                         Err(_) => return Err(MetaError::Fenced(session)),
                     }
@@ -128,7 +113,7 @@ impl Shared {
                 return Ok(Step::Look);
             }
             if let Some((acquiring, done)) = kept.take() {
-                inner.park(id, Parked::Acquire(acquiring, done));
+                leases.park(id, Parked::Acquire(acquiring, done));
             }
             Ok(Step::Parked)
         })?
@@ -161,9 +146,9 @@ impl Shared {
         }
         drop(state);
         let session = acquiring.acquire.session;
-        let rights = self.with_table(term, |inner| {
-            let rights = inner.table.finish(id);
-            inner.table.knows(session).then_some(rights)
+        let rights = self.with_table(term, |leases| {
+            let rights = leases.table.finish(id);
+            leases.table.knows(session).then_some(rights)
         })?;
         let rights = rights.ok_or(MetaError::Fenced(session))?;
         tracing::trace!(%session, token = acquiring.acquire.token.0, ?rights, targets = ?acquiring.targets, "rights");

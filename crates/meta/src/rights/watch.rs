@@ -1,29 +1,20 @@
 //! Timeouts: answers long-polls that have waited long enough, and fences sessions that have blocked other
 //! sessions for too long.
 
-use super::Inner;
+use crate::leases::TermLeases;
 use crate::limits::*;
 use crate::shared::Shared;
 use shoal_runtime::planted::mistake;
 use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
-use shoal_wire::Recalls;
 use std::sync::Arc;
 
 /// Runs until the server stops.
 pub(crate) fn run(shared: &Arc<Shared>) {
-    let leases = &shared.leases;
-    let mut stopping = leases.stopping.lock();
-    while !*stopping {
-        leases.stopped.wait_for(&mut stopping, LEASE_TICK);
-        if *stopping {
-            return;
-        }
-        drop(stopping);
+    while shared.leases.wait_tick() {
         if let Ok(term) = shared.leads() {
             tick(shared, term);
         }
-        stopping = leases.stopping.lock();
     }
 }
 
@@ -32,10 +23,10 @@ fn tick(shared: &Arc<Shared>, term: u64) {
         true => shared.sessions.dead_after() / 8,
         false => shared.sessions.dead_after(),
     };
-    let found = shared.with_table(term, |inner| {
-        expire(shared, inner, term);
-        let late = inner.table.overdue(dead_after.min(RECALL_MAX).as_millis() as u64 / 2);
-        (late, inner.table.undeclared(), inner.since.elapsed())
+    let found = shared.with_table(term, |leases| {
+        leases.expire_polls(Instant::now()).into_iter().for_each(|job| shared.leases.run(job));
+        let late = leases.table.overdue(dead_after.min(RECALL_MAX).as_millis() as u64 / 2);
+        (late, leases.table.undeclared(), leases.since.elapsed())
     });
     let Ok((late, undeclared, since)) = found else { return };
     shared.log_slow_waiters();
@@ -54,7 +45,7 @@ fn tick(shared: &Arc<Shared>, term: u64) {
         }
     }
     for (session, silence) in shared.sessions.silent_for(dead_after) {
-        let is_in_the_way = |inner: &mut Inner| inner.locks.is_in_the_way(session, silence);
+        let is_in_the_way = |leases: &mut TermLeases| leases.locks.is_in_the_way(session, silence);
         if shared.with_table(term, is_in_the_way) == Ok(true) {
             ended.push((session, silence, false));
         }
@@ -72,7 +63,7 @@ fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool)
     let why = if stuck { "it does not give back what another client waits for" } else { "it is silent" };
     shared.note_ended(format!("session {} of {client} was ended: {why}", session.0));
     if stuck {
-        let owed = shared.leases.inner.lock().table.unacknowledged(session);
+        let owed = shared.leases.unacknowledged(session);
         tracing::warn!(%session, client, ?owed, "ending a session that does not release a recalled lease");
     } else {
         let seconds = silence.as_secs();
@@ -81,18 +72,5 @@ fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool)
     if let Err(error) = shared.end_session(session) {
         // It is retried, by this server or the next.
         tracing::warn!(%session, %error, "a session could not be ended");
-    }
-}
-
-fn expire(shared: &Arc<Shared>, inner: &mut Inner, term: u64) {
-    let now = Instant::now();
-    let due: Vec<SessionId> =
-        inner.polls.iter().filter(|(_, poll)| poll.due <= now).map(|(session, _)| *session).collect();
-    for session in due {
-        if let Some(poll) = inner.polls.remove(&session) {
-            shared.leases.run(Box::new(move || {
-                (poll.done)(Ok(Recalls { term, reclaim: false, recalls: Vec::new() }));
-            }));
-        }
     }
 }

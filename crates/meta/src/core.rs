@@ -1,7 +1,14 @@
 //! What the threads of a replica share: its progress, its failure or end, and the path of a proposal.
+//!
+//! The driver, the applier, the flush thread and the replica itself stand above this module. They know each
+//! other only through it: by messages and tasks, and by the state in [`Core`].
 
-use crate::driver::{DriverStats, Input};
-use crate::flush::Upkeep;
+mod flush_tasks;
+mod messages;
+
+pub(crate) use flush_tasks::FlushTasks;
+pub(crate) use messages::{Committed, Input, applying_bytes};
+
 use crate::lead::Lead;
 use crate::limits::*;
 use crate::machine::{Machine, Peers};
@@ -20,14 +27,30 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+/// The driver's counters.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct DriverStats {
+    pub(crate) proposals: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) log_bytes: AtomicU64,
+    pub(crate) log_disk_bytes: AtomicU64,
+    pub(crate) elections: AtomicU64,
+    /// Time that proposals wait for the driver.
+    pub(crate) queue: Histogram,
+    /// Time to append to the log and flush it.
+    pub(crate) flush: Histogram,
+}
+
+/// How far the store is, and whether the replica still runs.
+#[derive(Default)]
+pub(crate) struct Progress {
     pub(crate) applied: u64,
     pub(crate) failed: Option<String>,
     pub(crate) stopping: bool,
 }
 
-impl State {
+impl Progress {
     /// Refuses requests to a replica that has failed or is stopping.
     fn running(&self) -> Result<(), MetaError> {
         match &self.failed {
@@ -50,7 +73,7 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) store: Arc<RocksStore>,
     pub(crate) sizes: Sizes,
     pub(crate) proposals: Proposals<M::Outcome>,
-    pub(crate) upkeep: Upkeep,
+    pub(crate) flush_tasks: FlushTasks,
     pub(crate) driver: DriverStats,
     pub(crate) lead: Lead,
     /// Time to apply an entry.
@@ -66,7 +89,7 @@ pub(crate) struct Core<M: Machine> {
     pub(crate) fetching: AtomicBool,
     pub(crate) installed: AtomicBool,
     pub(crate) inputs: Sender<Input>,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<Progress>,
     pub(crate) moved: Condvar,
 }
 
@@ -100,7 +123,7 @@ impl<M: Machine> Core<M> {
         self.proposals.give_up(&MetaError::Failed(why.to_owned()));
     }
 
-    /// See [`State::running`].
+    /// See [`Progress::running`].
     pub(crate) fn running(&self) -> Result<(), MetaError> {
         self.state.lock().running()
     }

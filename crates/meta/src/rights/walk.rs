@@ -4,7 +4,7 @@
 //! recall per directory. Instead, all sub-directories of a listing are recalled in one message. A directory
 //! that was changed a moment ago is in use, and is left to its holder until a real lookup needs it.
 
-use super::Inner;
+use crate::leases::TermLeases;
 use crate::limits::{LEFT_ALONE_AFTER, WALK_DIRS_MAX, WALK_RECALLS_MAX};
 use crate::shared::Shared;
 use shoal_lease::ReadItem;
@@ -32,7 +32,7 @@ impl Shared {
             }
             _ => return Ok(items),
         };
-        if self.with_table(term, |inner| inner.table.is_only(session))? {
+        if self.with_table(term, |leases| leases.table.is_only(session))? {
             return Ok(items);
         }
         let state = self.store.snapshot();
@@ -42,9 +42,9 @@ impl Shared {
             children.extend(self.tree(query::subdirectories(&state, dir, after, room))?);
         }
         drop(state);
-        let held = |inner: &mut Inner| {
+        let held = |leases: &mut TermLeases| {
             children.retain(|child| {
-                inner.table.is_held_by_another(session, *child) && !inner.table.is_busy(session, *child)
+                leases.table.is_held_by_another(session, *child) && !leases.table.is_busy(session, *child)
             });
         };
         self.with_table(term, held)?;
@@ -64,9 +64,9 @@ impl Shared {
         session: SessionId,
         dirs: &[InodeId],
     ) -> Result<Vec<InodeId>, MetaError> {
-        let found = self.with_table(term, |inner| {
-            let free = dirs.iter().filter(|dir| !inner.table.is_busy(session, **dir));
-            free.map(|dir| (*dir, inner.table.is_held_by_another(session, *dir))).collect::<Vec<_>>()
+        let found = self.with_table(term, |leases| {
+            let free = dirs.iter().filter(|dir| !leases.table.is_busy(session, **dir));
+            free.map(|dir| (*dir, leases.table.is_held_by_another(session, *dir))).collect::<Vec<_>>()
         })?;
         let state = self.store.snapshot();
         let mut quiet = Vec::new();

@@ -1,6 +1,7 @@
 //! Lookups and other reads: registered first, then answered.
 
-use super::{Parked, walk};
+use super::walk;
+use crate::leases::Parked;
 use crate::limits::ASK_ROUNDS_MAX;
 use crate::shared::Shared;
 use shoal_lease::{Answer, ReadItem, RequestId};
@@ -55,8 +56,8 @@ impl Shared {
         };
         for _ in 0..ASK_ROUNDS_MAX {
             let (mut held, mut exclusive) = (BTreeSet::new(), Vec::new());
-            let registered = self.with_table(term, |inner| {
-                let table = &mut inner.table;
+            let registered = self.with_table(term, |leases| {
+                let table = &mut leases.table;
                 table.arrived(ask.session, ask.below.0);
                 let answer = match id {
                     None => table.read(ask.session, ask.token.0, &items),
@@ -77,7 +78,7 @@ impl Shared {
                     }
                     Ok((number, Answer::Waits)) => {
                         if let Some((ask, done)) = kept.take() {
-                            inner.park(number, Parked::Ask(ask, done));
+                            leases.park(number, Parked::Ask(ask, done));
                         }
                         Ok(false)
                     }
@@ -129,7 +130,7 @@ impl Shared {
         dirs: &mut dyn Iterator<Item = (InodeId, &mut Vec<DirEntry>)>,
     ) -> Result<(), MetaError> {
         let mut again = Vec::new();
-        self.with_table(term, |inner| {
+        self.with_table(term, |leases| {
             for (dir, entries) in dirs {
                 for entry in entries {
                     let Some(record) = &entry.record else { continue };
@@ -139,7 +140,7 @@ impl Shared {
                             entry.record = None;
                         }
                     } else if mistake("forget who watches files of several names")
-                        || inner.table.read_along(ask.session, ask.token.0, record.ino, cover)
+                        || leases.table.read_along(ask.session, ask.token.0, record.ino, cover)
                     {
                         again.push((record.ino, cover, &mut entry.record));
                     } else {

@@ -1,0 +1,10 @@
+//! What the background threads of a leader have to do, and how far they are: the queue of background work,
+//! and the tasks of the healer. `background` carries them out.
+
+mod background;
+mod heal;
+mod pace;
+
+pub(crate) use background::{Background, Work};
+pub(crate) use heal::Heal;
+pub use heal::{HealStatus, HealTask};

@@ -1,0 +1,338 @@
+//! The healer's tasks, when they are due, and its progress.
+
+use super::pace::Pace;
+use crate::limits::{HEAL_AFTER, HEAL_RETRY, HEAL_SURVEY_EVERY, REBALANCE_RETRIES};
+use serde::{Deserialize, Serialize};
+use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
+use shoal_runtime::time::Instant;
+use shoal_types::BlockId;
+use std::collections::HashSet;
+
+/// What the healer does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum HealTask {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// It copies blocks that were stored on too few bricks.
+    Copies,
+    /// It visits all blocks, and copies those that have too few copies or are on a brick that is gone or
+    /// being drained.
+    Survey,
+    /// It moves blocks to where placement would put them today.
+    Rebalance,
+    /// It asks the bricks for each block, and copies what turns out to be missing.
+    Check,
+}
+
+/// Progress of the healer's current task, or of its last one.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct HealStatus {
+    /// The current task.
+    pub task: HealTask,
+    /// The last task if it is idle, else the current one.
+    pub last: HealTask,
+    /// How long the task has run, or took, in milliseconds.
+    pub took_ms: u64,
+    /// Blocks that the task has to heal, as far as they have been found.
+    pub total_blocks: u64,
+    /// Blocks that were tried, with or without success.
+    pub done_blocks: u64,
+    /// Blocks that were copied.
+    pub moved_blocks: u64,
+    /// Their bytes.
+    pub moved_bytes: u64,
+    /// Blocks that still lack a copy, because the bricks they need do not answer or have no space.
+    pub waiting_blocks: u64,
+    /// Blocks of which no good copy could be read.
+    pub failed_blocks: u64,
+    /// Blocks copied by all tasks since the server began.
+    pub all_moved_blocks: u64,
+    /// Bytes of these blocks.
+    pub all_moved_bytes: u64,
+    /// The last error.
+    pub last_error: Option<String>,
+    /// Rebalances completed since the server started. Each request counts, though one run may serve several.
+    pub rebalances: u64,
+    /// Checks completed since the server started.
+    pub checks: u64,
+    /// Surveys completed since the server started.
+    pub surveys: u64,
+}
+
+#[derive(Default)]
+struct Schedule {
+    stop: bool,
+    leading: bool,
+    /// When the next rebalance starts, and how often it is retried while some blocks cannot be moved.
+    rebalance_at: Option<Instant>,
+    rebalance_retries: u32,
+    /// Requests for a rebalance that are not completed.
+    rebalances_asked: u64,
+    check: bool,
+    /// The running rebalance is to be aborted.
+    gives_up: bool,
+    /// When the next survey starts.
+    survey_at: Option<Instant>,
+    /// When blocks with too few copies are tried next.
+    copies_at: Option<Instant>,
+    /// The last task left some blocks waiting for bricks.
+    waits: bool,
+    begun: Option<Instant>,
+    status: HealStatus,
+}
+
+/// The healer's queue of tasks, and its progress.
+#[derive(Default)]
+pub(crate) struct Heal {
+    state: Mutex<Schedule>,
+    wake: Condvar,
+    pub(crate) pace: Pace,
+    /// Blocks that are being copied: a copy of one may be on a brick that the namespace does not know of yet.
+    moving: Mutex<HashSet<BlockId>>,
+}
+
+impl Heal {
+    /// This replica has become the leader, or has lost leadership.
+    pub(crate) fn lead(&self, leading: bool) {
+        let mut state = self.state.lock();
+        if leading && !state.leading {
+            state.survey_at = Some(Instant::now());
+        }
+        state.leading = leading;
+        self.wake.notify_all();
+    }
+
+    /// Blocks were stored on too few bricks.
+    pub(crate) fn copies_are_short(&self) {
+        let mut state = self.state.lock();
+        if state.copies_at.is_none() {
+            // While bricks are away the list only grows: trying again at once is of no use.
+            let after = if state.waits { HEAL_RETRY } else { HEAL_AFTER };
+            state.copies_at = Some(Instant::now() + after);
+            self.wake.notify_all();
+        }
+    }
+
+    /// Bricks were added, have failed, or are to be drained.
+    pub(crate) fn survey(&self) {
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        state.survey_at = Some(now);
+        // A running rebalance may have skipped a brick that is back now.
+        let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
+        state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
+        self.wake.notify_all();
+    }
+
+    /// Requests a rebalance.
+    pub(crate) fn rebalance(&self) {
+        let mut state = self.state.lock();
+        (state.rebalance_at, state.rebalance_retries) = (Some(Instant::now()), REBALANCE_RETRIES);
+        state.rebalances_asked += 1;
+        self.wake.notify_all();
+    }
+
+    /// Aborts the rebalance. Copies in progress are completed.
+    pub(crate) fn stop_rebalance(&self) {
+        let mut state = self.state.lock();
+        (state.rebalance_at, state.rebalance_retries) = (None, 0);
+        state.gives_up = state.status.task == HealTask::Rebalance;
+        state.status.rebalances += std::mem::take(&mut state.rebalances_asked);
+    }
+
+    /// Requests a check of all bricks.
+    pub(crate) fn check(&self) {
+        self.state.lock().check = true;
+        self.wake.notify_all();
+    }
+
+    /// Copies no faster than this, in bytes per second; 0: as fast as possible.
+    pub(crate) fn set_rate(&self, bytes_per_second: u64) {
+        self.pace.set(bytes_per_second);
+    }
+
+    /// The healer's progress.
+    pub(crate) fn status(&self) -> HealStatus {
+        let state = self.state.lock();
+        let mut status = state.status.clone();
+        if let Some(begun) = state.begun {
+            status.took_ms = begun.elapsed().as_millis() as u64;
+        }
+        status
+    }
+
+    /// Whether no task can run now.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        let soon = Instant::now() + HEAL_AFTER * 2;
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| at < soon);
+        state.begun.is_none()
+            && state.rebalance_at.is_none()
+            && !state.check
+            && !is_due(state.survey_at)
+            && !is_due(state.copies_at)
+    }
+
+    /// Ends the thread soon.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.wake.notify_all();
+    }
+
+    /// Held while copies that the namespace does not know of are deleted: a block in this set must be left
+    /// alone.
+    pub(crate) fn moving(&self) -> MutexGuard<'_, HashSet<BlockId>> {
+        self.moving.lock()
+    }
+
+    /// Whether the running task is to be aborted.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.stop || !state.leading || state.gives_up
+    }
+
+    /// Waits for the next task; `None` to end.
+    pub(crate) fn next(&self) -> Option<HealTask> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stop {
+                return None;
+            }
+            let now = Instant::now();
+            let is_due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
+            let task = match () {
+                () if !state.leading => HealTask::Idle,
+                () if is_due(state.survey_at) => HealTask::Survey,
+                () if is_due(state.copies_at) => HealTask::Copies,
+                () if is_due(state.rebalance_at) => HealTask::Rebalance,
+                () if state.check => HealTask::Check,
+                () => HealTask::Idle,
+            };
+            match task {
+                HealTask::Idle => {
+                    let next =
+                        [state.survey_at, state.copies_at, state.rebalance_at].into_iter().flatten().min();
+                    match next.filter(|_| state.leading) {
+                        Some(at) => drop(self.wake.wait_until(&mut state, at)),
+                        None => self.wake.wait(&mut state),
+                    }
+                }
+                HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
+                HealTask::Copies => state.copies_at = None,
+                HealTask::Rebalance => state.rebalance_at = None,
+                HealTask::Check => state.check = false,
+            }
+            if task != HealTask::Idle {
+                state.begun = Some(Instant::now());
+                let before = std::mem::take(&mut state.status);
+                state.status = HealStatus {
+                    task,
+                    last: task,
+                    surveys: before.surveys,
+                    rebalances: before.rebalances,
+                    checks: before.checks,
+                    all_moved_blocks: before.all_moved_blocks,
+                    all_moved_bytes: before.all_moved_bytes,
+                    ..HealStatus::default()
+                };
+                return Some(task);
+            }
+        }
+    }
+
+    /// Records progress of the running task.
+    pub(crate) fn note(&self, change: impl FnOnce(&mut HealStatus)) {
+        change(&mut self.state.lock().status);
+    }
+
+    /// A block was copied.
+    pub(crate) fn note_moved(&self, bytes: u64) {
+        self.note(|status| {
+            status.moved_blocks += 1;
+            status.moved_bytes += bytes;
+            status.all_moved_blocks += 1;
+            status.all_moved_bytes += bytes;
+        });
+    }
+
+    /// A task was completed or aborted.
+    pub(crate) fn finished(&self, task: HealTask, complete: bool) {
+        let mut state = self.state.lock();
+        if let Some(begun) = state.begun.take() {
+            state.status.took_ms = begun.elapsed().as_millis() as u64;
+        }
+        state.status.task = HealTask::Idle;
+        state.gives_up = false;
+        state.waits = state.status.waiting_blocks > 0 || !complete;
+        let again = Instant::now() + if state.waits { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
+        match task {
+            HealTask::Copies if !state.waits => {}
+            HealTask::Copies => drop(state.copies_at.get_or_insert(again)),
+            _ => drop(state.survey_at.get_or_insert(again)),
+        }
+        match task {
+            HealTask::Survey if complete => state.status.surveys += 1,
+            // A brick that was just added may not answer yet; another may be full for good.
+            HealTask::Rebalance if state.waits && state.rebalance_retries > 0 => {
+                state.rebalance_retries -= u32::from(complete);
+                state.rebalance_at.get_or_insert(again);
+            }
+            // It was requested again while it ran.
+            HealTask::Rebalance if state.rebalance_at.is_some() => {}
+            HealTask::Rebalance => state.status.rebalances += std::mem::take(&mut state.rebalances_asked),
+            HealTask::Check if complete => state.status.checks += 1,
+            HealTask::Check => state.check = true,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rebalance_that_is_stopped_ends_and_is_not_tried_again() {
+        let heal = Heal::default();
+        heal.lead(true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        assert!(!heal.is_over());
+        heal.stop_rebalance();
+        heal.survey();
+        assert!(heal.is_over());
+        heal.finished(HealTask::Rebalance, false);
+        assert_eq!((heal.status().rebalances, heal.state.lock().rebalance_at), (1, None));
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        assert!(!heal.is_over(), "only the rebalance is given up");
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        heal.stop_rebalance();
+        assert!(heal.is_idle(), "one that has not begun");
+        assert_eq!(heal.status().rebalances, 2);
+    }
+
+    #[test]
+    fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {
+        let heal = Heal::default();
+        heal.lead(true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        heal.rebalance();
+        // The periodic survey is not due yet.
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        heal.note(|status| status.waiting_blocks = 1);
+        heal.survey();
+        heal.finished(HealTask::Rebalance, true);
+        assert_eq!(heal.next(), Some(HealTask::Survey));
+        heal.finished(HealTask::Survey, true);
+        let at = heal.state.lock().rebalance_at;
+        assert!(at.is_some_and(|at| at <= Instant::now()), "and not a while later");
+        assert_eq!(heal.next(), Some(HealTask::Rebalance));
+        heal.finished(HealTask::Rebalance, true);
+        assert_eq!((heal.is_idle(), heal.status().rebalances), (true, 1));
+    }
+}
