@@ -10,16 +10,14 @@
 //! rest of the group.
 
 use crate::answer::Fail;
-use crate::dispatch::Shared;
 use crate::encode::{attributes, node};
 use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
-use crate::limits::SPLIT_LISTINGS_MAX;
-use parking_lot::Mutex;
+use crate::mount_state::Shared;
+use crate::split_listings::Splits;
 use shoal_channel::{ReplyDirectory, ReplyDirectoryPlus};
 use shoal_client::{Entry, Reply, Wait};
 use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -85,24 +83,6 @@ impl Sink for ReplyDirectoryPlus {
 
     fn send(self) {
         self.ok();
-    }
-}
-
-/// Listings that were cut between names with one cookie, and how many of these names were shown.
-#[derive(Default)]
-pub(crate) struct Splits(Mutex<HashMap<(InodeId, u64), usize>>);
-
-impl Splits {
-    fn remember(&self, dir: InodeId, offset: u64, shown: usize) {
-        let mut splits = self.0.lock();
-        if splits.len() >= SPLIT_LISTINGS_MAX {
-            splits.clear();
-        }
-        splits.insert((dir, offset), shown);
-    }
-
-    fn shown(&self, dir: InodeId, offset: u64) -> usize {
-        self.0.lock().get(&(dir, offset)).copied().unwrap_or(0)
     }
 }
 

@@ -1,10 +1,11 @@
 //! Beginning and end of a mount.
 
-use crate::dispatch::{Dispatcher, Shared};
+use crate::dispatch::Dispatcher;
 use crate::filesystem::Filesystem;
 use crate::hot::{HotBy, HotInode};
 use crate::limits;
 use crate::locks::LockScope;
+use crate::mount_state::Shared;
 use crate::mountinfo;
 use crate::prime::Primer;
 use crate::stats::Stats;
