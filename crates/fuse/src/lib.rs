@@ -28,6 +28,7 @@
 
 mod affinity;
 mod answer;
+mod context;
 mod dir_activity;
 mod dispatch;
 mod encode;

@@ -10,10 +10,11 @@
 //! rest of the group.
 
 use crate::answer::Fail;
+use crate::context::Context;
 use crate::encode::{attributes, node};
 use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
-use crate::mount_state::Shared;
+use crate::mount_state::{Attempt, Shared};
 use crate::split_listings::Splits;
 use shoal_channel::{ReplyDirectory, ReplyDirectoryPlus};
 use shoal_client::{Entry, Reply, Wait};
@@ -116,14 +117,15 @@ pub(crate) struct Listing<S> {
 }
 
 impl<S: Sink> Listing<S> {
-    pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
+    pub(crate) fn new(sink: S, context: &Context, offset: u64, shared: &Shared) -> Listing<S> {
+        let (dir, tid) = (context.ino, context.thread);
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
         let is_root = dir == shared.nodes.root();
         Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
     }
 
     /// Fills the buffer. Entries added before a failure stay.
-    pub(crate) fn fill(&mut self, shared: &Shared, wait: Wait) -> Reply<()> {
+    pub(crate) fn fill(&mut self, Attempt { shared, wait, .. }: Attempt<'_>) -> Reply<()> {
         if self.offset < AFTER_DOTDOT && !self.add_dots(&shared.client.getattr(wait, self.dir)?) {
             return Ok(());
         }

@@ -156,9 +156,9 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
     let MountOptions { locks, root, slow_operation, .. } = options;
-    let server = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
+    let dispatcher = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
-    let shared = server.shared();
+    let shared = dispatcher.shared().clone();
     attach(&device, &mountpoint, &options)?;
     shared
         .invalidator
@@ -166,7 +166,7 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         .map_err(MountError::Session)
         .inspect(|()| client.set_kernel(shared.invalidator.clone()))
         .and_then(|()| shared.invalidator.bound_references(options.inodes_max).map_err(MountError::Session))
-        .and_then(|()| start(server, device, &mountpoint, &options))
+        .and_then(|()| start(dispatcher, device, &mountpoint, &options))
         .map(|(device, end, session)| {
             shared.invalidator.is_at(mountpoint.clone(), device.clone());
             let (mountpoint, session) = (mountpoint.clone(), Mutex::new(Some(session)));
@@ -218,13 +218,13 @@ type Started = (String, Arc<End>, JoinHandle<()>);
 
 /// Negotiates with the kernel (INIT) and starts the threads.
 fn start(
-    server: Dispatcher,
+    dispatcher: Dispatcher,
     device: File,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
-    let front = Filesystem { server, primer: primer.clone() };
+    let front = Filesystem { dispatcher, primer: primer.clone() };
     let session = Session::begin(device, front).map_err(MountError::Session)?;
     let readers = options.readers.max(1);
     let entry = mountinfo::at(mountpoint)

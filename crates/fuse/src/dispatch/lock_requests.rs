@@ -1,83 +1,82 @@
 //! Requests about locks of programs, and about the open files that these belong to. [`locks`](crate::locks)
 //! has the state, and says what is to be observed.
 
-use super::Dispatcher;
+use super::{Dispatcher, Pending};
 use crate::affinity;
 use crate::answer::{self, Fail};
+use crate::context::{Context, Op};
 use crate::handle;
 use crate::mount_state::Shared;
-use crate::nodeid_alias::inode_id;
-use crate::stats::{Asked, Op, Timer};
+use crate::slow::Lane;
 use shoal_channel::{
-    FileHandle, LockOwner, LockRequest, NodeId, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
+    FileHandle, LockOwner, LockRequest, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
 };
 use shoal_client::{Client, Failure, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait, Wait};
-use shoal_types::Errno;
+use shoal_types::{Errno, InodeId};
 use std::sync::Arc;
 use std::thread::Builder;
 
 /// The requested lock of a file. To unlock, the kind does not matter.
-fn requested(node: NodeId, wanted: &LockRequest) -> Result<Lock, Errno> {
+fn requested(ino: InodeId, wanted: &LockRequest) -> Result<Lock, Errno> {
     let LockRequest { handle, owner, lock, flock } = wanted;
     let kind = if lock.kind == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
     let (space, owner) = if *flock { (LockSpace::Flock, handle.0) } else { (LockSpace::Posix, owner.0) };
     let range = LockRange::new(lock.start, lock.end).map_err(|_| Errno::EINVAL)?;
-    Ok(Lock { ino: inode_id(node), space, owner, pid: lock.pid, range, kind })
+    Ok(Lock { ino, space, owner, pid: lock.pid, range, kind })
 }
 
-impl Dispatcher {
+impl Pending<'_, ReplyOpen> {
     /// open(2): answered so that the kernel sends RELEASE. Of a file that another mount has open for reading
     /// and writing, too, nothing is cached.
-    pub(crate) fn open(&self, ino: NodeId, flags: i32, reply: ReplyOpen) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        if !shared.locks.are_ours() {
-            return self.refuse(Op::Open, reply, Errno::ENOSYS);
+    pub(crate) fn open(self, flags: i32) {
+        let locks = &self.shared().locks;
+        if !locks.are_ours() {
+            return self.refuse(Errno::ENOSYS);
         }
         if !handle::is_for_reading_and_writing(flags) {
-            self.note(Timer::start(Op::Open.of(ino)));
-            return reply.opened(shared.locks.handle(flags, false), OpenFlags::KEEP_CACHE);
+            self.dispatcher.note(&self.context);
+            return self.reply.opened(locks.handle(flags, false), OpenFlags::KEEP_CACHE);
         }
-        let call = move |client: &Client, wait, (): &()| client.open_mappable(wait, ino);
-        self.serve(Op::Open.of(ino), reply, &(), call, move |reply, opened| match opened {
-            Ok(may_map) => {
-                let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
-                reply.opened(shared.locks.handle(flags, may_map), how);
-            }
-            Err(why) => reply.fail(why),
-        });
-    }
-
-    /// close(2), by one of the processes that have the file open.
-    pub(crate) fn flush(&self, ino: NodeId, owner: LockOwner, reply: ReplyEmpty) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        if !shared.locks.are_ours() {
-            return self.refuse(Op::Flush, reply, Errno::ENOSYS);
-        }
-        shared.locks.closed_by(ino, owner.0);
-        if !shared.client.may_have_locks(ino, owner.0) {
-            self.note(Timer::start(Op::Flush.of(ino)));
-            return reply.ok();
-        }
-        self.about_locks(
-            Op::Flush.of(ino),
-            reply,
-            move |client| client.release_locks(ino, &[owner.0]),
-            answer::empty,
+        let (ino, shared) = (self.context.ino, self.shared().clone());
+        self.serve(
+            &(),
+            move |attempt, ()| attempt.client().open_mappable(attempt.wait, ino),
+            move |reply, opened| match opened {
+                Ok(may_map) => {
+                    let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
+                    reply.opened(shared.locks.handle(flags, may_map), how);
+                }
+                Err(why) => reply.fail(why),
+            },
         );
+    }
+}
+
+impl Pending<'_, ReplyEmpty> {
+    /// close(2), by one of the processes that have the file open.
+    pub(crate) fn flush(self, owner: LockOwner) {
+        let (ino, Shared { client, locks, .. }) = (self.context.ino, &**self.shared());
+        if !locks.are_ours() {
+            return self.refuse(Errno::ENOSYS);
+        }
+        locks.closed_by(ino, owner.0);
+        if !client.may_have_locks(ino, owner.0) {
+            return self.done();
+        }
+        self.about_locks(move |client| client.release_locks(ino, &[owner.0]), answer::empty);
     }
 
     /// The last close(2) of an open file. The program does not wait for it.
-    pub(crate) fn release(&self, ino: NodeId, fh: FileHandle, reply: ReplyEmpty) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        let its = shared.clone();
+    pub(crate) fn release(self, fh: FileHandle) {
+        let (ino, shared) = (self.context.ino, self.shared());
         shared.locks.closed_for_good(ino, fh, |owners| {
             // What cannot be done without a request is left.
             let was_mappable = handle::is_mappable(fh)
-                && its.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
+                && shared.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
             if owners.is_empty() && !was_mappable {
-                self.note(Timer::start(Op::Release.of(ino)));
-                return reply.ok();
+                return self.done();
             }
+            let its = shared.clone();
             let release = move |client: &Client| {
                 if was_mappable {
                     // Fails only with the session, and with that the lock has ended.
@@ -90,74 +89,90 @@ impl Dispatcher {
                 its.locks.released(ino, &owners);
                 released
             };
-            self.about_locks(Op::Release.of(ino), reply, release, answer::empty);
+            self.about_locks(release, answer::empty);
         });
     }
 
-    /// F_GETLK.
-    pub(crate) fn test_lock(&self, node: NodeId, wanted: &LockRequest, reply: ReplyLock) {
-        match requested(node, wanted) {
-            Ok(lock) => {
-                self.about_locks(
-                    Op::Getlk.of(lock.ino),
-                    reply,
-                    move |client| client.test_lock(&lock),
-                    answer_found,
-                );
-            }
-            Err(why) => self.refuse(Op::Getlk, reply, why),
-        }
-    }
-
     /// F_SETLK, F_SETLKW and flock(2).
-    pub(crate) fn set_lock(
-        &self,
-        node: NodeId,
-        wanted: &LockRequest,
-        wait: Option<Unique>,
-        reply: ReplyEmpty,
-    ) {
-        let lock = match requested(node, wanted) {
+    pub(crate) fn set_lock(self, wanted: &LockRequest, wait: Option<Unique>) {
+        let (shared, fh) = (self.shared().clone(), wanted.handle);
+        let lock = match requested(self.context.ino, wanted) {
             Ok(lock) => lock,
-            Err(why) => return self.refuse(Op::Setlk, reply, why),
+            Err(why) => return self.refuse(why),
         };
         if wanted.lock.kind == libc::F_UNLCK {
-            return self.about_locks(
-                Op::Setlk.of(lock.ino),
-                reply,
-                move |client| client.unlock(&lock),
-                answer::empty,
-            );
+            return self.about_locks(move |client| client.unlock(&lock), answer::empty);
         }
-        let (shared, fh) = (self.shared(), wanted.handle);
         shared.locks.see(fh, &lock);
         let Some(unique) = wait else {
             let set = move |_: &Client| {
                 shared.locks.wait_for_release(&lock);
                 take_lock(&shared, fh, &lock, None)
             };
-            return self.about_locks(Op::Setlk.of(lock.ino), reply, set, answer::empty);
+            return self.about_locks(set, answer::empty);
         };
-        let (timer, wait) = (Timer::start(Op::Setlkw.of(lock.ino)), shared.locks.may_wait(unique));
-        self.submit_about_locks(Box::new(move || {
-            shared.locks.wait_for_release(&lock);
-            match take_lock(&shared, fh, &lock, None) {
-                Err(Errno::EAGAIN) => wait_for_lock(shared, timer, (fh, lock), (unique, wait), reply),
-                outcome => {
-                    shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
-                    shared.locks.waits_no_more(unique);
+        let Pending { dispatcher, context, reply } = self;
+        let context = Context { op: Op::Setlkw, ..context };
+        let waiting =
+            LockWaiter { context, fh, lock, unique, wait: shared.locks.may_wait(unique), reply, shared };
+        dispatcher.submit(
+            Lane::Lock,
+            Box::new(move || {
+                waiting.shared.locks.wait_for_release(&waiting.lock);
+                match waiting.take(None) {
+                    Err(Errno::EAGAIN) => waiting.wait(),
+                    outcome => waiting.finish(outcome),
                 }
-            }
-        }));
+            }),
+        );
     }
 
+    /// Answers that all is well.
+    fn done(self) {
+        self.dispatcher.note(&self.context);
+        self.reply.ok();
+    }
+}
+
+impl Pending<'_, ReplyLock> {
+    /// F_GETLK.
+    pub(crate) fn test_lock(self, wanted: &LockRequest) {
+        match requested(self.context.ino, wanted) {
+            Ok(lock) => self.about_locks(move |client| client.test_lock(&lock), answer_found),
+            Err(why) => self.refuse(why),
+        }
+    }
+}
+
+impl<R: Send + 'static> Pending<'_, R> {
+    /// Queues a call about locks of programs.
+    fn about_locks<T>(
+        self,
+        call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        let Pending { dispatcher, context, reply } = self;
+        let shared = dispatcher.shared.clone();
+        let waits = shared.running.begin(context);
+        dispatcher.submit(
+            Lane::Lock,
+            Box::new(move || {
+                let outcome = waits.run(|| call(&shared.client));
+                shared.finish(&context.slow(), reply, outcome.map_err(Into::into), answer);
+                drop(waits);
+            }),
+        );
+    }
+}
+
+impl Dispatcher {
     /// A waiting program has received a signal.
     pub(crate) fn interrupt(&self, unique: Unique) {
-        let shared = self.shared();
-        if !shared.locks.are_ours() {
+        let locks = &self.shared.locks;
+        if !locks.are_ours() {
             return;
         }
-        if let Some(wait) = shared.locks.interrupted(unique) {
+        if let Some(wait) = locks.interrupted(unique) {
             self.cancel(wait);
         }
     }
@@ -165,24 +180,8 @@ impl Dispatcher {
     /// Ends the wait of a request. Does not block.
     pub(super) fn cancel(&self, wait: Arc<LockWait>) {
         wait.give_up();
-        let client = self.shared().client.clone();
-        self.submit_about_locks(Box::new(move || client.cancel_lock(&wait)));
-    }
-
-    fn about_locks<T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        reply: R,
-        call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let (timer, shared) = (Timer::start(asked), self.shared());
-        let waits = shared.running.begin(timer);
-        self.submit_about_locks(Box::new(move || {
-            let outcome = waits.run(|| call(&shared.client));
-            shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer);
-            drop(waits);
-        }));
+        let client = self.shared.client.clone();
+        self.submit(Lane::Lock, Box::new(move || client.cancel_lock(&wait)));
     }
 }
 
@@ -194,32 +193,48 @@ fn take_lock(shared: &Shared, fh: FileHandle, lock: &Lock, wait: Option<&LockWai
     Ok(())
 }
 
-/// Waits for a lock that another owner holds, on a thread of its own.
-fn wait_for_lock(
+/// A request that waits for a lock which another owner holds.
+struct LockWaiter {
     shared: Arc<Shared>,
-    timer: Timer,
-    (fh, lock): (FileHandle, Lock),
-    (unique, wait): (Unique, Arc<LockWait>),
+    context: Context,
+    fh: FileHandle,
+    lock: Lock,
+    /// The number of the request, by which it is interrupted.
+    unique: Unique,
+    wait: Arc<LockWait>,
     reply: ReplyEmpty,
-) {
-    let finish = move |shared: &Shared, timer: Timer, reply, outcome: Result<(), Errno>| {
-        shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
-        shared.locks.waits_no_more(unique);
-    };
-    if !shared.locks.take_thread() {
-        return finish(&shared, timer, reply, Err(Errno::ENOLCK));
+}
+
+impl LockWaiter {
+    fn take(&self, wait: Option<&LockWait>) -> Result<(), Errno> {
+        take_lock(&self.shared, self.fh, &self.lock, wait)
     }
-    let its = shared.clone();
-    let run = move || {
-        affinity::everywhere();
-        let outcome = its.running.begin(timer).run(|| take_lock(&its, fh, &lock, Some(&wait)));
-        its.locks.give_thread_back();
-        finish(&its, timer, reply, outcome);
-    };
-    // Without a thread the reply is dropped, which is an error for the program.
-    if let Err(error) = Builder::new().name("fuse-lock".into()).spawn(run) {
-        tracing::error!(%error, "no thread to wait for a lock");
-        shared.locks.give_thread_back();
+
+    /// Waits for the lock on a thread of its own.
+    fn wait(self) {
+        let (shared, unique) = (self.shared.clone(), self.unique);
+        if !shared.locks.take_thread() {
+            return self.finish(Err(Errno::ENOLCK));
+        }
+        let run = move || {
+            affinity::everywhere();
+            let waits = self.shared.running.begin(self.context);
+            let outcome = waits.run(|| self.take(Some(&self.wait)));
+            drop(waits);
+            self.shared.locks.give_thread_back();
+            self.finish(outcome);
+        };
+        // Without a thread the reply is dropped, which is an error for the program.
+        if let Err(error) = Builder::new().name("fuse-lock".into()).spawn(run) {
+            tracing::error!(%error, "no thread to wait for a lock");
+            shared.locks.give_thread_back();
+            shared.locks.waits_no_more(unique);
+        }
+    }
+
+    fn finish(self, outcome: Result<(), Errno>) {
+        let LockWaiter { shared, context, unique, reply, .. } = self;
+        shared.finish(&context.slow(), reply, outcome.map_err(Into::into), answer::empty);
         shared.locks.waits_no_more(unique);
     }
 }
