@@ -55,30 +55,33 @@ impl<F: Filesystem> Session<F> {
 
     /// Takes requests from the kernel on so many threads until the mount has ended, and every thread with it.
     pub fn run(self, readers: usize) -> io::Result<()> {
-        let Session { filesystem, device, settings } = self;
-        let mut filesystem = Arc::new(filesystem);
+        let Session { mut filesystem, device, settings } = self;
         let mut devices = (1..readers).map(|_| clone_device(&device)).collect::<io::Result<Vec<_>>>()?;
         devices.push(device);
         let started: io::Result<Vec<JoinHandle<io::Result<()>>>> = devices
             .into_iter()
             .enumerate()
             .map(|(n, device)| {
-                let (filesystem, device) = (filesystem.clone(), Arc::new(Device(device)));
+                let (mut filesystem, device) = (filesystem.for_thread(), Arc::new(Device(device)));
                 Builder::new()
                     .name(format!("fuse-{n}"))
-                    .spawn(move || take_requests(&device, &*filesystem, &settings))
+                    .spawn(move || take_requests(&device, &mut filesystem, &settings))
             })
             .collect();
         let ended = started?.into_iter().map(|thread| {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that takes requests panicked")))
         });
         let outcomes: Vec<_> = ended.collect();
-        Arc::get_mut(&mut filesystem).ok_or_else(|| io::Error::other("the mount is in use"))?.destroy();
+        filesystem.destroy()?;
         outcomes.into_iter().collect()
     }
 }
 
-fn take_requests(device: &Arc<Device>, filesystem: &impl Filesystem, settings: &Settings) -> io::Result<()> {
+fn take_requests(
+    device: &Arc<Device>,
+    filesystem: &mut impl Filesystem,
+    settings: &Settings,
+) -> io::Result<()> {
     let bytes = settings.request_bytes_max as usize + BESIDES_DATA_BYTES;
     let mut buffer = vec![0u64; bytes.div_ceil(size_of::<u64>())];
     let extended = settings.flags.contains(InitFlags::SETXATTR_EXT);

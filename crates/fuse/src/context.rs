@@ -142,6 +142,8 @@ pub(crate) struct Context {
     pub holds: Holds,
     /// When the request was read from the kernel.
     pub begun: Instant,
+    /// The copy of the counters in which it is counted: that of the thread that has read it.
+    pub shard: usize,
     /// It is counted for no inode.
     pub is_unnamed: bool,
     /// It continues on another thread.
@@ -151,9 +153,18 @@ pub(crate) struct Context {
 impl Context {
     /// Of a request that is read now.
     pub(crate) fn new(op: Op, ino: InodeId) -> Context {
-        let begun = Instant::now();
-        let (is_unnamed, is_slow) = (false, false);
-        Context { op, ino, thread: 0, uid: 0, gid: 0, holds: Holds::Nothing, begun, is_unnamed, is_slow }
+        Context {
+            op,
+            ino,
+            thread: 0,
+            uid: 0,
+            gid: 0,
+            holds: Holds::Nothing,
+            begun: Instant::now(),
+            shard: 0,
+            is_unnamed: false,
+            is_slow: false,
+        }
     }
 
     /// Of a request with this header.

@@ -1,7 +1,7 @@
 //! The requests of the kernel, one method each: decode, call the client, encode. Threads that wait are in
 //! `dispatch`.
 
-use crate::affinity;
+use crate::affinity::Affinity;
 use crate::answer;
 use crate::context::{Context, Holds, Op, Write};
 use crate::dispatch::{Dispatcher, Pending};
@@ -27,18 +27,32 @@ use shoal_types::{Errno, FileKind, InodeId, Statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
-/// The file system as the kernel sees it.
+/// The file system as the kernel sees it, for one of the threads that read requests.
 pub(crate) struct Filesystem {
-    pub dispatcher: Dispatcher,
-    pub primer: Primer,
+    dispatcher: Arc<Dispatcher>,
+    primer: Primer,
+    /// Where the thread runs.
+    affinity: Affinity,
+    /// The copy of the counters in which its requests are counted.
+    shard: usize,
 }
 
 impl Filesystem {
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, primer: Primer) -> Filesystem {
+        let shard = dispatcher.shared().counters.next_shard();
+        Filesystem { dispatcher, primer, affinity: Affinity::default(), shard }
+    }
+
+    fn context(&self, op: Op, ino: InodeId) -> Context {
+        Context { shard: self.shard, ..Context::new(op, ino) }
+    }
+
     /// A request with this header.
     fn request<R>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
         let ino = self.dispatcher.inode(req.node());
-        self.dispatcher.pending(Context::new(op, ino).by(req), reply)
+        self.dispatcher.pending(self.context(op, ino).by(req), reply)
     }
 
     /// A request about an inode whose reply the kernel may cache: that is recorded with the invalidator.
@@ -70,8 +84,8 @@ impl Filesystem {
         ino
     }
 
-    fn make(&self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
-        affinity::met(req.pid(), 0);
+    fn make(&mut self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+        self.affinity.met(req.pid(), 0);
         let Make { name, mode, umask, rdev, .. } = make;
         self.request_of_names(op, req, reply).change(
             name.as_bytes(),
@@ -89,14 +103,20 @@ impl shoal_channel::Filesystem for Filesystem {
         kernel::negotiate(offer, self.dispatcher.shared().locks.are_ours())
     }
 
-    fn destroy(&mut self) {
-        self.dispatcher.drain();
+    fn for_thread(&self) -> Filesystem {
+        Filesystem::new(self.dispatcher.clone(), self.primer.clone())
+    }
+
+    fn destroy(&mut self) -> io::Result<()> {
+        let dispatcher = Arc::get_mut(&mut self.dispatcher);
+        dispatcher.ok_or_else(|| io::Error::other("the mount is in use"))?.drain();
+        Ok(())
     }
 
     // --- names ---
 
-    fn lookup(&self, req: &Request, name: &OsStr, reply: ReplyEntry) {
-        affinity::met(req.pid(), 0);
+    fn lookup(&mut self, req: &Request, name: &OsStr, reply: ReplyEntry) {
+        self.affinity.met(req.pid(), 0);
         let (place, pending) = (req.node(), self.request(Op::Lookup, req, reply));
         let Context { ino: parent, thread, .. } = pending.context;
         if self.primer.is_meant(place, name.as_bytes()) {
@@ -138,9 +158,9 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     /// Counted per inode: the kernel sends many FORGETs in one message.
-    fn forget(&self, node: NodeId, nlookup: u64) {
+    fn forget(&mut self, node: NodeId, nlookup: u64) {
         let ino = self.dispatcher.inode(node);
-        let context = Context::new(Op::Forget, ino).unnamed();
+        let context = self.context(Op::Forget, ino).unnamed();
         // The root of the mount is referred to until the mount ends.
         if !Primer::is_own(ino) && node != NodeId::ROOT {
             let client = self.dispatcher.client();
@@ -150,16 +170,16 @@ impl shoal_channel::Filesystem for Filesystem {
         self.dispatcher.note(&context);
     }
 
-    fn mknod(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+    fn mknod(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
         self.make(Op::Mknod, req, make, reply);
     }
 
-    fn mkdir(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+    fn mkdir(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
         self.make(Op::Mkdir, req, make, reply);
     }
 
-    fn create(&self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
-        affinity::met(req.pid(), 0);
+    fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
+        self.affinity.met(req.pid(), 0);
         let Make { name, mode, umask, flags, .. } = make;
         let exclusive = flags & libc::O_EXCL != 0;
         let handle = self.dispatcher.shared().locks.handle(flags, true);
@@ -176,7 +196,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn symlink(&self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
+    fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
         self.request_of_names(Op::Symlink, req, reply).change(
             target.as_bytes(),
@@ -188,7 +208,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
+    fn link(&mut self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
         let ino = self.other_cacheable_inode(node);
         self.request_of_names(Op::Link, req, reply).change(
             name.as_bytes(),
@@ -197,8 +217,8 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn unlink(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        affinity::met(req.pid(), 0);
+    fn unlink(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        self.affinity.met(req.pid(), 0);
         self.request_of_names(Op::Unlink, req, reply).change(
             name.as_bytes(),
             |attempt, name| attempt.client().unlink(attempt.wait, attempt.context.ino, name),
@@ -206,8 +226,8 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn rmdir(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        affinity::met(req.pid(), 0);
+    fn rmdir(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        self.affinity.met(req.pid(), 0);
         self.request_of_names(Op::Rmdir, req, reply).change(
             name.as_bytes(),
             |attempt, name| {
@@ -219,7 +239,7 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     fn rename(
-        &self,
+        &mut self,
         req: &Request,
         name: &OsStr,
         new_dir: NodeId,
@@ -252,7 +272,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn readlink(&self, req: &Request, reply: ReplyData) {
+    fn readlink(&mut self, req: &Request, reply: ReplyData) {
         self.cacheable_request(Op::Readlink, req, reply).serve(
             &(),
             |attempt, ()| attempt.client().readlink(attempt.wait, attempt.context.ino),
@@ -260,18 +280,18 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn readdir(&self, req: &Request, offset: u64, reply: ReplyDirectory) {
+    fn readdir(&mut self, req: &Request, offset: u64, reply: ReplyDirectory) {
         self.cacheable_request(Op::Readdir, req, reply).list(offset);
     }
 
-    fn readdirplus(&self, req: &Request, offset: u64, reply: ReplyDirectoryPlus) {
+    fn readdirplus(&mut self, req: &Request, offset: u64, reply: ReplyDirectoryPlus) {
         self.cacheable_request(Op::Readdirplus, req, reply).list(offset);
     }
 
     // --- attributes ---
 
-    fn getattr(&self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
-        affinity::met(req.pid(), 0);
+    fn getattr(&mut self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
+        self.affinity.met(req.pid(), 0);
         let pending = self.cacheable_request(Op::Getattr, req, reply);
         let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
         // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
@@ -282,8 +302,8 @@ impl shoal_channel::Filesystem for Filesystem {
         pending.show_attributes(is_look);
     }
 
-    fn setattr(&self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
-        affinity::met(req.pid(), 0);
+    fn setattr(&mut self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
+        self.affinity.met(req.pid(), 0);
         let pending = self.request_with_lock(Op::Setattr, req, reply);
         let Context { ino, thread, .. } = pending.context;
         let invalidator = self.dispatcher.invalidator().clone();
@@ -300,7 +320,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn statfs(&self, req: &Request, reply: ReplyStatfs) {
+    fn statfs(&mut self, req: &Request, reply: ReplyStatfs) {
         self.request(Op::Statfs, req, reply).unnamed().serve(
             &(),
             |attempt, ()| attempt.client().statfs(attempt.wait),
@@ -326,9 +346,9 @@ impl shoal_channel::Filesystem for Filesystem {
 
     // --- content ---
 
-    fn read(&self, req: &Request, read: Read, reply: ReplyData) {
+    fn read(&mut self, req: &Request, read: Read, reply: ReplyData) {
         let Read { handle, offset, size, flags } = read;
-        affinity::met(req.pid(), size as usize);
+        self.affinity.met(req.pid(), size as usize);
         if self.dispatcher.bars(req.node(), handle) {
             return self.request(Op::Read, req, reply).refuse(Errno::EIO);
         }
@@ -346,9 +366,9 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn write(&self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
+    fn write(&mut self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
         let shoal_channel::Write { handle, offset, data, flags, write_flags } = write;
-        affinity::met(req.pid(), data.len());
+        self.affinity.met(req.pid(), data.len());
         if self.dispatcher.bars(req.node(), handle) {
             return self.request(Op::Write, req, reply).refuse(Errno::EIO);
         }
@@ -377,7 +397,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn fallocate(&self, req: &Request, what: shoal_channel::Fallocate, reply: ReplyEmpty) {
+    fn fallocate(&mut self, req: &Request, what: shoal_channel::Fallocate, reply: ReplyEmpty) {
         let shoal_channel::Fallocate { offset, len, mode } = what;
         let Some(what) = fallocate_mode(mode) else {
             return self.request(Op::Fallocate, req, reply).refuse(Errno::EOPNOTSUPP);
@@ -395,7 +415,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn copy_file_range(&self, req: &Request, copy: CopyFileRange, reply: ReplyWrite) {
+    fn copy_file_range(&mut self, req: &Request, copy: CopyFileRange, reply: ReplyWrite) {
         let CopyFileRange { offset_in, node_out, offset_out, len, flags } = copy;
         if flags != 0 {
             return self.request(Op::CopyFileRange, req, reply).refuse(Errno::EINVAL);
@@ -416,7 +436,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn lseek(&self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(&mut self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek) {
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
@@ -435,7 +455,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn fsync(&self, req: &Request, reply: ReplyEmpty) {
+    fn fsync(&mut self, req: &Request, reply: ReplyEmpty) {
         self.cacheable_request(Op::Fsync, req, reply).serve_slow(
             |attempt| {
                 attempt.shared.invalidator.wait_for_pages(attempt.context.ino);
@@ -445,15 +465,15 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn fsyncdir(&self, req: &Request, reply: ReplyEmpty) {
+    fn fsyncdir(&mut self, req: &Request, reply: ReplyEmpty) {
         self.request_with_lock(Op::Fsyncdir, req, reply)
             .serve_slow(|attempt| attempt.client().fsync(attempt.context.ino), answer::empty);
     }
 
     // --- extended attributes ---
 
-    fn getxattr(&self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
-        affinity::met(req.pid(), 0);
+    fn getxattr(&mut self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.affinity.met(req.pid(), 0);
         let pending = self.cacheable_request(Op::Getxattr, req, reply);
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
             return pending.acquire_write_permit();
@@ -465,7 +485,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr) {
+    fn listxattr(&mut self, req: &Request, size: u32, reply: ReplyXattr) {
         let uid = req.uid();
         self.cacheable_request(Op::Listxattr, req, reply).serve(
             &(),
@@ -474,7 +494,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn setxattr(&self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty) {
+    fn setxattr(&mut self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty) {
         let SetXattr { name, value, flags, kill_sgid } = set;
         if name.as_bytes() == xattr::ASK.to_bytes() {
             return self.request(Op::Setxattr, req, reply).refuse(kernel::EBUSY);
@@ -502,7 +522,7 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+    fn removexattr(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
         let pending = self.request_with_lock(Op::Removexattr, req, reply);
         let (ino, invalidator) = (pending.context.ino, self.dispatcher.invalidator().clone());
         pending.change(
@@ -516,42 +536,42 @@ impl shoal_channel::Filesystem for Filesystem {
 
     /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
     /// RELEASE. Not refused where the mount keeps the locks, which end with RELEASE.
-    fn open(&self, req: &Request, flags: i32, reply: ReplyOpen) {
+    fn open(&mut self, req: &Request, flags: i32, reply: ReplyOpen) {
         self.request(Op::Open, req, reply).open(flags);
     }
 
     /// After the first refusal the kernel opens directories without a message, and caches their listings.
-    fn opendir(&self, req: &Request, reply: ReplyOpen) {
+    fn opendir(&mut self, req: &Request, reply: ReplyOpen) {
         self.request(Op::Opendir, req, reply).refuse(Errno::ENOSYS);
     }
 
     /// close(2) waits only for locks to be released, and only where the mount keeps them: errors of earlier
     /// writes are reported by fsync.
-    fn flush(&self, req: &Request, owner: LockOwner, reply: ReplyEmpty) {
+    fn flush(&mut self, req: &Request, owner: LockOwner, reply: ReplyEmpty) {
         self.request(Op::Flush, req, reply).flush(owner);
     }
 
     /// Where open(2) is refused, the kernel sends RELEASE only for a file created before that refusal.
-    fn release(&self, req: &Request, handle: FileHandle, reply: ReplyEmpty) {
+    fn release(&mut self, req: &Request, handle: FileHandle, reply: ReplyEmpty) {
         self.request(Op::Release, req, reply).release(handle);
     }
 
     // --- locks, where the mount keeps them ---
 
-    fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock) {
+    fn getlk(&mut self, req: &Request, wanted: LockRequest, reply: ReplyLock) {
         self.request(Op::Getlk, req, reply).test_lock(&wanted);
     }
 
-    fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty) {
+    fn setlk(&mut self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty) {
         self.request(Op::Setlk, req, reply).set_lock(&wanted, wait.then(|| req.unique()));
     }
 
-    fn interrupt(&self, unique: Unique) {
+    fn interrupt(&mut self, unique: Unique) {
         self.dispatcher.interrupt(unique);
     }
 
     /// No ioctl is known, there is no block device underneath, and files are always ready.
-    fn refuse(&self, what: Refused, reply: ReplyEmpty) {
+    fn refuse(&mut self, what: Refused, reply: ReplyEmpty) {
         let (op, why) = match what {
             Refused::Access => (Op::Access, Errno::ENOSYS),
             Refused::Poll => (Op::Poll, Errno::ENOSYS),
@@ -559,6 +579,6 @@ impl shoal_channel::Filesystem for Filesystem {
             Refused::Ioctl => (Op::Ioctl, kernel::ENOTTY),
             Refused::Unknown => return answer::Fail::fail(reply, Errno::ENOSYS),
         };
-        self.dispatcher.pending(Context::new(op, InodeId::ROOT), reply).refuse(why);
+        self.dispatcher.pending(self.context(op, InodeId::ROOT), reply).refuse(why);
     }
 }

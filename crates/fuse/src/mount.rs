@@ -224,7 +224,7 @@ fn start(
     options: &MountOptions,
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
-    let front = Filesystem { dispatcher, primer: primer.clone() };
+    let front = Filesystem::new(Arc::new(dispatcher), primer.clone());
     let session = Session::begin(device, front).map_err(MountError::Session)?;
     let readers = options.readers.max(1);
     let entry = mountinfo::at(mountpoint)

@@ -12,7 +12,6 @@ use crate::hot::{HotBy, HotInode, HotInodes};
 use crate::invalidate::Drops;
 use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -112,14 +111,9 @@ struct Shard {
 
 pub(crate) struct Counters {
     shards: Vec<Shard>,
+    /// Reading threads so far.
+    readers: AtomicUsize,
     hot: HotInodes,
-}
-
-thread_local! {
-    static SHARD: Cell<usize> = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        Cell::new(NEXT.fetch_add(1, Relaxed) % COUNTER_SHARDS)
-    };
 }
 
 impl Counters {
@@ -133,14 +127,20 @@ impl Counters {
         };
         Counters {
             shards: (0..COUNTER_SHARDS).map(|_| shard()).collect(),
+            readers: AtomicUsize::new(0),
             hot: HotInodes::new(Op::ALL.len()),
         }
+    }
+
+    /// The copy of the counters for one more reading thread: see [`Context::shard`].
+    pub(crate) fn next_shard(&self) -> usize {
+        self.readers.fetch_add(1, Relaxed) % self.shards.len()
     }
 
     /// The request has its answer.
     pub(crate) fn record(&self, context: &Context, failed: bool) {
         let op = context.op;
-        let cell = &self.shards[SHARD.get()].ops[op as usize];
+        let cell = &self.shards[context.shard].ops[op as usize];
         cell.latency.record(context.begun.elapsed());
         if failed {
             cell.errors.fetch_add(1, Relaxed);
@@ -156,13 +156,13 @@ impl Counters {
 
     /// A READ of a file returns this many bytes.
     pub(crate) fn read(&self, context: &Context, bytes: usize) {
-        self.shards[SHARD.get()].reads.add(bytes as u64);
+        self.shards[context.shard].reads.add(bytes as u64);
         self.hot.add(Op::Read.hot(), context.ino, bytes as u64);
     }
 
     /// A WRITE of this many bytes to a file is carried out.
     pub(crate) fn written(&self, context: &Context, bytes: usize) {
-        self.shards[SHARD.get()].writes.add(bytes as u64);
+        self.shards[context.shard].writes.add(bytes as u64);
         self.hot.add(Op::Write.hot(), context.ino, bytes as u64);
     }
 
@@ -215,9 +215,10 @@ mod tests {
         let counters = Counters::new();
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| {
+                let (shard, counters) = (counters.next_shard(), &counters);
+                scope.spawn(move || {
                     for n in 0..1000 {
-                        let context = Context::new(Op::Lookup, InodeId(n % 2 + 1));
+                        let context = Context { shard, ..Context::new(Op::Lookup, InodeId(n % 2 + 1)) };
                         counters.record(&if n % 4 == 0 { context.slow() } else { context }, n % 10 == 0);
                     }
                 });
