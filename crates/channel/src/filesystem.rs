@@ -30,35 +30,37 @@ pub struct Settings {
     pub background_max: u16,
 }
 
-/// Methods are called on the threads that take requests from the kernel: one that waits holds up requests.
-/// Each has the reply of its request, which may be sent later.
-pub trait Filesystem: Send + Sync + 'static {
+/// Each thread that takes requests from the kernel has a value of its own, whose methods it calls: one that
+/// waits holds up requests. Each has the reply of its request, which may be sent later.
+pub trait Filesystem: Send + Sized + 'static {
     /// The mount begins. An error ends it.
     fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
-    /// The mount has ended.
-    fn destroy(&mut self);
+    /// The same file system, for a thread that takes requests.
+    fn for_thread(&self) -> Self;
+    /// The mount has ended, and so have the threads and what they had.
+    fn destroy(&mut self) -> io::Result<()>;
 
     /// A name of the directory `req.node()`.
-    fn lookup(&self, req: &Request, name: &OsStr, reply: ReplyEntry);
+    fn lookup(&mut self, req: &Request, name: &OsStr, reply: ReplyEntry);
     /// The kernel gives up so many references to an inode.
-    fn forget(&self, node: NodeId, nlookup: u64);
+    fn forget(&mut self, node: NodeId, nlookup: u64);
     /// Makes a file of any type but directory.
-    fn mknod(&self, req: &Request, make: Make<'_>, reply: ReplyEntry);
+    fn mknod(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry);
     /// Makes a directory.
-    fn mkdir(&self, req: &Request, make: Make<'_>, reply: ReplyEntry);
+    fn mkdir(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry);
     /// Makes a file, and opens it.
-    fn create(&self, req: &Request, make: Make<'_>, reply: ReplyCreate);
+    fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate);
     /// Makes a symbolic link.
-    fn symlink(&self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry);
+    fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry);
     /// Another name for the inode `node`.
-    fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry);
+    fn link(&mut self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry);
     /// Removes a name of a file.
-    fn unlink(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+    fn unlink(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty);
     /// Removes an empty directory.
-    fn rmdir(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+    fn rmdir(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty);
     /// Renames to a name of another directory, or of the same. `flags` are those of renameat2(2).
     fn rename(
-        &self,
+        &mut self,
         req: &Request,
         name: &OsStr,
         new_dir: NodeId,
@@ -67,62 +69,62 @@ pub trait Filesystem: Send + Sync + 'static {
         reply: ReplyEmpty,
     );
     /// The target of a symbolic link.
-    fn readlink(&self, req: &Request, reply: ReplyData);
+    fn readlink(&mut self, req: &Request, reply: ReplyData);
     /// Names of a directory, from an offset on.
-    fn readdir(&self, req: &Request, offset: u64, reply: ReplyDirectory);
+    fn readdir(&mut self, req: &Request, offset: u64, reply: ReplyDirectory);
     /// Names of a directory with their inodes, from an offset on.
-    fn readdirplus(&self, req: &Request, offset: u64, reply: ReplyDirectoryPlus);
+    fn readdirplus(&mut self, req: &Request, offset: u64, reply: ReplyDirectoryPlus);
 
     /// Attributes; `handle` is an open file if the caller has named one.
-    fn getattr(&self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr);
+    fn getattr(&mut self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr);
     /// Changes attributes.
-    fn setattr(&self, req: &Request, set: SetAttr, reply: ReplyAttr);
+    fn setattr(&mut self, req: &Request, set: SetAttr, reply: ReplyAttr);
     /// Sizes of the file system.
-    fn statfs(&self, req: &Request, reply: ReplyStatfs);
+    fn statfs(&mut self, req: &Request, reply: ReplyStatfs);
 
     /// Reads content.
-    fn read(&self, req: &Request, read: Read, reply: ReplyData);
+    fn read(&mut self, req: &Request, read: Read, reply: ReplyData);
     /// Writes content.
-    fn write(&self, req: &Request, write: Write<'_>, reply: ReplyWrite);
+    fn write(&mut self, req: &Request, write: Write<'_>, reply: ReplyWrite);
     /// Allocates space, or frees it.
-    fn fallocate(&self, req: &Request, what: Fallocate, reply: ReplyEmpty);
+    fn fallocate(&mut self, req: &Request, what: Fallocate, reply: ReplyEmpty);
     /// Copies content from `req.node()`.
-    fn copy_file_range(&self, req: &Request, copy: CopyFileRange, reply: ReplyWrite);
+    fn copy_file_range(&mut self, req: &Request, copy: CopyFileRange, reply: ReplyWrite);
     /// Looks for data or holes (`SEEK_DATA`, `SEEK_HOLE`).
-    fn lseek(&self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek);
+    fn lseek(&mut self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek);
     /// Makes a file durable.
-    fn fsync(&self, req: &Request, reply: ReplyEmpty);
+    fn fsync(&mut self, req: &Request, reply: ReplyEmpty);
     /// Makes the names of a directory durable.
-    fn fsyncdir(&self, req: &Request, reply: ReplyEmpty);
+    fn fsyncdir(&mut self, req: &Request, reply: ReplyEmpty);
 
     /// An extended attribute, for which the caller has `size` bytes; with 0, how large it is.
-    fn getxattr(&self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr);
+    fn getxattr(&mut self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr);
     /// The names of extended attributes, for which the caller has `size` bytes; with 0, how large they are.
-    fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr);
+    fn listxattr(&mut self, req: &Request, size: u32, reply: ReplyXattr);
     /// Sets an extended attribute.
-    fn setxattr(&self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty);
+    fn setxattr(&mut self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty);
     /// Removes an extended attribute.
-    fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty);
+    fn removexattr(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty);
 
     /// Opens a file. `ENOSYS` says that no such message is needed (`FUSE_NO_OPEN_SUPPORT`).
-    fn open(&self, req: &Request, flags: i32, reply: ReplyOpen);
+    fn open(&mut self, req: &Request, flags: i32, reply: ReplyOpen);
     /// Opens a directory. `ENOSYS` says that no such message is needed (`FUSE_NO_OPENDIR_SUPPORT`).
-    fn opendir(&self, req: &Request, reply: ReplyOpen);
+    fn opendir(&mut self, req: &Request, reply: ReplyOpen);
     /// A file descriptor is closed. `ENOSYS` says that no such message is needed.
-    fn flush(&self, req: &Request, owner: LockOwner, reply: ReplyEmpty);
+    fn flush(&mut self, req: &Request, owner: LockOwner, reply: ReplyEmpty);
     /// The last descriptor of an open file is closed.
-    fn release(&self, req: &Request, handle: FileHandle, reply: ReplyEmpty);
+    fn release(&mut self, req: &Request, handle: FileHandle, reply: ReplyEmpty);
 
     /// A lock that is in the way of this one.
-    fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock);
+    fn getlk(&mut self, req: &Request, wanted: LockRequest, reply: ReplyLock);
     /// Takes a lock, or releases it; with `wait` once it is free.
-    fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
+    fn setlk(&mut self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
     /// The caller of a request got a signal: it should be answered soon, with `EINTR` if nothing was done.
     /// This may arrive before the request.
-    fn interrupt(&self, unique: Unique);
+    fn interrupt(&mut self, unique: Unique);
 
     /// What the file system does not do. The kernel does not ask again where the reply is `ENOSYS`.
-    fn refuse(&self, what: Refused, reply: ReplyEmpty);
+    fn refuse(&mut self, what: Refused, reply: ReplyEmpty);
 }
 
 /// Requests that have one answer: no.
@@ -142,7 +144,7 @@ pub enum Refused {
 
 /// Hands a request to the file system. False after DESTROY.
 pub(crate) fn dispatch(
-    filesystem: &impl Filesystem,
+    filesystem: &mut impl Filesystem,
     req: &Request,
     operation: Operation<'_>,
     path: Arc<dyn ReplyPath>,

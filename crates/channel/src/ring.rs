@@ -402,7 +402,7 @@ impl Prepared {
         device: Arc<Device>,
         payload_bytes: usize,
         extended: bool,
-        filesystem: &impl Filesystem,
+        filesystem: &mut impl Filesystem,
     ) -> io::Result<()> {
         let (queue, slots) = (self.0, Vec::new());
         let mut thread = QueueThread {
@@ -442,7 +442,7 @@ struct QueueThread {
 }
 
 impl QueueThread {
-    fn run(&mut self, filesystem: &impl Filesystem) -> io::Result<()> {
+    fn run(&mut self, filesystem: &mut impl Filesystem) -> io::Result<()> {
         // The queue is this thread's alone.
         let _ = self.queue.thread.set(std::thread::current().id());
         pin(self.queue.number);
@@ -466,7 +466,7 @@ impl QueueThread {
         }
     }
 
-    fn handle(&mut self, number: usize, result: i32, filesystem: &impl Filesystem) -> io::Result<()> {
+    fn handle(&mut self, number: usize, result: i32, filesystem: &mut impl Filesystem) -> io::Result<()> {
         let free = self.queue.free.fetch_sub(1, Ordering::Relaxed) - 1;
         if free < FREE_SLOTS_MIN && self.slots.len() < SLOTS_MAX {
             self.add_slots()?;

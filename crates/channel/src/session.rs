@@ -125,8 +125,7 @@ impl<F: Filesystem> Session<F> {
     /// Takes requests from the kernel until the mount has ended, and every thread with it: on so many threads
     /// from `/dev/fuse`, or on one of each processor over io_uring.
     pub fn run(self, readers: usize) -> io::Result<()> {
-        let Session { filesystem, device, settings, queues, payload_bytes } = self;
-        let filesystem = Arc::new(filesystem);
+        let Session { mut filesystem, device, settings, queues, payload_bytes } = self;
         let readers = if queues.is_empty() { readers } else { 1 };
         let mut devices = (1..readers).map(|_| clone_device(&device)).collect::<io::Result<Vec<_>>>()?;
         devices.push(device);
@@ -134,10 +133,10 @@ impl<F: Filesystem> Session<F> {
         let all: Arc<[Arc<Queue>]> = queues.iter().map(Prepared::queue).collect();
         let mut threads: Vec<JoinHandle<io::Result<()>>> = Vec::new();
         for (n, queue) in queues.into_iter().enumerate() {
-            let (filesystem, device) = (filesystem.clone(), devices[0].clone());
+            let (mut filesystem, device) = (filesystem.for_thread(), devices[0].clone());
             let extended = settings.flags.contains(InitFlags::SETXATTR_EXT);
             let run = move || {
-                let serve = || queue.run(device.clone(), payload_bytes, extended, &*filesystem);
+                let serve = || queue.run(device.clone(), payload_bytes, extended, &mut filesystem);
                 let ended = catch_unwind(AssertUnwindSafe(serve))
                     .unwrap_or_else(|_| Err(io::Error::other("a thread that takes requests panicked")));
                 // Without this queue callers on its processor would wait for ever.
@@ -146,9 +145,9 @@ impl<F: Filesystem> Session<F> {
             threads.push(Builder::new().name(format!("fuse-ring-{n}")).spawn(run)?);
         }
         for (n, device) in devices.into_iter().enumerate() {
-            let (filesystem, all) = (filesystem.clone(), all.clone());
+            let (mut filesystem, all) = (filesystem.for_thread(), all.clone());
             let run = move || {
-                let outcome = take_requests(&device, &*filesystem, &settings);
+                let outcome = take_requests(&device, &mut filesystem, &settings);
                 all.iter().for_each(|queue| queue.end());
                 outcome
             };
@@ -158,8 +157,7 @@ impl<F: Filesystem> Session<F> {
             thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread that takes requests panicked")))
         });
         let outcomes: Vec<_> = ended.collect();
-        let mut filesystem = filesystem;
-        Arc::get_mut(&mut filesystem).ok_or_else(|| io::Error::other("the mount is in use"))?.destroy();
+        filesystem.destroy()?;
         outcomes.into_iter().collect()
     }
 }
@@ -197,7 +195,11 @@ fn abort(device: &File, why: &io::Error) {
     }
 }
 
-fn take_requests(device: &Arc<Device>, filesystem: &impl Filesystem, settings: &Settings) -> io::Result<()> {
+fn take_requests(
+    device: &Arc<Device>,
+    filesystem: &mut impl Filesystem,
+    settings: &Settings,
+) -> io::Result<()> {
     let bytes = settings.request_bytes_max as usize + BESIDES_DATA_BYTES;
     let mut buffer = vec![0u64; bytes.div_ceil(size_of::<u64>())];
     let extended = settings.flags.contains(InitFlags::SETXATTR_EXT);

@@ -11,19 +11,16 @@
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
-use std::cell::RefCell;
 use std::mem::{size_of, zeroed};
 use std::sync::OnceLock;
 
 /// The processors that this process may use.
 static ALL: OnceLock<Processors> = OnceLock::new();
 
-thread_local! {
-    static COMPANY: RefCell<Company> = const { RefCell::new(Company { tid: 0, calls: 0, large: 0, on: None, is_bound: None }) };
-}
-
-/// The thread whose requests a reading thread has read last.
-struct Company {
+/// Where a reading thread runs, and because of which thread's requests.
+#[derive(Default)]
+pub(crate) struct Affinity {
+    /// The thread whose requests it has read last.
     tid: u32,
     /// Its number of requests in a row.
     calls: u32,
@@ -74,8 +71,10 @@ impl Processors {
     }
 }
 
-impl Company {
-    fn met(&mut self, tid: u32, bytes: usize) {
+impl Affinity {
+    /// The current thread has read a request of thread `tid`, which waits for the reply; `bytes` is the size
+    /// of the data to move.
+    pub(crate) fn met(&mut self, tid: u32, bytes: usize) {
         if *self.is_bound.get_or_insert_with(is_bound) {
             return;
         }
@@ -126,12 +125,6 @@ fn all() -> Option<&'static Processors> {
     Some(ALL.get_or_init(|| here))
 }
 
-/// The current thread has read a request of thread `tid`, which waits for the reply; `bytes` is the size of
-/// the data to move.
-pub(crate) fn met(tid: u32, bytes: usize) {
-    COMPANY.with_borrow_mut(|company| company.met(tid, bytes));
-}
-
 /// Lets the current thread run on any processor: it may have been started by a bound thread.
 pub(crate) fn everywhere() {
     if let Some(all) = ALL.get() {
@@ -152,21 +145,21 @@ mod tests {
     fn thread_keeps_the_affinity_of_its_busiest_caller_until_another_one_comes() {
         std::thread::spawn(|| {
             let before = processors();
-            let mut company = Company { tid: 0, calls: 0, large: 0, on: None, is_bound: None };
+            let mut affinity = Affinity::default();
             let me = nix::unistd::gettid().as_raw() as u32;
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
             assert_eq!(processors(), 1, "it is where the other one, which is itself, was last");
             std::thread::spawn(everywhere).join().expect("it runs");
-            company.met(me, SMALL_BYTES_MAX + 1);
-            company.met(me, 0);
+            affinity.met(me, SMALL_BYTES_MAX + 1);
+            affinity.met(me, 0);
             assert_eq!(processors(), 1, "one long file is no stream");
-            (0..LARGE_CALLS_MIN).for_each(|_| company.met(me, SMALL_BYTES_MAX + 1));
+            (0..LARGE_CALLS_MIN).for_each(|_| affinity.met(me, SMALL_BYTES_MAX + 1));
             assert_eq!(processors(), before, "but this is");
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(me, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
             assert_eq!(processors(), 1, "it has come back");
-            company.met(me + 1, 0);
+            affinity.met(me + 1, 0);
             assert_eq!(processors(), before);
-            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| company.met(u32::MAX, 0));
+            (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(u32::MAX, 0));
             assert_eq!(processors(), before, "the processor of that thread is unknown");
         })
         .join()

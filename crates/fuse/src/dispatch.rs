@@ -1,61 +1,33 @@
 //! Dispatch of requests: a request is answered from memory on the thread that read it, or else by a thread
 //! that may wait.
 
-use crate::answer::{self, Fail};
-use crate::encode::settled;
+mod attributes;
+mod lock_requests;
+mod pending;
+mod writes;
+
+pub(crate) use pending::Pending;
+
+use crate::context::Context;
 use crate::handle;
-use crate::invalidate::{Holds, Invalidator, Write, naming};
-use crate::kernel::ENOMEM;
-use crate::limits::{LOCK_THREADS, SIZE_WAIT_MAX};
-use crate::listing::{Listing, Sink, Splits};
+use crate::invalidate::Invalidator;
+use crate::limits::LOCK_THREADS;
 use crate::locks::{LockScope, Locks};
+use crate::mount_state::Shared;
 use crate::nodeid_alias::{NodeIds, inode_id};
 use crate::running::Running;
-use crate::slow::{Gauge, Job, Lane, Lanes};
-use crate::stats::{Asked, Counters, Op, Stats, Timer};
-use crate::thread::Writing;
-use crate::xattr::CAPABILITY;
-use bytes::Bytes;
+use crate::slow::{Job, Lane, Lanes};
+use crate::split_listings::Splits;
+use crate::stats::Counters;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shoal_channel::{FileHandle, NodeId};
-use shoal_client::{Client, Failure, Fallocate, Reply, Wait, Written};
-use shoal_namespace::SetAttr;
-use shoal_types::{Errno, Inode, InodeId, SessionId};
-use std::borrow::Borrow;
+use shoal_client::Client;
+use shoal_types::InodeId;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// An argument that a request lends to a call. It is copied only if the call has to wait.
-pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
-
-impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
-
-/// What all threads of a mount share.
-pub(crate) struct Shared {
-    pub client: Arc<Client>,
-    pub counters: Counters,
-    /// Invalidates what the kernel caches.
-    pub invalidator: Arc<Invalidator>,
-    /// Locks of programs.
-    pub locks: Locks,
-    pub splits: Splits,
-    pub nodes: Arc<NodeIds>,
-    /// The requests that wait.
-    pub running: Arc<Running>,
-    waiting: Gauge,
-}
-
-impl Shared {
-    pub(crate) fn stats(&self) -> Stats {
-        let slow_queued = self.waiting.waiting();
-        let (reads, writes) = self.counters.sizes();
-        let (ops, drops) = (self.counters.snapshot(), self.invalidator.drops());
-        Stats { ops, slow_queued, reads, writes, drops }
-    }
-}
+use std::time::Duration;
 
 /// Dispatches requests to the client, and answers them.
 pub(crate) struct Dispatcher {
@@ -85,8 +57,8 @@ impl Dispatcher {
         Ok(Dispatcher { shared: Arc::new(shared), slow, device })
     }
 
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        self.shared.clone()
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     pub(crate) fn invalidator(&self) -> &Arc<Invalidator> {
@@ -126,11 +98,6 @@ impl Dispatcher {
         });
     }
 
-    /// Queues a request about locks of programs.
-    pub(crate) fn submit_about_locks(&self, job: Job) {
-        self.submit(Lane::Lock, job);
-    }
-
     /// Whether the kernel has closed the connection.
     fn is_over(&self) -> bool {
         let mut device = [PollFd::new(self.device.as_fd(), PollFlags::empty())];
@@ -139,288 +106,9 @@ impl Dispatcher {
         polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
     }
 
-    /// Makes a call that changes nothing, and answers with its outcome.
-    pub(crate) fn serve<A: Lent + ?Sized, T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        reply: R,
-        arg: &A,
-        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        self.look(asked, |_| Holds::Nothing, reply, arg, call, answer);
-    }
-
-    /// Makes a call that changes nothing, and answers with its outcome. `holds` finds the kernel locks that
-    /// the request holds; it runs only if the call has to wait.
-    pub(crate) fn look<A: Lent + ?Sized, T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        holds: impl FnOnce(&Client) -> Holds,
-        reply: R,
-        arg: &A,
-        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let timer = Timer::start(asked);
-        match call(&self.shared.client, Wait::Never, arg) {
-            Err(Failure::WouldBlock) => {
-                let holds = holds(&self.shared.client);
-                self.wait(timer, holds, reply, arg, call, answer);
-            }
-            outcome => self.shared.finish(timer, reply, outcome, answer),
-        }
-    }
-
-    /// Makes a call that changes something while the request holds kernel locks, and answers with its
-    /// outcome.
-    pub(crate) fn change<A: Lent + ?Sized, T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        holds: Holds,
-        reply: R,
-        arg: &A,
-        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let timer = Timer::start(asked);
-        self.shared.invalidator.is_at_work(holds);
-        let outcome = match self.shared.may_be_outdated(holds) {
-            true => Err(Failure::WouldBlock),
-            false => naming(holds, || call(&self.shared.client, Wait::Never, arg)),
-        };
-        if let Err(Failure::WouldBlock) = outcome {
-            return self.wait(timer, holds, reply, arg, call, answer);
-        }
-        if outcome.is_ok() {
-            self.shared.invalidator.changed(holds);
-        }
-        self.shared.finish(timer, reply, outcome, answer);
-        self.shared.invalidator.is_done(holds);
-        self.shared.invalidator.is_answered(holds);
-    }
-
-    /// Writes back pages that programs have changed through mappings (`docs/KERNEL_CACHE.md`, hazard 15).
-    ///
-    /// If that cannot be done at once, the baseline of the pages is read first, by a thread that waits only
-    /// for servers and bricks. Until then the write does not count as waiting. So a client that changes the
-    /// file still waits for these pages to be invalidated, and the content read is that from before its
-    /// change.
-    pub(crate) fn write_back(&self, write: Write, data: &[u8], reply: shoal_channel::ReplyWrite) {
-        let Write { ino, offset, len } = write;
-        let (timer, holds) = (Timer::start(Op::Write.of(ino)), Holds::Pages(write));
-        let writing = self.shared.invalidator.is_written_back(write);
-        let answer = move |reply, done| {
-            answer::written(reply, len as u32, done);
-            drop(writing);
-        };
-        let outcome = match self.shared.invalidator.may_differ(ino) {
-            true => Err(Failure::WouldBlock),
-            false => self.shared.client.write_back(Wait::Never, ino, offset, data, None),
-        };
-        if outcome != Err(Failure::WouldBlock) {
-            if outcome.is_ok() {
-                self.shared.counters.written(ino, data.len());
-            }
-            return self.shared.finish(timer, reply, outcome, answer);
-        }
-        if self.refuses(timer.op(), holds) {
-            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
-        }
-        let (data, shared, changes) = (data.to_vec(), self.shared.clone(), self.slow.changes());
-        let session = shared.client.session();
-        let reads = shared.running.begin(timer);
-        let job = move || {
-            // Without a baseline the pages are written as a whole.
-            let mut before = reads.run(|| shared.client.before_write_back(ino, offset, len as u32)).ok();
-            drop(reads);
-            if let Some(before) = &mut before {
-                shared.invalidator.read_from(write, before);
-            }
-            let (invalidator, counting) = (shared.invalidator.clone(), shared.clone());
-            let call = move |client: &Client| -> Reply<()> {
-                client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
-                counting.counters.written(ino, data.len());
-                // Also if the pages equal the file: a client that waited for their invalidation may have been
-                // let go on.
-                invalidator.differ(write, &data);
-                Ok(())
-            };
-            changes.submit(shared.job(timer, holds, session, reply, call, answer));
-        };
-        self.submit(Lane::Read, Box::new(job));
-    }
-
-    /// Answers GETXATTR of `security.capability`, which the kernel sends before its first write to a file:
-    /// the write gate. The reply waits until this client has the right to change the file. A thread that may
-    /// be in a call other than a write is answered at once.
-    pub(crate) fn acquire_write_permit(&self, ino: InodeId, tid: u32, reply: shoal_channel::ReplyXattr) {
-        let call = move |client: &Client, wait, (): &()| client.getxattr(wait, ino, CAPABILITY);
-        let answer = |reply, value| answer::sized(reply, 0, value);
-        let Shared { client, invalidator, .. } = &*self.shared;
-        let writing = || Writing::of(tid);
-        let known = invalidator.was_dropped(ino).then(writing);
-        let waits =
-            known != Some(None) && client.acquire_write_permit(Wait::Never, ino) == Err(Failure::WouldBlock);
-        // The kernel took the end of the file from its cache before it asked. If other clients may have
-        // appended since, the bytes will be at a wrong offset of the page cache.
-        let misplaces = known.flatten().is_some_and(|writing| writing.appends);
-        let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();
-        let Some(Writing { appends }) = writing else {
-            return self.serve(Op::Getxattr.of(ino), reply, &(), call, answer);
-        };
-        let timer = Timer::start(Op::Getxattr.of(ino).by(tid));
-        if self.slow.refuses(Lane::Change) {
-            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
-        }
-        let invalidator = invalidator.clone();
-        let wait = move |client: &Client| {
-            // If the right cannot be had, the write fails with the reason.
-            if client.acquire_write_permit(Wait::Allowed, ino).is_ok() && appends {
-                invalidator.is_about_to_append(ino);
-            }
-            call(client, Wait::Allowed, &())
-        };
-        let session = client.session();
-        self.submit(Lane::Change, self.shared.job(timer, Holds::Nothing, session, reply, wait, answer));
-    }
-
-    /// Answers GETATTR. `is_look`: a thread of the mount asks.
-    pub(crate) fn show_attributes(
-        &self,
-        reply: shoal_channel::ReplyAttr,
-        ino: InodeId,
-        tid: u32,
-        is_look: bool,
-    ) {
-        let (timer, shared) = (Timer::start(Op::Getattr.of(ino).by(tid)), &self.shared);
-        let asked = shared.invalidator.attributes_asked(ino, tid, is_look);
-        let outcome = shared.client.getattr(Wait::Never, ino);
-        let is_held = outcome.is_ok() && shared.invalidator.is_behind_size_barrier(ino, tid);
-        if !is_held && outcome != Err(Failure::WouldBlock) {
-            return shared.finish(timer, reply, outcome, |reply, inode| asked.answer(reply, inode));
-        }
-        // Invalidations wait for GETATTRs in flight, so a GETATTR that waits for the file to settle is
-        // withdrawn.
-        let (invalidator, mut asked) = (shared.invalidator.clone(), asked.unless(is_held));
-        let unanswered = invalidator.unanswered(tid);
-        let call = move |client: &Client| loop {
-            let is_settled = asked.is_some() || invalidator.wait_until_settled(ino);
-            let question = asked.take().unwrap_or_else(|| invalidator.attributes_asked(ino, tid, is_look));
-            let inode = client.getattr(Wait::Allowed, ino)?;
-            match is_settled && invalidator.is_behind_size_barrier(ino, tid) {
-                true => question.withdraw(),
-                false => return Ok((question, inode)),
-            }
-        };
-        self.later(timer, Holds::Nothing, reply, call, |reply, told| {
-            drop(unanswered);
-            match told {
-                Ok((asked, inode)) => asked.answer(reply, Ok(inode)),
-                Err(why) => reply.fail(why),
-            }
-        });
-    }
-
-    /// Answers GETATTR of a thread that reads an open file, when the kernel has the right size. See
-    /// [`Invalidator::size_asked`].
-    pub(crate) fn show_size(&self, reply: shoal_channel::ReplyAttr, ino: InodeId, tid: u32) {
-        let (timer, begun, shared) =
-            (Timer::start(Op::Getattr.of(ino).by(tid)), Instant::now(), self.shared.clone());
-        if self.slow.refuses(Lane::Size) {
-            let refused = Err::<Inode, _>(ENOMEM.into());
-            return shared
-                .finish(timer, reply, refused, |reply, inode| answer::attr(reply, ino, inode, |_| true));
-        }
-        let unanswered = shared.invalidator.unanswered(tid);
-        let waits = shared.running.begin(timer);
-        let job = move || {
-            let Shared { client, invalidator, .. } = &*shared;
-            let mut asked = invalidator.size_asked(client, ino, tid, begun);
-            let mut outcome = waits.run(|| client.getattr(Wait::Allowed, ino));
-            while outcome.is_ok()
-                && invalidator.is_behind_size_barrier(ino, tid)
-                && begun.elapsed() < SIZE_WAIT_MAX
-            {
-                asked.withdraw();
-                asked = invalidator.size_asked(client, ino, tid, begun);
-                outcome = client.getattr(Wait::Allowed, ino);
-            }
-            drop(unanswered);
-            shared.finish(timer.slow(), reply, outcome, |reply, inode| asked.answer(reply, inode));
-            drop(waits);
-        };
-        self.submit(Lane::Size, Box::new(job));
-    }
-
-    /// Queues a call for a thread that may wait, unless too many requests wait already.
-    fn wait<A: Lent + ?Sized, T, R: Send + 'static>(
-        &self,
-        timer: Timer,
-        holds: Holds,
-        reply: R,
-        arg: &A,
-        call: impl Fn(&Client, Wait, &A) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        if self.refuses(timer.op(), holds) {
-            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
-        }
-        let arg = arg.to_owned();
-        let call = move |client: &Client| call(client, Wait::Allowed, arg.borrow());
-        self.later(timer, holds, reply, call, answer);
-    }
-
-    /// Whether too many requests or bytes wait already for one more to wait.
-    fn refuses(&self, op: Op, holds: Holds) -> bool {
-        self.slow.refuses(lane(op, holds)) || self.shared.invalidator.is_too_much(holds)
-    }
-
-    /// Makes a call that always waits, and answers with its outcome.
-    pub(crate) fn serve_slow<T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        holds: Holds,
-        reply: R,
-        call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let timer = Timer::start(asked);
-        if self.slow.refuses(Lane::of(asked.op)) {
-            return self.shared.finish(timer, reply, Err(ENOMEM.into()), answer);
-        }
-        self.later(timer, holds, reply, move |client| call(client).map_err(Failure::Errno), answer);
-    }
-
-    fn later<T, R: Send + 'static>(
-        &self,
-        timer: Timer,
-        holds: Holds,
-        reply: R,
-        call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let lane = lane(timer.op(), holds);
-        let session = self.shared.client.session();
-        self.submit(lane, self.shared.job(timer, holds, session, reply, call, answer));
-    }
-
-    /// Lists a directory for a thread, from an offset on.
-    pub(crate) fn list<S: Sink>(&self, op: Op, sink: S, tid: u32, dir: InodeId, offset: u64) {
-        let timer = Timer::start(op.of(dir).by(tid));
-        let mut listing = Listing::new(sink, tid, dir, offset, &self.shared);
-        match listing.fill(&self.shared, Wait::Never) {
-            Err(Failure::WouldBlock) => {
-                let (shared, waits) = (self.shared.clone(), self.shared.running.begin(timer));
-                let job = move || {
-                    let outcome = waits.run(|| listing.fill(&shared, Wait::Allowed));
-                    shared.listed(timer.slow(), listing, outcome);
-                    drop(waits);
-                };
-                self.submit(Lane::Read, Box::new(job));
-            }
-            outcome => self.shared.listed(timer, listing, outcome),
-        }
+    /// A request that is to be answered.
+    pub(crate) fn pending<R>(&self, context: Context, reply: R) -> Pending<'_, R> {
+        Pending { dispatcher: self, context, reply }
     }
 
     /// Whether requests through an open file are to be refused.
@@ -429,185 +117,8 @@ impl Dispatcher {
         locks.bars(client, fh) || handle::is_mappable(fh) && client.has_lost_mapping_lock(inode_id(ino))
     }
 
-    /// Refuses a request.
-    pub(crate) fn refuse(&self, op: Op, reply: impl Fail, why: Errno) {
-        self.shared.counters.record(Timer::start(op.unnamed()), true);
-        reply.fail(why);
-    }
-
-    /// Counts a request that has no reply.
-    pub(crate) fn note(&self, timer: Timer) {
-        self.shared.counters.record(timer, false);
-    }
-}
-
-impl Shared {
-    /// Whether the kernel may have sent a write before its pages were invalidated. Then they are invalidated
-    /// once more before it is answered, which waits. Not so if no other client could have changed the file
-    /// since the kernel was permitted to write to it.
-    fn may_be_outdated(&self, holds: Holds) -> bool {
-        match holds {
-            Holds::Pages(Write { ino, .. }) => {
-                self.invalidator.was_dropped(ino) && !self.client.may_write_unasked(ino)
-            }
-            _ => false,
-        }
-    }
-
-    /// Changes attributes. If the size is among them, the file settles: requests that would show it wait
-    /// until the calling thread has consumed the reply.
-    pub(crate) fn setattr(&self, wait: Wait, ino: InodeId, set: SetAttr) -> Reply<Inode> {
-        let note = |begins| {
-            if set.size.is_some() {
-                self.invalidator.is_about_to_resize(ino, begins);
-            }
-        };
-        self.client.setattr_observed(wait, ino, set, note)
-    }
-
-    /// fallocate(2).
-    pub(crate) fn fallocate(
-        &self,
-        wait: Wait,
-        ino: InodeId,
-        offset: u64,
-        len: u64,
-        what: Fallocate,
-    ) -> Reply<()> {
-        let note = |begins| self.invalidator.is_about_to_grow(ino, begins);
-        self.client.fallocate_observed(wait, ino, offset, len, what, note)
-    }
-
-    /// copy_file_range(2).
-    pub(crate) fn copy_file_range(
-        &self,
-        wait: Wait,
-        src: InodeId,
-        src_offset: u64,
-        dst: InodeId,
-        dst_offset: u64,
-        len: u64,
-    ) -> Reply<u64> {
-        let note = |begins| self.invalidator.is_about_to_grow(dst, begins);
-        self.client.copy_file_range_observed(wait, src, src_offset, dst, dst_offset, len, note)
-    }
-
-    /// Content for the page cache.
-    pub(crate) fn read(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
-        let parts = self.read_settled(wait, ino, offset, len)?;
-        self.counters.read(ino, parts.iter().map(Bytes::len).sum());
-        Ok(parts)
-    }
-
-    /// Reads when the file is not being truncated.
-    fn read_settled(&self, wait: Wait, ino: InodeId, offset: u64, len: u32) -> Reply<Vec<Bytes>> {
-        loop {
-            let parts = self.client.read(wait, ino, offset, len)?;
-            match wait {
-                _ if !self.invalidator.is_being_cut(ino) => return Ok(parts),
-                Wait::Never => return Err(Failure::WouldBlock),
-                Wait::Allowed if !self.invalidator.wait_until_cut(ino) => return Ok(parts),
-                Wait::Allowed => {}
-            }
-        }
-    }
-
-    /// write(2) to a file opened with `flags`.
-    ///
-    /// With `O_APPEND` the bytes belong at the end of the file. Their offset is where the kernel takes the
-    /// end to be, and where it has put the bytes in its page cache.
-    ///
-    /// With `O_DIRECT` the pages are invalidated once more before the reply (`docs/KERNEL_CACHE.md`, hazard
-    /// 20). That may wait for a READ in flight, so a thread does it that answers no READ.
-    pub(crate) fn write(
-        &self,
-        wait: Wait,
-        write: Write,
-        data: &[u8],
-        flags: i32,
-        clear_setid: bool,
-    ) -> Reply<()> {
-        let (client, Write { ino, offset, .. }) = (&self.client, write);
-        let (appends, direct) = (flags & libc::O_APPEND != 0, flags & libc::O_DIRECT != 0);
-        // What follows in these cases has to wait.
-        if wait == Wait::Never && (direct || appends && client.getattr(wait, ino)?.size != offset) {
-            return Err(Failure::WouldBlock);
-        }
-        let late = self.invalidator.late(wait, write);
-        let known = (!appends).then_some(offset);
-        let note = |begins| late.is_about_to(begins);
-        let Written { at, grew } = client.write_observed(wait, ino, known, data, clear_setid, note)?;
-        late.is_written(grew);
-        self.counters.written(ino, data.len());
-        match at == offset {
-            true => self.invalidator.is_overwritten(write, data),
-            false => self.invalidator.has_appended_elsewhere(ino),
-        }
-        if direct {
-            self.invalidator.is_written_directly(write);
-        }
-        Ok(())
-    }
-
-    /// A job for a call that may wait, of a request that arrived in a session. It counts as waiting from now
-    /// on.
-    fn job<T, R: Send + 'static>(
-        self: &Arc<Shared>,
-        timer: Timer,
-        holds: Holds,
-        session: SessionId,
-        reply: R,
-        call: impl FnOnce(&Client) -> Reply<T> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) -> Job {
-        let (shared, under_way) = (self.clone(), self.invalidator.under_way(holds));
-        let waits = self.running.begin(timer);
-        Box::new(move || {
-            // A request that waits when its session ends fails. It rests on what the kernel was told in that
-            // session.
-            let outdated = shared.client.session() != session;
-            let outcome = if outdated {
-                Err(Errno::EIO.into())
-            } else {
-                waits.run(|| naming(holds, || call(&shared.client)))
-            };
-            if let Some(change) = &under_way {
-                change.carried_out();
-            }
-            shared.finish(timer.slow(), reply, outcome, answer);
-            drop((waits, under_way));
-        })
-    }
-
-    pub(crate) fn finish<T, R>(
-        &self,
-        timer: Timer,
-        reply: R,
-        outcome: Reply<T>,
-        answer: impl FnOnce(R, Result<T, Errno>),
-    ) {
-        let outcome = match settled(outcome) {
-            Err(Errno::ENOENT) if timer.op().is_of_inode() => Err(Errno::ESTALE),
-            outcome => outcome,
-        };
-        self.counters.record(timer, outcome.is_err());
-        answer(reply, outcome);
-    }
-
-    fn listed<S: Sink>(&self, timer: Timer, listing: Listing<S>, outcome: Reply<()>) {
-        let outcome = settled(outcome);
-        self.counters.record(timer, outcome.is_err());
-        match outcome {
-            Ok(()) => listing.send(&self.invalidator),
-            Err(why) => listing.fail(why),
-        }
-    }
-}
-
-/// A request that holds the locks of names waits for other clients even if it only looks names up.
-fn lane(op: Op, holds: Holds) -> Lane {
-    match holds {
-        Holds::Names { .. } => Lane::Change,
-        Holds::Nothing | Holds::Dir(_) | Holds::Pages(_) => Lane::of(op),
+    /// Counts a request that has no reply, or was answered otherwise.
+    pub(crate) fn note(&self, context: &Context) {
+        self.shared.counters.record(context, false);
     }
 }

@@ -1,18 +1,18 @@
 //! The requests of the kernel, one method each: decode, call the client, encode. Threads that wait are in
 //! `dispatch`.
 
-use crate::affinity;
+use crate::affinity::Affinity;
 use crate::answer;
-use crate::dispatch::Dispatcher;
+use crate::context::{Context, Holds, Op, Write};
+use crate::dispatch::{Dispatcher, Pending};
 use crate::encode::{fallocate_mode, node};
 use crate::handle;
-use crate::invalidate::{self, Holds};
 use crate::kernel;
 use crate::limits::STAT_BLOCK_BYTES;
+use crate::mount_state::{Attempt, Shared};
 use crate::nodeid_alias::Found;
 use crate::prime::Primer;
 use crate::setattr;
-use crate::stats::{Op, Timer};
 use crate::xattr;
 use shoal_channel::{
     CopyFileRange, FileHandle, LockOwner, LockRequest, Make, NodeId, Offer, Read, Refused, ReplyAttr,
@@ -20,42 +20,79 @@ use shoal_channel::{
     ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, SetXattr, Settings, Unique,
     WriteFlags,
 };
-use shoal_client::{Caller, Client, Creation, Entry, Looked, Seek, Wait};
+use shoal_client::{Creation, Entry, Looked, Seek, Wait};
 use shoal_namespace::RenameFlags;
 use shoal_types::limits::NAME_BYTES_MAX;
 use shoal_types::{Errno, FileKind, InodeId, Statfs};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
 
-/// The file system as the kernel sees it.
+/// The file system as the kernel sees it, for one of the threads that read requests.
 pub(crate) struct Filesystem {
-    pub server: Dispatcher,
-    pub primer: Primer,
-}
-
-fn caller(req: &Request, umask: u32) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid(), umask }
+    dispatcher: Arc<Dispatcher>,
+    primer: Primer,
+    /// Where the thread runs.
+    affinity: Affinity,
+    /// The copy of the counters in which its requests are counted.
+    shard: usize,
 }
 
 impl Filesystem {
-    /// The inode that a request is about.
-    fn about(&self, ino: NodeId) -> InodeId {
-        let ino = self.server.inode(ino);
-        self.server.invalidator().is_asked_about(ino);
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, primer: Primer) -> Filesystem {
+        let shard = dispatcher.shared().counters.next_shard();
+        Filesystem { dispatcher, primer, affinity: Affinity::default(), shard }
+    }
+
+    fn context(&self, op: Op, ino: InodeId) -> Context {
+        Context { shard: self.shard, ..Context::new(op, ino) }
+    }
+
+    /// A request with this header.
+    fn request<R>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+        let ino = self.dispatcher.inode(req.node());
+        self.dispatcher.pending(self.context(op, ino).by(req), reply)
+    }
+
+    /// A request about an inode whose reply the kernel may cache: that is recorded with the invalidator.
+    fn cacheable_request<R>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+        let pending = self.request(op, req, reply);
+        self.dispatcher.invalidator().is_asked_about(pending.context.ino);
+        pending
+    }
+
+    /// A request of a thread that changes names in a directory. It holds the inode lock of the directory.
+    fn request_of_names<R: Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+        let pending = self.request(op, req, reply);
+        let Context { ino, thread, .. } = pending.context;
+        pending.holding(Holds::names(ino, thread))
+    }
+
+    /// A request about an inode whose lock it holds. The kernel may cache the reply.
+    fn request_with_lock<R: Send + 'static>(&self, op: Op, req: &Request, reply: R) -> Pending<'_, R> {
+        let pending = self.cacheable_request(op, req, reply);
+        let ino = pending.context.ino;
+        pending.holding(Holds::Dir(ino))
+    }
+
+    /// The inode that a request names besides that of its header. The kernel may cache what the reply says of
+    /// it: that is recorded with the invalidator.
+    fn other_cacheable_inode(&self, node: NodeId) -> InodeId {
+        let ino = self.dispatcher.inode(node);
+        self.dispatcher.invalidator().is_asked_about(ino);
         ino
     }
 
-    fn make(&self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
-        affinity::met(req.pid(), 0);
-        let (caller, parent) = (caller(req, make.umask), self.server.inode(req.node()));
-        let Make { mode, rdev, .. } = make;
-        self.server.change(
-            op.of(parent).by(req.pid()),
-            Holds::names(parent, req.pid()),
-            reply,
-            make.name.as_bytes(),
-            move |client, wait, name| client.create(wait, &caller, parent, name, mode, rdev),
+    fn make(&mut self, op: Op, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+        self.affinity.met(req.pid(), 0);
+        let Make { name, mode, umask, rdev, .. } = make;
+        self.request_of_names(op, req, reply).change(
+            name.as_bytes(),
+            move |attempt, name| {
+                let Attempt { context, wait, .. } = attempt;
+                attempt.client().create(wait, &context.caller(umask), context.ino, name, mode, rdev)
+            },
             answer::entry,
         );
     }
@@ -63,36 +100,39 @@ impl Filesystem {
 
 impl shoal_channel::Filesystem for Filesystem {
     fn init(&mut self, offer: &Offer) -> io::Result<Settings> {
-        kernel::negotiate(offer, self.server.shared().locks.are_ours())
+        kernel::negotiate(offer, self.dispatcher.shared().locks.are_ours())
     }
 
-    fn destroy(&mut self) {
-        self.server.drain();
+    fn for_thread(&self) -> Filesystem {
+        Filesystem::new(self.dispatcher.clone(), self.primer.clone())
+    }
+
+    fn destroy(&mut self) -> io::Result<()> {
+        let dispatcher = Arc::get_mut(&mut self.dispatcher);
+        dispatcher.ok_or_else(|| io::Error::other("the mount is in use"))?.drain();
+        Ok(())
     }
 
     // --- names ---
 
-    fn lookup(&self, req: &Request, name: &OsStr, reply: ReplyEntry) {
-        affinity::met(req.pid(), 0);
-        let (place, tid) = (req.node(), req.pid());
-        let parent = self.server.inode(place);
+    fn lookup(&mut self, req: &Request, name: &OsStr, reply: ReplyEntry) {
+        self.affinity.met(req.pid(), 0);
+        let (place, pending) = (req.node(), self.request(Op::Lookup, req, reply));
+        let Context { ino: parent, thread, .. } = pending.context;
         if self.primer.is_meant(place, name.as_bytes()) {
-            self.server.note(Timer::start(Op::Lookup.unnamed()));
-            return self.primer.answer(reply);
+            return pending.answer_otherwise(|reply| self.primer.answer(reply));
         }
-        let shared = self.server.shared();
-        let asking = shared.invalidator.asks(tid);
-        shared.invalidator.looks_at_names(tid, parent);
-        let looking = shared.clone();
+        let shared = self.dispatcher.shared().clone();
+        let asking = shared.invalidator.asks(thread);
+        shared.invalidator.looks_at_names(thread, parent);
         let by_number = name == OsStr::new(".");
         let upwards = name == OsStr::new("..");
-        self.server.look(
-            Op::Lookup.of(parent).by(req.pid()),
-            |client| Holds::of_looks(tid, &client.looks_again(tid, parent, name.as_bytes())),
-            reply,
+        pending.look(
+            |client| Holds::of_looks(thread, &client.looks_again(thread, parent, name.as_bytes())),
             name.as_bytes(),
-            move |client, wait, name| {
-                looking.invalidator.wait_for_size(client, wait, client.find(wait, tid, parent, name)?)
+            move |attempt, name| {
+                let Attempt { shared: Shared { client, invalidator, .. }, wait, .. } = attempt;
+                invalidator.wait_for_size(client, wait, client.find(wait, thread, parent, name)?)
             },
             move |reply, found| {
                 let may_keep =
@@ -105,7 +145,8 @@ impl shoal_channel::Filesystem for Filesystem {
                         FileKind::Directory if !by_number => {
                             let (ino, is_last) = (entry.ino, is_above || again);
                             let found = Found { ino, node: place, moved_from, may_be_in, is_last };
-                            shared.nodes.found(tid, found, |dir| shared.invalidator.may_be_locked(tid, dir))
+                            let may_be_locked = |dir| shared.invalidator.may_be_locked(thread, dir);
+                            shared.nodes.found(thread, found, may_be_locked)
                         }
                         _ if by_number => shared.nodes.by_number(entry.ino),
                         _ => node(entry.ino),
@@ -117,98 +158,88 @@ impl shoal_channel::Filesystem for Filesystem {
     }
 
     /// Counted per inode: the kernel sends many FORGETs in one message.
-    fn forget(&self, node: NodeId, nlookup: u64) {
-        let (timer, ino) = (Timer::start(Op::Forget.unnamed()), self.server.inode(node));
+    fn forget(&mut self, node: NodeId, nlookup: u64) {
+        let ino = self.dispatcher.inode(node);
+        let context = self.context(Op::Forget, ino).unnamed();
         // The root of the mount is referred to until the mount ends.
         if !Primer::is_own(ino) && node != NodeId::ROOT {
-            let client = self.server.client();
+            let client = self.dispatcher.client();
             client.forget(ino, nlookup);
-            self.server.shared().nodes.forgotten(node, nlookup, || client.refers(ino));
+            self.dispatcher.shared().nodes.forgotten(node, nlookup, || client.refers(ino));
         }
-        self.server.note(timer);
+        self.dispatcher.note(&context);
     }
 
-    fn mknod(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+    fn mknod(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
         self.make(Op::Mknod, req, make, reply);
     }
 
-    fn mkdir(&self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
+    fn mkdir(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry) {
         self.make(Op::Mkdir, req, make, reply);
     }
 
-    fn create(&self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
-        affinity::met(req.pid(), 0);
+    fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate) {
+        self.affinity.met(req.pid(), 0);
         let Make { name, mode, umask, flags, .. } = make;
-        let (caller, by, parent) = (caller(req, umask), req.pid(), self.server.inode(req.node()));
         let exclusive = flags & libc::O_EXCL != 0;
-        let handle = self.server.shared().locks.handle(flags, true);
+        let handle = self.dispatcher.shared().locks.handle(flags, true);
         let mappable = handle::is_mappable(handle);
-        self.server.change(
-            Op::Create.of(parent).by(req.pid()),
-            Holds::names(parent, by),
-            reply,
+        self.request_of_names(Op::Create, req, reply).change(
             name.as_bytes(),
-            move |client, wait, name| {
-                let caller = &caller;
-                client.create_open(wait, &Creation { caller, by, parent, name, mode, exclusive, mappable })
+            move |attempt, name| {
+                let Context { ino: parent, thread: by, .. } = *attempt.context;
+                let caller = &attempt.context.caller(umask);
+                let creation = Creation { caller, by, parent, name, mode, exclusive, mappable };
+                attempt.client().create_open(attempt.wait, &creation)
             },
             move |reply, made| answer::created(reply, handle, made),
         );
     }
 
-    fn symlink(&self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
-        let (caller, parent) = (caller(req, 0), self.server.inode(req.node()));
+    fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry) {
         let name = name.as_bytes().to_vec();
-        self.server.change(
-            Op::Symlink.of(parent).by(req.pid()),
-            Holds::names(parent, req.pid()),
-            reply,
+        self.request_of_names(Op::Symlink, req, reply).change(
             target.as_bytes(),
-            move |client, wait, target| client.symlink(wait, &caller, parent, &name, target),
+            move |attempt, target| {
+                let Attempt { context, wait, .. } = attempt;
+                attempt.client().symlink(wait, &context.caller(0), context.ino, &name, target)
+            },
             answer::entry,
         );
     }
 
-    fn link(&self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
-        let (ino, parent) = (self.about(node), self.server.inode(req.node()));
-        self.server.change(
-            Op::Link.of(parent).by(req.pid()),
-            Holds::names(parent, req.pid()),
-            reply,
+    fn link(&mut self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry) {
+        let ino = self.other_cacheable_inode(node);
+        self.request_of_names(Op::Link, req, reply).change(
             name.as_bytes(),
-            move |client, wait, name| client.link(wait, ino, parent, name),
+            move |attempt, name| attempt.client().link(attempt.wait, ino, attempt.context.ino, name),
             answer::entry_once,
         );
     }
 
-    fn unlink(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        affinity::met(req.pid(), 0);
-        let parent = self.server.inode(req.node());
-        self.server.change(
-            Op::Unlink.of(parent).by(req.pid()),
-            Holds::names(parent, req.pid()),
-            reply,
+    fn unlink(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        self.affinity.met(req.pid(), 0);
+        self.request_of_names(Op::Unlink, req, reply).change(
             name.as_bytes(),
-            move |client, wait, name| client.unlink(wait, parent, name),
+            |attempt, name| attempt.client().unlink(attempt.wait, attempt.context.ino, name),
             answer::empty,
         );
     }
 
-    fn rmdir(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        affinity::met(req.pid(), 0);
-        let (parent, by) = (self.server.inode(req.node()), req.pid());
-        self.server.change(
-            Op::Rmdir.of(parent).by(req.pid()),
-            Holds::names(parent, by),
-            reply,
+    fn rmdir(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        self.affinity.met(req.pid(), 0);
+        self.request_of_names(Op::Rmdir, req, reply).change(
             name.as_bytes(),
-            move |client, wait, name| client.rmdir(wait, by, parent, name),
+            |attempt, name| {
+                let Context { ino: parent, thread, .. } = *attempt.context;
+                attempt.client().rmdir(attempt.wait, thread, parent, name)
+            },
             answer::empty,
         );
     }
 
     fn rename(
-        &self,
+        &mut self,
         req: &Request,
         name: &OsStr,
         new_dir: NodeId,
@@ -216,89 +247,83 @@ impl shoal_channel::Filesystem for Filesystem {
         flags: u32,
         reply: ReplyEmpty,
     ) {
+        let pending = self.request(Op::Rename, req, reply);
         if flags & !(libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE) != 0 {
-            return self.server.refuse(Op::Rename, reply, Errno::EINVAL);
+            return pending.refuse(Errno::EINVAL);
         }
         let flags = RenameFlags {
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
         };
-        let (from, to) = (self.server.inode(req.node()), self.server.inode(new_dir));
+        let Context { ino: from, thread: by, .. } = pending.context;
+        let to = self.dispatcher.inode(new_dir);
         // The kernel skips a rename of a name to itself, unless it knows the two as different aliases; it
         // would then mark one of them dead. After `ESTALE` it looks both up again.
         if from == to && name == new_name && !flags.exchange {
-            return self.server.refuse(Op::Rename, reply, Errno::ESTALE);
+            return pending.refuse(Errno::ESTALE);
         }
-        let (from_name, by) = (name.as_bytes().to_vec(), req.pid());
-        self.server.change(
-            Op::Rename.of(from).by(req.pid()),
-            Holds::Names { dirs: [from, to], by },
-            reply,
+        let from_name = name.as_bytes().to_vec();
+        pending.holding(Holds::Names { dirs: [from, to], by }).change(
             new_name.as_bytes(),
-            move |client, wait, to_name| client.rename(wait, by, from, &from_name, to, to_name, flags),
+            move |attempt, to_name| {
+                attempt.client().rename(attempt.wait, by, from, &from_name, to, to_name, flags)
+            },
             answer::empty,
         );
     }
 
-    fn readlink(&self, req: &Request, reply: ReplyData) {
-        let ino = self.about(req.node());
-        self.server.serve(
-            Op::Readlink.of(ino).by(req.pid()),
-            reply,
+    fn readlink(&mut self, req: &Request, reply: ReplyData) {
+        self.cacheable_request(Op::Readlink, req, reply).serve(
             &(),
-            move |client, wait, ()| client.readlink(wait, ino),
+            |attempt, ()| attempt.client().readlink(attempt.wait, attempt.context.ino),
             |reply, target| answer::parts(reply, target.map(|target| vec![target])),
         );
     }
 
-    fn readdir(&self, req: &Request, offset: u64, reply: ReplyDirectory) {
-        self.server.list(Op::Readdir, reply, req.pid(), self.about(req.node()), offset);
+    fn readdir(&mut self, req: &Request, offset: u64, reply: ReplyDirectory) {
+        self.cacheable_request(Op::Readdir, req, reply).list(offset);
     }
 
-    fn readdirplus(&self, req: &Request, offset: u64, reply: ReplyDirectoryPlus) {
-        self.server.list(Op::Readdirplus, reply, req.pid(), self.about(req.node()), offset);
+    fn readdirplus(&mut self, req: &Request, offset: u64, reply: ReplyDirectoryPlus) {
+        self.cacheable_request(Op::Readdirplus, req, reply).list(offset);
     }
 
     // --- attributes ---
 
-    fn getattr(&self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
-        affinity::met(req.pid(), 0);
-        let (ino, tid) = (self.about(req.node()), req.pid());
-        let invalidator = self.server.invalidator();
+    fn getattr(&mut self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr) {
+        self.affinity.met(req.pid(), 0);
+        let pending = self.cacheable_request(Op::Getattr, req, reply);
+        let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
         // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
-        let is_look = invalidator.is_look(tid, ino, handle.is_some());
+        let is_look = invalidator.is_look(thread, ino, handle.is_some());
         if handle.is_some() && !is_look && invalidator.was_dropped(ino) {
-            return self.server.show_size(reply, ino, tid);
+            return pending.show_size();
         }
-        self.server.show_attributes(reply, ino, tid, is_look);
+        pending.show_attributes(is_look);
     }
 
-    fn setattr(&self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
-        affinity::met(req.pid(), 0);
-        let (ino, tid) = (self.about(req.node()), req.pid());
-        let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
-        let set = setattr::resolve(set, self.server.client().now());
-        self.server.change(
-            Op::Setattr.of(ino).by(req.pid()),
-            Holds::Dir(ino),
-            reply,
+    fn setattr(&mut self, req: &Request, set: shoal_channel::SetAttr, reply: ReplyAttr) {
+        self.affinity.met(req.pid(), 0);
+        let pending = self.request_with_lock(Op::Setattr, req, reply);
+        let Context { ino, thread, .. } = pending.context;
+        let invalidator = self.dispatcher.invalidator().clone();
+        let set = setattr::resolve(set, self.dispatcher.client().now());
+        pending.change(
             &(),
-            move |_, wait, ()| Ok((shared.setattr(wait, ino, set)?, wait == Wait::Allowed)),
+            move |attempt, ()| Ok((attempt.setattr(set)?, attempt.wait == Wait::Allowed)),
             move |reply, done| match done {
                 Ok((inode, waited)) => {
-                    invalidator.attributes_asked(ino, tid, false).answer_change(reply, inode, waited);
+                    invalidator.attributes_asked(ino, thread, false).answer_change(reply, inode, waited);
                 }
                 Err(why) => answer::Fail::fail(reply, why),
             },
         );
     }
 
-    fn statfs(&self, req: &Request, reply: ReplyStatfs) {
-        self.server.serve(
-            Op::Statfs.unnamed().by(req.pid()),
-            reply,
+    fn statfs(&mut self, req: &Request, reply: ReplyStatfs) {
+        self.request(Op::Statfs, req, reply).unnamed().serve(
             &(),
-            |client, wait, ()| client.statfs(wait),
+            |attempt, ()| attempt.client().statfs(attempt.wait),
             |reply, room| match room {
                 Ok(Statfs { total_bytes, free_bytes, inodes, free_inodes }) => {
                     let block = u64::from(STAT_BLOCK_BYTES);
@@ -321,20 +346,19 @@ impl shoal_channel::Filesystem for Filesystem {
 
     // --- content ---
 
-    fn read(&self, req: &Request, read: Read, reply: ReplyData) {
+    fn read(&mut self, req: &Request, read: Read, reply: ReplyData) {
         let Read { handle, offset, size, flags } = read;
-        affinity::met(req.pid(), size as usize);
-        if self.server.bars(req.node(), handle) {
-            return self.server.refuse(Op::Read, reply, Errno::EIO);
+        self.affinity.met(req.pid(), size as usize);
+        if self.dispatcher.bars(req.node(), handle) {
+            return self.request(Op::Read, req, reply).refuse(Errno::EIO);
         }
-        let (ino, shared) = (self.about(req.node()), self.server.shared());
+        let pending = self.cacheable_request(Op::Read, req, reply);
+        let Context { ino, thread, .. } = pending.context;
         let fills = handle::flags(handle, flags) & libc::O_DIRECT == 0;
-        let reading = self.server.invalidator().is_read(ino, offset, size, req.pid(), fills);
-        self.server.serve(
-            Op::Read.of(ino).by(req.pid()),
-            reply,
+        let reading = self.dispatcher.invalidator().is_read(ino, offset, size, thread, fills);
+        pending.serve(
             &(),
-            move |_, wait, ()| shared.read(wait, ino, offset, size),
+            move |attempt, ()| attempt.read(offset, size),
             move |reply, parts| {
                 answer::parts(reply, parts);
                 drop(reading);
@@ -342,31 +366,29 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn write(&self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
+    fn write(&mut self, req: &Request, write: shoal_channel::Write<'_>, reply: ReplyWrite) {
         let shoal_channel::Write { handle, offset, data, flags, write_flags } = write;
-        affinity::met(req.pid(), data.len());
-        if self.server.bars(req.node(), handle) {
-            return self.server.refuse(Op::Write, reply, Errno::EIO);
+        self.affinity.met(req.pid(), data.len());
+        if self.dispatcher.bars(req.node(), handle) {
+            return self.request(Op::Write, req, reply).refuse(Errno::EIO);
         }
-        let (ino, flags) = (self.about(req.node()), handle::flags(handle, flags));
+        let (pending, flags) = (self.cacheable_request(Op::Write, req, reply), handle::flags(handle, flags));
+        let Context { ino, thread, .. } = pending.context;
         let clear_setid = write_flags.contains(WriteFlags::KILL_SUIDGID);
         let len = data.len() as u32;
-        let write = invalidate::Write { ino, offset, len: u64::from(len) };
+        let write = Write { ino, offset, len: u64::from(len) };
         if write_flags.contains(WriteFlags::CACHE) {
-            return self.server.write_back(write, data, reply);
+            return pending.write_back(write, data);
         }
-        let (tid, shared, invalidator) = (req.pid(), self.server.shared(), self.server.invalidator().clone());
+        let invalidator = self.dispatcher.invalidator().clone();
         // A direct write locks no page.
         let holds = if flags & libc::O_DIRECT != 0 { Holds::Nothing } else { Holds::Pages(write) };
-        self.server.change(
-            Op::Write.of(ino).by(req.pid()),
-            holds,
-            reply,
+        pending.holding(holds).change(
             data,
-            move |_, wait, data| shared.write(wait, write, data, flags, clear_setid),
+            move |attempt, data| attempt.write(write, data, flags, clear_setid),
             move |reply, done| {
                 answer::written(reply, len, done);
-                invalidator.is_taken_in(ino, tid);
+                invalidator.is_taken_in(ino, thread);
                 if holds == Holds::Nothing {
                     // The dispatcher ends a change that holds pages.
                     invalidator.is_done(Holds::Pages(write));
@@ -375,63 +397,57 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn fallocate(&self, req: &Request, what: shoal_channel::Fallocate, reply: ReplyEmpty) {
+    fn fallocate(&mut self, req: &Request, what: shoal_channel::Fallocate, reply: ReplyEmpty) {
         let shoal_channel::Fallocate { offset, len, mode } = what;
         let Some(what) = fallocate_mode(mode) else {
-            return self.server.refuse(Op::Fallocate, reply, Errno::EOPNOTSUPP);
+            return self.request(Op::Fallocate, req, reply).refuse(Errno::EOPNOTSUPP);
         };
-        let (ino, tid, shared) = (self.about(req.node()), req.pid(), self.server.shared());
-        let invalidator = shared.invalidator.clone();
-        self.server.change(
-            Op::Fallocate.of(ino).by(req.pid()),
-            Holds::Dir(ino),
-            reply,
+        let pending = self.request_with_lock(Op::Fallocate, req, reply);
+        let Context { ino, thread, .. } = pending.context;
+        let invalidator = self.dispatcher.invalidator().clone();
+        pending.change(
             &(),
-            move |_, wait, ()| shared.fallocate(wait, ino, offset, len, what),
+            move |attempt, ()| attempt.fallocate(offset, len, what),
             move |reply, done| {
                 invalidator.answer_unheard(reply, ino, done);
-                invalidator.is_taken_in(ino, tid);
+                invalidator.is_taken_in(ino, thread);
             },
         );
     }
 
-    fn copy_file_range(&self, req: &Request, copy: CopyFileRange, reply: ReplyWrite) {
+    fn copy_file_range(&mut self, req: &Request, copy: CopyFileRange, reply: ReplyWrite) {
         let CopyFileRange { offset_in, node_out, offset_out, len, flags } = copy;
         if flags != 0 {
-            return self.server.refuse(Op::CopyFileRange, reply, Errno::EINVAL);
+            return self.request(Op::CopyFileRange, req, reply).refuse(Errno::EINVAL);
         }
-        let (src, dst, tid) = (self.about(req.node()), self.about(node_out), req.pid());
-        let (shared, invalidator) = (self.server.shared(), self.server.invalidator().clone());
+        let pending = self.cacheable_request(Op::CopyFileRange, req, reply);
+        let Context { ino: src, thread, .. } = pending.context;
+        let dst = self.other_cacheable_inode(node_out);
+        let invalidator = self.dispatcher.invalidator().clone();
         // The reply has 32 bits for the length.
         let len = len.min(u64::from(u32::MAX - (STAT_BLOCK_BYTES - 1)));
-        self.server.change(
-            Op::CopyFileRange.of(dst).by(req.pid()),
-            Holds::Dir(dst),
-            reply,
+        pending.about(dst).holding(Holds::Dir(dst)).change(
             &(),
-            move |_, wait, ()| shared.copy_file_range(wait, src, offset_in, dst, offset_out, len),
+            move |attempt, ()| attempt.copy_file_range(src, offset_in, offset_out, len),
             move |reply, copied| {
                 answer::copied(reply, copied);
-                invalidator.is_taken_in(dst, tid);
+                invalidator.is_taken_in(dst, thread);
             },
         );
     }
 
-    fn lseek(&self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek) {
+    fn lseek(&mut self, req: &Request, offset: i64, whence: i32, reply: ReplyLseek) {
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
             libc::SEEK_HOLE => Seek::Hole,
-            _ => return self.server.refuse(Op::Lseek, reply, Errno::EINVAL),
+            _ => return self.request(Op::Lseek, req, reply).refuse(Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else {
-            return self.server.refuse(Op::Lseek, reply, Errno::ENXIO);
+            return self.request(Op::Lseek, req, reply).refuse(Errno::ENXIO);
         };
-        let ino = self.about(req.node());
-        self.server.serve(
-            Op::Lseek.of(ino).by(req.pid()),
-            reply,
+        self.cacheable_request(Op::Lseek, req, reply).serve(
             &(),
-            move |client, wait, ()| client.lseek(wait, ino, offset, what),
+            move |attempt, ()| attempt.client().lseek(attempt.wait, attempt.context.ino, offset, what),
             |reply, offset| match offset {
                 Ok(offset) => reply.offset(offset),
                 Err(why) => answer::Fail::fail(reply, why),
@@ -439,71 +455,61 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn fsync(&self, req: &Request, reply: ReplyEmpty) {
-        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
-        let call = move |client: &Client| {
-            invalidator.wait_for_pages(ino);
-            client.fsync(ino)
-        };
-        self.server.serve_slow(Op::Fsync.of(ino).by(req.pid()), Holds::Nothing, reply, call, answer::empty);
-    }
-
-    fn fsyncdir(&self, req: &Request, reply: ReplyEmpty) {
-        let ino = self.about(req.node());
-        self.server.serve_slow(
-            Op::Fsyncdir.of(ino).by(req.pid()),
-            Holds::Dir(ino),
-            reply,
-            move |client| client.fsync(ino),
+    fn fsync(&mut self, req: &Request, reply: ReplyEmpty) {
+        self.cacheable_request(Op::Fsync, req, reply).serve_slow(
+            |attempt| {
+                attempt.shared.invalidator.wait_for_pages(attempt.context.ino);
+                attempt.client().fsync(attempt.context.ino)
+            },
             answer::empty,
         );
     }
 
+    fn fsyncdir(&mut self, req: &Request, reply: ReplyEmpty) {
+        self.request_with_lock(Op::Fsyncdir, req, reply)
+            .serve_slow(|attempt| attempt.client().fsync(attempt.context.ino), answer::empty);
+    }
+
     // --- extended attributes ---
 
-    fn getxattr(&self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
-        affinity::met(req.pid(), 0);
-        let ino = self.about(req.node());
+    fn getxattr(&mut self, req: &Request, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.affinity.met(req.pid(), 0);
+        let pending = self.cacheable_request(Op::Getxattr, req, reply);
         if size == 0 && name.as_bytes() == xattr::CAPABILITY {
-            return self.server.acquire_write_permit(ino, req.pid(), reply);
+            return pending.acquire_write_permit();
         }
-        self.server.serve(
-            Op::Getxattr.of(ino).by(req.pid()),
-            reply,
+        pending.serve(
             name.as_bytes(),
-            move |client, wait, name| client.getxattr(wait, ino, name),
+            |attempt, name| attempt.client().getxattr(attempt.wait, attempt.context.ino, name),
             move |reply, value| answer::sized(reply, size, value),
         );
     }
 
-    fn listxattr(&self, req: &Request, size: u32, reply: ReplyXattr) {
-        let (ino, uid) = (self.about(req.node()), req.uid());
-        self.server.serve(
-            Op::Listxattr.of(ino).by(req.pid()),
-            reply,
+    fn listxattr(&mut self, req: &Request, size: u32, reply: ReplyXattr) {
+        let uid = req.uid();
+        self.cacheable_request(Op::Listxattr, req, reply).serve(
             &(),
-            move |client, wait, ()| client.listxattr(wait, ino),
+            |attempt, ()| attempt.client().listxattr(attempt.wait, attempt.context.ino),
             move |reply, names| answer::sized(reply, size, names.map(|names| xattr::joined(&names, uid))),
         );
     }
 
-    fn setxattr(&self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty) {
+    fn setxattr(&mut self, req: &Request, set: SetXattr<'_>, reply: ReplyEmpty) {
         let SetXattr { name, value, flags, kill_sgid } = set;
         if name.as_bytes() == xattr::ASK.to_bytes() {
-            return self.server.refuse(Op::Setxattr, reply, kernel::EBUSY);
+            return self.request(Op::Setxattr, req, reply).refuse(kernel::EBUSY);
         }
         let how = match xattr::how(flags) {
             Ok(how) => how,
-            Err(why) => return self.server.refuse(Op::Setxattr, reply, why),
+            Err(why) => return self.request(Op::Setxattr, req, reply).refuse(why),
         };
-        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
+        let pending = self.request_with_lock(Op::Setxattr, req, reply);
+        let (ino, invalidator) = (pending.context.ino, self.dispatcher.invalidator().clone());
         let name = name.as_bytes().to_vec();
-        self.server.change(
-            Op::Setxattr.of(ino).by(req.pid()),
-            Holds::Dir(ino),
-            reply,
+        pending.change(
             value,
-            move |client, wait, value| {
+            move |attempt, value| {
+                let (client, wait) = (attempt.client(), attempt.wait);
                 client.setxattr(wait, ino, &name, value, how)?;
                 if kill_sgid && name == xattr::ACL_ACCESS {
                     xattr::drop_setgid(client, wait, ino)
@@ -516,14 +522,12 @@ impl shoal_channel::Filesystem for Filesystem {
         );
     }
 
-    fn removexattr(&self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
-        let (ino, invalidator) = (self.about(req.node()), self.server.shared().invalidator.clone());
-        self.server.change(
-            Op::Removexattr.of(ino).by(req.pid()),
-            Holds::Dir(ino),
-            reply,
+    fn removexattr(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty) {
+        let pending = self.request_with_lock(Op::Removexattr, req, reply);
+        let (ino, invalidator) = (pending.context.ino, self.dispatcher.invalidator().clone());
+        pending.change(
             name.as_bytes(),
-            move |client, wait, name| client.removexattr(wait, ino, name),
+            move |attempt, name| attempt.client().removexattr(attempt.wait, ino, name),
             move |reply, done| invalidator.answer_unheard(reply, ino, done),
         );
     }
@@ -532,42 +536,42 @@ impl shoal_channel::Filesystem for Filesystem {
 
     /// After the first refusal the kernel opens files without a message, keeps their cache, and sends no
     /// RELEASE. Not refused where the mount keeps the locks, which end with RELEASE.
-    fn open(&self, req: &Request, flags: i32, reply: ReplyOpen) {
-        self.server.open(req.node(), flags, reply);
+    fn open(&mut self, req: &Request, flags: i32, reply: ReplyOpen) {
+        self.request(Op::Open, req, reply).open(flags);
     }
 
     /// After the first refusal the kernel opens directories without a message, and caches their listings.
-    fn opendir(&self, _req: &Request, reply: ReplyOpen) {
-        self.server.refuse(Op::Opendir, reply, Errno::ENOSYS);
+    fn opendir(&mut self, req: &Request, reply: ReplyOpen) {
+        self.request(Op::Opendir, req, reply).refuse(Errno::ENOSYS);
     }
 
     /// close(2) waits only for locks to be released, and only where the mount keeps them: errors of earlier
     /// writes are reported by fsync.
-    fn flush(&self, req: &Request, owner: LockOwner, reply: ReplyEmpty) {
-        self.server.flush(req.node(), owner, reply);
+    fn flush(&mut self, req: &Request, owner: LockOwner, reply: ReplyEmpty) {
+        self.request(Op::Flush, req, reply).flush(owner);
     }
 
     /// Where open(2) is refused, the kernel sends RELEASE only for a file created before that refusal.
-    fn release(&self, req: &Request, handle: FileHandle, reply: ReplyEmpty) {
-        self.server.release(req.node(), handle, reply);
+    fn release(&mut self, req: &Request, handle: FileHandle, reply: ReplyEmpty) {
+        self.request(Op::Release, req, reply).release(handle);
     }
 
     // --- locks, where the mount keeps them ---
 
-    fn getlk(&self, req: &Request, wanted: LockRequest, reply: ReplyLock) {
-        self.server.test_lock(req.node(), &wanted, reply);
+    fn getlk(&mut self, req: &Request, wanted: LockRequest, reply: ReplyLock) {
+        self.request(Op::Getlk, req, reply).test_lock(&wanted);
     }
 
-    fn setlk(&self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty) {
-        self.server.set_lock(req.node(), &wanted, wait.then(|| req.unique()), reply);
+    fn setlk(&mut self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty) {
+        self.request(Op::Setlk, req, reply).set_lock(&wanted, wait.then(|| req.unique()));
     }
 
-    fn interrupt(&self, unique: Unique) {
-        self.server.interrupt(unique);
+    fn interrupt(&mut self, unique: Unique) {
+        self.dispatcher.interrupt(unique);
     }
 
     /// No ioctl is known, there is no block device underneath, and files are always ready.
-    fn refuse(&self, what: Refused, reply: ReplyEmpty) {
+    fn refuse(&mut self, what: Refused, reply: ReplyEmpty) {
         let (op, why) = match what {
             Refused::Access => (Op::Access, Errno::ENOSYS),
             Refused::Poll => (Op::Poll, Errno::ENOSYS),
@@ -575,6 +579,6 @@ impl shoal_channel::Filesystem for Filesystem {
             Refused::Ioctl => (Op::Ioctl, kernel::ENOTTY),
             Refused::Unknown => return answer::Fail::fail(reply, Errno::ENOSYS),
         };
-        self.server.refuse(op, reply, why);
+        self.dispatcher.pending(self.context(op, InodeId::ROOT), reply).refuse(why);
     }
 }

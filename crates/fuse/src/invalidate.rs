@@ -52,10 +52,10 @@ mod write_gate;
 pub(crate) use attributes::AttributesAsked;
 pub(crate) use dentry_updates::naming;
 pub(crate) use dir_attr_race::Asking;
-pub(crate) use pages::Write;
 
 use crate::affinity;
 use crate::answer;
+use crate::context::{Holds, Write};
 use crate::dir_activity::DirActivity;
 use crate::limits::{
     ARRIVAL_LOOK_EVERY, ARRIVAL_WAIT, ATTRIBUTES_LOOK_EVERY, BLOCKED_AFTER, DROPS_AT_ONCE_MAX,
@@ -105,35 +105,6 @@ struct Counts {
     nodes: AtomicU64,
     epochs: AtomicU64,
     pruned: AtomicU64,
-}
-
-/// The kernel locks that a request holds while it is in flight.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Holds {
-    /// None that a notification waits for.
-    Nothing,
-    /// The inode lock of a directory or another inode.
-    Dir(InodeId),
-    /// Directories in which thread `by` changes names; equal if it is only one.
-    Names { dirs: [InodeId; 2], by: u32 },
-    /// Locked pages of a file.
-    Pages(Write),
-}
-
-impl Holds {
-    /// The locks of a thread that changes names in one directory.
-    pub(crate) fn names(dir: InodeId, by: u32) -> Holds {
-        Holds::Names { dirs: [dir, dir], by }
-    }
-
-    /// The locks of a thread that looks a name up, perhaps in order to change names in these directories.
-    pub(crate) fn of_looks(by: u32, dirs: &Option<Vec<InodeId>>) -> Holds {
-        match dirs.as_deref() {
-            Some([dir]) => Holds::names(*dir, by),
-            Some([one, other]) => Holds::Names { dirs: [*one, *other], by },
-            _ => Holds::Nothing,
-        }
-    }
 }
 
 /// Invalidates the kernel's caches of one mount. The module describes how.

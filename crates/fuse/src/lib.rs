@@ -28,6 +28,7 @@
 
 mod affinity;
 mod answer;
+mod context;
 mod dir_activity;
 mod dispatch;
 mod encode;
@@ -40,6 +41,7 @@ pub mod limits;
 mod listing;
 mod locks;
 mod mount;
+mod mount_state;
 pub mod mountinfo;
 mod nodeid_alias;
 mod notify;
@@ -49,6 +51,7 @@ mod prime;
 mod running;
 mod setattr;
 mod slow;
+mod split_listings;
 mod stats;
 mod statx;
 mod stopped;

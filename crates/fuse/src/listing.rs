@@ -10,16 +10,15 @@
 //! rest of the group.
 
 use crate::answer::Fail;
-use crate::dispatch::Shared;
+use crate::context::Context;
 use crate::encode::{attributes, node};
 use crate::invalidate::{Asking, Invalidator};
 use crate::kernel::name_lifetime;
-use crate::limits::SPLIT_LISTINGS_MAX;
-use parking_lot::Mutex;
+use crate::mount_state::{Attempt, Shared};
+use crate::split_listings::Splits;
 use shoal_channel::{ReplyDirectory, ReplyDirectoryPlus};
 use shoal_client::{Entry, Reply, Wait};
 use shoal_types::{Cookie, FileKind, Inode, InodeId, Name};
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -88,24 +87,6 @@ impl Sink for ReplyDirectoryPlus {
     }
 }
 
-/// Listings that were cut between names with one cookie, and how many of these names were shown.
-#[derive(Default)]
-pub(crate) struct Splits(Mutex<HashMap<(InodeId, u64), usize>>);
-
-impl Splits {
-    fn remember(&self, dir: InodeId, offset: u64, shown: usize) {
-        let mut splits = self.0.lock();
-        if splits.len() >= SPLIT_LISTINGS_MAX {
-            splits.clear();
-        }
-        splits.insert((dir, offset), shown);
-    }
-
-    fn shown(&self, dir: InodeId, offset: u64) -> usize {
-        self.0.lock().get(&(dir, offset)).copied().unwrap_or(0)
-    }
-}
-
 /// Why a call of the client ended.
 enum Stop {
     /// The directory has no more names.
@@ -136,14 +117,15 @@ pub(crate) struct Listing<S> {
 }
 
 impl<S: Sink> Listing<S> {
-    pub(crate) fn new(sink: S, tid: u32, dir: InodeId, offset: u64, shared: &Shared) -> Listing<S> {
+    pub(crate) fn new(sink: S, context: &Context, offset: u64, shared: &Shared) -> Listing<S> {
+        let (dir, tid) = (context.ino, context.thread);
         let (shown, asking) = (shared.splits.shown(dir, offset), shared.invalidator.asks(tid));
         let is_root = dir == shared.nodes.root();
         Listing { sink, dir, is_root, offset, shown, asking, tid, epochs: None }
     }
 
     /// Fills the buffer. Entries added before a failure stay.
-    pub(crate) fn fill(&mut self, shared: &Shared, wait: Wait) -> Reply<()> {
+    pub(crate) fn fill(&mut self, Attempt { shared, wait, .. }: Attempt<'_>) -> Reply<()> {
         if self.offset < AFTER_DOTDOT && !self.add_dots(&shared.client.getattr(wait, self.dir)?) {
             return Ok(());
         }

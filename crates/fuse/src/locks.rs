@@ -15,22 +15,15 @@
 //! **Waiting** takes a thread for each request, so that other requests are not held up; their number is
 //! bounded. An INTERRUPT ends the wait. It may overtake its request, and is remembered then.
 
-use crate::answer::{self, Fail};
-use crate::dispatch::{Dispatcher, Shared};
 use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
-use crate::nodeid_alias::inode_id;
-use crate::stats::{Asked, Op, Timer};
 use parking_lot::{Condvar, Mutex};
-use shoal_channel::{
-    FileHandle, LockOwner, LockRequest, NodeId, OpenFlags, ReplyEmpty, ReplyLock, ReplyOpen, Unique,
-};
-use shoal_client::{Client, Failure, Lock, LockKind, LockRange, LockRecord, LockSpace, LockWait, Wait};
-use shoal_types::{Errno, InodeId};
+use shoal_channel::{FileHandle, Unique};
+use shoal_client::{Client, Lock, LockWait};
+use shoal_types::InodeId;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread::Builder;
 
 /// Which programs' locks exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -67,15 +60,6 @@ struct State {
     over: bool,
 }
 
-/// The requested lock of a file. To unlock, the kind does not matter.
-fn requested(node: NodeId, wanted: &LockRequest) -> Result<Lock, Errno> {
-    let LockRequest { handle, owner, lock, flock } = wanted;
-    let kind = if lock.kind == libc::F_WRLCK { LockKind::Write } else { LockKind::Read };
-    let (space, owner) = if *flock { (LockSpace::Flock, handle.0) } else { (LockSpace::Posix, owner.0) };
-    let range = LockRange::new(lock.start, lock.end).map_err(|_| Errno::EINVAL)?;
-    Ok(Lock { ino: inode_id(node), space, owner, pid: lock.pid, range, kind })
-}
-
 impl State {
     /// An owner has no locks in a file, or has them through another handle.
     fn forget_owner(&mut self, ino: InodeId, owner: u64) {
@@ -110,7 +94,8 @@ impl Locks {
         }
     }
 
-    fn see(&self, fh: FileHandle, lock: &Lock) {
+    /// An owner asks for a lock through an open file.
+    pub(crate) fn see(&self, fh: FileHandle, lock: &Lock) {
         let mut state = self.state.lock();
         if state.seen.get(&fh.0).is_some_and(|(_, owners)| owners.contains(&lock.owner)) {
             return;
@@ -130,12 +115,22 @@ impl Locks {
     }
 
     /// An owner has closed a file, through any handle.
-    fn closed_by(&self, ino: InodeId, owner: u64) {
+    pub(crate) fn closed_by(&self, ino: InodeId, owner: u64) {
         self.state.lock().forget_owner(ino, owner);
     }
 
+    /// An open file was closed for the last time. `release` is to release the locks of these owners, or to
+    /// queue that. Until it returns no request waits for a release: such a request takes a thread of the lane,
+    /// and the release has to have one already, or to be queued before it.
+    pub(crate) fn closed_for_good(&self, ino: InodeId, fh: FileHandle, release: impl FnOnce(Vec<u64>)) {
+        let mut state = self.state.lock();
+        let owners = state.closed_for_good(ino, fh);
+        release(owners);
+        drop(state);
+    }
+
     /// The locks of these owners were released.
-    fn released(&self, ino: InodeId, owners: &[u64]) {
+    pub(crate) fn released(&self, ino: InodeId, owners: &[u64]) {
         let mut state = self.state.lock();
         for owner in owners {
             if let Some(count) = state.releasing.get_mut(&(ino, *owner)) {
@@ -151,14 +146,15 @@ impl Locks {
 
     /// Waits until no earlier lock of this owner number is being released. That release is already running on
     /// another thread.
-    fn wait_for_release(&self, lock: &Lock) {
+    pub(crate) fn wait_for_release(&self, lock: &Lock) {
         let mut state = self.state.lock();
         while state.releasing.contains_key(&(lock.ino, lock.owner)) {
             self.ended.wait(&mut state);
         }
     }
 
-    fn may_wait(&self, unique: Unique) -> Arc<LockWait> {
+    /// A request may have to wait for its lock. If it was interrupted before it came, it will not.
+    pub(crate) fn may_wait(&self, unique: Unique) -> Arc<LockWait> {
         let wait = Arc::new(LockWait::default());
         let mut state = self.state.lock();
         let early = state.early.iter().position(|found| *found == unique);
@@ -169,19 +165,35 @@ impl Locks {
         wait
     }
 
-    fn waits_no_more(&self, unique: Unique) {
+    /// The request has been answered.
+    pub(crate) fn waits_no_more(&self, unique: Unique) {
         self.state.lock().waits.remove(&unique);
         self.ended.notify_all();
     }
 
-    fn take_thread(&self) -> bool {
+    /// An INTERRUPT has arrived: the wait that it ends. If its request has not come yet, it is remembered.
+    pub(crate) fn interrupted(&self, unique: Unique) -> Option<Arc<LockWait>> {
+        let mut state = self.state.lock();
+        let wait = state.waits.get(&unique).cloned();
+        if wait.is_none() {
+            state.early.push_back(unique);
+            if state.early.len() > INTERRUPTS_KEPT_MAX {
+                state.early.pop_front();
+            }
+        }
+        wait
+    }
+
+    /// Whether one more thread may wait for a lock; it counts from now on.
+    pub(crate) fn take_thread(&self) -> bool {
         let mut state = self.state.lock();
         let free = state.threads < LOCK_WAITERS_MAX;
         state.threads += usize::from(free);
         free
     }
 
-    fn give_thread_back(&self) {
+    /// Such a thread waits no longer.
+    pub(crate) fn give_thread_back(&self) {
         self.state.lock().threads -= 1;
     }
 
@@ -206,234 +218,10 @@ impl Locks {
     }
 }
 
-impl Dispatcher {
-    /// open(2): answered so that the kernel sends RELEASE. Of a file that another mount has open for reading
-    /// and writing, too, nothing is cached.
-    pub(crate) fn open(&self, ino: NodeId, flags: i32, reply: ReplyOpen) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        if !shared.locks.are_ours() {
-            return self.refuse(Op::Open, reply, Errno::ENOSYS);
-        }
-        if !handle::is_for_reading_and_writing(flags) {
-            self.note(Timer::start(Op::Open.of(ino)));
-            return reply.opened(shared.locks.handle(flags, false), OpenFlags::KEEP_CACHE);
-        }
-        let call = move |client: &Client, wait, (): &()| client.open_mappable(wait, ino);
-        self.serve(Op::Open.of(ino), reply, &(), call, move |reply, opened| match opened {
-            Ok(may_map) => {
-                let how = if may_map { OpenFlags::KEEP_CACHE } else { OpenFlags::DIRECT_IO };
-                reply.opened(shared.locks.handle(flags, may_map), how);
-            }
-            Err(why) => reply.fail(why),
-        });
-    }
-
-    /// close(2), by one of the processes that have the file open.
-    pub(crate) fn flush(&self, ino: NodeId, owner: LockOwner, reply: ReplyEmpty) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        if !shared.locks.are_ours() {
-            return self.refuse(Op::Flush, reply, Errno::ENOSYS);
-        }
-        shared.locks.closed_by(ino, owner.0);
-        if !shared.client.may_have_locks(ino, owner.0) {
-            self.note(Timer::start(Op::Flush.of(ino)));
-            return reply.ok();
-        }
-        self.about_locks(
-            Op::Flush.of(ino),
-            reply,
-            move |client| client.release_locks(ino, &[owner.0]),
-            answer::empty,
-        );
-    }
-
-    /// The last close(2) of an open file. The program does not wait for it.
-    pub(crate) fn release(&self, ino: NodeId, fh: FileHandle, reply: ReplyEmpty) {
-        let (shared, ino) = (self.shared(), inode_id(ino));
-        let its = shared.clone();
-        let mut state = shared.locks.state.lock();
-        let owners = state.closed_for_good(ino, fh);
-        // What cannot be done without a request is left.
-        let was_mappable = handle::is_mappable(fh)
-            && its.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
-        if owners.is_empty() && !was_mappable {
-            self.note(Timer::start(Op::Release.of(ino)));
-            return reply.ok();
-        }
-        let release = move |client: &Client| {
-            if was_mappable {
-                // Fails only with the session, and with that the lock has ended.
-                let _ = client.close_mappable(Wait::Allowed, ino);
-            }
-            if owners.is_empty() {
-                return Ok(());
-            }
-            let released = client.release_locks(ino, &owners);
-            its.locks.released(ino, &owners);
-            released
-        };
-        self.about_locks(Op::Release.of(ino), reply, release, answer::empty);
-        // Unlocked only now: a request that waits for this release takes a thread of the lane, and the
-        // release has a thread already or is queued before it.
-        drop(state);
-    }
-
-    /// F_GETLK.
-    pub(crate) fn test_lock(&self, node: NodeId, wanted: &LockRequest, reply: ReplyLock) {
-        match requested(node, wanted) {
-            Ok(lock) => {
-                self.about_locks(
-                    Op::Getlk.of(lock.ino),
-                    reply,
-                    move |client| client.test_lock(&lock),
-                    answer_found,
-                );
-            }
-            Err(why) => self.refuse(Op::Getlk, reply, why),
-        }
-    }
-
-    /// F_SETLK, F_SETLKW and flock(2).
-    pub(crate) fn set_lock(
-        &self,
-        node: NodeId,
-        wanted: &LockRequest,
-        wait: Option<Unique>,
-        reply: ReplyEmpty,
-    ) {
-        let lock = match requested(node, wanted) {
-            Ok(lock) => lock,
-            Err(why) => return self.refuse(Op::Setlk, reply, why),
-        };
-        if wanted.lock.kind == libc::F_UNLCK {
-            return self.about_locks(
-                Op::Setlk.of(lock.ino),
-                reply,
-                move |client| client.unlock(&lock),
-                answer::empty,
-            );
-        }
-        let (shared, fh) = (self.shared(), wanted.handle);
-        shared.locks.see(fh, &lock);
-        let Some(unique) = wait else {
-            let set = move |_: &Client| {
-                shared.locks.wait_for_release(&lock);
-                take_lock(&shared, fh, &lock, None)
-            };
-            return self.about_locks(Op::Setlk.of(lock.ino), reply, set, answer::empty);
-        };
-        let (timer, wait) = (Timer::start(Op::Setlkw.of(lock.ino)), shared.locks.may_wait(unique));
-        self.submit_about_locks(Box::new(move || {
-            shared.locks.wait_for_release(&lock);
-            match take_lock(&shared, fh, &lock, None) {
-                Err(Errno::EAGAIN) => wait_for_lock(shared, timer, (fh, lock), (unique, wait), reply),
-                outcome => {
-                    shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
-                    shared.locks.waits_no_more(unique);
-                }
-            }
-        }));
-    }
-
-    /// A waiting program has received a signal.
-    pub(crate) fn interrupt(&self, unique: Unique) {
-        let shared = self.shared();
-        if !shared.locks.are_ours() {
-            return;
-        }
-        let mut state = shared.locks.state.lock();
-        match state.waits.get(&unique).cloned() {
-            Some(wait) => {
-                drop(state);
-                self.cancel(wait);
-            }
-            None => {
-                state.early.push_back(unique);
-                if state.early.len() > INTERRUPTS_KEPT_MAX {
-                    state.early.pop_front();
-                }
-            }
-        }
-    }
-
-    /// Ends the wait of a request. Does not block.
-    pub(crate) fn cancel(&self, wait: Arc<LockWait>) {
-        wait.give_up();
-        let client = self.shared().client.clone();
-        self.submit_about_locks(Box::new(move || client.cancel_lock(&wait)));
-    }
-
-    fn about_locks<T, R: Send + 'static>(
-        &self,
-        asked: Asked,
-        reply: R,
-        call: impl FnOnce(&Client) -> Result<T, Errno> + Send + 'static,
-        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
-    ) {
-        let (timer, shared) = (Timer::start(asked), self.shared());
-        let waits = shared.running.begin(timer);
-        self.submit_about_locks(Box::new(move || {
-            let outcome = waits.run(|| call(&shared.client));
-            shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer);
-            drop(waits);
-        }));
-    }
-}
-
-/// Takes a lock. Its owner is recorded for the open file once more before the reply: another thread of the
-/// owner may have closed the file meanwhile.
-fn take_lock(shared: &Shared, fh: FileHandle, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
-    shared.client.lock(lock, wait)?;
-    shared.locks.see(fh, lock);
-    Ok(())
-}
-
-/// Waits for a lock that another owner holds, on a thread of its own.
-fn wait_for_lock(
-    shared: Arc<Shared>,
-    timer: Timer,
-    (fh, lock): (FileHandle, Lock),
-    (unique, wait): (Unique, Arc<LockWait>),
-    reply: ReplyEmpty,
-) {
-    let finish = move |shared: &Shared, timer: Timer, reply, outcome: Result<(), Errno>| {
-        shared.finish(timer.slow(), reply, outcome.map_err(Into::into), answer::empty);
-        shared.locks.waits_no_more(unique);
-    };
-    if !shared.locks.take_thread() {
-        return finish(&shared, timer, reply, Err(Errno::ENOLCK));
-    }
-    let its = shared.clone();
-    let run = move || {
-        crate::affinity::everywhere();
-        let outcome = its.running.begin(timer).run(|| take_lock(&its, fh, &lock, Some(&wait)));
-        its.locks.give_thread_back();
-        finish(&its, timer, reply, outcome);
-    };
-    // Without a thread the reply is dropped, which is an error for the program.
-    if let Err(error) = Builder::new().name("fuse-lock".into()).spawn(run) {
-        tracing::error!(%error, "no thread to wait for a lock");
-        shared.locks.give_thread_back();
-        shared.locks.waits_no_more(unique);
-    }
-}
-
-/// Answers with the conflicting lock, or with `F_UNLCK`.
-fn answer_found(reply: ReplyLock, found: Result<Option<LockRecord>, Errno>) {
-    match found {
-        Ok(Some(LockRecord { range, kind, pid, .. })) => {
-            let kind = if kind == LockKind::Write { libc::F_WRLCK } else { libc::F_RDLCK };
-            let (start, end) = (range.start(), range.end());
-            reply.lock(&shoal_channel::Lock { start, end, kind, pid });
-        }
-        Ok(None) => reply.lock(&shoal_channel::Lock { start: 0, end: 0, kind: libc::F_UNLCK, pid: 0 }),
-        Err(why) => reply.fail(why),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_client::{LockKind, LockRange, LockSpace};
 
     const INO: InodeId = InodeId(9);
 
@@ -467,7 +255,7 @@ mod tests {
     #[test]
     fn a_request_that_was_interrupted_before_it_came_does_not_wait() {
         let locks = Locks::new(LockScope::Cluster);
-        locks.state.lock().early.push_back(Unique(4));
+        assert!(locks.interrupted(Unique(4)).is_none());
         assert!(locks.may_wait(Unique(4)).is_given_up());
         assert!(!locks.may_wait(Unique(4)).is_given_up());
         locks.end_all(|wait| wait.give_up());

@@ -1,11 +1,12 @@
 //! Beginning and end of a mount.
 
 use crate::affinity;
-use crate::dispatch::{Dispatcher, Shared};
+use crate::dispatch::Dispatcher;
 use crate::filesystem::Filesystem;
 use crate::hot::{HotBy, HotInode};
 use crate::limits;
 use crate::locks::LockScope;
+use crate::mount_state::Shared;
 use crate::mountinfo;
 use crate::prime::Primer;
 use crate::stats::Stats;
@@ -163,9 +164,9 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
     let MountOptions { locks, root, slow_operation, .. } = options;
-    let server = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
+    let dispatcher = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
-    let shared = server.shared();
+    let shared = dispatcher.shared().clone();
     affinity::remember();
     if options.transport != Transport::Dev {
         allow_uring(options.transport).map_err(MountError::Session)?;
@@ -177,7 +178,7 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
         .map_err(MountError::Session)
         .inspect(|()| client.set_kernel(shared.invalidator.clone()))
         .and_then(|()| shared.invalidator.bound_references(options.inodes_max).map_err(MountError::Session))
-        .and_then(|()| start(server, device, &mountpoint, &options))
+        .and_then(|()| start(dispatcher, device, &mountpoint, &options))
         .map(|(device, end, session)| {
             shared.invalidator.is_at(mountpoint.clone(), device.clone());
             let (mountpoint, session) = (mountpoint.clone(), Mutex::new(Some(session)));
@@ -247,13 +248,13 @@ type Started = (String, Arc<End>, JoinHandle<()>);
 
 /// Negotiates with the kernel (INIT) and starts the threads.
 fn start(
-    server: Dispatcher,
+    dispatcher: Dispatcher,
     device: File,
     mountpoint: &Path,
     options: &MountOptions,
 ) -> Result<Started, MountError> {
     let primer = Primer::default();
-    let front = Filesystem { server, primer: primer.clone() };
+    let front = Filesystem::new(Arc::new(dispatcher), primer.clone());
     let session = Session::begin(device, front, options.transport).map_err(MountError::Session)?;
     tracing::info!(
         "requests travel over {}",

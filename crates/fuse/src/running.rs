@@ -6,8 +6,8 @@
 //!
 //! **Bounds.** Only so many are logged per minute; the number of the others is logged.
 
+use crate::context::{Context, Op};
 use crate::limits::{SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MAX, SLOW_LOOK_EVERY_MIN};
-use crate::stats::{Op, Timer};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Hop, Trace};
 use shoal_runtime::log_limit::LogLimit;
@@ -35,7 +35,7 @@ struct State {
 }
 
 struct Request {
-    timer: Timer,
+    context: Context,
     trace: Arc<Trace>,
     logging: Logging,
 }
@@ -53,7 +53,7 @@ enum Logging {
 pub(crate) struct InFlight {
     running: Arc<Running>,
     number: u64,
-    timer: Timer,
+    context: Context,
     trace: Arc<Trace>,
 }
 
@@ -85,24 +85,24 @@ impl Running {
     }
 
     /// A request begins to wait, for a thread at first.
-    pub(crate) fn begin(self: &Arc<Running>, timer: Timer) -> InFlight {
+    pub(crate) fn begin(self: &Arc<Running>, context: Context) -> InFlight {
         let trace = Arc::new(Trace::default());
         trace.begin(Hop::Thread, "a thread of the mount".into());
         let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
-        state.requests.insert(number, Request { timer, trace: trace.clone(), logging: Logging::NotYet });
-        InFlight { running: self.clone(), number, timer, trace }
+        state.requests.insert(number, Request { context, trace: trace.clone(), logging: Logging::NotYet });
+        InFlight { running: self.clone(), number, context, trace }
     }
 
     /// The requests in flight, a line each, those that wait for longest first.
     pub(crate) fn lines(&self) -> Vec<String> {
         let state = self.state.lock();
         let mut requests: Vec<&Request> = state.requests.values().collect();
-        requests.sort_by_key(|request| request.timer.begun());
+        requests.sort_by_key(|request| request.context.begun);
         let line = |request: &&Request| {
-            let took = request.timer.begun().elapsed();
-            let mut text = format!("{} for {:.1} s", request.timer, took.as_secs_f64());
+            let took = request.context.begun.elapsed();
+            let mut text = format!("{} for {:.1} s", request.context, took.as_secs_f64());
             if let Some(now) = request.trace.now() {
                 let _ = write!(text, ", waits for {now}");
             }
@@ -117,8 +117,8 @@ impl State {
         let is_due = |request: &&mut Request| {
             // A program may hold a lock for as long as it likes.
             request.logging == Logging::NotYet
-                && request.timer.op() != Op::Setlkw
-                && request.timer.begun().elapsed() >= threshold
+                && request.context.op != Op::Setlkw
+                && request.context.begun.elapsed() >= threshold
         };
         for request in self.requests.values_mut().filter(is_due) {
             let admitted = log.admits();
@@ -127,12 +127,12 @@ impl State {
             }
             request.logging = if admitted.is_some() { Logging::Logged } else { Logging::LeftOut };
             if admitted.is_some() {
-                let took = request.timer.begun().elapsed();
+                let took = request.context.begun.elapsed();
                 tracing::warn!(
                     hops = request.trace.hops(took),
                     waits_for = request.trace.now().unwrap_or_default(),
                     "slow operation: {} has taken {:.1} s so far",
-                    request.timer,
+                    request.context,
                     took.as_secs_f64()
                 );
             }
@@ -153,12 +153,12 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         let request = self.running.state.lock().requests.remove(&self.number);
         if request.is_some_and(|request| request.logging == Logging::Logged) {
-            let took = self.timer.begun().elapsed();
+            let took = self.context.begun.elapsed();
             tracing::warn!(
                 hops = self.trace.hops(took),
                 waited_for = self.trace.longest().unwrap_or_default(),
                 "slow operation: {} took {:.1} s",
-                self.timer,
+                self.context,
                 took.as_secs_f64()
             );
         }
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn request_is_listed_while_it_waits_and_logged_once_it_is_slow() {
         let running = Running::new(Some(Duration::ZERO));
-        let request = running.begin(Timer::start(Op::Read.of(InodeId(7)).by(42)));
+        let request = running.begin(Context { thread: 42, ..Context::new(Op::Read, InodeId(7)) });
         let lines = running.lines();
         assert_eq!(lines.len(), 1);
         assert!(
@@ -181,7 +181,7 @@ mod tests {
             "{lines:?}"
         );
         request.run(|| assert!(!running.lines()[0].contains("waits for"), "{:?}", running.lines()));
-        let lock = running.begin(Timer::start(Op::Setlkw.of(InodeId(7))));
+        let lock = running.begin(Context::new(Op::Setlkw, InodeId(7)));
         let logging = || running.state.lock().requests.values().map(|one| one.logging).collect::<Vec<_>>();
         assert_eq!(logging(), [Logging::NotYet, Logging::NotYet]);
         running.state.lock().log_slow(Duration::ZERO, &running.log);

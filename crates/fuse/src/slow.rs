@@ -10,10 +10,10 @@
 //! mount has ended. The other queues must not hold up the reading threads, so their bounds are large, and
 //! requests beyond them are refused.
 
+use crate::context::{Context, Holds, Op};
 use crate::limits::{
     CHANGE_QUEUE_LEN_MAX, DRAIN_WAIT, LOOK_EVERY, SIZE_THREADS, SLOW_QUEUE_LEN_MAX, SYNC_THREADS,
 };
-use crate::stats::Op;
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use std::io;
 use std::thread::{Builder, JoinHandle};
@@ -37,7 +37,16 @@ pub(crate) enum Lane {
 }
 
 impl Lane {
-    pub(crate) fn of(op: Op) -> Lane {
+    /// The lane of a request. A request that holds the locks of names waits for other clients even if it only
+    /// looks names up.
+    pub(crate) fn of(context: &Context) -> Lane {
+        match context.holds {
+            Holds::Names { .. } => Lane::Change,
+            Holds::Nothing | Holds::Dir(_) | Holds::Pages(_) => Lane::of_kind(context.op),
+        }
+    }
+
+    fn of_kind(op: Op) -> Lane {
         match op {
             Op::Setattr | Op::Mknod | Op::Mkdir | Op::Create | Op::Symlink | Op::Link | Op::Unlink => {
                 Lane::Change

@@ -7,60 +7,15 @@
 //! A request is counted just before its reply is sent: a program that sees the effect of a system call sees
 //! it counted.
 
+use crate::context::{Context, Op};
 use crate::hot::{HotBy, HotInode, HotInodes};
 use crate::invalidate::Drops;
 use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
-use shoal_types::InodeId;
-use std::cell::Cell;
-use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-macro_rules! ops {
-    ($($op:ident = $name:literal,)*) => {
-        /// The kinds of requests.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub(crate) enum Op { $($op,)* }
-
-        impl Op {
-            pub(crate) const ALL: &[Op] = &[$(Op::$op,)*];
-
-            pub(crate) fn name(self) -> &'static str {
-                match self { $(Op::$op => $name,)* }
-            }
-        }
-    };
-}
-
-/// What a request asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    pub op: Op,
-    /// The inode that it is about; of requests about names, their directory.
-    ino: Option<InodeId>,
-    /// The thread that makes the request, if that is known.
-    by: Option<u32>,
-}
-
-impl Asked {
-    /// A request of this thread.
-    pub(crate) fn by(self, tid: u32) -> Asked {
-        Asked { by: Some(tid), ..self }
-    }
-}
-
 impl Op {
-    /// A request about an inode, or about names in a directory.
-    pub(crate) fn of(self, ino: InodeId) -> Asked {
-        Asked { op: self, ino: Some(ino), by: None }
-    }
-
-    /// A request that is counted for no inode.
-    pub(crate) fn unnamed(self) -> Asked {
-        Asked { op: self, ino: None, by: None }
-    }
-
     /// The kind under which inodes are counted: listings of either form are one kind.
     fn hot(self) -> usize {
         match self {
@@ -68,71 +23,6 @@ impl Op {
             op => op as usize,
         }
     }
-
-    /// Whether the request names an inode that the kernel has, and no name: if the inode does not exist, it
-    /// was removed.
-    pub(crate) fn is_of_inode(self) -> bool {
-        use Op::{
-            CopyFileRange, Fallocate, Getattr, Getxattr, Listxattr, Lseek, Read, Removexattr, Setattr,
-            Setxattr, Write,
-        };
-        matches!(
-            self,
-            Getattr
-                | Setattr
-                | Read
-                | Write
-                | Getxattr
-                | Listxattr
-                | Setxattr
-                | Removexattr
-                | Lseek
-                | Fallocate
-                | CopyFileRange
-        )
-    }
-}
-
-ops! {
-    Lookup = "lookup",
-    Forget = "forget",
-    Getattr = "getattr",
-    Setattr = "setattr",
-    Readlink = "readlink",
-    Mknod = "mknod",
-    Mkdir = "mkdir",
-    Create = "create",
-    Symlink = "symlink",
-    Link = "link",
-    Unlink = "unlink",
-    Rmdir = "rmdir",
-    Rename = "rename",
-    Open = "open",
-    Opendir = "opendir",
-    Read = "read",
-    Write = "write",
-    Flush = "flush",
-    Release = "release",
-    Releasedir = "releasedir",
-    Getlk = "getlk",
-    Setlk = "setlk",
-    Setlkw = "setlkw",
-    Fsync = "fsync",
-    Fsyncdir = "fsyncdir",
-    Readdir = "readdir",
-    Readdirplus = "readdirplus",
-    Statfs = "statfs",
-    Getxattr = "getxattr",
-    Listxattr = "listxattr",
-    Setxattr = "setxattr",
-    Removexattr = "removexattr",
-    Access = "access",
-    Lseek = "lseek",
-    Fallocate = "fallocate",
-    CopyFileRange = "copy_file_range",
-    Ioctl = "ioctl",
-    Poll = "poll",
-    Bmap = "bmap",
 }
 
 /// The names of the kinds of requests, as in [`OpStats::name`].
@@ -221,57 +111,9 @@ struct Shard {
 
 pub(crate) struct Counters {
     shards: Vec<Shard>,
+    /// Reading threads so far.
+    readers: AtomicUsize,
     hot: HotInodes,
-}
-
-thread_local! {
-    static SHARD: Cell<usize> = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        Cell::new(NEXT.fetch_add(1, Relaxed) % COUNTER_SHARDS)
-    };
-}
-
-/// A request being answered.
-#[derive(Clone, Copy)]
-pub(crate) struct Timer {
-    asked: Asked,
-    start: Instant,
-    slow: bool,
-}
-
-impl Timer {
-    pub(crate) fn start(asked: Asked) -> Timer {
-        Timer { asked, start: Instant::now(), slow: false }
-    }
-
-    /// What is being done.
-    pub(crate) fn op(self) -> Op {
-        self.asked.op
-    }
-
-    /// When the request was read from the kernel.
-    pub(crate) fn begun(self) -> Instant {
-        self.start
-    }
-
-    /// The request continues on another thread.
-    pub(crate) fn slow(self) -> Timer {
-        Timer { slow: true, ..self }
-    }
-}
-
-impl fmt::Display for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Asked { op, ino, by } = self.asked;
-        f.write_str(&op.name().to_uppercase())?;
-        if let Some(ino) = ino {
-            write!(f, " of inode {}", ino.0)?;
-        }
-        match by {
-            Some(tid) => write!(f, " by process {tid}"),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Counters {
@@ -285,37 +127,43 @@ impl Counters {
         };
         Counters {
             shards: (0..COUNTER_SHARDS).map(|_| shard()).collect(),
+            readers: AtomicUsize::new(0),
             hot: HotInodes::new(Op::ALL.len()),
         }
     }
 
+    /// The copy of the counters for one more reading thread: see [`Context::shard`].
+    pub(crate) fn next_shard(&self) -> usize {
+        self.readers.fetch_add(1, Relaxed) % self.shards.len()
+    }
+
     /// The request has its answer.
-    pub(crate) fn record(&self, timer: Timer, failed: bool) {
-        let Asked { op, ino, .. } = timer.asked;
-        let cell = &self.shards[SHARD.get()].ops[op as usize];
-        cell.latency.record(timer.start.elapsed());
+    pub(crate) fn record(&self, context: &Context, failed: bool) {
+        let op = context.op;
+        let cell = &self.shards[context.shard].ops[op as usize];
+        cell.latency.record(context.begun.elapsed());
         if failed {
             cell.errors.fetch_add(1, Relaxed);
         }
-        if timer.slow {
+        if context.is_slow {
             cell.slow.fetch_add(1, Relaxed);
         }
         // Reads and writes are counted with their bytes.
-        if let Some(ino) = ino.filter(|_| !matches!(op, Op::Read | Op::Write)) {
+        if let Some(ino) = context.counted().filter(|_| !matches!(op, Op::Read | Op::Write)) {
             self.hot.add(op.hot(), ino, 0);
         }
     }
 
     /// A READ of a file returns this many bytes.
-    pub(crate) fn read(&self, ino: InodeId, bytes: usize) {
-        self.shards[SHARD.get()].reads.add(bytes as u64);
-        self.hot.add(Op::Read.hot(), ino, bytes as u64);
+    pub(crate) fn read(&self, context: &Context, bytes: usize) {
+        self.shards[context.shard].reads.add(bytes as u64);
+        self.hot.add(Op::Read.hot(), context.ino, bytes as u64);
     }
 
     /// A WRITE of this many bytes to a file is carried out.
-    pub(crate) fn written(&self, ino: InodeId, bytes: usize) {
-        self.shards[SHARD.get()].writes.add(bytes as u64);
-        self.hot.add(Op::Write.hot(), ino, bytes as u64);
+    pub(crate) fn written(&self, context: &Context, bytes: usize) {
+        self.shards[context.shard].writes.add(bytes as u64);
+        self.hot.add(Op::Write.hot(), context.ino, bytes as u64);
     }
 
     /// The sizes of reads and of writes.
@@ -360,26 +208,28 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shoal_types::InodeId;
 
     #[test]
     fn what_is_recorded_on_many_threads_adds_up() {
         let counters = Counters::new();
         std::thread::scope(|scope| {
             for _ in 0..8 {
-                scope.spawn(|| {
+                let (shard, counters) = (counters.next_shard(), &counters);
+                scope.spawn(move || {
                     for n in 0..1000 {
-                        let timer = Timer::start(Op::Lookup.of(InodeId(n % 2 + 1)));
-                        counters.record(if n % 4 == 0 { timer.slow() } else { timer }, n % 10 == 0);
+                        let context = Context { shard, ..Context::new(Op::Lookup, InodeId(n % 2 + 1)) };
+                        counters.record(&if n % 4 == 0 { context.slow() } else { context }, n % 10 == 0);
                     }
                 });
             }
         });
-        counters.record(Timer::start(Op::Fsync.unnamed()), false);
+        counters.record(&Context::new(Op::Fsync, InodeId::ROOT).unnamed(), false);
         let ops = counters.snapshot();
         assert_eq!(ops.iter().map(|op| op.name).collect::<Vec<_>>(), ["lookup", "fsync"]);
         assert_eq!((ops[0].count, ops[0].errors, ops[0].slow), (8000, 800, 2000));
-        counters.read(InodeId(1), 5);
-        counters.written(InodeId(1), 7);
+        counters.read(&Context::new(Op::Read, InodeId(1)), 5);
+        counters.written(&Context::new(Op::Write, InodeId(1)), 7);
         let (reads, writes) = counters.sizes();
         assert_eq!((reads.total, writes.total, reads.buckets[2]), (5, 7, 1));
         let hot = |name| counters.hot(name, HotBy::Count, 2).map(|(inodes, _)| inodes);

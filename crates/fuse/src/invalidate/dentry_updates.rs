@@ -9,8 +9,9 @@
 //! that of the request. So after an `INC_EPOCH` the threads with such a reply are waited for, and a second
 //! `INC_EPOCH` is sent.
 
+use super::Invalidator;
 use super::getattr_inflight::Looker;
-use super::{Holds, Invalidator};
+use crate::context::Holds;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
 use parking_lot::Mutex;
 use shoal_types::InodeId;

@@ -7,8 +7,9 @@
 //!
 //! A baseline is kept until the page is invalidated, or filled again by a READ.
 
-use super::pages::{Pages, Write};
-use super::{Holds, Invalidator};
+use super::Invalidator;
+use super::pages::Pages;
+use crate::context::{Holds, Write};
 use crate::limits::{BLOCKED_AFTER, KERNEL_WAIT_MAX, MAPPED_FILES_MAX};
 use shoal_client::Before;
 use shoal_types::InodeId;

@@ -1,6 +1,5 @@
 //! Ranges of a file in pages of the page cache.
 
-use shoal_types::InodeId;
 use std::ops::RangeInclusive;
 
 /// Bytes of a page. Where the kernel's are larger, a notification merely concerns more than it had to.
@@ -109,14 +108,6 @@ impl Pages {
         parts.push(Pages { first, last: self.last });
         parts
     }
-}
-
-/// A write that waits for a server.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Write {
-    pub ino: InodeId,
-    pub offset: u64,
-    pub len: u64,
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@
 //! that asks in between would be told of bytes that it cannot read yet. Where the file was cut, a reader
 //! would see zeros up to the old end. So both wait until the calling thread has been seen to run.
 
+use super::Invalidator;
 use super::getattr_inflight::Looker;
-use super::{Holds, Invalidator, Write};
+use crate::context::{Holds, Write};
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, SETTLE_WAIT_MAX};
 use parking_lot::{Condvar, Mutex};
 use shoal_client::{Client, Failure, Looked, Reply, Wait};

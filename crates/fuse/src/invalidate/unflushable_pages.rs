@@ -19,9 +19,10 @@
 //! **Assumes.** Linux 6.5 or newer. On an older kernel the pages are waited for.
 
 use super::Invalidator;
-use super::pages::{Pages, Write};
+use super::pages::Pages;
 use super::size::Locker;
 use super::state::State;
+use crate::context::Write;
 use crate::limits::{BLOCKED_AFTER, MAPPED_PAGES_MAX, REQUEST_BYTES_MAX, STUCK_PAUSE};
 use crate::thread::keep_no_files_but;
 use shoal_client::{Client, Wait};

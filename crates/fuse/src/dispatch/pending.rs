@@ -1,0 +1,249 @@
+//! A request that is due an answer. Its call is made on the thread that read it; if that would have to wait,
+//! it is made once more by a thread that may.
+
+use super::Dispatcher;
+use crate::answer::Fail;
+use crate::context::{Context, Holds};
+use crate::encode::settled;
+use crate::invalidate::naming;
+use crate::kernel::ENOMEM;
+use crate::listing::{Listing, Sink};
+use crate::mount_state::{Attempt, Shared};
+use crate::slow::{Job, Lane};
+use shoal_client::{Client, Failure, Reply, Wait};
+use shoal_types::{Errno, InodeId, SessionId};
+use std::borrow::Borrow;
+use std::sync::Arc;
+
+/// An argument that a request lends to a call. It is copied only if the call has to wait.
+pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
+
+impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
+
+/// A request, with the reply that it is due. One of its methods makes its call and answers with the outcome.
+pub(crate) struct Pending<'a, R> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub context: Context,
+    pub(super) reply: R,
+}
+
+impl<'a, R: Send + 'static> Pending<'a, R> {
+    /// The request holds these kernel locks.
+    pub(crate) fn holding(mut self, holds: Holds) -> Pending<'a, R> {
+        self.context.holds = holds;
+        self
+    }
+
+    /// The request is about this inode.
+    pub(crate) fn about(mut self, ino: InodeId) -> Pending<'a, R> {
+        self.context.ino = ino;
+        self
+    }
+
+    /// The request is counted for no inode.
+    pub(crate) fn unnamed(mut self) -> Pending<'a, R> {
+        self.context = self.context.unnamed();
+        self
+    }
+
+    /// Makes a call that changes nothing.
+    pub(crate) fn serve<A: Lent + ?Sized, T>(
+        self,
+        arg: &A,
+        call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        self.look(|_| Holds::Nothing, arg, call, answer);
+    }
+
+    /// Makes a call that changes nothing. `holds` finds the kernel locks that the request holds; it runs only
+    /// if the call has to wait.
+    pub(crate) fn look<A: Lent + ?Sized, T>(
+        self,
+        holds: impl FnOnce(&Client) -> Holds,
+        arg: &A,
+        call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        match call(self.at_once(), arg) {
+            Err(Failure::WouldBlock) => {
+                let holds = holds(&self.shared().client);
+                self.holding(holds).wait(arg, call, answer);
+            }
+            outcome => self.finish(outcome, answer),
+        }
+    }
+
+    /// Makes a call that changes something while the request holds kernel locks.
+    pub(crate) fn change<A: Lent + ?Sized, T>(
+        self,
+        arg: &A,
+        call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        let (shared, holds) = (self.shared(), self.context.holds);
+        shared.invalidator.is_at_work(holds);
+        let outcome = match shared.may_be_outdated(holds) {
+            true => Err(Failure::WouldBlock),
+            false => naming(holds, || call(self.at_once(), arg)),
+        };
+        if let Err(Failure::WouldBlock) = outcome {
+            return self.wait(arg, call, answer);
+        }
+        if outcome.is_ok() {
+            shared.invalidator.changed(holds);
+        }
+        self.finish(outcome, answer);
+        shared.invalidator.is_done(holds);
+        shared.invalidator.is_answered(holds);
+    }
+
+    /// Makes a call that always waits.
+    pub(crate) fn serve_slow<T>(
+        self,
+        call: impl FnOnce(Attempt<'_>) -> Result<T, Errno> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        if self.dispatcher.slow.refuses(Lane::of(&self.context)) {
+            return self.finish(Err(ENOMEM.into()), answer);
+        }
+        self.later(move |attempt| call(attempt).map_err(Failure::Errno), answer);
+    }
+
+    /// Refuses the request. It is counted for no inode.
+    pub(crate) fn refuse(self, why: Errno)
+    where
+        R: Fail,
+    {
+        self.shared().counters.record(&self.context.unnamed(), true);
+        self.reply.fail(why);
+    }
+
+    /// Answers without the client. It is counted for no inode.
+    pub(crate) fn answer_otherwise(self, answer: impl FnOnce(R)) {
+        self.dispatcher.note(&self.context.unnamed());
+        answer(self.reply);
+    }
+
+    /// Lists a directory, from an offset on.
+    pub(crate) fn list(self, offset: u64)
+    where
+        R: Sink,
+    {
+        let Pending { dispatcher, context, reply } = self;
+        let shared = &dispatcher.shared;
+        let mut listing = Listing::new(reply, &context, offset, shared);
+        match listing.fill(Attempt { shared, context: &context, wait: Wait::Never }) {
+            Err(Failure::WouldBlock) => {
+                let (shared, waits) = (shared.clone(), shared.running.begin(context));
+                let job = move || {
+                    let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
+                    let outcome = waits.run(|| listing.fill(attempt));
+                    answer_listing(&shared, &context.slow(), listing, outcome);
+                    drop(waits);
+                };
+                dispatcher.submit(Lane::Read, Box::new(job));
+            }
+            outcome => answer_listing(shared, &context, listing, outcome),
+        }
+    }
+
+    pub(super) fn shared(&self) -> &'a Arc<Shared> {
+        &self.dispatcher.shared
+    }
+
+    /// The attempt of the thread that has read the request.
+    fn at_once(&self) -> Attempt<'_> {
+        Attempt { shared: self.shared(), context: &self.context, wait: Wait::Never }
+    }
+
+    pub(super) fn finish<T>(self, outcome: Reply<T>, answer: impl FnOnce(R, Result<T, Errno>)) {
+        self.shared().finish(&self.context, self.reply, outcome, answer);
+    }
+
+    /// Queues a call for a thread that may wait, unless too many requests wait already.
+    fn wait<A: Lent + ?Sized, T>(
+        self,
+        arg: &A,
+        call: impl Fn(Attempt<'_>, &A) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        if self.is_too_much() {
+            return self.finish(Err(ENOMEM.into()), answer);
+        }
+        let arg = arg.to_owned();
+        self.later(move |attempt| call(attempt, arg.borrow()), answer);
+    }
+
+    /// Whether too many requests or bytes wait already for this one to wait.
+    pub(super) fn is_too_much(&self) -> bool {
+        self.dispatcher.slow.refuses(Lane::of(&self.context))
+            || self.shared().invalidator.is_too_much(self.context.holds)
+    }
+
+    /// Queues a call for a thread that may wait.
+    pub(super) fn later<T>(
+        self,
+        call: impl FnOnce(Attempt<'_>) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) {
+        let (dispatcher, lane) = (self.dispatcher, Lane::of(&self.context));
+        dispatcher.submit(lane, self.waiting().job(call, answer));
+    }
+
+    /// The request as a thread that may wait will answer it.
+    pub(super) fn waiting(self) -> Waiting<R> {
+        let Pending { dispatcher, context, reply } = self;
+        let shared = dispatcher.shared.clone();
+        let session = shared.client.session();
+        Waiting { shared, context, session, reply }
+    }
+}
+
+/// A request that a thread which may wait will answer.
+pub(super) struct Waiting<R> {
+    pub shared: Arc<Shared>,
+    pub context: Context,
+    /// The session in which it arrived.
+    session: SessionId,
+    reply: R,
+}
+
+impl<R: Send + 'static> Waiting<R> {
+    /// A job for its call. It counts as waiting from now on.
+    pub(super) fn job<T>(
+        self,
+        call: impl FnOnce(Attempt<'_>) -> Reply<T> + Send + 'static,
+        answer: impl FnOnce(R, Result<T, Errno>) + Send + 'static,
+    ) -> Job {
+        let Waiting { shared, context, session, reply } = self;
+        let under_way = shared.invalidator.under_way(context.holds);
+        let waits = shared.running.begin(context);
+        Box::new(move || {
+            // A request that waits when its session ends fails. It rests on what the kernel was told in that
+            // session.
+            let outdated = shared.client.session() != session;
+            let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
+            let outcome = if outdated {
+                Err(Errno::EIO.into())
+            } else {
+                waits.run(|| naming(context.holds, || call(attempt)))
+            };
+            if let Some(change) = &under_way {
+                change.carried_out();
+            }
+            shared.finish(&context.slow(), reply, outcome, answer);
+            drop((waits, under_way));
+        })
+    }
+}
+
+/// Sends a listing, or why there is none.
+fn answer_listing<S: Sink>(shared: &Shared, context: &Context, listing: Listing<S>, outcome: Reply<()>) {
+    let outcome = settled(outcome);
+    shared.counters.record(context, outcome.is_err());
+    match outcome {
+        Ok(()) => listing.send(&shared.invalidator),
+        Err(why) => listing.fail(why),
+    }
+}
