@@ -1,125 +1,33 @@
 //! The calls of a mounted volume. Each call has the name of the system call it serves.
 
+mod locks;
+mod mapping_locks;
+
+pub use mapping_locks::Creation;
+
 use crate::acl;
-use crate::core::{self, Core, Outcome, Piece, Referred};
+use crate::client::Client;
+use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
+use crate::values::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::limits;
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
-use std::ops::ControlFlow;
-
-/// Whether a call may wait for a server, a brick, or for room.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
-    /// Answer from memory or fail with [`Failure::WouldBlock`], having done nothing.
-    Never,
-    /// Wait as long as it takes.
-    Allowed,
-}
-
-/// Why a call failed. It has changed nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Failure {
-    /// The caller gets this error.
-    #[error(transparent)]
-    Errno(#[from] Errno),
-    /// The answer is not in memory and the call was not to wait: repeat it where it may.
-    #[error("would have to wait")]
-    WouldBlock,
-}
-
-/// Outcome of a call.
-pub type Reply<T> = Result<T, Failure>;
-
-/// The user on whose behalf a file is made.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Caller {
-    /// File-system user.
-    pub uid: u32,
-    /// File-system group.
-    pub gid: u32,
-    /// Mode bits to leave out where no default ACL says otherwise.
-    pub umask: u32,
-}
-
-/// A file found or made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
-    /// Its inode number.
-    pub ino: InodeId,
-    /// Its record.
-    pub inode: Inode,
-}
-
-/// What lseek(2) looks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Seek {
-    /// `SEEK_DATA`.
-    Data,
-    /// `SEEK_HOLE`.
-    Hole,
-}
-
-/// The outcome of a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Written {
-    /// Offset at which it was written.
-    pub at: u64,
-    /// The file is longer than before.
-    pub grew: bool,
-}
-
-/// What fallocate(2) should do with a range.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fallocate {
-    /// Mode 0, or `FALLOC_FL_KEEP_SIZE`.
-    Allocate {
-        /// Leave the size alone.
-        keep_size: bool,
-    },
-    /// `FALLOC_FL_PUNCH_HOLE`; never changes the size.
-    PunchHole,
-    /// `FALLOC_FL_ZERO_RANGE`.
-    ZeroRange {
-        /// Leave the size alone.
-        keep_size: bool,
-    },
-}
-
-/// The outcome of a lookup.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Looked {
-    /// The file found.
-    pub entry: Entry,
-    /// For a directory: where the kernel was last told that it is, or has moved it, if that is elsewhere.
-    pub moved_from: Option<InodeId>,
-    /// For a directory: where the kernel was told before that it is, and may still have it.
-    pub may_be_in: Option<InodeId>,
-    /// `moved_from` or `may_be_in` is set, and the kernel has the directory above the one in which it was
-    /// found. `d_splice_alias` refuses that as a loop.
-    pub is_above: bool,
-    /// This is the second lookup of a thread that was refused with `ESTALE`.
-    pub again: bool,
-}
-
-/// What a listing hands out per name: the name, what it leads to, and its inode if inodes were asked for. `.`
-/// and `..` are not among them. `Break` means that the name did not fit: it is listed again next time.
-pub type Visit<'a> = &'a mut dyn FnMut(&Name, Dentry, Option<&Inode>) -> ControlFlow<()>;
 
 /// The content of holes.
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
-impl crate::Client {
+impl Client {
     /// Finds a name; `None` if there is none. A file found gains a kernel reference (see
     /// [`forget`](Self::forget)). `.` and `..` are looked up by a file server that knows only an inode
     /// number: `.` of a file of any kind.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
-        Ok(self.find(wait, 0, parent, name)?.map(|found| found.entry))
+        Ok(self.find(wait, UNKNOWN_THREAD, parent, name)?.map(|found| found.entry))
     }
 
     /// Finds a name for a thread (0 if unknown). A thread that was refused with `ESTALE` is answered when its
@@ -152,7 +60,7 @@ impl crate::Client {
     /// retry changes names.
     pub fn looks_again(&self, by: u32, parent: InodeId, name: &[u8]) -> Option<Vec<InodeId>> {
         let name = core::name(name).ok()?;
-        self.current().state.lock().core.retries.looks_again_in(by, parent, &name)
+        self.current().context.state.lock().core.retries.looks_again_in(by, parent, &name)
     }
 
     /// The directory that a directory is in (`..`); the root's is the root.
@@ -168,13 +76,13 @@ impl crate::Client {
 
     /// The inodes that the kernel refers to.
     pub fn referred(&self) -> Referred {
-        self.mount.with_current(|session| session.state.lock().core.referred_count())
+        self.mount.with_current(|session| session.context.state.lock().core.referred_count())
     }
 
     /// The `count` inodes that the kernel has referred to for longest. Each is named again only after all the
     /// rest.
     pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
-        self.mount.with_current(|session| session.state.lock().core.oldest_referred(count))
+        self.mount.with_current(|session| session.context.state.lock().core.oldest_referred(count))
     }
 
     /// The time that changes get now: that of the servers' clock.
@@ -194,20 +102,20 @@ impl crate::Client {
         self.setattr_observed(wait, ino, set, |_| ())
     }
 
-    /// Like [`setattr`](Self::setattr). `note(true)` is called before each attempt, under the session's lock,
-    /// and `note(false)` after one that failed.
+    /// Like [`setattr`](Self::setattr). `observe(true)` is called before each attempt, under the session's
+    /// lock, and `observe(false)` after one that failed.
     pub fn setattr_observed(
         &self,
         wait: Wait,
         ino: InodeId,
         set: SetAttr,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<Inode> {
         if set.size.is_some_and(|size| size > limits::FILE_BYTES_MAX) {
             return Err(Errno::EFBIG.into());
         }
         let now = self.now();
-        self.noted(wait, note, |core| core.setattr(ino, set, now))
+        self.observed(wait, observe, |core| core.setattr(ino, set, now))
     }
 
     /// Target of a symbolic link.
@@ -272,7 +180,7 @@ impl crate::Client {
     pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| core.remove(parent, &name, false, now))
+        self.current().call(wait, |core| core.remove(UNKNOWN_THREAD, parent, &name, false, now))
     }
 
     /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks the name
@@ -280,10 +188,7 @@ impl crate::Client {
     pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| {
-            core.retries.by = by;
-            core.remove(parent, &name, true, now)
-        })
+        self.current().call(wait, |core| core.remove(by, parent, &name, true, now))
     }
 
     /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
@@ -300,10 +205,8 @@ impl crate::Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = self.now();
-        self.current().call(wait, |core| {
-            core.retries.by = by;
-            core.rename((from, &from_name), (to, &to_name), flags, now)
-        })
+        let (from, to) = ((from, &from_name), (to, &to_name));
+        self.current().call(wait, |core| core.rename(by, from, to, flags, now))
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.
@@ -322,7 +225,7 @@ impl crate::Client {
         let session = self.current();
         for _ in 0..READ_TRIES {
             let pieces = session.call(wait, |core| core.read(ino, offset, u64::from(len)))?;
-            let chunks = session.chunks_for(ino, offset, u64::from(len), &pieces);
+            let chunks = session.reader.chunks_for(ino, offset, u64::from(len), &pieces);
             match gather(&session, wait, &pieces, &chunks) {
                 Ok(parts) => return parts.map(|parts| (pieces, parts)).ok_or(Failure::WouldBlock),
                 // The server rewrote the extent and collected the block: the cached extents are outdated.
@@ -331,11 +234,11 @@ impl crate::Client {
                         return Err(Failure::WouldBlock);
                     }
                     tracing::debug!(block = %id, %ino, "looking extents up again");
-                    session.flush()?;
-                    session.state.lock().core.cache.forget_extents(ino);
+                    session.shipper.flush()?;
+                    session.context.state.lock().core.cache.forget_extents(ino);
                 }
                 Err(error) => {
-                    session.state.lock().core.alive()?;
+                    session.context.state.lock().core.alive()?;
                     tracing::error!(%ino, offset, len, %error, "read failed");
                     return Err(Errno::EIO.into());
                 }
@@ -355,13 +258,13 @@ impl crate::Client {
 
     /// Whether the file has a write permit. Then no other client can have changed it since.
     pub fn may_write_unasked(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|session| session.state.lock().core.writers.may_write_unasked(ino))
+        self.mount.with_current(|session| session.context.state.lock().core.writers.may_write_unasked(ino))
     }
 
     /// The kernel's pages and attributes of these files are invalidated: their permits are void.
     pub fn forget_writers(&self, files: &[InodeId]) {
         self.mount.with_current(|session| {
-            let writers = &mut session.state.lock().core.writers;
+            let writers = &mut session.context.state.lock().core.writers;
             files.iter().for_each(|ino| writers.forget(*ino));
         });
     }
@@ -369,7 +272,7 @@ impl crate::Client {
     /// Whether a writer waits for a permit of a file, until the right to it, which is being recalled, has
     /// been given back.
     pub fn waits_to_write(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|session| session.state.lock().core.writers.is_held_up(ino))
+        self.mount.with_current(|session| session.context.state.lock().core.writers.is_held_up(ino))
     }
 
     /// pwrite(2): all of `data` or nothing. `clear_setid`: the writer lacks `CAP_FSETID`
@@ -383,7 +286,7 @@ impl crate::Client {
         self.write_observed(wait, ino, None, data, clear_setid, |_| ()).map(|written| written.at)
     }
 
-    /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `note` see
+    /// Like [`write`](Self::write) with `offset`, like [`append`](Self::append) without. For `observe` see
     /// [`setattr_observed`](Client::setattr_observed).
     pub fn write_observed(
         &self,
@@ -392,11 +295,11 @@ impl crate::Client {
         offset: Option<u64>,
         data: &[u8],
         clear_setid: bool,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<Written> {
         let data = Bytes::copy_from_slice(data);
         let now = self.now();
-        self.noted(wait, note, |core| {
+        self.observed(wait, observe, |core| {
             let size = core.getattr(ino).map_or(0, |inode| inode.size);
             let at = match offset {
                 Some(offset) => core.write(ino, offset, &data, clear_setid, now).map(|()| offset),
@@ -411,7 +314,7 @@ impl crate::Client {
         self.fallocate_observed(wait, ino, offset, len, what, |_| ())
     }
 
-    /// Like [`fallocate`](Self::fallocate). For `note` see [`setattr_observed`](Client::setattr_observed).
+    /// Like [`fallocate`](Self::fallocate). For `observe` see [`setattr_observed`](Client::setattr_observed).
     pub fn fallocate_observed(
         &self,
         wait: Wait,
@@ -419,23 +322,23 @@ impl crate::Client {
         offset: u64,
         len: u64,
         what: Fallocate,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<()> {
         let now = self.now();
-        self.noted(wait, note, |core| core.fallocate(ino, offset, len, what, now))
+        self.observed(wait, observe, |core| core.fallocate(ino, offset, len, what, now))
     }
 
-    fn noted<T>(
+    fn observed<T>(
         &self,
         wait: Wait,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
         mut call: impl FnMut(&mut Core) -> Outcome<T>,
     ) -> Reply<T> {
         let call = |core: &mut Core| {
-            note(true);
-            call(core).inspect_err(|_| note(false))
+            observe(true);
+            call(core).inspect_err(|_| observe(false))
         };
-        self.current().call(wait, call).inspect_err(|_| note(false))
+        self.current().call(wait, call).inspect_err(|_| observe(false))
     }
 
     /// copy_file_range(2): shares content instead of copying it. Returns how much was done (less at the
@@ -452,7 +355,7 @@ impl crate::Client {
         self.copy_file_range_observed(wait, src, src_offset, dst, dst_offset, len, |_| ())
     }
 
-    /// Like [`copy_file_range`](Self::copy_file_range). For `note` see
+    /// Like [`copy_file_range`](Self::copy_file_range). For `observe` see
     /// [`setattr_observed`](Client::setattr_observed).
     #[expect(clippy::too_many_arguments, reason = "those of the system call")]
     pub fn copy_file_range_observed(
@@ -463,10 +366,10 @@ impl crate::Client {
         dst: InodeId,
         dst_offset: u64,
         len: u64,
-        note: impl Fn(bool),
+        observe: impl Fn(bool),
     ) -> Reply<u64> {
         let now = self.now();
-        self.noted(wait, note, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
+        self.observed(wait, observe, |core| core.clone_range(src, src_offset, dst, dst_offset, len, now))
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
@@ -479,8 +382,8 @@ impl crate::Client {
     /// continues in a new session, it is reported once for each inode that the kernel referred to.
     pub fn fsync(&self, ino: InodeId) -> Result<(), Errno> {
         let session = self.current();
-        session.state.lock().core.report_to_sync(ino)?;
-        session.flush()
+        session.context.state.lock().core.report_to_sync(ino)?;
+        session.shipper.flush()
     }
 
     /// Shows names after a cookie, in the order of cookies. Returns true at the end of the directory. Returns
@@ -542,8 +445,13 @@ impl crate::Client {
             return Err(Failure::WouldBlock);
         }
         let session = self.current();
-        session.state.lock().core.alive()?;
-        Ok(session.meta.statfs(session.id).map_err(|error| session.refused(error))?)
+        session.context.state.lock().core.alive()?;
+        Ok(session
+            .context
+            .transport
+            .meta
+            .statfs(session.context.id)
+            .map_err(|error| session.context.refused(error))?)
     }
 }
 
@@ -569,7 +477,7 @@ fn gather(
             Piece::Block(block) => {
                 for (piece, chunk) in split(*block, chunks) {
                     match (wait, chunk) {
-                        (Wait::Allowed, _) => parts.push(session.read_piece(piece, chunk, chunks)?),
+                        (Wait::Allowed, _) => parts.push(session.reader.read_piece(piece, chunk, chunks)?),
                         (Wait::Never, Some(chunk)) => match session.reader.peek(chunk, piece) {
                             Some(bytes) => parts.push(bytes),
                             None => return Ok(None),
@@ -581,7 +489,7 @@ fn gather(
         }
     }
     let of_block = |piece: &Piece| if let Piece::Block(block) = piece { u64::from(block.len) } else { 0 };
-    session.counters.block_read_bytes.add(pieces.iter().map(of_block).sum());
+    session.context.counters.block_read_bytes.add(pieces.iter().map(of_block).sum());
     Ok(Some(parts))
 }
 
@@ -597,16 +505,16 @@ fn readdir_huge(
     if wait == Wait::Never {
         return Err(Failure::WouldBlock);
     }
-    session.flush()?;
+    session.shipper.flush()?;
     let prefetch = if inodes { Prefetch::Attributes } else { Prefetch::Names };
-    let ticket = session.state.lock().core.ticket();
+    let ticket = session.context.state.lock().core.ticket();
     let bytes_max = HUGE_PAGE_BYTES as u64;
-    let (reply, request) = session.ask(Question::List { dir, after, prefetch, bytes_max })?;
-    let Found::List(page) = reply.found else { return Err(session.confused().into()) };
+    let (reply, request) = session.fetcher.ask(Question::List { dir, after, prefetch, bytes_max })?;
+    let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
     // Taken in under one lock, before anything of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {
-        let core = &mut session.state.lock().core;
+        let core = &mut session.context.state.lock().core;
         // A reply of another term may be shown, and not cached.
         let counts = core.rights.term == reply.term && request.counts();
         if counts {
@@ -627,7 +535,7 @@ fn readdir_huge(
             return Ok(false);
         }
         if inode.is_some() {
-            let core = &mut session.state.lock().core;
+            let core = &mut session.context.state.lock().core;
             core.alive()?;
             core.refer(ino);
         }

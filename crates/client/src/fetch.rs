@@ -2,97 +2,25 @@
 //!
 //! A reply is taken in and the call is repeated under one hold of the lock. So each fetch makes progress,
 //! even if what it brought is recalled at once. A recall waits for the replies that were sent before it
-//! ([`Tokens`]).
+//! ([`Tokens`](crate::tokens::Tokens)).
 
+use crate::context::Context;
 use crate::core::{Core, Need, Ticket};
 use crate::failover::is_transient;
+use crate::grants::Grants;
 use crate::limits::{DIR_CONTENT_BYTES_MAX, EXTENTS_PAGE, LIST_PAGE_BYTES};
-use crate::session::Session;
+use crate::ship::Shipper;
+use crate::tokens::Request;
 use crate::trace::{Hop, waits};
+use crate::walk::Walker;
 use shoal_runtime::planted::mistake;
-use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::time::Instant;
 use shoal_types::{Cookie, Errno, InodeId, Name};
 use shoal_wire::{
-    Acquire, AcquireReply, Ask, AskReply, FileRecord, Found, ListReply, MOVES, MetaError, Prefetch, Question,
-    Token, Want, wait_for,
+    Acquire, AcquireReply, Ask, AskReply, Found, ListReply, MOVES, MetaError, Prefetch, Question, Token,
+    Want, wait_for,
 };
-use std::collections::BTreeSet;
-
-/// Requests in flight.
-#[derive(Default)]
-pub(crate) struct Tokens {
-    state: Mutex<UnderWay>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct UnderWay {
-    last: u64,
-    out: BTreeSet<u64>,
-    /// Waited for too long: their replies are not taken in.
-    void: BTreeSet<u64>,
-}
-
-impl UnderWay {
-    fn below(&self) -> Token {
-        Token(self.out.first().copied().unwrap_or(self.last + 1))
-    }
-}
-
-/// A request in flight, until its reply has been taken in.
-pub(crate) struct Request<'a> {
-    tokens: &'a Tokens,
-    pub(crate) token: Token,
-    pub(crate) below: Token,
-}
-
-impl Drop for Request<'_> {
-    fn drop(&mut self) {
-        let mut state = self.tokens.state.lock();
-        state.out.remove(&self.token.0);
-        state.void.remove(&self.token.0);
-        drop(state);
-        self.tokens.arrived.notify_all();
-    }
-}
-
-impl Request<'_> {
-    /// Whether its reply may be taken in.
-    pub(crate) fn counts(&self) -> bool {
-        !self.tokens.state.lock().void.contains(&self.token.0)
-    }
-}
-
-impl Tokens {
-    pub(crate) fn begin(&self) -> Request<'_> {
-        let mut state = self.state.lock();
-        state.last += 1;
-        let token = state.last;
-        state.out.insert(token);
-        Request { tokens: self, token: Token(token), below: state.below() }
-    }
-
-    /// The oldest request in flight: all before it have been answered.
-    pub(crate) fn below(&self) -> Token {
-        self.state.lock().below()
-    }
-
-    /// Waits until the replies to these requests have been taken in, or are lost. Returns false at `due`:
-    /// replies that are still missing will not be taken in.
-    pub(crate) fn wait(&self, tokens: &[Token], due: Instant) -> bool {
-        let mut state = self.state.lock();
-        while tokens.iter().any(|token| state.out.contains(&token.0)) {
-            if self.arrived.wait_until(&mut state, due).timed_out() {
-                let late: Vec<u64> =
-                    tokens.iter().map(|token| token.0).filter(|token| state.out.contains(token)).collect();
-                state.void.extend(late);
-                return false;
-            }
-        }
-        true
-    }
-}
+use std::sync::Arc;
 
 /// A reply that is to be taken in.
 pub(crate) struct Fetched<'a> {
@@ -113,52 +41,71 @@ impl Fetched<'_> {
     }
 }
 
-impl Session {
+/// Fetches what calls of a session need.
+pub(crate) struct Fetcher {
+    context: Arc<Context>,
+    grants: Arc<Grants>,
+    shipper: Arc<Shipper>,
+    walker: Arc<Walker>,
+}
+
+impl Fetcher {
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        grants: &Arc<Grants>,
+        shipper: &Arc<Shipper>,
+        walker: &Arc<Walker>,
+    ) -> Fetcher {
+        let (context, grants) = (context.clone(), grants.clone());
+        Fetcher { context, grants, shipper: shipper.clone(), walker: walker.clone() }
+    }
+
     /// Gets what a call needs.
     pub(crate) fn fetch(&self, need: Need) -> Result<Fetched<'_>, Errno> {
         let done = |()| Fetched::nothing();
         match need {
             Need::Inode(ino) => self.fetch_inode(ino),
             Need::Name(dir, name) => self.fetch_name(dir, name),
-            Need::Directory { dir, .. } if self.await_walk(dir) => Ok(Fetched::nothing()),
+            Need::Directory { dir, .. } if self.walker.wait(dir) => Ok(Fetched::nothing()),
             Need::Directory { dir, contents } => self.fetch_directory(dir, contents),
             Need::Extents(ino, start) => self.fetch_extents(ino, start),
             Need::Rights(wants) => {
                 let dirs = locked_for(&wants);
-                if self.state.lock().core.retries.wait_for(&dirs) {
-                    self.changed.notify_all();
+                if self.context.state.lock().core.retries.wait_for(&dirs) {
+                    self.context.changed.notify_all();
                 }
                 let fetched = self.fetch_rights(wants);
-                if self.state.lock().core.retries.have_waited_for(&dirs) {
-                    self.changed.notify_all();
+                if self.context.state.lock().core.retries.have_waited_for(&dirs) {
+                    self.context.changed.notify_all();
                 }
                 fetched
             }
-            Need::Inodes => self.fetch_grant(0, true).map(done),
-            Need::Room(bytes) => self.fetch_grant(bytes, false).map(done),
-            Need::Window => self.wait_for_window().map(done),
-            Need::LocalWaiters(dirs) => self.wait_for_turn(&dirs).map(done),
-            Need::RecallDone(ino) => self.wait_for_recall(ino).map(done),
+            Need::Inodes => self.grants.fetch(0, true, || self.shipper.flush()).map(done),
+            Need::Room(bytes) => self.grants.fetch(bytes, false, || self.shipper.flush()).map(done),
+            Need::Window => self.shipper.wait_for_window().map(done),
+            Need::LocalWaiters(dirs) => self.context.wait_for_turn(&dirs).map(done),
+            Need::RecallDone(ino) => self.context.wait_for_recall(ino).map(done),
         }
     }
 
     fn ticket(&self) -> Ticket {
-        self.state.lock().core.ticket()
+        self.context.state.lock().core.ticket()
     }
 
     /// Fetches an inode that no call waits for, and takes it in.
     pub(crate) fn look_at(&self, ino: InodeId) -> Result<(), Errno> {
         let fetched = self.fetch_inode(ino)?;
-        fetched.install(&mut self.state.lock().core);
+        fetched.install(&mut self.context.state.lock().core);
         Ok(())
     }
 
     /// Asks the leader, and waits for the reply.
     pub(crate) fn ask(&self, question: Question) -> Result<(AskReply, Request<'_>), Errno> {
         self.attempts(|token, below| {
-            let _waits = waits(Hop::Metadata, || token.request_name(self.id, &format!("{question:?}")));
-            let ask = Ask { session: self.id, token, below, question: question.clone() };
-            wait_for(|done| self.meta.ask(ask, done))
+            let _waits =
+                waits(Hop::Metadata, || token.request_name(self.context.id, &format!("{question:?}")));
+            let ask = Ask { session: self.context.id, token, below, question: question.clone() };
+            wait_for(|done| self.context.transport.meta.ask(ask, done))
         })
     }
 
@@ -169,16 +116,16 @@ impl Session {
         &self,
         attempt: impl Fn(Token, Token) -> Result<T, MetaError>,
     ) -> Result<(T, Request<'_>), Errno> {
-        let until = self.until();
+        let until = self.context.until();
         loop {
-            let request = self.tokens.begin();
+            let request = self.context.tokens.begin();
             let error = match attempt(request.token, request.below) {
                 Ok(reply) => return Ok((reply, request)),
                 Err(error) => error,
             };
-            let again = self.failover.is_some() && is_transient(&error);
-            if !again || self.state.lock().core.alive().is_err() {
-                return Err(self.refused(error));
+            let again = self.context.transport.failover.is_some() && is_transient(&error);
+            if !again || self.context.state.lock().core.alive().is_err() {
+                return Err(self.context.refused(error));
             }
             if until.is_some_and(|until| until <= Instant::now()) {
                 return Err(Errno::EIO);
@@ -187,40 +134,42 @@ impl Session {
     }
 
     fn fetch_inode(&self, ino: InodeId) -> Result<Fetched<'_>, Errno> {
-        self.counters.lookups.add(1);
+        self.context.counters.lookups.add(1);
         let ticket = self.ticket();
         let (reply, request) = self.ask(Question::Inode(ino))?;
-        let Found::Inode(record) = reply.found else { return Err(self.confused()) };
-        self.learn([&*record]);
+        let Found::Inode(record) = reply.found else { return Err(self.context.confused()) };
+        self.context.groups.learn_records([&*record]);
         Ok(taken((request, ticket), reply.term, reply.exclusive, move |core| {
             core.install_inode(ticket, *record)
         }))
     }
 
     fn fetch_name(&self, dir: InodeId, name: Name) -> Result<Fetched<'_>, Errno> {
-        self.counters.lookups.add(1);
+        self.context.counters.lookups.add(1);
         let ticket = self.ticket();
         let (reply, request) = self.ask(Question::Lookup { dir, name: name.clone() })?;
-        let Found::Lookup(found) = reply.found else { return Err(self.confused()) };
-        self.learn(found.found.iter().map(|(_, record)| record));
+        let Found::Lookup(found) = reply.found else { return Err(self.context.confused()) };
+        self.context.groups.learn_records(found.found.iter().map(|(_, record)| record));
         let install = move |core: &mut Core| core.install_name(ticket, dir, &name, found.found);
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
     fn fetch_directory(&self, dir: InodeId, contents: bool) -> Result<Fetched<'_>, Errno> {
         let (ticket, version) = {
-            let core = &self.state.lock().core;
+            let core = &self.context.state.lock().core;
             (core.ticket(), core.version(dir))
         };
         let mut after = Cookie::START;
         let mut budget = if contents { DIR_CONTENT_BYTES_MAX } else { 0 };
         loop {
-            self.counters.listings.add(1);
+            self.context.counters.listings.add(1);
             let prefetch = if budget > 0 { Prefetch::Contents } else { Prefetch::Attributes };
             let bytes_max = LIST_PAGE_BYTES as u64;
             let (reply, request) = self.ask(Question::List { dir, after, prefetch, bytes_max })?;
-            let Found::List(ListReply { entries, end }) = reply.found else { return Err(self.confused()) };
-            self.learn(entries.iter().filter_map(|entry| entry.record.as_ref()));
+            let Found::List(ListReply { entries, end }) = reply.found else {
+                return Err(self.context.confused());
+            };
+            self.context.groups.learn_records(entries.iter().filter_map(|entry| entry.record.as_ref()));
             budget = budget.saturating_sub(LIST_PAGE_BYTES);
             let last = entries.last().map(|entry| entry.name.cookie());
             let page = taken((request, ticket), reply.term, reply.exclusive, move |core| {
@@ -232,7 +181,7 @@ impl Session {
             if end {
                 return Ok(page);
             }
-            if !page.install(&mut self.state.lock().core) {
+            if !page.install(&mut self.context.state.lock().core) {
                 // Without this page the listing is not complete.
                 return Ok(Fetched::nothing());
             }
@@ -241,42 +190,33 @@ impl Session {
     }
 
     fn fetch_extents(&self, ino: InodeId, start: u64) -> Result<Fetched<'_>, Errno> {
-        self.counters.lookups.add(1);
+        self.context.counters.lookups.add(1);
         let ticket = self.ticket();
         let question = Question::Extents { ino, start, end: u64::MAX, count_max: EXTENTS_PAGE as u64 };
         let (reply, request) = self.ask(question)?;
-        let Found::Extents(found) = reply.found else { return Err(self.confused()) };
-        self.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
+        let Found::Extents(found) = reply.found else { return Err(self.context.confused()) };
+        self.context.groups.learn(found.blocks.iter().map(|(id, info)| (*id, info.group)));
         let install = move |core: &mut Core| core.install_extents(ticket, ino, start, found);
         Ok(taken((request, ticket), reply.term, reply.exclusive, install))
     }
 
     fn fetch_rights(&self, wants: Vec<Want>) -> Result<Fetched<'_>, Errno> {
-        self.counters.acquires.add(1);
+        self.context.counters.acquires.add(1);
         let ticket = self.ticket();
         let (reply, request): (AcquireReply, _) = self.attempts(|token, below| {
             let _waits = waits(Hop::Metadata, || {
-                token.request_name(self.id, &format!("rights to {}", inodes(&wants)))
+                token.request_name(self.context.id, &format!("rights to {}", inodes(&wants)))
             });
-            let acquire = Acquire { session: self.id, token, below, wants: wants.clone() };
-            wait_for(|done| self.meta.acquire(acquire, done))
+            let acquire = Acquire { session: self.context.id, token, below, wants: wants.clone() };
+            wait_for(|done| self.context.transport.meta.acquire(acquire, done))
         })?;
-        self.learn(reply.records.iter());
-        self.learn(reply.names.iter().filter_map(|(_, _, found)| Some(&found.found.as_ref()?.1)));
+        self.context.groups.learn_records(reply.records.iter());
+        self.context
+            .groups
+            .learn_records(reply.names.iter().filter_map(|(_, _, found)| Some(&found.found.as_ref()?.1)));
         let term = reply.term;
         let install = move |core: &mut Core| core.install_rights(ticket, &wants, reply);
         Ok(taken((request, ticket), term, Vec::new(), install))
-    }
-
-    /// Learns where the blocks of files are.
-    pub(crate) fn learn<'r>(&self, records: impl IntoIterator<Item = &'r FileRecord>) {
-        let blocks = records.into_iter().flat_map(|record| &record.blocks);
-        self.groups.learn(blocks.map(|(id, info)| (*id, info.group)));
-    }
-
-    /// A server gave the reply to another question.
-    pub(crate) fn confused(&self) -> Errno {
-        self.refused(MetaError::other_answer())
     }
 }
 

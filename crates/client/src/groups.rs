@@ -12,6 +12,7 @@ use crate::limits::GROUPS_KNOWN_MAX;
 use rustc_hash::FxHashMap;
 use shoal_runtime::sync::Mutex;
 use shoal_types::{BatchSeq, BlockGroup, BlockId};
+use shoal_wire::FileRecord;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -57,6 +58,12 @@ impl Groups {
             }
             known.learn(id, group);
         }
+    }
+
+    /// Takes in where the blocks of files are.
+    pub(crate) fn learn_records<'r>(&self, records: impl IntoIterator<Item = &'r FileRecord>) {
+        let blocks = records.into_iter().flat_map(|record| &record.blocks);
+        self.learn(blocks.map(|(id, info)| (*id, info.group)));
     }
 
     /// Where a block is, if that is known.

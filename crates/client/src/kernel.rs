@@ -4,9 +4,7 @@
 //! right, the client drops what it cached under it and has the front end invalidate the kernel's cache,
 //! before it acknowledges.
 
-use crate::Client;
 use shoal_types::{InodeId, Name};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Something that may no longer be answered from a cache.
@@ -26,7 +24,7 @@ pub enum Stale {
     Node(InodeId),
 }
 
-/// A cache in front of the client. Set once, with [`Client::set_kernel`].
+/// A cache in front of the client. Set once, with [`Client::set_kernel`](crate::Client::set_kernel).
 ///
 /// If not said otherwise, calls come from a thread of the client that holds no lock. They must not wait for
 /// requests of this mount that wait for a server: the server may be waiting for this very call.
@@ -59,23 +57,10 @@ pub trait KernelCache: Send + Sync + 'static {
     }
 
     /// Revokes the write permits of these files: waits until writes in progress have arrived, and makes the
-    /// kernel ask ([`Client::acquire_write_permit`]) before it writes again. No permit is given meanwhile. A
-    /// write that arrives after the bounded wait has no permit.
+    /// kernel ask ([`acquire_write_permit`](crate::Client::acquire_write_permit)) before it writes again. No
+    /// permit is given meanwhile. A write that arrives after the bounded wait has no permit.
     fn hold_writes(&self, files: &[InodeId]) {
         // Without a page cache there are no permits.
         let _ = files;
-    }
-}
-
-impl Client {
-    /// Sets the cache in front of this client. The first one stays.
-    pub fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
-        self.mount.set_kernel(kernel);
-    }
-
-    /// Whether the kernel refers to an inode: a reply has named it, perhaps one that is still in flight, and
-    /// it was not yet forgotten.
-    pub fn refers(&self, ino: InodeId) -> bool {
-        self.mount.with_current(|session| session.state.lock().core.referred(ino))
     }
 }

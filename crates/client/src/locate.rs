@@ -2,8 +2,8 @@
 //! waits for bricks that do not answer.
 
 use crate::backoff::Backoff;
+use crate::context::Context;
 use crate::limits::LOCATE_TRIES;
-use crate::session::Session;
 use crate::trace::{Hop, waits};
 use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BlockRef};
@@ -18,79 +18,77 @@ pub(crate) enum Persistence {
     GiveUp,
 }
 
-impl Session {
-    /// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that
-    /// will be wanted next: if the place of this one has to be asked for, so are theirs.
-    pub(crate) fn get(
-        &self,
-        piece: BlockRef,
-        near: &[BlockRef],
-        persistence: Persistence,
-    ) -> Result<Bytes, BlockError> {
-        let id = piece.id;
-        let _waits = waits(Hop::Brick, || format!("block {id}"));
-        self.counters.gets.add(1);
-        self.counters.get_bytes.add(u64::from(piece.len));
-        let mut group = match self.groups.find(id) {
-            Some(group) => group,
-            None => self.locate(id, near)?,
-        };
-        let until = self.until();
-        let mut backoff = Backoff::new();
-        let mut moves = 0;
-        loop {
-            match self.bricks.fetch(id, group, piece.offset, piece.len) {
-                Err(BlockError::Missing(_)) if moves < LOCATE_TRIES && !self.groups.is_local() => {
-                    moves += 1;
-                    let now = self.locate(id, &[])?;
-                    if now == group {
-                        return Err(BlockError::Missing(id));
-                    }
-                    tracing::debug!(block = %id, from = ?group, to = ?now, "a block was moved");
-                    group = now;
+/// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that
+/// will be wanted next: if the place of this one has to be asked for, so are theirs.
+pub(crate) fn read_block(
+    context: &Context,
+    piece: BlockRef,
+    near: &[BlockRef],
+    persistence: Persistence,
+) -> Result<Bytes, BlockError> {
+    let id = piece.id;
+    let _waits = waits(Hop::Brick, || format!("block {id}"));
+    context.counters.gets.add(1);
+    context.counters.get_bytes.add(u64::from(piece.len));
+    let mut group = match context.groups.find(id) {
+        Some(group) => group,
+        None => locate(context, id, near)?,
+    };
+    let until = context.until();
+    let mut backoff = Backoff::new();
+    let mut moves = 0;
+    loop {
+        match context.shared.bricks.fetch(id, group, piece.offset, piece.len) {
+            Err(BlockError::Missing(_)) if moves < LOCATE_TRIES && !context.groups.is_local() => {
+                moves += 1;
+                let now = locate(context, id, &[])?;
+                if now == group {
+                    return Err(BlockError::Missing(id));
                 }
-                Err(error @ BlockError::Unreachable(_)) if persistence == Persistence::Wait => {
-                    if backoff.complains() {
-                        tracing::warn!(block = %id, %error, "a read waits for bricks");
-                    }
-                    self.counters.get_waits.add(1);
-                    self.pause_call(backoff.pause(), until).map_err(|_| error)?;
-                    // It may have been copied to other bricks meanwhile.
-                    group = self.locate(id, &[])?;
+                tracing::debug!(block = %id, from = ?group, to = ?now, "a block was moved");
+                group = now;
+            }
+            Err(error @ BlockError::Unreachable(_)) if persistence == Persistence::Wait => {
+                if backoff.complains() {
+                    tracing::warn!(block = %id, %error, "a read waits for bricks");
                 }
-                outcome => {
-                    if backoff.complained() && outcome.is_ok() {
-                        tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "read after a wait");
-                    }
-                    return outcome;
+                context.counters.get_waits.add(1);
+                context.pause_call(backoff.pause(), until).map_err(|_| error)?;
+                // It may have been copied to other bricks meanwhile.
+                group = locate(context, id, &[])?;
+            }
+            outcome => {
+                if backoff.complained() && outcome.is_ok() {
+                    tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "read after a wait");
                 }
+                return outcome;
             }
         }
     }
+}
 
-    /// Asks where a block is. [`BlockError::Missing`] if the server does not know it any more.
-    fn locate(&self, id: BlockId, near: &[BlockRef]) -> Result<BlockGroup, BlockError> {
-        // The server does not know yet what this client has not committed.
-        if let Some(group) = self.groups.own(id) {
-            return Ok(group);
-        }
-        let mut ids = vec![id];
-        for block in near {
-            if !ids.contains(&block.id) && self.groups.find(block.id).is_none() {
-                ids.push(block.id);
-            }
-        }
-        self.counters.locates.add(1);
-        let found = self.meta.blocks(self.id, &ids).map_err(|error| match error {
-            MetaError::Errno(errno) => BlockError::Unreachable(errno.to_string()),
-            error => {
-                let cause = error.to_string();
-                self.refused(error);
-                BlockError::Unreachable(cause)
-            }
-        })?;
-        let places = || ids.iter().zip(&found).filter_map(|(id, info)| info.map(|info| (*id, info.group)));
-        self.groups.learn(places());
-        places().find(|(one, _)| *one == id).map(|(_, group)| group).ok_or(BlockError::Missing(id))
+/// Asks where a block is. [`BlockError::Missing`] if the server does not know it any more.
+fn locate(context: &Context, id: BlockId, near: &[BlockRef]) -> Result<BlockGroup, BlockError> {
+    // The server does not know yet what this client has not committed.
+    if let Some(group) = context.groups.own(id) {
+        return Ok(group);
     }
+    let mut ids = vec![id];
+    for block in near {
+        if !ids.contains(&block.id) && context.groups.find(block.id).is_none() {
+            ids.push(block.id);
+        }
+    }
+    context.counters.locates.add(1);
+    let found = context.transport.meta.blocks(context.id, &ids).map_err(|error| match error {
+        MetaError::Errno(errno) => BlockError::Unreachable(errno.to_string()),
+        error => {
+            let cause = error.to_string();
+            context.refused(error);
+            BlockError::Unreachable(cause)
+        }
+    })?;
+    let places = || ids.iter().zip(&found).filter_map(|(id, info)| info.map(|info| (*id, info.group)));
+    context.groups.learn(places());
+    places().find(|(one, _)| *one == id).map(|(_, group)| group).ok_or(BlockError::Missing(id))
 }

@@ -1,21 +1,21 @@
 //! Locks of programs, which exclude each other across mounts: requested from the servers, and remembered, to
-//! be declared to a new leader.
+//! be reclaimed from a new leader.
 //!
 //! **Waiting.** A request that waits is answered when its turn comes. [`LockWait`] is the handle to end it
 //! earlier: the servers then say which of the two came first.
 //!
 //! **What is held** is what the servers last said, in the order in which they did it: their replies may
-//! overtake each other. A reply of a leader to whose successor the locks have been declared counts for
-//! nothing, and the request is made again. Locks that an unanswered request gives up are not declared:
-//! another client may have been granted them already, and declares them too.
+//! overtake each other. A reply of a leader from whose successor the locks have been reclaimed counts for
+//! nothing, and the request is made again. Locks that an unanswered request gives up are not
+//! reclaimed: another client may have been granted them already, and reclaims them too.
 //!
 //! **What was lost** with a session that the servers have ended is remembered. The owner of a lost lock does
 //! not know that another client may have it by now. Until the owner has given up what it believes to have, it
 //! gets no further lock in that file. It may neither read nor write through the descriptor with which it took
 //! the lock.
 
+use crate::context::Context;
 use crate::limits::LOCK_RETRY_PAUSE;
-use crate::session::Session;
 use shoal_runtime::sync::Mutex;
 use shoal_types::{Errno, InodeId, SessionId};
 use shoal_wire::{
@@ -23,6 +23,7 @@ use shoal_wire::{
     MetaError, Reclaim, wait_for,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A lock that a program wants or has.
@@ -64,10 +65,10 @@ impl LockWait {
 }
 
 /// Locks that are held, and requests in flight.
-pub(crate) struct Locks(Mutex<State>);
+struct Locks(Mutex<LockTable>);
 
-struct State {
-    /// The term in which all of this was last declared.
+struct LockTable {
+    /// The term in which all of this was last reclaimed.
     term: u64,
     last: u64,
     /// The requests in flight.
@@ -132,7 +133,7 @@ impl Drop for Request<'_> {
     }
 }
 
-impl State {
+impl LockTable {
     /// Forgets an owner that has closed the file, once no reply can say anything else.
     fn forget_closed(&mut self, key: &Key) {
         if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
@@ -197,9 +198,9 @@ fn without(locks: &[LockRecord], range: LockRange) -> Vec<LockRecord> {
 }
 
 impl Locks {
-    pub(crate) fn new(term: u64) -> Locks {
+    fn new(term: u64) -> Locks {
         let (held, lost) = (BTreeMap::new(), BTreeMap::new());
-        Locks(Mutex::new(State { term, last: 0, out: BTreeMap::new(), held, lost }))
+        Locks(Mutex::new(LockTable { term, last: 0, out: BTreeMap::new(), held, lost }))
     }
 
     fn begin(&self, tells: Tells, op: LockOp) -> Request<'_> {
@@ -246,8 +247,8 @@ impl Locks {
         true
     }
 
-    /// All that is held, as declarations to a new leader, in parts.
-    pub(crate) fn reclaim(&self, session: SessionId, term: u64, part: usize) -> Vec<Reclaim> {
+    /// All that is held, to be reclaimed from a new leader, in parts.
+    fn reclaim(&self, session: SessionId, term: u64, part: usize) -> Vec<Reclaim> {
         let mut state = self.0.lock();
         state.term = term;
         for op in state.out.values().cloned().collect::<Vec<_>>() {
@@ -262,7 +263,7 @@ impl Locks {
     }
 
     /// Takes over from a session that has ended.
-    pub(crate) fn inherit(&self, ended: &Locks) {
+    fn inherit(&self, ended: &Locks) {
         let mut ended = ended.0.lock();
         let mut lost = std::mem::take(&mut ended.lost);
         for (key, held) in std::mem::take(&mut ended.held) {
@@ -290,14 +291,45 @@ impl Locks {
     }
 
     /// How many locks are held.
-    pub(crate) fn count(&self) -> usize {
+    fn count(&self) -> usize {
         self.0.lock().held.values().map(|held| held.locks.len()).sum()
     }
 }
 
-impl Session {
+/// Requests locks of programs from the servers, and remembers what is held.
+pub(crate) struct LockClient {
+    context: Arc<Context>,
+    locks: Locks,
+}
+
+impl LockClient {
+    /// `term`: of the leader that opened the session.
+    pub(crate) fn new(context: &Arc<Context>, term: u64) -> LockClient {
+        LockClient { context: context.clone(), locks: Locks::new(term) }
+    }
+
+    /// The session that holds the locks.
+    pub(crate) fn session(&self) -> SessionId {
+        self.context.id
+    }
+
+    /// How many locks are held.
+    pub(crate) fn count(&self) -> usize {
+        self.locks.count()
+    }
+
+    /// All that is held, to be reclaimed from a new leader, in parts.
+    pub(crate) fn reclaim(&self, term: u64, part: usize) -> Vec<Reclaim> {
+        self.locks.reclaim(self.context.id, term, part)
+    }
+
+    /// Takes over from a session that has ended.
+    pub(crate) fn inherit(&self, ended: &LockClient) {
+        self.locks.inherit(&ended.locks);
+    }
+
     fn owner(&self, owner: u64) -> LockOwner {
-        LockOwner { session: self.id, owner }
+        LockOwner { session: self.context.id, owner }
     }
 
     fn record(&self, lock: &Lock) -> LockRecord {
@@ -306,7 +338,7 @@ impl Session {
     }
 
     /// Makes a request until it is answered.
-    pub(crate) fn ask_for_lock(
+    pub(crate) fn ask(
         &self,
         tells: Tells,
         wait: Option<&LockWait>,
@@ -314,23 +346,23 @@ impl Session {
     ) -> Result<LockOutcome, Errno> {
         let mut request = self.locks.begin(tells, op(false));
         if let Some(wait) = wait {
-            *wait.request.lock() = Some((self.id, request.id));
+            *wait.request.lock() = Some((self.context.id, request.id));
         }
         let mut until = None;
         let outcome = loop {
             let waits = wait.is_some_and(|wait| !wait.is_given_up());
-            let (session, id, below) = (self.id, request.id, request.below);
+            let (session, id, below) = (self.context.id, request.id, request.below);
             let asked = LockRequest { session, id, below, op: op(waits) };
-            match wait_for(|done| self.meta.lock(asked, done)) {
+            match wait_for(|done| self.context.transport.meta.lock(asked, done)) {
                 Ok(reply) if self.locks.take(&mut request, &reply) => break Ok(reply.outcome),
                 Ok(_) => tracing::debug!(request = id, "the answer of an earlier leader about a lock"),
                 Err(
                     error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
                 ) => tracing::debug!(request = id, %error, "asking about a lock"),
-                Err(error) => break Err(self.refused(error)),
+                Err(error) => break Err(self.context.refused(error)),
             }
-            until = until.or_else(|| self.until());
-            if let Err(errno) = self.pause_call(LOCK_RETRY_PAUSE, until) {
+            until = until.or_else(|| self.context.until());
+            if let Err(errno) = self.context.pause_call(LOCK_RETRY_PAUSE, until) {
                 break Err(errno);
             }
         };
@@ -339,19 +371,15 @@ impl Session {
         }
         outcome
     }
-}
 
-impl crate::Client {
-    /// Takes a lock. On a conflict it fails with `EAGAIN`; with `wait` it waits, and fails with `EINTR` when
-    /// the wait is given up.
-    pub fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
-        let session = self.current();
-        let record = session.record(lock);
+    /// Takes a lock: see [`Client::lock`](crate::Client::lock).
+    pub(crate) fn lock(&self, lock: &Lock, wait: Option<&LockWait>) -> Result<(), Errno> {
+        let record = self.record(lock);
         let key = (lock.ino, lock.space, lock.owner);
-        if session.locks.has_lost(&key) {
+        if self.locks.has_lost(&key) {
             return Err(Errno::EIO);
         }
-        match session.ask_for_lock(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
+        match self.ask(Tells::Held(key), wait, |wait| LockOp::Set { lock: record, wait })? {
             LockOutcome::Done => Ok(()),
             LockOutcome::Conflict(_) if wait.is_some() => Err(Errno::EINTR),
             LockOutcome::Conflict(_) => Err(Errno::EAGAIN),
@@ -361,38 +389,35 @@ impl crate::Client {
         }
     }
 
-    /// Ends the wait of [`lock`](Self::lock), unless the lock has just been granted.
-    pub fn cancel_lock(&self, wait: &LockWait) {
-        wait.give_up();
-        let session = self.current();
+    /// Ends a wait that was given up, unless the lock has just been granted.
+    pub(crate) fn cancel(&self, wait: &LockWait) {
         loop {
             let Some((of, id)) = *wait.request.lock() else { return };
             // The wait has ended with its session.
-            if of != session.id {
+            if of != self.context.id {
                 return;
             }
             let op = LockOp::Cancel { id };
-            let request = session.locks.begin(Tells::Nothing, op.clone());
+            let request = self.locks.begin(Tells::Nothing, op.clone());
             let asked = LockRequest { session: of, id: request.id, below: request.below, op };
-            if wait_for(|done| session.meta.lock(asked, done)).is_ok() {
+            if wait_for(|done| self.context.transport.meta.lock(asked, done)).is_ok() {
                 return;
             }
             // If this is not answered, neither is the request, which does not wait any more when it is made
             // again.
-            if session.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
+            if self.context.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
                 return;
             }
         }
     }
 
-    /// Gives up a range, held or not. `lock.kind` does not matter.
-    pub fn unlock(&self, lock: &Lock) -> Result<(), Errno> {
+    /// Gives up a range, held or not.
+    pub(crate) fn unlock(&self, lock: &Lock) -> Result<(), Errno> {
         let Lock { ino, space, owner, range, .. } = *lock;
-        let session = self.current();
-        let its = session.owner(owner);
-        session.locks.give_up_lost(&(ino, space, owner), range);
+        let its = self.owner(owner);
+        self.locks.give_up_lost(&(ino, space, owner), range);
         let op = |_| LockOp::Unset { ino, space, owner: its, range };
-        match session.ask_for_lock(Tells::Held((ino, space, owner)), None, op)? {
+        match self.ask(Tells::Held((ino, space, owner)), None, op)? {
             LockOutcome::Done => Ok(()),
             // Unlocking the middle of a lock leaves two.
             _ => Err(Errno::ENOLCK),
@@ -400,42 +425,37 @@ impl crate::Client {
     }
 
     /// A lock of another owner that conflicts with this one, if there is one.
-    pub fn test_lock(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
-        let session = self.current();
-        let record = session.record(lock);
-        Ok(match session.ask_for_lock(Tells::Nothing, None, |_| LockOp::Test(record))? {
+    pub(crate) fn test(&self, lock: &Lock) -> Result<Option<LockRecord>, Errno> {
+        let record = self.record(lock);
+        Ok(match self.ask(Tells::Nothing, None, |_| LockOp::Test(record))? {
             LockOutcome::Conflict(other) => Some(other),
             _ => None,
         })
     }
 
     /// Whether an owner may have locks in a file: it has requested some and not released them since.
-    pub fn may_have_locks(&self, ino: InodeId, owner: u64) -> bool {
-        let session = self.current();
-        let state = session.locks.0.lock();
+    pub(crate) fn may_have(&self, ino: InodeId, owner: u64) -> bool {
+        let state = self.locks.0.lock();
         let keys = LockSpace::BOTH.map(|space| (ino, space, owner));
         keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
     }
 
     /// Whether any of these owners believes to have a lock in a file that was lost with a session.
-    pub fn have_lost_locks(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
-        self.mount.with_current(|session| {
-            let state = session.locks.0.lock();
-            let lost = |owner, space| state.lost.contains_key(&(ino, space, owner));
-            !state.lost.is_empty()
-                && owners.into_iter().any(|its| lost(its, LockSpace::Posix) || lost(its, LockSpace::Flock))
-        })
+    pub(crate) fn have_lost(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
+        let state = self.locks.0.lock();
+        let lost = |owner, space| state.lost.contains_key(&(ino, space, owner));
+        !state.lost.is_empty()
+            && owners.into_iter().any(|its| lost(its, LockSpace::Posix) || lost(its, LockSpace::Flock))
     }
 
     /// Gives up all that these owners have in a file.
-    pub fn release_locks(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
-        let session = self.current();
-        let its: Vec<LockOwner> = owners.iter().map(|owner| session.owner(*owner)).collect();
+    pub(crate) fn release(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
+        let its: Vec<LockOwner> = owners.iter().map(|owner| self.owner(*owner)).collect();
         let keys: Vec<Key> =
             owners.iter().flat_map(|owner| LockSpace::BOTH.map(|space| (ino, space, *owner))).collect();
         let tells = Tells::Released(keys.clone());
-        let released = session.ask_for_lock(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
-        let mut state = session.locks.0.lock();
+        let released = self.ask(tells, None, |_| LockOp::Release { ino, owners: its.clone() });
+        let mut state = self.locks.0.lock();
         for key in &keys {
             state.lost.remove(key);
         }
@@ -471,7 +491,7 @@ mod tests {
         LockOp::Release { ino: KEY.0, owners: vec![OWNER] }
     }
 
-    fn declared(locks: &Locks) -> Vec<LockRecord> {
+    fn reclaimed(locks: &Locks) -> Vec<LockRecord> {
         locks.reclaim(SESSION, TERM, 10).into_iter().flat_map(|part| part.locks).collect()
     }
 
@@ -499,10 +519,10 @@ mod tests {
         locks.closes(7);
         assert!(locks.take(&mut waits, &reply(8, &[lock()])));
         drop(waits);
-        assert_eq!(declared(&locks), [lock()]);
+        assert_eq!(reclaimed(&locks), [lock()]);
         assert!(locks.is_known());
         locks.closes(9);
-        assert!(declared(&locks).is_empty() && !locks.is_known());
+        assert!(reclaimed(&locks).is_empty() && !locks.is_known());
     }
 
     #[test]
@@ -546,9 +566,9 @@ mod tests {
     fn a_request_that_was_not_carried_out_says_nothing_of_what_is_held() {
         let locks = Locks::new(TERM);
         assert!(locks.take(&mut locks.asks(), &reply(4, &[lock()])));
-        assert_eq!(declared(&locks), [lock()]);
+        assert_eq!(reclaimed(&locks), [lock()]);
         assert!(locks.take(&mut locks.asks(), &reply(0, &[])));
-        assert_eq!(declared(&locks), [lock()]);
+        assert_eq!(reclaimed(&locks), [lock()]);
     }
 
     #[test]
@@ -563,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_without_an_answer_gives_up_is_not_declared() {
+    fn what_a_request_without_an_answer_gives_up_is_not_reclaimed() {
         use {LockKind::*, LockSpace::*};
         let unset = |start, end| {
             let LockRecord { ino, space, owner, range, .. } = of(Posix, start, end, Write);
@@ -597,7 +617,7 @@ mod tests {
                 let request = locks.begin(Tells::Nothing, op.clone());
                 assert_eq!(locks.count(), held.len(), "it is known to be given up when that is answered");
                 let request = (!gave_up_asking).then_some(request);
-                assert_eq!(declared(&locks), left, "{op:?}, {gave_up_asking}");
+                assert_eq!(reclaimed(&locks), left, "{op:?}, {gave_up_asking}");
                 assert_eq!(locks.count(), left.len(), "the next leader knows of no more");
                 drop(request);
             }

@@ -5,9 +5,9 @@
 //! what the page was read from, is fetched before any other client may change it. If the file differs from
 //! the baseline when the page can be written, only the bytes that the program has changed are written.
 
-use crate::Client;
-use crate::api::{Reply, Wait};
+use crate::client::Client;
 use crate::core::Piece;
+use crate::values::{Reply, Wait};
 use bytes::Bytes;
 use shoal_types::InodeId;
 use std::ops::Range;

@@ -18,56 +18,33 @@
 
 use crate::backoff::Backoff;
 use crate::clock::Clock;
-use crate::failover::{Failover, FailoverOptions, Replicas, is_transient};
+use crate::context::Context;
+use crate::failover::{Failover, is_transient};
 use crate::kernel::KernelCache;
 use crate::lease::Moment;
 use crate::limits::{LOSSES_KEPT_MAX, SESSION_PAUSE_MAX, SESSION_PAUSE_MIN};
 use crate::mapping_locks::MappingLocks;
+use crate::options::Options;
 use crate::session::Session;
+use crate::shared::MountShared;
 use crate::stats::Stat;
-use crate::{Client, Options};
-use shoal_runtime::channel::{self, Receiver, Sender};
+use crate::transport::{Servers, Transport};
+use shoal_runtime::channel::{self, Receiver};
 use shoal_runtime::sync::{Condvar, Mutex, RwLock};
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::{Duration, Instant, wall};
 use shoal_types::{Errno, SessionId, Timestamp};
-use shoal_wire::{Denial, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
+use shoal_wire::{Denial, MetaError, OpenReply, PROTOCOL_VERSION, SessionRequest, VolumeBlocks};
 use std::sync::{Arc, OnceLock};
-
-/// The servers of the volume's metadata.
-pub(crate) enum Servers {
-    /// A service that is always there.
-    One(Arc<dyn MetaService>),
-    /// Several replicas, of which one leads.
-    Several(Arc<dyn Replicas>),
-}
-
-/// What all sessions of a mount have in common.
-pub(crate) struct MountShared {
-    pub(crate) servers: Servers,
-    pub(crate) bricks: Arc<dyn VolumeBlocks>,
-    pub(crate) options: Options,
-    pub(crate) clock: Clock,
-    /// Which files its programs may map shared and writable.
-    pub(crate) mapping_locks: MappingLocks,
-    /// The cache in front of the client.
-    pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
-    /// Sessions that the servers have ended, and what was lost with them, in words.
-    pub(crate) losses: Mutex<Vec<String>>,
-    /// Is sent each session that the servers have ended.
-    pub(crate) ended: Sender<SessionId>,
-}
-
-/// The connection of one session to the metadata servers.
-pub(crate) struct Transport {
-    pub(crate) meta: Arc<dyn MetaService>,
-    /// `meta` as several replicas, if it is that.
-    pub(crate) failover: Option<Arc<Failover>>,
-}
 
 /// The current session, and the thread that replaces it.
 pub(crate) struct Mount {
     shared: Arc<MountShared>,
+    servers: Servers,
+    /// Which files its programs may map shared and writable.
+    mapping_locks: Arc<MappingLocks>,
+    /// Sessions that the servers have ended, and what was lost with them, in words.
+    losses: Mutex<Vec<String>>,
     current: RwLock<Arc<Session>>,
     course: Mutex<Course>,
     /// Signalled when the mount ends.
@@ -90,40 +67,31 @@ struct Course {
     sessions_ended: u64,
 }
 
-impl MountShared {
-    fn way(&self) -> Transport {
-        match &self.servers {
-            Servers::One(meta) => Transport { meta: meta.clone(), failover: None },
-            Servers::Several(replicas) => {
-                let Options { open_wait, fail_after, .. } = self.options;
-                let options = FailoverOptions { open_wait, fail_after };
-                let failover = Arc::new(Failover::new(replicas.clone(), options));
-                Transport { meta: failover.clone(), failover: Some(failover) }
-            }
+/// Opens a session over a connection.
+fn open(
+    shared: &MountShared,
+    transport: &Transport,
+    instance: u128,
+) -> Result<(OpenReply, Moment), MetaError> {
+    let asked = Moment::now();
+    let Options { name, origin, has_ended, .. } = &shared.options;
+    let (client, origin) = (name.clone(), origin.clone());
+    let request = SessionRequest { protocol: PROTOCOL_VERSION, client, instance, origin };
+    let sent = Timestamp::now();
+    let opened = transport.meta.open_session(request)?;
+    shared.clock.heard(sent, opened.grant.now);
+    for (session, process) in &opened.siblings {
+        if has_ended(process) {
+            tracing::info!(
+                session = session.0,
+                process = process.number,
+                "its process is gone: its session ends"
+            );
+            // If this fails, the servers find out by themselves.
+            let _ = transport.meta.close_session(*session);
         }
     }
-
-    fn open(&self, way: &Transport, instance: u128) -> Result<(OpenReply, Moment), MetaError> {
-        let asked = Moment::now();
-        let Options { name, origin, has_ended, .. } = &self.options;
-        let (client, origin) = (name.clone(), origin.clone());
-        let request = SessionRequest { protocol: PROTOCOL_VERSION, client, instance, origin };
-        let sent = Timestamp::now();
-        let opened = way.meta.open_session(request)?;
-        self.clock.heard(sent, opened.grant.now);
-        for (session, process) in &opened.siblings {
-            if has_ended(process) {
-                tracing::info!(
-                    session = session.0,
-                    process = process.number,
-                    "its process is gone: its session ends"
-                );
-                // If this fails, the servers find out by themselves.
-                let _ = way.meta.close_session(*session);
-            }
-        }
-        Ok((opened, asked))
-    }
+    Ok((opened, asked))
 }
 
 impl Mount {
@@ -134,17 +102,22 @@ impl Mount {
         options: Options,
     ) -> Result<Arc<Mount>, MetaError> {
         let (ended, ends) = channel::unbounded();
-        let kernel = OnceLock::new();
-        let (clock, mapping_locks) = (Clock::default(), MappingLocks::default());
-        let losses = Mutex::default();
-        let shared =
-            Arc::new(MountShared { servers, bricks, options, clock, mapping_locks, kernel, losses, ended });
-        let way = shared.way();
-        let opened = shared.open(&way, shoal_runtime::random::wide())?;
-        let (session, threads) = Session::start(&shared, way, opened);
+        let (clock, kernel) = (Clock::default(), OnceLock::new());
+        let shared = Arc::new(MountShared { bricks, options, clock, kernel, ended });
+        let mapping_locks = Arc::new(MappingLocks::default());
+        let transport = Transport::new(&servers, &shared.options);
+        let opened = open(&shared, &transport, shoal_runtime::random::wide())?;
+        let (session, threads) = Session::start(&shared, &mapping_locks, transport, opened);
         let course = Course { threads, ..Course::default() };
-        let current = RwLock::new(session);
-        let mount = Arc::new(Mount { shared, current, course: Mutex::new(course), ending: Condvar::new() });
+        let mount = Arc::new(Mount {
+            shared,
+            servers,
+            mapping_locks,
+            losses: Mutex::default(),
+            current: RwLock::new(session),
+            course: Mutex::new(course),
+            ending: Condvar::new(),
+        });
         let keeper = mount.clone();
         let keep = move || keeper.keep(&ends);
         let keeper = Builder::new()
@@ -170,7 +143,7 @@ impl Mount {
     }
 
     pub(crate) fn take_losses(&self) -> Vec<String> {
-        std::mem::take(&mut *self.shared.losses.lock())
+        std::mem::take(&mut *self.losses.lock())
     }
 
     pub(crate) fn set_kernel(&self, kernel: Arc<dyn KernelCache>) {
@@ -189,13 +162,13 @@ impl Mount {
             failover.interrupt();
         }
         drop(course);
-        self.current().interrupt();
+        self.current().context.interrupt();
     }
 
     /// The mount was taken away by force: its end waits for hardly anything.
     pub(crate) fn abandon(&self) {
         self.course.lock().abandoned = true;
-        self.current().state.lock().abandoned = true;
+        self.current().context.state.lock().abandoned = true;
         self.interrupt();
     }
 
@@ -211,7 +184,7 @@ impl Mount {
         }
         let session = self.current();
         // Wakes the keeper thread, which then ends.
-        let _ = self.shared.ended.send(session.id);
+        let _ = self.shared.ended.send(session.context.id);
         session
     }
 
@@ -255,7 +228,7 @@ impl Mount {
                 return;
             }
             let session = self.current();
-            if session.id != ended {
+            if session.context.id != ended {
                 continue;
             }
             // Backoff for sessions that are ended as soon as they begin.
@@ -272,24 +245,24 @@ impl Mount {
     /// Replaces a session that has ended by a new one.
     fn succeed(&self, ended: &Arc<Session>, pause: Duration) {
         let lost_at = Instant::now();
-        ended.tell_loss();
-        ended.empty_kernel();
+        self.tell_loss(&ended.context, ended.locks.count());
+        ended.context.invalidate_kernel();
         // If the session was lost for another reason, this frees at once what other clients wait for.
-        let _ = ended.meta.close_session(ended.id);
+        let _ = ended.context.transport.meta.close_session(ended.context.id);
         ended.retire();
-        let denied = ended.state.lock().denied.clone();
+        let denied = ended.context.state.lock().denied.clone();
         if let Some(denial) = denied.filter(|denial| denial.reason.is_final()) {
             return says_it_is_final(&denial);
         }
         self.pause(pause);
-        let Some((session, threads)) = self.open_next(ended.id) else { return };
+        let Some((session, threads)) = self.open_next(ended.context.id) else { return };
         let past = ended.stats();
-        session.request_inherited_mapping_locks();
+        self.mapping_locks.request_inherited(&session.locks);
         {
             let mut current = self.current.write();
-            session.state.lock().core.inherit(&mut ended.state.lock().core);
+            session.context.state.lock().core.inherit(&mut ended.context.state.lock().core);
             session.locks.inherit(&ended.locks);
-            self.shared.mapping_locks.session_replaced(session.id);
+            self.mapping_locks.session_replaced(session.context.id);
             *current = session.clone();
         }
         let mut course = self.course.lock();
@@ -301,10 +274,10 @@ impl Mount {
         // answered.
         course.threads = threads;
         let (ending, interrupted) = (course.ending, course.interrupted);
-        session.state.lock().abandoned = course.abandoned;
+        session.context.state.lock().abandoned = course.abandoned;
         drop(course);
         if interrupted {
-            session.interrupt();
+            session.context.interrupt();
         }
         if ending {
             // No call has run in it.
@@ -312,11 +285,11 @@ impl Mount {
             return;
         }
         tracing::info!(
-            session = session.id.0,
+            session = session.context.id.0,
             seconds = lost_at.elapsed().as_secs_f32(),
             "the mount works again, in a new session"
         );
-        session.look_again();
+        look_again(&session);
     }
 
     /// The session after one that has ended; `None` if there will be none.
@@ -324,20 +297,20 @@ impl Mount {
         let (mut backoff, instance) = (Backoff::new(), shoal_runtime::random::wide());
         let mut denied: Option<Denial> = None;
         loop {
-            let way = self.shared.way();
+            let transport = Transport::new(&self.servers, &self.shared.options);
             {
                 let mut course = self.course.lock();
                 if course.ending || course.interrupted {
                     return None;
                 }
-                course.opening.clone_from(&way.failover);
+                course.opening.clone_from(&transport.failover);
             }
-            match self.shared.open(&way, instance) {
+            match open(&self.shared, &transport, instance) {
                 Ok(opened) => {
                     // If the servers have not ended it, it still exists, and its rights would be in the way
                     // of the new one.
-                    let _ = way.meta.close_session(ended);
-                    return Some(Session::start(&self.shared, way, opened));
+                    let _ = transport.meta.close_session(ended);
+                    return Some(Session::start(&self.shared, &self.mapping_locks, transport, opened));
                 }
                 Err(MetaError::Denied(denial)) if denial.reason.is_final() => {
                     says_it_is_final(&denial);
@@ -362,19 +335,17 @@ impl Mount {
             self.pause(backoff.pause());
         }
     }
-}
 
-impl Session {
     /// Logs what a session that the servers have ended has lost.
-    fn tell_loss(&self) {
+    fn tell_loss(&self, ended: &Context, locks: usize) {
         let (loss, denied) = {
-            let state = self.state.lock();
+            let state = ended.state.lock();
             (state.core.loss(), state.denied.clone())
         };
-        let ended =
+        let why =
             denied.map_or(ENDED.to_owned(), |denial| format!("this mount's session has ended: {denial}"));
-        let (session, locks) = (self.id.0, self.locks.count());
-        let mut losses = self.shared.losses.lock();
+        let session = ended.id.0;
+        let mut losses = self.losses.lock();
         if losses.len() < LOSSES_KEPT_MAX {
             let (operations, inodes) = (loss.operations, loss.inodes);
             losses.push(format!(
@@ -387,7 +358,7 @@ impl Session {
             tracing::warn!(
                 session,
                 lost_locks = locks,
-                "{ended}: everything was committed; calls that wait fail"
+                "{why}: everything was committed; calls that wait fail"
             );
             return;
         }
@@ -398,35 +369,21 @@ impl Session {
             lost_inodes = loss.inodes,
             lost_seconds = since.unwrap_or_default().as_secs_f32(),
             lost_locks = locks,
-            "{ended}: what it had not committed is lost; calls that wait fail, and the next fsync of whatever is open"
+            "{why}: what it had not committed is lost; calls that wait fail, and the next fsync of whatever is open"
         );
-    }
-
-    /// Invalidates the whole kernel cache: no recalls keep it right any more.
-    pub(crate) fn empty_kernel(&self) {
-        let inodes = self.state.lock().core.referred_inodes();
-        if let Some(kernel) = self.shared.kernel.get() {
-            kernel.forget_all(&inodes);
-        }
-    }
-
-    /// Watches again what the kernel refers to. Otherwise an open file that is not used for a while could not
-    /// outlive its last name.
-    fn look_again(&self) {
-        let covers = self.state.lock().core.referred_covers();
-        for cover in covers {
-            if self.state.lock().core.alive().is_err() {
-                return;
-            }
-            // An inode may be deleted, and a call that needs a failed answer asks again.
-            let _ = self.look_at(cover);
-        }
     }
 }
 
-impl Client {
-    pub(crate) fn current(&self) -> Arc<Session> {
-        self.mount.current()
+/// Watches again what the kernel refers to. Otherwise an open file that is not used for a while could not
+/// outlive its last name.
+fn look_again(session: &Session) {
+    let covers = session.context.state.lock().core.referred_covers();
+    for cover in covers {
+        if session.context.state.lock().core.alive().is_err() {
+            return;
+        }
+        // An inode may be deleted, and a call that needs a failed answer asks again.
+        let _ = session.fetcher.look_at(cover);
     }
 }
 

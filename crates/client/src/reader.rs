@@ -4,11 +4,11 @@
 //! its blocks are fetched in *chunks* of up to [`FETCH_BYTES_MAX`], several at a time, whatever the size of
 //! the single reads: record size must not matter.
 
+use crate::context::Context;
 use crate::core::Piece;
 use crate::limits::{FETCH_BYTES_MAX, READ_AHEAD_EXTENTS_MAX, READ_AHEAD_THREADS};
-use crate::locate::Persistence;
+use crate::locate::{Persistence, read_block};
 use crate::sequence::{Ahead, Sequences};
-use crate::session::Session;
 use bytes::Bytes;
 use rustc_hash::FxHashMap;
 use shoal_runtime::channel::{Receiver, Sender};
@@ -48,8 +48,9 @@ const SEQUENCE_FILES_MAX: usize = 4096;
 /// Chunks that may wait to be read ahead; more are not ordered.
 const AHEAD_QUEUE_MAX: usize = 64;
 
-/// The block cache, and the sequences in which files are read.
-pub(crate) struct Reader {
+/// Reads blocks for a session: the block cache, and the sequences in which files are read.
+pub(crate) struct BlockReader {
+    context: Arc<Context>,
     bytes_max: usize,
     cached: Mutex<Cached>,
     loaded: Condvar,
@@ -57,10 +58,11 @@ pub(crate) struct Reader {
     ahead: Mutex<Option<Sender<Order>>>,
 }
 
-impl Reader {
-    pub(crate) fn new(bytes_max: usize) -> (Reader, Receiver<Order>) {
+impl BlockReader {
+    pub(crate) fn new(context: &Arc<Context>, bytes_max: usize) -> (BlockReader, Receiver<Order>) {
         let (ahead, requests) = shoal_runtime::channel::bounded(AHEAD_QUEUE_MAX);
-        let reader = Reader {
+        let reader = BlockReader {
+            context: context.clone(),
             bytes_max,
             cached: Mutex::default(),
             loaded: Condvar::new(),
@@ -178,34 +180,34 @@ pub(crate) fn split(piece: BlockRef, chunks: &[BlockRef]) -> Vec<(BlockRef, Opti
     parts
 }
 
-/// Starts the threads that read ahead.
-pub(crate) fn start(session: &Arc<Session>, requests: Receiver<Order>) -> Vec<JoinHandle<()>> {
-    (0..READ_AHEAD_THREADS)
-        .map(|n| {
-            let (session, requests) = (Arc::clone(session), requests.clone());
-            Builder::new()
-                .name(format!("shoal-ahead-{n}"))
-                .spawn(move || {
-                    for Order { chunk, near } in requests {
-                        if session.reader.takes(chunk) {
-                            // The call that needs the bytes will meet the same error and report it.
-                            let _ = session.fetch_chunk(chunk, &near, Persistence::GiveUp);
-                        }
+impl BlockReader {
+    /// Starts the threads that read ahead.
+    pub(crate) fn start(
+        self: &Arc<BlockReader>,
+        requests: &Receiver<Order>,
+    ) -> impl Iterator<Item = JoinHandle<()>> {
+        (0..READ_AHEAD_THREADS).map(move |n| {
+            let (reader, requests) = (Arc::clone(self), requests.clone());
+            let run = move || {
+                for Order { chunk, near } in requests {
+                    if reader.takes(chunk) {
+                        // The call that needs the bytes will meet the same error and report it.
+                        let _ = reader.fetch_chunk(chunk, &near, Persistence::GiveUp);
                     }
-                })
-                .expect("the system has room for a thread")
+                }
+            };
+            let thread = Builder::new().name(format!("shoal-ahead-{n}"));
+            thread.spawn(run).expect("the system has room for a thread")
         })
-        .collect()
-}
+    }
 
-impl Session {
     /// The chunks in which the pieces of a read are fetched, or are cached; the rest is fetched as it is
     /// asked for. If the file is being read in sequence there, what will be read next is ordered.
     pub(crate) fn chunks_for(&self, ino: InodeId, offset: u64, len: u64, pieces: &[Piece]) -> Vec<BlockRef> {
         if in_memory(pieces) {
             return Vec::new();
         }
-        let ahead = self.reader.record(ino, offset, len);
+        let ahead = self.record(ino, offset, len);
         let (before, behind) = match ahead {
             None => (0, 0),
             Some(Ahead::Forward(bytes)) => (0, bytes),
@@ -213,7 +215,7 @@ impl Session {
         };
         let (start, end) = (offset.saturating_sub(before), offset.saturating_add(len).saturating_add(behind));
         let (extents, is_short) = {
-            let core = &mut self.state.lock().core;
+            let core = &mut self.context.state.lock().core;
             (core.blocks_between(ino, start, end, READ_AHEAD_EXTENTS_MAX), core.is_short(ino))
         };
         let chunks: Vec<BlockRef> = extents.into_iter().flat_map(chunks_of).collect();
@@ -223,7 +225,7 @@ impl Session {
         let mut read = chunks[first..last].to_vec();
         match ahead {
             None if is_short => {}
-            None => read.retain(|chunk| self.reader.has(*chunk)),
+            None => read.retain(|chunk| self.has(*chunk)),
             Some(ahead) => {
                 let next: Vec<BlockRef> = match ahead {
                     Ahead::Forward(_) => chunks[last..].to_vec(),
@@ -245,7 +247,7 @@ impl Session {
         chunk: Option<BlockRef>,
         near: &[BlockRef],
     ) -> Result<Bytes, BlockError> {
-        let Some(chunk) = chunk else { return self.get(piece, near, Persistence::Wait) };
+        let Some(chunk) = chunk else { return read_block(&self.context, piece, near, Persistence::Wait) };
         let bytes = self.load(chunk, near, Persistence::Wait)?;
         cut(&bytes, chunk, piece).ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
     }
@@ -258,7 +260,7 @@ impl Session {
 
     /// Orders chunks, up to `bytes_max` bytes.
     fn order(&self, chunks: &[BlockRef], bytes_max: u64) {
-        let ahead = self.reader.ahead.lock();
+        let ahead = self.ahead.lock();
         let Some(ahead) = &*ahead else { return };
         let near: Arc<[BlockRef]> = chunks.into();
         let mut bytes = 0u64;
@@ -268,7 +270,7 @@ impl Session {
                 return;
             }
             let key = (chunk.id, chunk.offset);
-            let mut cached = self.reader.cached.lock();
+            let mut cached = self.cached.lock();
             if cached.slots.contains_key(&key) {
                 continue;
             }
@@ -288,14 +290,14 @@ impl Session {
         persistence: Persistence,
     ) -> Result<Bytes, BlockError> {
         let key = (chunk.id, chunk.offset);
-        let mut cached = self.reader.cached.lock();
+        let mut cached = self.cached.lock();
         loop {
             match cached.slots.get(&key) {
                 Some(Slot::Ready(bytes)) if bytes.len() >= chunk.len as usize => {
-                    self.counters.block_hits.add(1);
+                    self.context.counters.block_hits.add(1);
                     return Ok(bytes.clone());
                 }
-                Some(Slot::Loading) => self.reader.loaded.wait(&mut cached),
+                Some(Slot::Loading) => self.loaded.wait(&mut cached),
                 _ => break,
             }
         }
@@ -315,8 +317,8 @@ impl Session {
         near: &[BlockRef],
         persistence: Persistence,
     ) -> Result<Bytes, BlockError> {
-        let fetched = self.get(chunk, near, persistence);
-        self.reader.fill((chunk.id, chunk.offset), fetched.as_ref().ok());
+        let fetched = read_block(&self.context, chunk, near, persistence);
+        self.fill((chunk.id, chunk.offset), fetched.as_ref().ok());
         fetched
     }
 }

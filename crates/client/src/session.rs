@@ -1,141 +1,86 @@
-//! One session: runs calls against its core, and fetches what they need. `mount` replaces a session that has
-//! ended.
+//! One session: composes the parts that work for it, runs calls against its core, and has what they need
+//! fetched. `mount` replaces a session that has ended.
 
-use crate::api::{Failure, Reply, Wait};
-use crate::core::{BlockTask, Core, Outcome};
-use crate::failover::Failover;
-use crate::fetch::{Fetched, Tokens};
-use crate::grants::take_grant;
-use crate::groups::Groups;
-use crate::lease::{Lease, Moment, RecallQueue, Recallers};
+use crate::context::{Context, SessionState};
+use crate::core::{Core, Outcome};
+use crate::expiry;
+use crate::fetch::{Fetched, Fetcher};
+use crate::grants::{Grants, take_grant};
+use crate::lease::{Lease, Moment};
 use crate::limits::WALK_RUNS_AHEAD_BYTES_MAX;
-use crate::locks::Locks;
-use crate::mount::{MountShared, Transport};
-use crate::reader::Reader;
-use crate::ship;
-use crate::stats::{Counters, Stat};
+use crate::locks::LockClient;
+use crate::mapping_locks::MappingLocks;
+use crate::put::BlockWriter;
+use crate::reader::BlockReader;
+use crate::recalls::RecallWorker;
+use crate::shared::MountShared;
+use crate::ship::Shipper;
+use crate::stats::Stat;
+use crate::transport::Transport;
+use crate::values::{Failure, Reply, Wait};
+use crate::walk::Walker;
 use shoal_namespace::Fault;
-use shoal_runtime::sync::{Condvar, Mutex, MutexGuard};
+use shoal_runtime::sync::MutexGuard;
 use shoal_runtime::thread::JoinHandle;
 use shoal_runtime::time::{Duration, Instant};
-use shoal_types::{Errno, InodeId, SessionId};
-use shoal_wire::{Denial, MetaError, MetaService, OpenReply, VolumeBlocks};
-use std::sync::{Arc, Weak};
-
-/// What the session's one lock protects.
-pub(crate) struct State {
-    pub(crate) core: Core,
-    /// The shipping thread waits for work.
-    pub(crate) shipper_idle: bool,
-    pub(crate) stopping: bool,
-    /// Calls that wait are to fail: the mount has been interrupted.
-    pub(crate) interrupted: bool,
-    /// The servers have ended the session: another one follows.
-    pub(crate) ended: bool,
-    /// The denial because of which they ended it.
-    pub(crate) denied: Option<Denial>,
-    /// The mount was taken away by force: nothing is worth a long wait any more.
-    pub(crate) abandoned: bool,
-}
+use shoal_types::{Errno, InodeId};
+use shoal_wire::OpenReply;
+use std::sync::Arc;
 
 /// One session of a mount.
 pub(crate) struct Session {
-    /// For callbacks.
-    pub(crate) me: Weak<Session>,
-    pub(crate) shared: Arc<MountShared>,
-    pub(crate) id: SessionId,
+    pub(crate) context: Arc<Context>,
     pub(crate) begun: Instant,
-    pub(crate) renew: Duration,
-    pub(crate) meta: Arc<dyn MetaService>,
-    /// `meta` as several replicas, if it is that.
-    pub(crate) failover: Option<Arc<Failover>>,
-    pub(crate) fail_after: Option<Duration>,
-    pub(crate) close_wait: Duration,
-    pub(crate) bricks: Arc<dyn VolumeBlocks>,
-    pub(crate) state: Mutex<State>,
-    /// Something was committed, stored, granted, or lost.
-    pub(crate) changed: Condvar,
-    /// The session comes to an end. Threads that wait for nothing else are not woken by `changed`.
-    pub(crate) ending: Condvar,
-    /// There is something to ship.
-    pub(crate) work: Condvar,
-    /// There may be something to prefetch.
-    pub(crate) walking: Condvar,
-    /// A prefetch has been answered, or has failed.
-    pub(crate) walked: Condvar,
-    /// Held while batches are sent, so that they leave in order.
-    pub(crate) shipping: Mutex<()>,
-    /// Held while grants are requested, so that a burst of needs makes one request.
-    pub(crate) granting: Mutex<()>,
-    pub(crate) lease: Lease,
-    pub(crate) tokens: Tokens,
+    pub(crate) shipper: Arc<Shipper>,
+    pub(crate) fetcher: Fetcher,
+    pub(crate) reader: Arc<BlockReader>,
     /// Locks of programs.
-    pub(crate) locks: Locks,
-    /// Recalls to be carried out, each with its term.
-    pub(crate) recalls: RecallQueue,
-    pub(crate) recallers: Mutex<Recallers>,
-    pub(crate) reader: Reader,
-    pub(crate) groups: Groups,
-    pub(crate) block_tasks: Mutex<Option<shoal_runtime::channel::Sender<BlockTask>>>,
-    pub(crate) counters: Counters,
+    pub(crate) locks: Arc<LockClient>,
+    /// The mapping locks of the mount.
+    pub(crate) mapping_locks: Arc<MappingLocks>,
+    blocks: Arc<BlockWriter>,
+    walker: Arc<Walker>,
+    recalls: Arc<RecallWorker>,
 }
 
 impl Session {
     /// Starts the threads of a session.
     pub(crate) fn start(
         shared: &Arc<MountShared>,
-        Transport { meta, failover }: Transport,
+        mapping_locks: &Arc<MappingLocks>,
+        transport: Transport,
         (opened, asked): (OpenReply, Moment),
     ) -> (Arc<Session>, Vec<JoinHandle<()>>) {
         let options = &shared.options;
         let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
         take_grant(&mut core, opened.grant);
         core.rights.term = opened.term;
-        // Bounded by the window of uncommitted bytes, not by the channel.
-        let (block_tasks, todo) = shoal_runtime::channel::unbounded();
-        let (reader, ahead) = Reader::new(options.block_cache_bytes);
-        let session = Arc::new_cyclic(|me| Session {
-            me: me.clone(),
-            shared: shared.clone(),
-            id: opened.session,
+        let lease = Lease::new(asked, Duration::from_millis(opened.lease_ms));
+        let context = Context::new(shared, transport, core, lease);
+        let grants = Arc::new(Grants::new(&context, Duration::from_millis(opened.renew_ms)));
+        let (blocks, tasks) = BlockWriter::new(&context);
+        let blocks = Arc::new(blocks);
+        let (reader, ahead) = BlockReader::new(&context, options.block_cache_bytes);
+        let shipper = Arc::new(Shipper::new(&context, &grants, &blocks));
+        let walker = Arc::new(Walker::new(&context));
+        let locks = Arc::new(LockClient::new(&context, opened.term));
+        let session = Arc::new(Session {
             begun: Instant::now(),
-            renew: Duration::from_millis(opened.renew_ms),
-            meta,
-            failover,
-            fail_after: options.fail_after,
-            close_wait: options.close_wait,
-            bricks: shared.bricks.clone(),
-            state: Mutex::new(State {
-                core,
-                shipper_idle: false,
-                stopping: false,
-                interrupted: false,
-                ended: false,
-                denied: None,
-                abandoned: false,
-            }),
-            changed: Condvar::new(),
-            ending: Condvar::new(),
-            work: Condvar::new(),
-            walking: Condvar::new(),
-            walked: Condvar::new(),
-            shipping: Mutex::new(()),
-            granting: Mutex::new(()),
-            lease: Lease::new(asked, Duration::from_millis(opened.lease_ms)),
-            tokens: Tokens::default(),
-            locks: Locks::new(opened.term),
-            // Bounded by the number of recalls that the servers send at once.
-            recalls: shoal_runtime::channel::unbounded(),
-            recallers: Mutex::default(),
-            reader,
-            groups: Groups::default(),
-            block_tasks: Mutex::new(Some(block_tasks)),
-            counters: Counters::default(),
+            fetcher: Fetcher::new(&context, &grants, &shipper, &walker),
+            recalls: Arc::new(RecallWorker::new(&context, &shipper, &locks, mapping_locks)),
+            mapping_locks: mapping_locks.clone(),
+            reader: Arc::new(reader),
+            context,
+            shipper,
+            locks,
+            blocks,
+            walker,
         });
-        let mut threads = ship::start(&session, todo);
-        threads.extend(crate::reader::start(&session, ahead));
-        threads.extend(crate::lease::start(&session));
-        threads.extend(crate::walk::start(&session));
+        let mut threads = vec![session.shipper.start(), grants.start()];
+        threads.extend(session.blocks.start(&tasks));
+        threads.extend(session.reader.start(&ahead));
+        threads.extend([session.recalls.start(), expiry::start(&session.context)]);
+        threads.extend(session.walker.start());
         (session, threads)
     }
 
@@ -153,13 +98,13 @@ impl Session {
         let mut fetched: Option<Fetched<'_>> = None;
         let mut again = false;
         loop {
-            if !self.lease.holds() {
+            if !self.context.lease.holds() {
                 match wait {
                     Wait::Never => return Err(Failure::WouldBlock),
-                    Wait::Allowed => self.wait_for_lease()?,
+                    Wait::Allowed => self.context.wait_for_lease()?,
                 }
             }
-            let mut state = self.state.lock();
+            let mut state = self.context.state.lock();
             state.core.alive()?;
             match fetched.take() {
                 // If it does not count any more, it is fetched once more.
@@ -169,29 +114,29 @@ impl Session {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
-            if changed && let Some(kernel) = self.shared.kernel.get() {
+            if changed && let Some(kernel) = self.context.shared.kernel.get() {
                 kernel.has_changed();
             }
-            let returned = state.core.retries.take_news(|| self.shared.clock.now());
-            self.see_to(state);
+            let returned = state.core.retries.take_news(|| self.context.shared.clock.now());
+            self.hand_over(state);
             if returned {
-                self.changed.notify_all();
+                self.context.changed.notify_all();
             }
             match outcome {
                 // The process may have been stopped since the lease was checked. So it is checked again, now
                 // that the answer is there.
-                Ok(_) if !changed && !self.lease.holds() => {}
+                Ok(_) if !changed && !self.context.lease.holds() => {}
                 Ok(answer) => {
                     if !again {
-                        self.counters.hits.add(1);
+                        self.context.counters.hits.add(1);
                     }
                     return Ok(answer);
                 }
                 Err(Fault::Errno(errno)) => return Err(errno.into()),
                 Err(Fault::Tree(_)) if wait == Wait::Never => return Err(Failure::WouldBlock),
                 Err(Fault::Tree(need)) => {
-                    self.counters.misses.add(1);
-                    fetched = Some(self.fetch(need)?);
+                    self.context.counters.misses.add(1);
+                    fetched = Some(self.fetcher.fetch(need)?);
                     again = true;
                 }
             }
@@ -200,70 +145,73 @@ impl Session {
 
     /// The kernel drops references. Never waits.
     pub(crate) fn forget(&self, ino: InodeId, count: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.context.state.lock();
         state.core.forget(ino, count);
-        self.see_to(state);
+        self.hand_over(state);
     }
 
     /// Hands over the work that a call has left, to the threads for it.
-    fn see_to(&self, mut state: MutexGuard<'_, State>) {
-        let block_tasks = match state.core.blocks.has_errands() {
+    fn hand_over(&self, mut state: MutexGuard<'_, SessionState>) {
+        let block_tasks = match state.core.blocks.has_block_tasks() {
             true => state.core.blocks.take_block_tasks(),
             false => Vec::new(),
         };
-        let sealed = state.core.journal.has_sealed();
-        if sealed || (state.shipper_idle && state.core.journal.has_open()) {
-            self.work.notify_one();
-        }
+        self.shipper.wake_for(&state);
         if state.core.walks.take_news() {
-            self.walking.notify_one();
+            self.walker.wake();
         }
         let runs = state.core.walks.take_runs();
         drop(state);
         if !runs.is_empty() {
-            self.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
+            self.reader.read_ahead(&runs, WALK_RUNS_AHEAD_BYTES_MAX);
         }
-        self.run_block_tasks(block_tasks);
+        self.blocks.run(block_tasks);
     }
 
-    /// Turns an error of a server into the caller's. Only [`MetaError::Errno`] is about the call itself;
-    /// every other one ends the session.
-    pub(crate) fn refused(&self, error: MetaError) -> Errno {
-        match error {
-            MetaError::Errno(errno) => errno,
-            other => {
-                let errno = match &other {
-                    MetaError::Denied(denial) => denial.reason.errno(),
-                    _ => Errno::EIO,
-                };
-                let mut state = self.state.lock();
-                match &other {
-                    _ if state.stopping || state.core.alive().is_err() => {}
-                    MetaError::Fenced(_) | MetaError::Denied(_) => {
-                        state.ended = true;
-                        if let MetaError::Denied(denial) = &other {
-                            state.denied = Some(denial.clone());
-                        }
-                        // The receiver lives as long as the mount.
-                        let _ = self.shared.ended.send(self.id);
-                    }
-                    other => tracing::error!(session = self.id.0, error = %other, "the session is lost"),
-                }
-                state.core.kill(errno);
-                self.changed.notify_all();
-                self.ending.notify_all();
-                errno
-            }
+    /// Ends the session. Everything has been flushed.
+    pub(crate) fn close(&self) -> Result<(), Errno> {
+        let alive = self.context.state.lock().core.alive();
+        self.stop();
+        if alive == Err(Errno::ENOTCONN) {
+            return Ok(());
         }
+        let closed = self
+            .context
+            .transport
+            .meta
+            .close_session(self.context.id)
+            .map_err(|error| self.context.refused(error));
+        self.context.give_up();
+        closed.and(alive)
+    }
+
+    /// Ends this session, which another one replaces.
+    pub(crate) fn retire(&self) {
+        self.stop();
+        self.context.give_up();
+    }
+
+    /// Tells the threads to end.
+    fn stop(&self) {
+        let mut state = self.context.state.lock();
+        state.stopping = true;
+        state.core.kill(Errno::ENOTCONN);
+        drop(state);
+        self.blocks.stop();
+        self.reader.stop();
+        self.shipper.stop();
+        self.walker.stop();
+        self.context.changed.notify_all();
+        self.context.ending.notify_all();
     }
 
     pub(crate) fn stats(&self) -> Vec<Stat> {
-        let c = &self.counters;
-        let state = self.state.lock();
+        let c = &self.context.counters;
+        let state = self.context.state.lock();
         let core = &state.core;
         // Operations bear the time of the servers' clock.
         let oldest = core.journal.uncommitted_operations().1;
-        let age_ms = oldest.map_or(0, |since| self.shared.clock.age_ms(since));
+        let age_ms = oldest.map_or(0, |since| self.context.shared.clock.age_ms(since));
         [
             ("client_hits_total", c.hits.get()),
             ("client_misses_total", c.misses.get()),
@@ -301,7 +249,7 @@ impl Session {
         ]
         .map(|(name, value)| Stat { name, value })
         .into_iter()
-        .chain(self.failover.iter().flat_map(|failover| failover.stats()))
+        .chain(self.context.transport.failover.iter().flat_map(|failover| failover.stats()))
         .collect()
     }
 }

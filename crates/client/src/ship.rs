@@ -1,42 +1,61 @@
-//! Sends the journal, in order, and stores its blocks first.
+//! Sends the journal, in order, each batch after its blocks are durable.
 
-use crate::backoff::Backoff;
-use crate::core::{BlockTask, Sealed};
-use crate::limits::{JOURNAL_AGE_MAX, PUT_THREADS, PUT_TRIES};
-use crate::session::Session;
+use crate::context::{Context, SessionState};
+use crate::core::Sealed;
+use crate::grants::{Grants, runs_low};
+use crate::limits::JOURNAL_AGE_MAX;
+use crate::put::BlockWriter;
 use bytes::Bytes;
 use shoal_namespace::Op;
-use shoal_runtime::channel::Receiver;
 use shoal_runtime::planted::mistake;
+use shoal_runtime::sync::{Condvar, Mutex};
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, Errno};
-use shoal_wire::{BlockError, Commit, CommitReply, MetaError, encode_ops};
+use shoal_types::{BlockGroup, Errno};
+use shoal_wire::{Commit, CommitReply, MetaError, encode_ops};
 use std::sync::Arc;
 
-/// Starts the threads that ship the journal, renew the session, and store blocks.
-pub(crate) fn start(session: &Arc<Session>, block_tasks: Receiver<BlockTask>) -> Vec<JoinHandle<()>> {
-    let spawn = |name: String, run: Box<dyn FnOnce() + Send>| {
-        Builder::new().name(name).spawn(run).expect("the system has room for a thread")
-    };
-    let mut threads = Vec::new();
-    let shipper = Arc::clone(session);
-    threads.push(spawn("shoal-journal".into(), Box::new(move || shipper.run_shipper())));
-    let renewer = Arc::clone(session);
-    threads.push(spawn("shoal-renew".into(), Box::new(move || renewer.run_renewer())));
-    for n in 0..PUT_THREADS {
-        let (session, block_tasks) = (Arc::clone(session), block_tasks.clone());
-        let run = move || block_tasks.iter().for_each(|task| session.run_block_task(task));
-        threads.push(spawn(format!("shoal-put-{n}"), Box::new(run)));
-    }
-    threads
+/// Sends the journal of a session.
+pub(crate) struct Shipper {
+    pub(crate) context: Arc<Context>,
+    grants: Arc<Grants>,
+    blocks: Arc<BlockWriter>,
+    /// There is something to ship.
+    pub(crate) work: Condvar,
+    /// Held while batches are sent, so that they leave in order.
+    shipping: Mutex<()>,
 }
 
-impl Session {
+impl Shipper {
+    pub(crate) fn new(context: &Arc<Context>, grants: &Arc<Grants>, blocks: &Arc<BlockWriter>) -> Shipper {
+        let (context, grants, blocks) = (context.clone(), grants.clone(), blocks.clone());
+        Shipper { context, grants, blocks, work: Condvar::new(), shipping: Mutex::new(()) }
+    }
+
+    /// Starts the thread that ships the journal.
+    pub(crate) fn start(self: &Arc<Shipper>) -> JoinHandle<()> {
+        let shipper = Arc::clone(self);
+        let run = move || shipper.run();
+        Builder::new().name("shoal-journal".into()).spawn(run).expect("the system has room for a thread")
+    }
+
+    /// Wakes the shipping thread if what a call has recorded is for it.
+    pub(crate) fn wake_for(&self, state: &SessionState) {
+        let sealed = state.core.journal.has_sealed();
+        if sealed || (state.shipper_idle && state.core.journal.has_open()) {
+            self.work.notify_one();
+        }
+    }
+
+    /// The session is stopping: wakes the shipping thread.
+    pub(crate) fn stop(&self) {
+        self.work.notify_all();
+    }
+
     /// Seals the open batch when it is old enough, and ships what is sealed.
-    fn run_shipper(self: Arc<Session>) {
+    fn run(&self) {
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.context.state.lock();
             while !state.stopping && !state.core.journal.has_open() && !state.core.journal.has_sealed() {
                 state.shipper_idle = true;
                 self.work.wait(&mut state);
@@ -52,26 +71,11 @@ impl Session {
                     break;
                 }
             }
-            let low = Session::runs_low(&state.core);
+            let low = runs_low(&state.core);
             drop(state);
             self.ship();
             if low {
-                self.top_up();
-            }
-        }
-    }
-
-    fn run_renewer(self: Arc<Session>) {
-        // Three tries fit into the time that the server allows.
-        let pause = self.renew / 3;
-        let mut state = self.state.lock();
-        while !state.stopping {
-            let due = Instant::now() + pause;
-            while !state.stopping && !self.ending.wait_until(&mut state, due).timed_out() {}
-            if !state.stopping {
-                drop(state);
-                self.renew();
-                state = self.state.lock();
+                self.grants.top_up();
             }
         }
     }
@@ -98,13 +102,13 @@ impl Session {
     /// The next sealed batch, once its blocks are durable. `None` if there is none, or if it is not ready and
     /// `wait` is false. Fails when the session has come to an end.
     fn next_sealed(&self, wait: bool) -> Result<Option<Sealed>, Errno> {
-        let mut state = self.state.lock();
+        let mut state = self.context.state.lock();
         loop {
             let block_tasks = state.core.blocks.take_block_tasks();
             if !block_tasks.is_empty() {
                 drop(state);
-                self.run_block_tasks(block_tasks);
-                state = self.state.lock();
+                self.blocks.run(block_tasks);
+                state = self.context.state.lock();
             }
             state.core.alive()?;
             let core = &mut state.core;
@@ -115,29 +119,29 @@ impl Session {
             if !wait {
                 return Ok(None);
             }
-            self.changed.wait(&mut state);
+            self.context.changed.wait(&mut state);
         }
     }
 
     fn send(&self, mut sealed: Sealed) {
         self.say_where(&mut sealed);
         let ops = Bytes::from(encode_ops(&sealed.ops));
-        self.counters.batches.add(1);
-        self.counters.batch_bytes.add(ops.len() as u64);
+        self.context.counters.batches.add(1);
+        self.context.counters.batch_bytes.add(ops.len() as u64);
         let Sealed { seq, born, gone, ops: sent, .. } = sealed;
-        tracing::trace!(session = %self.id, %seq, ops = ?sent, "sends");
-        let commit = Commit { session: self.id, seq, ops, born, gone };
-        let session = self.me.clone();
+        tracing::trace!(session = %self.context.id, %seq, ops = ?sent, "sends");
+        let commit = Commit { session: self.context.id, seq, ops, born, gone };
+        let context = Arc::downgrade(&self.context);
         let done = move |outcome| {
-            if let Some(session) = session.upgrade() {
+            if let Some(context) = context.upgrade() {
                 if let Err(MetaError::Refused { index, .. }) = &outcome {
                     let op = sent.get(*index as usize);
                     tracing::error!(%seq, ?op, "the servers refuse what was done here");
                 }
-                session.committed(outcome);
+                committed(&context, outcome);
             }
         };
-        self.meta.submit(commit, Box::new(done));
+        self.context.transport.meta.submit(commit, Box::new(done));
     }
 
     /// Writes into a batch on which bricks the blocks are that it declares. All of them are durable by now.
@@ -147,115 +151,25 @@ impl Session {
             if let Op::Write { declare: Some((id, info)), .. } = op {
                 // A block without a place could never be found again.
                 let early = || mistake("name a block before it is stored").then(BlockGroup::default);
-                let place = self.groups.own(*id).or_else(early);
+                let place = self.context.groups.own(*id).or_else(early);
                 info.group = place.expect("a durable block of this session has a place");
                 declared.push(*id);
             }
         }
-        self.groups.sending(sealed.seq, declared);
-    }
-
-    /// Gives work on blocks to the threads for it.
-    pub(crate) fn run_block_tasks(&self, todo: Vec<BlockTask>) {
-        if todo.is_empty() {
-            return;
-        }
-        let block_tasks = self.block_tasks.lock();
-        let Some(block_tasks) = &*block_tasks else { return };
-        for task in todo {
-            // The receivers live as long as the sender does.
-            let _ = block_tasks.send(task);
-        }
-    }
-
-    fn run_block_task(&self, task: BlockTask) {
-        if self.state.lock().core.alive().is_err() {
-            // The outcome does not matter any more, and what is stored by now is collected with the session.
-            return;
-        }
-        match task {
-            BlockTask::Store(id, parts) => self.store(id, &parts),
-            BlockTask::Discard(id) => self.discard(id),
-        }
-    }
-
-    fn store(&self, id: BlockId, parts: &[Bytes]) {
-        let wanted = match self.put(id, parts) {
-            Ok(group) => {
-                self.groups.stored(id, group);
-                let core = &mut self.state.lock().core;
-                // In an ended session no batch will name it. The servers may have swept that session's blocks
-                // before this one was stored.
-                core.blocks.stored(id) && core.alive().is_ok()
-            }
-            Err(error) => {
-                let core = &mut self.state.lock().core;
-                if core.alive().is_ok() {
-                    tracing::error!(block = %id, %error, "a block could not be stored");
-                    core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
-                    self.ending.notify_all();
-                }
-                true
-            }
-        };
-        self.changed.notify_all();
-        if !wanted {
-            self.discard(id);
-        }
-    }
-
-    /// Removes a block that nothing names. If that fails, it is collected when the session has ended.
-    fn discard(&self, id: BlockId) {
-        let group = self.groups.dropped(id);
-        if let Err(error) = self.bricks.discard(&[(id, group)]) {
-            tracing::warn!(block = %id, %error, "an unneeded block could not be deleted");
-        }
-    }
-
-    /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
-    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
-        let mut backoff = Backoff::new();
-        let mut tries = 1;
-        let group = loop {
-            match self.bricks.store(id, parts) {
-                Ok(group) => break group,
-                // An earlier try has stored it, and its reply was lost.
-                Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),
-                Err(error @ BlockError::Unreachable(_)) => {
-                    if backoff.complains() {
-                        tracing::warn!(block = %id, %error, "a block waits for bricks to store it");
-                    }
-                    self.counters.put_waits.add(1);
-                    self.pause(backoff.pause()).map_err(|_| error)?;
-                }
-                Err(error) if tries == PUT_TRIES => return Err(error),
-                Err(error) => {
-                    tracing::warn!(block = %id, %error, tries, "storing a block failed");
-                    tries += 1;
-                }
-            }
-        };
-        if backoff.complained() {
-            tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "stored after a wait");
-        }
-        self.counters.puts.add(1);
-        self.counters.put_bytes.add(parts.iter().map(|part| part.len() as u64).sum());
-        Ok(group)
+        self.context.groups.sending(sealed.seq, declared);
     }
 }
 
-impl Session {
-    /// Takes in the outcome of a commit.
-    fn committed(&self, outcome: Result<CommitReply, MetaError>) {
-        match outcome {
-            Ok(reply) => {
-                self.groups.committed(reply.seq);
-                self.state.lock().core.committed(reply.seq);
-                self.changed.notify_all();
-            }
-            Err(error) => {
-                self.refused(error);
-            }
+/// Takes in the outcome of a commit.
+fn committed(context: &Context, outcome: Result<CommitReply, MetaError>) {
+    match outcome {
+        Ok(reply) => {
+            context.groups.committed(reply.seq);
+            context.state.lock().core.committed(reply.seq);
+            context.changed.notify_all();
+        }
+        Err(error) => {
+            context.refused(error);
         }
     }
 }

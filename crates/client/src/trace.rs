@@ -70,7 +70,7 @@ struct Open {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct Waits {
     open: Vec<Open>,
     /// The longest, beyond [`TRACE_STEPS_MAX`] of them.
     steps: Vec<Step>,
@@ -80,7 +80,7 @@ struct State {
 
 /// The waits of one call.
 #[derive(Debug, Default)]
-pub struct Trace(Mutex<State>);
+pub struct Trace(Mutex<Waits>);
 
 thread_local! {
     static FOLLOWED: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
@@ -176,7 +176,7 @@ fn add(by_hop: &mut Vec<(Hop, Duration)>, hop: Hop, took: Duration) {
     }
 }
 
-impl State {
+impl Waits {
     fn record(&mut self, hop: Hop, what: String, took: Duration) {
         add(&mut self.by_hop, hop, took);
         if self.steps.len() >= TRACE_STEPS_MAX
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn steps_are_bounded_and_the_longest_stays() {
-        let mut state = State::default();
+        let mut state = Waits::default();
         for n in 0..10 * TRACE_STEPS_MAX as u64 {
             let took = if n == 5 { Duration::from_secs(9) } else { Duration::from_millis(n) };
             state.record(Hop::Brick, n.to_string(), took);

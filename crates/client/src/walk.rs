@@ -3,31 +3,51 @@
 //! What is prefetched is watched, and recalled, like anything else. A call that needs something that is being
 //! prefetched waits for it, for a bounded time: the servers may be waiting for another client.
 
+use crate::context::Context;
 use crate::core::Ahead;
 use crate::limits::{LIST_PAGE_BYTES, WALK_REPLY_BYTES_TARGET, WALK_THREADS, WALK_WAIT_MAX};
-use crate::session::Session;
+use shoal_runtime::sync::Condvar;
 use shoal_runtime::thread::{Builder, JoinHandle};
 use shoal_runtime::time::Instant;
 use shoal_types::InodeId;
 use shoal_wire::{Ask, Found, Prefetch, Question, WalkReply, wait_for};
 use std::sync::Arc;
 
-/// Starts the prefetching threads.
-pub(crate) fn start(session: &Arc<Session>) -> Vec<JoinHandle<()>> {
-    (0..WALK_THREADS)
-        .map(|n| {
-            let session = Arc::clone(session);
-            Builder::new()
-                .name(format!("shoal-walk-{n}"))
-                .spawn(move || session.run_walks())
-                .expect("the system has room for a thread")
-        })
-        .collect()
+/// Prefetches for a session.
+pub(crate) struct Walker {
+    context: Arc<Context>,
+    /// There may be something to prefetch.
+    walking: Condvar,
+    /// A prefetch has been answered, or has failed.
+    walked: Condvar,
 }
 
-impl Session {
-    fn run_walks(&self) {
-        let mut state = self.state.lock();
+impl Walker {
+    pub(crate) fn new(context: &Arc<Context>) -> Walker {
+        Walker { context: context.clone(), walking: Condvar::new(), walked: Condvar::new() }
+    }
+
+    /// Starts the prefetching threads.
+    pub(crate) fn start(self: &Arc<Walker>) -> impl Iterator<Item = JoinHandle<()>> {
+        (0..WALK_THREADS).map(|n| {
+            let walker = Arc::clone(self);
+            let thread = Builder::new().name(format!("shoal-walk-{n}"));
+            thread.spawn(move || walker.run()).expect("the system has room for a thread")
+        })
+    }
+
+    /// There may be something to prefetch.
+    pub(crate) fn wake(&self) {
+        self.walking.notify_one();
+    }
+
+    /// The session is stopping: wakes the prefetching threads.
+    pub(crate) fn stop(&self) {
+        self.walking.notify_all();
+    }
+
+    fn run(&self) {
+        let mut state = self.context.state.lock();
         while !state.stopping && state.core.alive().is_ok() {
             match state.core.walk_ahead() {
                 None => self.walking.wait(&mut state),
@@ -36,7 +56,7 @@ impl Session {
                     // More than one thread may find work at the beginning of a walk.
                     self.walking.notify_one();
                     self.fetch_ahead(&ahead);
-                    state = self.state.lock();
+                    state = self.context.state.lock();
                 }
             }
         }
@@ -44,16 +64,16 @@ impl Session {
 
     /// Requests some directories and takes in what arrives. A failure is left to the call that needs them.
     fn fetch_ahead(&self, ahead: &Ahead) {
-        self.counters.walks.add(1);
-        let request = self.tokens.begin();
+        self.context.counters.walks.add(1);
+        let request = self.context.tokens.begin();
         let question = Question::Walk {
             dirs: ahead.dirs.clone(),
             prefetch: if ahead.contents { Prefetch::Contents } else { Prefetch::Attributes },
             bytes_target: WALK_REPLY_BYTES_TARGET as u64,
             bytes_max: LIST_PAGE_BYTES as u64,
         };
-        let ask = Ask { session: self.id, token: request.token, below: request.below, question };
-        let reply = match wait_for(|done| self.meta.ask(ask, done)) {
+        let ask = Ask { session: self.context.id, token: request.token, below: request.below, question };
+        let reply = match wait_for(|done| self.context.transport.meta.ask(ask, done)) {
             Ok(reply) => reply,
             Err(error) => {
                 tracing::debug!(%error, "asking ahead");
@@ -62,10 +82,10 @@ impl Session {
         };
         let Found::Walk(mut found) = reply.found else { return self.answered_ahead(ahead, None) };
         let entries = found.dirs.iter().flat_map(|(_, entries)| entries.iter().flatten());
-        self.learn(entries.filter_map(|entry| entry.record.as_ref()));
+        self.context.groups.learn_records(entries.filter_map(|entry| entry.record.as_ref()));
         for (dir, entries) in &mut found.dirs {
             // Each under a lock of its own: programs are waiting for it.
-            let mut state = self.state.lock();
+            let mut state = self.context.state.lock();
             let core = &mut state.core;
             if core.rights.term != reply.term || !request.counts() {
                 drop((state, request));
@@ -83,13 +103,13 @@ impl Session {
     }
 
     fn answered_ahead(&self, ahead: &Ahead, reply: Option<&WalkReply>) {
-        self.state.lock().core.walk_answered(ahead, reply);
+        self.context.state.lock().core.walk_answered(ahead, reply);
         self.walked.notify_all();
     }
 
     /// If a directory is being prefetched, waits until it has arrived. Returns whether it was.
-    pub(crate) fn await_walk(&self, dir: InodeId) -> bool {
-        let mut state = self.state.lock();
+    pub(crate) fn wait(&self, dir: InodeId) -> bool {
+        let mut state = self.context.state.lock();
         if !state.core.walk_needs(dir) {
             return false;
         }

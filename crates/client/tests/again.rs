@@ -5,7 +5,7 @@ mod relay;
 mod support;
 
 use parking_lot::Mutex;
-use relay::{Relay, Way};
+use relay::{Relay, Transport};
 use shoal_client::{Caller, Client, Options, Replicas, Wait};
 use shoal_meta::Server;
 use shoal_types::{InodeId, NodeId};
@@ -21,7 +21,7 @@ struct Lossy {
     tokens: Mutex<Vec<Token>>,
 }
 
-impl Way for Lossy {
+impl Transport for Lossy {
     fn server(&self) -> &Arc<Server> {
         &self.server
     }
@@ -53,11 +53,11 @@ impl Replicas for Only {
 #[test]
 fn a_request_that_is_made_again_is_another_one_so_that_no_recall_waits_for_the_lost_answer() {
     let (_dir, bricks, server) = relay::server();
-    let way = Arc::new(Relay(Lossy { server: server.clone(), tokens: Mutex::default() }));
-    let client = Client::open_replicated(Arc::new(Only(way.clone())), bricks, Options::default());
+    let transport = Arc::new(Relay(Lossy { server: server.clone(), tokens: Mutex::default() }));
+    let client = Client::open_replicated(Arc::new(Only(transport.clone())), bricks, Options::default());
     let client = client.expect("a session");
     assert_eq!(client.lookup(Wait::Allowed, InodeId::ROOT, b"missing"), Ok(None));
-    let tokens = way.0.tokens.lock().clone();
+    let tokens = transport.0.tokens.lock().clone();
     assert!(tokens.len() >= 2, "the question was asked again: {tokens:?}");
     assert_ne!(tokens[0], tokens[1]);
     client.create(Wait::Allowed, &CALLER, InodeId::ROOT, b"made", 0o100644, 0).expect("made");

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 struct World {
     one: Arc<Client>,
     cut_off: Arc<Client>,
-    way: Arc<Cut>,
+    transport: Arc<Cut>,
     server: Arc<Server>,
     _dir: TempDir,
 }
@@ -47,15 +47,15 @@ impl World {
         let (dir, bricks, server) = relay::server_with(options);
         let options = |name: &str| Options { name: name.into(), ..Options::default() };
         let one = Client::open(server.clone(), bricks.clone(), options("one")).expect("a session");
-        let way = Cut::new(server.clone());
-        let replicas = Arc::new(Only(way.clone()));
+        let transport = Cut::new(server.clone());
+        let replicas = Arc::new(Only(transport.clone()));
         let cut_off = Client::open_replicated(replicas, bricks, options("cut off")).expect("a session");
-        World { one, cut_off, way, server, _dir: dir }
+        World { one, cut_off, transport, server, _dir: dir }
     }
 
     /// From now on nothing that the second client does is committed.
     fn swallow(&self) {
-        self.way.swallow(true);
+        self.transport.swallow(true);
     }
 
     /// The servers end the second client's session, and it begins another.
@@ -67,7 +67,7 @@ impl World {
 
     fn wait_for_next(&self, ended: SessionId) {
         eventually("another session", || self.cut_off.session() != ended);
-        self.way.swallow(false);
+        self.transport.swallow(false);
     }
 
     fn end(self) {
@@ -111,7 +111,7 @@ fn a_mount_whose_session_was_ended_works_again_without_being_mounted_anew() {
     cut_off.write(WAIT, kept, 0, b"old", false).expect("written");
     cut_off.fsync(kept).expect("durable");
     let ended = cut_off.session();
-    world.way.set(true);
+    world.transport.set(true);
     let lost = create(cut_off, b"lost");
     cut_off.write(WAIT, kept, 0, b"lost", false).expect("written");
     std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn a_mount_whose_session_was_ended_works_again_without_being_mounted_anew() {
         one.write(WAIT, kept, 0, b"new", false).expect("written");
         let other = create(one, b"other");
         one.fsync(other).expect("durable");
-        world.way.set(false);
+        world.transport.set(false);
         assert_eq!(waits.join().expect("no panic"), Err(Errno::EIO), "the waiting call fails");
     });
     world.wait_for_next(ended);
@@ -384,10 +384,10 @@ fn mapping_locks_are_requested_again_unless_another_client_has_had_them() {
     assert_eq!((find(one, b"kept"), find(one, b"lost")), (Some(kept), Some(lost)));
     assert_eq!(one.open_mappable(WAIT, lost), Ok(false));
     let ended = cut_off.session();
-    world.way.set(true);
+    world.transport.set(true);
     world.server.close_session(ended).expect("ended");
     assert_eq!(one.open_mappable(WAIT, lost), Ok(true));
-    world.way.set(false);
+    world.transport.set(false);
     world.wait_for_next(ended);
     eventually("the one is requested again", || !cut_off.has_lost_mapping_lock(kept));
     assert!(cut_off.has_lost_mapping_lock(lost));

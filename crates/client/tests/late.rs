@@ -80,14 +80,14 @@ fn a_block_that_is_stored_after_its_session_has_ended_is_not_left_behind() {
         waiting: Mutex::new(0),
         opened: Condvar::new(),
     });
-    let way = Cut::new(server.clone());
-    let client = Client::open_replicated(Arc::new(Only(way.clone())), gate.clone(), Options::default());
+    let transport = Cut::new(server.clone());
+    let client = Client::open_replicated(Arc::new(Only(transport.clone())), gate.clone(), Options::default());
     let client = client.expect("a session");
     let write = |name: &[u8]| {
         let made = client.create(Wait::Allowed, &CALLER, InodeId::ROOT, name, 0o100644, 0).expect("made");
         client.write(Wait::Allowed, made.ino, 0, &vec![7; BLOCK_BYTES], false).expect("written");
     };
-    way.swallow(true);
+    transport.swallow(true);
     write(b"swept");
     eventually("a block is stored", || bricks.blocks.lock().len() == 1);
     *gate.closed.lock() = true;
@@ -102,7 +102,7 @@ fn a_block_that_is_stored_after_its_session_has_ended_is_not_left_behind() {
     eventually("the block is stored late", || *gate.waiting.lock() == 0);
     // The client itself deletes it, since no batch will name it.
     eventually("nothing is left", || bricks.blocks.lock().is_empty());
-    way.swallow(false);
+    transport.swallow(false);
     assert_eq!(client.fsync(InodeId::ROOT), Err(Errno::EIO), "the loss is said");
     client.close().expect("closed");
     server.shutdown();

@@ -47,15 +47,15 @@ fn the_log_says_in_one_line_how_much_was_lost_and_then_that_the_mount_works_agai
     let writer = log.clone();
     tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).init();
     let (_dir, bricks, server) = relay::server();
-    let way = Cut::new(server.clone());
-    let client = Client::open_replicated(Arc::new(Only(way.clone())), bricks, Options::default());
+    let transport = Cut::new(server.clone());
+    let client = Client::open_replicated(Arc::new(Only(transport.clone())), bricks, Options::default());
     let client = client.expect("a session");
     let create = |name: &[u8]| {
         client.create(Wait::Allowed, &CALLER, InodeId::ROOT, name, 0o100644, 0).expect("made").ino
     };
     create(b"kept");
     client.fsync(InodeId::ROOT).expect("durable");
-    way.swallow(true);
+    transport.swallow(true);
     for name in [b"one", b"two"] {
         let ino = create(name);
         client.write(Wait::Allowed, ino, 0, b"bytes", false).expect("written");
@@ -67,7 +67,7 @@ fn the_log_says_in_one_line_how_much_was_lost_and_then_that_the_mount_works_agai
         assert!(begun.elapsed() < PATIENCE, "it does not come back");
         std::thread::sleep(Duration::from_millis(5));
     }
-    way.swallow(false);
+    transport.swallow(false);
     let lost = log.lines("lost");
     assert_eq!(lost.len(), 1, "{lost:?}");
     // The two files and the directory that they were in.

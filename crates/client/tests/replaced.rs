@@ -5,7 +5,7 @@
 mod relay;
 mod support;
 
-use relay::{Relay, Way};
+use relay::{Relay, Transport};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_namespace::RenameFlags;
@@ -25,7 +25,7 @@ struct Delayed {
     hook: parking_lot::Mutex<Option<Hook>>,
 }
 
-impl Way for Delayed {
+impl Transport for Delayed {
     fn server(&self) -> &Arc<Server> {
         &self.server
     }

@@ -11,7 +11,7 @@ mod support;
 use parking_lot::{Condvar, Mutex};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use relay::{Relay, Way};
+use relay::{Relay, Transport};
 use shoal_client::{Caller, Client, Failure, KernelCache, Options, Stale, Wait};
 use shoal_meta::Server;
 use shoal_namespace::{RenameFlags, SetAttr};
@@ -90,7 +90,7 @@ struct Line {
     slowest_us: u64,
 }
 
-impl Way for Line {
+impl Transport for Line {
     fn server(&self) -> &Arc<Server> {
         &self.server
     }
@@ -515,7 +515,7 @@ fn fence(server: &Server, clients: &[Arc<Client>], seed: u64, over: &AtomicBool)
 /// A server whose clock is an hour ahead.
 struct Fast(Arc<Server>);
 
-impl Way for Fast {
+impl Transport for Fast {
     fn server(&self) -> &Arc<Server> {
         &self.0
     }
@@ -537,11 +537,11 @@ fn look_by_thread(client: &Client, name: &[u8]) -> Option<InodeId> {
 /// A server and two clients without a kernel, of which the first has another clock.
 fn two(body: impl FnOnce(&Client, &Client)) {
     let (_dir, bricks, server) = relay::server();
-    let ways: [(&str, Arc<dyn MetaService>); 2] =
+    let transports: [(&str, Arc<dyn MetaService>); 2] =
         [("one", Arc::new(Relay(Fast(server.clone())))), ("other", server.clone())];
-    let [one, other] = ways.map(|(name, way)| {
+    let [one, other] = transports.map(|(name, transport)| {
         let options = Options { name: name.into(), ..Options::default() };
-        Client::open(way, bricks.clone(), options).expect("a session")
+        Client::open(transport, bricks.clone(), options).expect("a session")
     });
     body(&one, &other);
     [one, other].iter().for_each(|client| client.close().expect("closed"));
@@ -703,7 +703,7 @@ impl Late {
     }
 }
 
-impl Way for Late {
+impl Transport for Late {
     fn server(&self) -> &Arc<Server> {
         &self.server
     }

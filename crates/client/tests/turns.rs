@@ -19,9 +19,9 @@ const TURNS: usize = 40;
 /// directory, as from a kernel whose attributes were invalidated.
 fn asked_in_turns(looks: bool) -> Vec<Question> {
     let (_dir, bricks, server) = relay::server();
-    let way = Arc::new(Relay(Listener::new(server.clone())));
-    let clients =
-        [0, 1].map(|_| Client::open(way.clone(), bricks.clone(), Options::default()).expect("a session"));
+    let transport = Arc::new(Relay(Listener::new(server.clone())));
+    let clients = [0, 1]
+        .map(|_| Client::open(transport.clone(), bricks.clone(), Options::default()).expect("a session"));
     let mode = FileKind::Directory.mode_bits() | 0o755;
     let dir = clients[0].create(WAIT, &CALLER, ROOT, b"dir", mode, 0).expect("new").ino;
     let turn = |number: usize| {
@@ -36,9 +36,9 @@ fn asked_in_turns(looks: bool) -> Vec<Question> {
     };
     assert!(clients[1].lookup(WAIT, ROOT, b"dir").expect("answered").is_some());
     (0..4).for_each(turn);
-    way.0.asked.lock().clear();
+    transport.0.asked.lock().clear();
     (4..TURNS).for_each(turn);
-    let asked = std::mem::take(&mut *way.0.asked.lock());
+    let asked = std::mem::take(&mut *transport.0.asked.lock());
     for client in &clients {
         for number in 0..TURNS {
             let name = format!("file {number}").into_bytes();

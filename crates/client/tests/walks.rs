@@ -4,7 +4,7 @@
 mod relay;
 mod support;
 
-use relay::{Listener, Relay, Way};
+use relay::{Listener, Relay, Transport};
 use shoal_client::{Caller, Client, Options, Wait};
 use shoal_meta::Server;
 use shoal_types::{Cookie, FileKind, InodeId};
@@ -28,7 +28,7 @@ struct Two {
     _dir: TempDir,
     server: Arc<Server>,
     bricks: Arc<support::Bricks>,
-    way: Arc<Relay<Listener>>,
+    transport: Arc<Relay<Listener>>,
     maker: Arc<Client>,
     walker: Arc<Client>,
 }
@@ -36,11 +36,11 @@ struct Two {
 impl Two {
     fn new() -> Two {
         let (_dir, bricks, server) = relay::server();
-        let way = Arc::new(Relay(Listener::new(server.clone())));
+        let transport = Arc::new(Relay(Listener::new(server.clone())));
         let options = |name: &str| Options { name: name.into(), ..Options::default() };
         let maker = Client::open(server.clone(), bricks.clone(), options("maker")).expect("a session");
-        let walker = Client::open(way.clone(), bricks.clone(), options("walker")).expect("a session");
-        Two { _dir, server, bricks, way, maker, walker }
+        let walker = Client::open(transport.clone(), bricks.clone(), options("walker")).expect("a session");
+        Two { _dir, server, bricks, transport, maker, walker }
     }
 
     fn end(self) {
@@ -119,7 +119,7 @@ fn a_tree_is_read_with_few_requests() {
     let (top, _) = forest(&two.maker, DIRS, b"content");
     let recalls = stat(&two.maker, "client_recalls_total");
     assert_eq!(walk(&two.walker, top, DIRS, true, b"content"), DIRS);
-    let (asked, recalled) = (two.way.0.count(), stat(&two.maker, "client_recalls_total") - recalls);
+    let (asked, recalled) = (two.transport.0.count(), stat(&two.maker, "client_recalls_total") - recalls);
     assert!(asked <= DIRS / 8, "{asked} requests for {DIRS} directories");
     assert!(recalled <= DIRS as u64 / 8, "{recalled} recalls for {DIRS} directories");
     two.end();
@@ -178,7 +178,7 @@ fn what_comes_ahead_is_bounded_and_a_walk_that_stops_stops_it() {
     assert!(ahead > 0, "nothing came ahead");
     assert!(ahead <= bound, "{ahead} bytes are here ahead");
     assert!(stat(&two.walker, "cache_bytes") <= bound + (8 << 20));
-    assert!(two.way.0.ahead().len() < DIRS / 2, "everything was asked for");
+    assert!(two.transport.0.ahead().len() < DIRS / 2, "everything was asked for");
     two.end();
 }
 
@@ -204,7 +204,7 @@ fn prefetched_directory_shows_later_changes_of_other_clients() {
     let two = Two::new();
     let (top, dirs) = forest(&two.maker, 100, b"before");
     walk(&two.walker, top, 10, true, b"before");
-    while two.way.0.ahead().len() < 90 || stat(&two.walker, "walk_directories_total") < 80 {
+    while two.transport.0.ahead().len() < 90 || stat(&two.walker, "walk_directories_total") < 80 {
         std::thread::sleep(Duration::from_millis(10));
     }
     for (n, dir) in dirs.iter().enumerate() {
@@ -239,7 +239,7 @@ fn walk_takes_no_rights_from_a_client_that_works_ahead_of_it() {
     file(&two.maker, busy, "new", b"new");
     two.maker.fsync(ROOT).expect("durable");
     walk(&two.walker, top, 20, true, b"content");
-    while two.way.0.ahead().len() < 55 {
+    while two.transport.0.ahead().len() < 55 {
         std::thread::sleep(Duration::from_millis(10));
     }
     let before = (stat(&two.maker, recalls), stat(&two.maker, acquires));
@@ -257,16 +257,16 @@ fn single_looks_are_no_walk() {
     list(&two.walker, top);
     list(&two.walker, dirs[7]);
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!(two.way.0.ahead(), BTreeSet::new());
+    assert_eq!(two.transport.0.ahead(), BTreeSet::new());
     two.end();
 }
 
 /// Waits until nothing more is requested.
 fn rest(two: &Two) {
-    let mut asked = two.way.0.count();
+    let mut asked = two.transport.0.count();
     loop {
         std::thread::sleep(Duration::from_millis(300));
-        let now = two.way.0.count();
+        let now = two.transport.0.count();
         if now == asked {
             return;
         }
@@ -283,7 +283,7 @@ fn tree_beside_the_one_that_is_walked_through_stays_with_its_user() {
     list(&two.walker, ROOT);
     assert_eq!(walk(&two.walker, walked, DIRS, true, b"content"), DIRS);
     rest(&two);
-    let ahead = two.way.0.ahead();
+    let ahead = two.transport.0.ahead();
     assert!(!beside.iter().any(|dir| ahead.contains(dir)), "it was asked for ahead");
     let before = (stat(&two.walker, "client_recalls_total"), stat(&two.maker, "client_acquires_total"));
     beside.iter().for_each(|dir| two.maker.unlink(WAIT, *dir, b"file").expect("removed"));
@@ -328,7 +328,7 @@ fn directory_of_which_only_the_attributes_came_along_is_given_up_at_the_first_re
 /// Prefetch requests are answered by a server that led before.
 struct Late(Arc<Server>);
 
-impl Way for Late {
+impl Transport for Late {
     fn server(&self) -> &Arc<Server> {
         &self.0
     }

@@ -134,8 +134,8 @@ impl MetaService for Remote {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         self.0.0.call(false, "lock", move |server, done| server.lock(request, done), done);
     }
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        self.0.0.ask("declare", move |server| server.reclaim(declaration))
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        self.0.0.ask("reclaim", move |server| server.reclaim(reclaim))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         let ids = ids.to_vec();

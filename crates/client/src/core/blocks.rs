@@ -209,7 +209,7 @@ impl Blocks {
     }
 
     /// Whether there is something to do for the session.
-    pub(crate) fn has_errands(&self) -> bool {
+    pub(crate) fn has_block_tasks(&self) -> bool {
         !self.ready.is_empty() || !self.unwanted.is_empty()
     }
 

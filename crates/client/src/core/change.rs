@@ -230,6 +230,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use super::super::UNKNOWN_THREAD;
     use super::super::fixture::{commit, core, make_directory, make_file};
     use super::*;
     use bytes::Bytes;
@@ -237,7 +238,7 @@ mod tests {
     use shoal_types::Timestamp;
     use shoal_wire::{AcquireReply, Item, Recall};
 
-    fn declares(core: &mut Core, ino: InodeId) -> bool {
+    fn reclaims(core: &mut Core, ino: InodeId) -> bool {
         core.reclaim(2, 100).iter().any(|said| said.covers.contains(&(ino, true)))
     }
 
@@ -247,20 +248,22 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         let seq = core.seal();
         core.committed(seq);
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
-        assert!(declares(&mut core, ino), "a new leader finds it alive");
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
+        assert!(reclaims(&mut core, ino), "a new leader finds it alive");
         let seq = core.seal();
-        assert!(declares(&mut core, ino));
+        assert!(reclaims(&mut core, ino));
         core.committed(seq);
-        assert!(!declares(&mut core, ino));
+        assert!(!reclaims(&mut core, ino));
     }
 
     #[test]
     fn file_that_dies_before_it_was_committed_leaves_no_right() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
-        assert!(!declares(&mut core, ino));
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
+        assert!(!reclaims(&mut core, ino));
     }
 
     #[test]
@@ -271,7 +274,7 @@ mod tests {
         let other = Name::try_from(b"other".as_slice()).expect("a name");
         core.link(ino, InodeId::ROOT, &other, Timestamp::default()).expect_err("directories have one name");
         core.begin_recall(&Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(ino)] });
-        assert!(!declares(&mut core, ino), "it was given back");
+        assert!(!reclaims(&mut core, ino), "it was given back");
     }
 
     #[test]
@@ -280,7 +283,8 @@ mod tests {
         let ino = make_directory(&mut core, &name);
         commit(&mut core);
         let asked = core.ticket();
-        core.remove(InodeId::ROOT, &name, true, Timestamp::default()).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
+            .expect("nothing is needed");
         let answered = |core: &mut Core| {
             let reply = AcquireReply { rights: vec![Right::Cover(ino)], ..AcquireReply::default() };
             core.install_rights(asked, &[], reply);
@@ -294,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_names_is_declared_also_when_the_right_to_it_was_given_back() {
+    fn a_file_of_several_names_is_reclaimed_also_when_the_right_to_it_was_given_back() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let take_back = |core: &mut Core, item| {
@@ -318,7 +322,8 @@ mod tests {
         commit(&mut core);
         let (flags, now) = (RenameFlags { no_replace: false, exchange: false }, Timestamp::default());
         core.rights.give(Right::Cover(MOVES), MOVES, [], true);
-        core.rename((InodeId::ROOT, &name), (into, &name), flags, now).expect("nothing is needed");
+        core.rename(UNKNOWN_THREAD, (InodeId::ROOT, &name), (into, &name), flags, now)
+            .expect("nothing is needed");
         core.seal();
         let sealed = core.journal.take_sealed().expect("a batch");
         assert_eq!((sealed.ops.len(), sealed.born), (1, Vec::new()));
@@ -356,9 +361,9 @@ mod tests {
             core.rights.give(Right::Node(ino), dir, [], true);
         }
         let flags = RenameFlags { no_replace: false, exchange: false };
-        core.rename((from, &one), (to, &one), flags, now).expect("nothing is needed");
+        core.rename(UNKNOWN_THREAD, (from, &one), (to, &one), flags, now).expect("nothing is needed");
         core.forget(replaced, 1);
-        core.remove(to, &one, false, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, to, &one, false, now).expect("nothing is needed");
         core.forget(moved, 1);
         let told = |core: &mut Core| -> Vec<InodeId> {
             let said = core.reclaim(2, 100);
@@ -405,13 +410,13 @@ mod tests {
             core.committed(seq);
             sealed.gone
         };
-        core.remove(dir, &file, false, now).expect("nothing is needed");
-        core.remove(root, &name, true, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, dir, &file, false, now).expect("nothing is needed");
+        core.remove(UNKNOWN_THREAD, root, &name, true, now).expect("nothing is needed");
         assert_eq!(gone(&mut core), [], "a request for the file is to find its holder");
-        assert!(declares(&mut core, dir));
+        assert!(reclaims(&mut core, dir));
         core.forget(ino, 1);
         assert_eq!(gone(&mut core), [dir]);
-        assert!(!declares(&mut core, dir));
+        assert!(!reclaims(&mut core, dir));
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use super::cache::{Body, Content, Node};
 use super::{Core, Need, Outcome};
-use crate::api::{Fallocate, Seek};
 use crate::limits::{
     BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
 };
+use crate::values::{Fallocate, Seek};
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree};
 use shoal_types::{

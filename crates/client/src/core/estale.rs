@@ -1,12 +1,12 @@
 //! Calls that the kernel has decided on the basis of a dentry that another client has changed since.
 //! Where acting on the outdated dentry would do harm, the call fails with `ESTALE`. The kernel then looks the
-//! names up again (`retry_estale`) and retries the call; see [`retries`](super::retries).
+//! names up again (`retry_estale`) and retries the call: see [`Retries`](super::Retries).
 
 use super::cache::{Body, Node};
 use super::retry_reservations::{Retry, Then};
 use super::{Core, Need, Outcome};
-use crate::api::{Caller, Entry};
 use crate::limits::UNSEEN_NAMES_MAX;
+use crate::values::{Caller, Entry};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, Fault, Op};
 use shoal_types::{Errno, FileKind, InodeId, Name, Timestamp};
@@ -25,15 +25,14 @@ impl Core {
         now: Timestamp,
     ) -> Outcome<Entry> {
         self.alive()?;
-        self.retries.by = by;
         if self.resolve(parent, name)?.is_some() {
             let (names, then) = (vec![(parent, name.clone())], Then::Opens);
-            self.retries.expect(Retry { names, then, keeps: vec![parent] });
+            self.retries.expect(by, Retry { names, then, keeps: vec![parent] });
             return Err(Errno::ESTALE.into());
         }
         let made = self.create(caller, parent, name, mode, 0, &Bytes::new(), now);
         if !matches!(made, Err(Fault::Tree(_))) {
-            self.retries.came_back(&[(parent, name)]);
+            self.retries.came_back(by, &[(parent, name)]);
         }
         made
     }
@@ -147,7 +146,7 @@ impl Core {
     /// Fails with `ESTALE` if the kernel may mean another directory than the one that would be removed, moved
     /// or replaced. Likewise if the kernel means directories and there are none any more. The kernel then
     /// looks the names up and retries. A name that leads to the inode that the kernel knows is not outdated.
-    pub(super) fn was_seen(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
+    pub(super) fn was_seen(&mut self, by: u32, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let before = |dir: &InodeId, name: &Name| self.unseen.get(&(*dir, name.clone())).copied();
         let unseen = |dir, name, now: Option<&InodeId>| {
             let same = |was: Option<Dentry>| was.map(|was| was.ino) == now.copied();
@@ -180,12 +179,12 @@ impl Core {
             _ => return Ok(()),
         };
         if !stale {
-            self.retries.came_back(&names);
+            self.retries.came_back(by, &names);
             return Ok(());
         }
         let keeps = keeps(&names, subjects);
         let names = names.into_iter().map(|(dir, name)| (dir, name.clone())).collect();
-        self.retries.expect(Retry { names, then, keeps });
+        self.retries.expect(by, Retry { names, then, keeps });
         Err(Errno::ESTALE.into())
     }
 }
@@ -197,6 +196,7 @@ fn keeps(names: &[(InodeId, &Name)], subjects: &[InodeId]) -> Vec<InodeId> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::UNKNOWN_THREAD;
     use super::super::fixture::{commit, core, make_directory, make_file, record};
     use super::*;
     use shoal_namespace::RenameFlags;
@@ -215,7 +215,8 @@ mod tests {
         for before in [None, Some(None), Some(Some(directory(ino)))] {
             core.unseen.insert((root, name.clone()), before);
             let flags = RenameFlags { no_replace: false, exchange: true };
-            core.rename((root, &name), (root, &name), flags, now).expect("nothing is looked up again");
+            core.rename(UNKNOWN_THREAD, (root, &name), (root, &name), flags, now)
+                .expect("nothing is looked up again");
         }
     }
 
@@ -229,7 +230,7 @@ mod tests {
         let file = |dentry: Dentry| Some(Some(Dentry { kind: FileKind::Regular, ..dentry }));
         let rename = |core: &mut Core, exchange| {
             let flags = RenameFlags { no_replace: false, exchange };
-            core.rename((root, &from), (root, &to), flags, now)
+            core.rename(UNKNOWN_THREAD, (root, &from), (root, &to), flags, now)
         };
         let believes = |core: &mut Core, before, target| {
             core.unseen.insert((root, from.clone()), before);
@@ -250,7 +251,7 @@ mod tests {
             assert_eq!(core.resolve(root, &to).expect("known").map(|found| found.ino), Some(ino));
             let flags = RenameFlags { no_replace: false, exchange: false };
             core.unseen.clear();
-            core.rename((root, &to), (root, &from), flags, now).expect("and back");
+            core.rename(UNKNOWN_THREAD, (root, &to), (root, &from), flags, now).expect("and back");
         }
     }
 
@@ -263,8 +264,7 @@ mod tests {
         commit(&mut core);
         let then = Then::Renames(RenameFlags { no_replace: false, exchange: true });
         let names = vec![(root, name.clone()), (dir, inner)];
-        core.retries.by = 1;
-        core.retries.expect(Retry { names, then, keeps: vec![root, dir] });
+        core.retries.expect(1, Retry { names, then, keeps: vec![root, dir] });
         // Another client removes it. The names that were cached in it stay.
         let known = core.cache.peek(root).expect("known").inode.clone();
         core.rights.go_down(dir);
@@ -300,11 +300,11 @@ mod tests {
         }
         let mut rename = |no_replace| {
             let flags = RenameFlags { no_replace, exchange: false };
-            core.rename((root, &other), (root, &full), flags, now)
+            core.rename(UNKNOWN_THREAD, (root, &other), (root, &full), flags, now)
         };
         assert_eq!(rename(false), Err(Errno::ENOTEMPTY.into()));
         assert_eq!(rename(true), Err(Errno::EEXIST.into()));
-        assert_eq!(core.remove(root, &full, true, now), Err(Errno::ENOTEMPTY.into()));
-        assert_eq!(core.remove(root, &other, true, now), Err(Errno::ESTALE.into()));
+        assert_eq!(core.remove(UNKNOWN_THREAD, root, &full, true, now), Err(Errno::ENOTEMPTY.into()));
+        assert_eq!(core.remove(UNKNOWN_THREAD, root, &other, true, now), Err(Errno::ESTALE.into()));
     }
 }

@@ -1,7 +1,7 @@
 //! A core that has all it needs, for tests.
 
 use super::Core;
-use crate::Caller;
+use crate::values::Caller;
 use bytes::Bytes;
 use shoal_types::{FileKind, Inode, InodeId, Name, SessionId, Timestamp};
 use shoal_wire::FileRecord;

@@ -38,6 +38,7 @@ use inherit::Unreported;
 use references::References;
 pub use references::Referred;
 use retry_reservations::Retries;
+pub(crate) use retry_reservations::UNKNOWN_THREAD;
 use rights::Rights;
 use rustc_hash::FxHashMap;
 use shoal_namespace::{Dentry, Fault, Op, ops};
@@ -171,8 +172,21 @@ impl Core {
     /// Carries out an operation on the cache and records it. `subjects` are the inodes it is about, `parents`
     /// the directories whose names it changes; `room` must have been admitted.
     fn execute(&mut self, op: Op, subjects: &[InodeId], parents: &[InodeId], room: u64) -> Outcome<()> {
+        self.execute_by(UNKNOWN_THREAD, op, subjects, parents, room)
+    }
+
+    /// Carries out an operation of the thread `by`, which may be refused with `ESTALE`, or be the retry of
+    /// one that was.
+    fn execute_by(
+        &mut self,
+        by: u32,
+        op: Op,
+        subjects: &[InodeId],
+        parents: &[InodeId],
+        room: u64,
+    ) -> Outcome<()> {
         self.may_do(&op, subjects)?;
-        self.was_seen(&op, subjects)?;
+        self.was_seen(by, &op, subjects)?;
         let before = self.counted(&op, subjects);
         ops::apply(&mut self.cache, &op)?;
         self.done(&op, subjects, parents, &before);

@@ -4,8 +4,8 @@ use super::cache::{Body, Node};
 use super::directory::Directory;
 use super::{Core, Need, Outcome};
 use crate::acl;
-use crate::api::{Caller, Entry, Looked, Visit};
 use crate::limits::{DIR_CACHE_ENTRIES_MAX, DIR_FETCH_ENTRIES_MAX, OP_ROOM_BYTES};
+use crate::values::{Caller, Entry, Looked, Visit};
 use bytes::Bytes;
 use shoal_namespace::op::NewInode;
 use shoal_namespace::{Dentry, Fault, Op, RenameFlags};
@@ -166,9 +166,11 @@ impl Core {
         self.entry(ino)
     }
 
-    /// unlink(2) and rmdir(2). They are charged no room, so that files can be removed from a full volume.
+    /// unlink(2) and rmdir(2), by a thread. They are charged no room, so that files can be removed from a
+    /// full volume.
     pub(crate) fn remove(
         &mut self,
+        by: u32,
         parent: InodeId,
         name: &Name,
         directory: bool,
@@ -182,12 +184,13 @@ impl Core {
             true => Op::Rmdir { parent, name, time, keep },
             false => Op::Unlink { parent, name, time, keep },
         };
-        self.execute(op, &[victim], &[parent], 0)
+        self.execute_by(by, op, &[victim], &[parent], 0)
     }
 
-    /// renameat2(2).
+    /// renameat2(2), by a thread.
     pub(crate) fn rename(
         &mut self,
+        by: u32,
         (from, from_name): (InodeId, &Name),
         (to, to_name): (InodeId, &Name),
         flags: RenameFlags,
@@ -208,7 +211,7 @@ impl Core {
         let (subjects, parents) = ([Some(moved), replaced.filter(|ino| *ino != moved)], [from, to]);
         let subjects: Vec<InodeId> = subjects.into_iter().flatten().collect();
         let parents = if from == to { &parents[..1] } else { &parents[..] };
-        self.execute(op, &subjects, parents, 0)
+        self.execute_by(by, op, &subjects, parents, 0)
     }
 
     /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes

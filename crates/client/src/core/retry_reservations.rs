@@ -113,13 +113,11 @@ fn nanos(time: Timestamp) -> i128 {
 }
 
 /// The id of all threads in another PID namespace: the kernel reports them as 0.
-const UNKNOWN_THREAD: u32 = 0;
+pub(crate) const UNKNOWN_THREAD: u32 = 0;
 
 /// The expected retries of this mount.
 #[derive(Debug, Default)]
 pub(crate) struct Retries {
-    /// The thread whose call is being carried out. Set only by calls that can be refused or retried.
-    pub(crate) by: u32,
     expected: Vec<Expected>,
     /// Directories in which threads of this mount wait for the right to change names, once for each wait.
     waited_for: Vec<InodeId>,
@@ -128,9 +126,8 @@ pub(crate) struct Retries {
 }
 
 impl Retries {
-    /// A call is refused: its retry is expected from now on.
-    pub(super) fn expect(&mut self, retry: Retry) {
-        let by = self.by;
+    /// A call of thread `by` is refused: its retry is expected from now on.
+    pub(super) fn expect(&mut self, by: u32, retry: Retry) {
         // A thread makes one call at a time, so an earlier refusal of it is over.
         self.expected.retain(|known| known.by != by || by == UNKNOWN_THREAD);
         if self.expected.len() >= RETRIES_MAX {
@@ -197,12 +194,12 @@ impl Retries {
         }
     }
 
-    /// A call on these names is carried out, or fails with another error. A thread makes one call at a time,
-    /// so its refused call is over.
-    pub(super) fn came_back(&mut self, names: &[(InodeId, &Name)]) {
-        let is_it = |Expected { retry, by, .. }: &Expected| {
-            let known = retry.names.iter().map(|(dir, name)| (*dir, name));
-            *by == self.by && (*by != UNKNOWN_THREAD || known.eq(names.iter().copied()))
+    /// A call of thread `by` on these names is carried out, or fails with another error. A thread makes one
+    /// call at a time, so its refused call is over.
+    pub(super) fn came_back(&mut self, by: u32, names: &[(InodeId, &Name)]) {
+        let is_it = |expected: &Expected| {
+            let known = expected.retry.names.iter().map(|(dir, name)| (*dir, name));
+            expected.by == by && (by != UNKNOWN_THREAD || known.eq(names.iter().copied()))
         };
         if let Some(at) = self.expected.iter().position(is_it) {
             self.expected.swap_remove(at);
@@ -294,8 +291,8 @@ mod tests {
         Retry { names, then, keeps: vec![DIR] }
     }
 
-    fn refuse(retries: &mut Retries, retry: Retry) {
-        retries.expect(retry);
+    fn refuse(retries: &mut Retries, by: u32, retry: Retry) {
+        retries.expect(by, retry);
         assert!(retries.take_news(|| at(0)));
     }
 
@@ -303,27 +300,23 @@ mod tests {
     fn recall_is_delayed_until_the_refused_thread_has_retried() {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         for by in [1, 2] {
-            retries.by = by;
-            refuse(&mut retries, retry(&["a"], Then::Removes));
+            refuse(&mut retries, by, retry(&["a"], Then::Removes));
         }
         assert_eq!(retries.keep(&recall(OTHER), at(1)), None);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
-        retries.by = 1;
-        retries.came_back(&[(DIR, &name)]);
+        retries.came_back(1, &[(DIR, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_some(), "two were");
-        retries.came_back(&[(DIR, &name)]);
-        retries.by = 3;
-        retries.came_back(&[(DIR, &name)]);
+        retries.came_back(1, &[(DIR, &name)]);
+        retries.came_back(3, &[(DIR, &name)]);
         assert!(!retries.take_news(|| at(2)), "another thread");
-        retries.by = 2;
-        retries.came_back(&[(OTHER, &name)]);
+        retries.came_back(2, &[(OTHER, &name)]);
         assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_none());
     }
 
     #[test]
     fn thread_that_does_not_retry_is_not_waited_for_long() {
-        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
-        refuse(&mut retries, retry(&["a"], Then::Removes));
+        let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
+        refuse(&mut retries, 1, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
         assert_eq!(retries.keep(&recall(DIR), at(500)), None);
         // The thread has waited for other threads, and makes its second lookup now.
@@ -347,10 +340,10 @@ mod tests {
 
     #[test]
     fn a_call_that_has_waited_for_long_is_waited_for_from_when_it_was_refused() {
-        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
+        let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         let later = Timestamp { secs: 100, nanos: 0 };
         for noticed in [false, true] {
-            retries.expect(retry(&["a"], Then::Removes));
+            retries.expect(1, retry(&["a"], Then::Removes));
             assert!(!noticed || retries.take_news(|| later));
             assert_eq!(retries.keep(&recall(DIR), later), Some(RETRY_WAIT_MAX));
             assert!(retries.looks_again(1, DIR, &name).is_some());
@@ -361,12 +354,12 @@ mod tests {
     fn a_thread_makes_one_call_at_a_time() {
         let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
         for by in [UNKNOWN_THREAD, 1] {
-            let mut retries = Retries { by, ..Retries::default() };
-            refuse(&mut retries, retry(&["a"], Then::Removes));
-            refuse(&mut retries, retry(&["b"], Then::Removes));
+            let mut retries = Retries::default();
+            refuse(&mut retries, by, retry(&["a"], Then::Removes));
+            refuse(&mut retries, by, retry(&["b"], Then::Removes));
             assert_eq!(retries.looks_again(by, DIR, &one).is_some(), by == UNKNOWN_THREAD);
             assert!(retries.looks_again(by, DIR, &other).is_some());
-            retries.came_back(&[(OTHER, &one)]);
+            retries.came_back(by, &[(OTHER, &one)]);
             assert_eq!(retries.looks_again(by, DIR, &other).is_some(), by == UNKNOWN_THREAD);
         }
     }
@@ -375,7 +368,7 @@ mod tests {
     fn thread_that_cannot_retry_is_not_waited_for() {
         let mut retries = Retries::default();
         assert!(!retries.wait_for(&[DIR, DIR]));
-        refuse(&mut retries, retry(&["a"], Then::Removes));
+        refuse(&mut retries, UNKNOWN_THREAD, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "other threads hold the directory's lock");
         retries.have_waited_for(&[DIR]);
         assert!(retries.wait_for(&[OTHER]) && retries.keep(&recall(DIR), at(1)).is_none());
@@ -385,11 +378,11 @@ mod tests {
 
     #[test]
     fn moves_from_one_directory_to_another_exclude_each_other() {
-        let mut retries = Retries { by: 1, ..Retries::default() };
+        let mut retries = Retries::default();
         let names = |dirs: [InodeId; 2]| dirs.map(|dir| (dir, Name::try_from("a").expect("a name"))).to_vec();
         let then = Then::Renames(RenameFlags { no_replace: false, exchange: false });
         for (dirs, is_move) in [([DIR, DIR], false), ([DIR, OTHER], true)] {
-            refuse(&mut retries, Retry { names: names(dirs), then, keeps: vec![DIR, OTHER, MOVES] });
+            refuse(&mut retries, 1, Retry { names: names(dirs), then, keeps: vec![DIR, OTHER, MOVES] });
             retries.wait_for(&[InodeId(100), InodeId(101), MOVES]);
             assert_eq!(retries.keep(&recall(DIR), at(1)).is_none(), is_move);
             retries.have_waited_for(&[InodeId(100), InodeId(101), MOVES]);
@@ -399,10 +392,10 @@ mod tests {
 
     #[test]
     fn thread_that_needs_a_lock_held_by_waiters_is_answered_after_them() {
-        let (mut retries, name) = (Retries { by: 1, ..Retries::default() }, Name::new("a").expect("a name"));
+        let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         // A directory that is about to be removed.
         let removed = OTHER;
-        refuse(&mut retries, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
+        refuse(&mut retries, 1, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
         assert!(!retries.gives_way(1, DIR, &name, &[removed]), "no thread waits");
         assert!(retries.wait_for(&[removed]) && retries.are_waited_for(&[DIR, removed]));
         assert_eq!(retries.keep(&recall(DIR), at(1)), None, "it cannot come back before them");
@@ -422,7 +415,10 @@ mod tests {
         let flags = |no_replace, exchange| Then::Renames(RenameFlags { no_replace, exchange });
         let comes = |then, found: [Option<FileKind>; 2]| {
             let mut retries = Retries::default();
-            retries.expect(retry(if matches!(then, Then::Renames(_)) { &["a", "b"] } else { &["a"] }, then));
+            retries.expect(
+                UNKNOWN_THREAD,
+                retry(if matches!(then, Then::Renames(_)) { &["a", "b"] } else { &["a"] }, then),
+            );
             retries.looked(0, OTHER, &one, None, &[DIR]);
             assert!(retries.keep(&recall(DIR), at(1)).is_some());
             retries.looked(0, DIR, &one, found[0], &[DIR]);

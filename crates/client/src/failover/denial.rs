@@ -1,6 +1,6 @@
 //! Denials: waits end when denials have continued for long enough and no replica leads.
 
-use super::{Inner, State, Unled};
+use super::{FailoverState, Inner, Unled};
 use crate::limits::DENIAL_GRACE;
 use shoal_runtime::time::Instant;
 use shoal_wire::{Denial, MetaError};
@@ -39,7 +39,7 @@ impl Denials {
     }
 }
 
-impl State {
+impl FailoverState {
     /// Why no call has a point any more, if that is so.
     pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
         match self.denials.verdict() {

@@ -83,7 +83,7 @@ pub struct Failover {
 struct Inner {
     replicas: Arc<dyn Replicas>,
     options: FailoverOptions,
-    state: Mutex<State>,
+    state: Mutex<FailoverState>,
     /// A replica leads, or waiting has become pointless.
     found: Condvar,
     /// There may be something to send.
@@ -99,7 +99,7 @@ struct Seat {
     service: Arc<dyn MetaService>,
 }
 
-struct State {
+struct FailoverState {
     seat: Option<Seat>,
     terms: u64,
     session: Option<SessionId>,
@@ -151,7 +151,7 @@ impl Failover {
     /// A service over these replicas.
     pub fn new(replicas: Arc<dyn Replicas>, options: FailoverOptions) -> Failover {
         let now = Instant::now();
-        let state = State {
+        let state = FailoverState {
             seat: None,
             terms: 0,
             session: None,
@@ -370,8 +370,8 @@ impl MetaService for Failover {
         );
     }
 
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        self.inner.once(None, false, |meta| meta.reclaim(declaration.clone()))
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        self.inner.once(None, false, |meta| meta.reclaim(reclaim.clone()))
     }
 
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {

@@ -4,7 +4,7 @@
 //! of its own, at most once at a time. The hint of a replica about the leader is not needed: that replica is
 //! being asked, too.
 
-use super::{Inner, Seat, State, Unled};
+use super::{FailoverState, Inner, Seat, Unled};
 use crate::backoff::Backoff;
 use crate::limits::{LEADER_PAUSE_MAX, LEADER_PAUSE_MIN};
 use crate::trace::{Hop, waits};
@@ -123,7 +123,7 @@ impl Inner {
     }
 }
 
-impl State {
+impl FailoverState {
     fn install(&mut self, node: NodeId, service: Arc<dyn MetaService>) {
         self.terms += 1;
         self.denials.clear();

@@ -2,7 +2,7 @@
 //! submitted from within a server's callback.
 
 use super::outbox::{Effect, Told};
-use super::{Inner, Seat, State};
+use super::{FailoverState, Inner, Seat};
 use crate::limits::{LEADER_PAUSE_MIN, LEADER_SILENCE_MAX};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::MutexGuard;
@@ -99,7 +99,11 @@ impl Inner {
 
     /// Reports outcomes, in order and under no lock. Only one thread at a time does this; any other leaves it
     /// to that one.
-    pub(super) fn tell<'a>(&'a self, mut state: MutexGuard<'a, State>, told: impl IntoIterator<Item = Told>) {
+    pub(super) fn tell<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, FailoverState>,
+        told: impl IntoIterator<Item = Told>,
+    ) {
         state.told.extend(told);
         if std::mem::replace(&mut state.telling, true) {
             return;

@@ -27,7 +27,7 @@ pub struct Only(pub Arc<Cut>);
 
 impl Replicas for Only {
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)> {
-        vec![(NodeId(1), Arc::new(Way(self.0.clone())))]
+        vec![(NodeId(1), Arc::new(Connection(self.0.clone())))]
     }
     fn refresh(&self) {}
     fn epoch(&self) -> u64 {
@@ -61,7 +61,7 @@ impl Cut {
         self.epoch.store(epoch, SeqCst);
     }
 
-    fn way(&self) -> Result<&Server, MetaError> {
+    fn reach(&self) -> Result<&Server, MetaError> {
         if let Some(denial) = self.denial.lock().clone() {
             return Err(MetaError::Denied(denial));
         }
@@ -72,67 +72,67 @@ impl Cut {
     }
 
     fn back<T>(&self, answer: Result<T, MetaError>) -> Result<T, MetaError> {
-        self.way().and(answer)
+        self.reach().and(answer)
     }
 
     /// Carries a reply, unless the connection has been cut in the meantime.
     fn carry<T: 'static>(self: &Arc<Cut>, done: Done<T>) -> Done<T> {
-        let way = self.clone();
-        Box::new(move |answer| done(way.back(answer)))
+        let cut = self.clone();
+        Box::new(move |answer| done(cut.back(answer)))
     }
 }
 
-/// The connection as a service.
-struct Way(Arc<Cut>);
+/// The connection to the server.
+struct Connection(Arc<Cut>);
 
-impl MetaService for Way {
+impl MetaService for Connection {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
-        self.0.back(self.0.way()?.open_session(request))
+        self.0.back(self.0.reach()?.open_session(request))
     }
     fn close_session(&self, session: SessionId) -> Result<(), MetaError> {
-        self.0.back(self.0.way()?.close_session(session))
+        self.0.back(self.0.reach()?.close_session(session))
     }
     fn grant(&self, grant: Grant) -> Result<GrantReply, MetaError> {
-        self.0.back(self.0.way()?.grant(grant))
+        self.0.back(self.0.reach()?.grant(grant))
     }
     fn submit(&self, commit: Commit, done: CommitDone) {
-        match self.0.way() {
+        match self.0.reach() {
             Ok(_) if self.0.swallows.load(SeqCst) => {}
             Ok(server) => server.submit(commit, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
-        match self.0.way() {
+        match self.0.reach() {
             Ok(server) => server.ask(ask, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
-        match self.0.way() {
+        match self.0.reach() {
             Ok(server) => server.acquire(acquire, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }
     fn recalls(&self, poll: Poll, done: Done<Recalls>) {
-        match self.0.way() {
+        match self.0.reach() {
             Ok(server) => server.recalls(poll, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
-        match self.0.way() {
+        match self.0.reach() {
             Ok(server) => server.lock(request, self.0.carry(done)),
             Err(error) => done(Err(error)),
         }
     }
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        self.0.back(self.0.way()?.reclaim(declaration))
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        self.0.back(self.0.reach()?.reclaim(reclaim))
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
-        self.0.back(self.0.way()?.blocks(session, ids))
+        self.0.back(self.0.reach()?.blocks(session, ids))
     }
     fn statfs(&self, session: SessionId) -> Result<Statfs, MetaError> {
-        self.0.back(self.0.way()?.statfs(session))
+        self.0.back(self.0.reach()?.statfs(session))
     }
 }

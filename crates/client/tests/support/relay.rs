@@ -26,7 +26,7 @@ pub fn server_with(options: shoal_meta::Options) -> (TempDir, Arc<Bricks>, Arc<S
 }
 
 /// What happens between client and server: nothing, unless said otherwise.
-pub trait Way: Send + Sync + 'static {
+pub trait Transport: Send + Sync + 'static {
     /// The server that requests go to.
     fn server(&self) -> &Arc<Server>;
     /// Called for any reply that is not waited for.
@@ -43,10 +43,10 @@ pub trait Way: Send + Sync + 'static {
     }
 }
 
-/// The server behind a [`Way`].
+/// The server behind a [`Transport`].
 pub struct Relay<W>(pub W);
 
-impl<W: Way> MetaService for Relay<W> {
+impl<W: Transport> MetaService for Relay<W> {
     fn open_session(&self, request: SessionRequest) -> Result<OpenReply, MetaError> {
         let mut opened = self.0.server().open_session(request)?;
         opened.grant.now.secs += self.0.ahead_secs();
@@ -75,8 +75,8 @@ impl<W: Way> MetaService for Relay<W> {
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         self.0.server().lock(request, self.0.back(done));
     }
-    fn reclaim(&self, declaration: Reclaim) -> Result<(), MetaError> {
-        self.0.server().reclaim(declaration)
+    fn reclaim(&self, reclaim: Reclaim) -> Result<(), MetaError> {
+        self.0.server().reclaim(reclaim)
     }
     fn blocks(&self, session: SessionId, ids: &[BlockId]) -> Result<Vec<Option<BlockInfo>>, MetaError> {
         self.0.server().blocks(session, ids)
@@ -92,7 +92,7 @@ pub struct Listener {
     pub asked: Mutex<Vec<Question>>,
 }
 
-impl Way for Listener {
+impl Transport for Listener {
     fn server(&self) -> &Arc<Server> {
         &self.server
     }

@@ -1,0 +1,134 @@
+//! Stores the blocks of a session on bricks, and removes those that nothing will ever name.
+
+use crate::backoff::Backoff;
+use crate::context::Context;
+use crate::core::BlockTask;
+use crate::limits::{PUT_THREADS, PUT_TRIES};
+use bytes::Bytes;
+use shoal_runtime::channel::{self, Receiver, Sender};
+use shoal_runtime::sync::Mutex;
+use shoal_runtime::thread::{Builder, JoinHandle};
+use shoal_types::{BlockGroup, BlockId, Errno};
+use shoal_wire::BlockError;
+use std::sync::Arc;
+
+/// Stores blocks, on threads of its own.
+pub(crate) struct BlockWriter {
+    context: Arc<Context>,
+    /// Gone when the session ends.
+    tasks: Mutex<Option<Sender<BlockTask>>>,
+}
+
+impl BlockWriter {
+    pub(crate) fn new(context: &Arc<Context>) -> (BlockWriter, Receiver<BlockTask>) {
+        // Bounded by the window of uncommitted bytes, not by the channel.
+        let (tasks, todo) = channel::unbounded();
+        (BlockWriter { context: context.clone(), tasks: Mutex::new(Some(tasks)) }, todo)
+    }
+
+    /// Starts the threads that store blocks.
+    pub(crate) fn start(
+        self: &Arc<BlockWriter>,
+        todo: &Receiver<BlockTask>,
+    ) -> impl Iterator<Item = JoinHandle<()>> {
+        (0..PUT_THREADS).map(move |n| {
+            let (writer, todo) = (Arc::clone(self), todo.clone());
+            let run = move || todo.iter().for_each(|task| writer.run_one(task));
+            let thread = Builder::new().name(format!("shoal-put-{n}"));
+            thread.spawn(run).expect("the system has room for a thread")
+        })
+    }
+
+    /// Takes no further work.
+    pub(crate) fn stop(&self) {
+        self.tasks.lock().take();
+    }
+
+    /// Gives work on blocks to the threads for it.
+    pub(crate) fn run(&self, todo: Vec<BlockTask>) {
+        if todo.is_empty() {
+            return;
+        }
+        let tasks = self.tasks.lock();
+        let Some(tasks) = &*tasks else { return };
+        for task in todo {
+            // The receivers live as long as the sender does.
+            let _ = tasks.send(task);
+        }
+    }
+
+    fn run_one(&self, task: BlockTask) {
+        if self.context.state.lock().core.alive().is_err() {
+            // The outcome does not matter any more, and what is stored by now is collected with the session.
+            return;
+        }
+        match task {
+            BlockTask::Store(id, parts) => self.store(id, &parts),
+            BlockTask::Discard(id) => self.discard(id),
+        }
+    }
+
+    fn store(&self, id: BlockId, parts: &[Bytes]) {
+        let wanted = match self.put(id, parts) {
+            Ok(group) => {
+                self.context.groups.stored(id, group);
+                let core = &mut self.context.state.lock().core;
+                // In an ended session no batch will name it. The servers may have swept that session's blocks
+                // before this one was stored.
+                core.blocks.stored(id) && core.alive().is_ok()
+            }
+            Err(error) => {
+                let core = &mut self.context.state.lock().core;
+                if core.alive().is_ok() {
+                    tracing::error!(block = %id, %error, "a block could not be stored");
+                    core.kill(if matches!(error, BlockError::Full) { Errno::ENOSPC } else { Errno::EIO });
+                    self.context.ending.notify_all();
+                }
+                true
+            }
+        };
+        self.context.changed.notify_all();
+        if !wanted {
+            self.discard(id);
+        }
+    }
+
+    /// Removes a block that nothing names. If that fails, it is collected when the session has ended.
+    fn discard(&self, id: BlockId) {
+        let group = self.context.groups.dropped(id);
+        if let Err(error) = self.context.shared.bricks.discard(&[(id, group)]) {
+            tracing::warn!(block = %id, %error, "an unneeded block could not be deleted");
+        }
+    }
+
+    /// Stores a block. Bricks that do not answer are waited for as long as the session lives.
+    fn put(&self, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
+        let mut backoff = Backoff::new();
+        let mut tries = 1;
+        let group = loop {
+            match self.context.shared.bricks.store(id, parts) {
+                Ok(group) => break group,
+                // An earlier try has stored it, and its reply was lost.
+                Err(BlockError::Exists(_)) if tries > 1 => break BlockGroup::default(),
+                Err(error @ BlockError::Unreachable(_)) => {
+                    if backoff.complains() {
+                        tracing::warn!(block = %id, %error, "a block waits for bricks to store it");
+                    }
+                    self.context.counters.put_waits.add(1);
+                    self.context.pause(backoff.pause()).map_err(|_| error)?;
+                }
+                Err(error) if tries == PUT_TRIES => return Err(error),
+                Err(error) => {
+                    tracing::warn!(block = %id, %error, tries, "storing a block failed");
+                    tries += 1;
+                }
+            }
+        };
+        if backoff.complained() {
+            tracing::info!(block = %id, seconds = backoff.waited().as_secs(), "stored after a wait");
+        }
+        self.context.counters.puts.add(1);
+        self.context.counters.put_bytes.add(parts.iter().map(|part| part.len() as u64).sum());
+        Ok(group)
+    }
+}
