@@ -120,8 +120,8 @@ impl Locks {
     }
 
     /// An open file was closed for the last time. `release` is to release the locks of these owners, or to
-    /// queue that. Until it returns no request waits for a release: such a request takes a thread of the lane,
-    /// and the release has to have one already, or to be queued before it.
+    /// queue that. Until it returns no request waits for a release: such a request takes a thread of the
+    /// lane, and the release has to have one already, or to be queued before it.
     pub(crate) fn closed_for_good(&self, ino: InodeId, fh: FileHandle, release: impl FnOnce(Vec<u64>)) {
         let mut state = self.state.lock();
         let owners = state.closed_for_good(ino, fh);
