@@ -11,7 +11,7 @@ use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
-use crate::values::{Caller, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
+use crate::values::{Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
 use shoal_types::limits;
@@ -127,20 +127,20 @@ impl Client {
     /// Applies umask, default ACLs and set-group-id inheritance. The file gains a kernel reference.
     pub fn create(
         &self,
-        wait: Wait,
+        calling: impl Into<Calling>,
         caller: &Caller,
         parent: InodeId,
         name: &[u8],
         mode: u32,
         rdev: u32,
     ) -> Reply<Entry> {
-        self.make(wait, caller, parent, name, mode, rdev, Bytes::new())
+        self.make(calling.into(), caller, parent, name, mode, rdev, Bytes::new())
     }
 
     /// symlink(2). The link gains a kernel reference.
     pub fn symlink(
         &self,
-        wait: Wait,
+        calling: impl Into<Calling>,
         caller: &Caller,
         parent: InodeId,
         name: &[u8],
@@ -150,13 +150,13 @@ impl Client {
             return Err(Errno::ENAMETOOLONG.into());
         }
         let mode = FileKind::Symlink.mode_bits();
-        self.make(wait, caller, parent, name, mode, 0, Bytes::copy_from_slice(target))
+        self.make(calling.into(), caller, parent, name, mode, 0, Bytes::copy_from_slice(target))
     }
 
     #[allow(clippy::too_many_arguments)]
     fn make(
         &self,
-        wait: Wait,
+        calling: Calling,
         caller: &Caller,
         parent: InodeId,
         name: &[u8],
@@ -166,37 +166,46 @@ impl Client {
     ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| core.create(caller, parent, &name, mode, rdev, &target, now))
+        self.current().change_names(calling, [parent; 2], |core, _| {
+            core.create(caller, parent, &name, mode, rdev, &target, now)
+        })
     }
 
     /// link(2). The file gains a kernel reference.
-    pub fn link(&self, wait: Wait, ino: InodeId, parent: InodeId, name: &[u8]) -> Reply<Entry> {
+    pub fn link(
+        &self,
+        calling: impl Into<Calling>,
+        ino: InodeId,
+        parent: InodeId,
+        name: &[u8],
+    ) -> Reply<Entry> {
         let name = core::name(name)?;
         let now = self.now();
-        self.current().call(wait, |core| core.link(ino, parent, &name, now))
+        self.current().change_names(calling.into(), [parent; 2], |core, _| core.link(ino, parent, &name, now))
     }
 
     /// unlink(2).
-    pub fn unlink(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<()> {
-        let name = core::name(name)?;
-        let now = self.now();
-        self.current().call(wait, |core| core.remove(UNKNOWN_THREAD, parent, &name, false, now))
+    pub fn unlink(&self, calling: impl Into<Calling>, parent: InodeId, name: &[u8]) -> Reply<()> {
+        self.remove(calling.into(), parent, name, false)
     }
 
-    /// rmdir(2), by a thread. Fails with `ESTALE` if the kernel may mean another directory: it looks the name
+    /// rmdir(2). Fails with `ESTALE` if the kernel may mean another directory: it looks the name
     /// up again, and retries.
-    pub fn rmdir(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<()> {
-        let name = core::name(name)?;
-        let now = self.now();
-        self.current().call(wait, |core| core.remove(by, parent, &name, true, now))
+    pub fn rmdir(&self, calling: impl Into<Calling>, parent: InodeId, name: &[u8]) -> Reply<()> {
+        self.remove(calling.into(), parent, name, true)
     }
 
-    /// renameat2(2), by a thread. Fails with `ESTALE` like [`rmdir`](Self::rmdir).
-    #[allow(clippy::too_many_arguments)] // Those of the system call, and the thread.
+    fn remove(&self, calling: Calling, parent: InodeId, name: &[u8], directory: bool) -> Reply<()> {
+        let name = core::name(name)?;
+        let now = self.now();
+        self.current()
+            .change_names(calling, [parent; 2], |core, by| core.remove(by, parent, &name, directory, now))
+    }
+
+    /// renameat2(2). Fails with `ESTALE` like [`rmdir`](Self::rmdir).
     pub fn rename(
         &self,
-        wait: Wait,
-        by: u32,
+        calling: impl Into<Calling>,
         from: InodeId,
         from_name: &[u8],
         to: InodeId,
@@ -205,8 +214,9 @@ impl Client {
     ) -> Reply<()> {
         let (from_name, to_name) = (core::name(from_name)?, core::name(to_name)?);
         let now = self.now();
-        let (from, to) = ((from, &from_name), (to, &to_name));
-        self.current().call(wait, |core| core.rename(by, from, to, flags, now))
+        self.current().change_names(calling.into(), [from, to], |core, by| {
+            core.rename(by, (from, &from_name), (to, &to_name), flags, now)
+        })
     }
 
     /// pread(2): up to `len` bytes as a sequence of parts; fewer only at the end of the file.

@@ -44,9 +44,12 @@ pub trait KernelCache: Send + Sync + 'static {
         let _ = until;
     }
 
-    /// A call of this thread has changed something, and will be answered. Called with the locks of the client
-    /// held.
-    fn has_changed(&self) {}
+    /// A call of a thread has changed names in these directories, and will be answered. Called with the locks
+    /// of the client held.
+    fn has_changed(&self, thread: u32, dirs: [InodeId; 2]) {
+        // Without a dcache there is nothing to wait for later.
+        let _ = (thread, dirs);
+    }
 
     /// Waits until the dcache shows the name changes of earlier calls ([`has_changed`](Self::has_changed)) in
     /// the directories that `concerns` selects, for a bounded time. Other clients are about to find these

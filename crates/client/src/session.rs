@@ -2,7 +2,7 @@
 //! fetched. `mount` replaces a session that has ended.
 
 use crate::context::{Context, SessionState};
-use crate::core::{Core, Outcome};
+use crate::core::{Core, Outcome, UNKNOWN_THREAD};
 use crate::expiry;
 use crate::fetch::{Fetched, Fetcher};
 use crate::grants::{Grants, take_grant};
@@ -17,7 +17,7 @@ use crate::shared::MountShared;
 use crate::ship::Shipper;
 use crate::stats::Stat;
 use crate::transport::Transport;
-use crate::values::{Failure, Reply, Wait};
+use crate::values::{Calling, Failure, Reply, Wait};
 use crate::walk::Walker;
 use shoal_namespace::Fault;
 use shoal_runtime::sync::MutexGuard;
@@ -89,10 +89,36 @@ impl Session {
         self.call_again(wait, |core, _| call(core))
     }
 
+    /// Runs a call that changes names in these directories.
+    pub(crate) fn change_names<T>(
+        &self,
+        Calling { wait, thread }: Calling,
+        dirs: [InodeId; 2],
+        mut call: impl FnMut(&mut Core, u32) -> Outcome<T>,
+    ) -> Reply<T> {
+        let has_changed = || {
+            if let (Some(thread), Some(kernel)) = (thread, self.context.shared.kernel.get()) {
+                kernel.has_changed(thread, dirs);
+            }
+        };
+        let by = thread.unwrap_or(UNKNOWN_THREAD);
+        self.run(wait, has_changed, |core, _| call(core, by))
+    }
+
     /// Runs a call that wants to know whether something was already fetched for it.
     pub(crate) fn call_again<T>(
         &self,
         wait: Wait,
+        call: impl FnMut(&mut Core, bool) -> Outcome<T>,
+    ) -> Reply<T> {
+        self.run(wait, || (), call)
+    }
+
+    /// `has_changed` is called with the state locked when the call has changed something.
+    fn run<T>(
+        &self,
+        wait: Wait,
+        has_changed: impl Fn(),
         mut call: impl FnMut(&mut Core, bool) -> Outcome<T>,
     ) -> Reply<T> {
         let mut fetched: Option<Fetched<'_>> = None;
@@ -114,8 +140,8 @@ impl Session {
             let recorded = state.core.journal.recorded;
             let outcome = call(&mut state.core, again);
             let changed = state.core.journal.recorded != recorded;
-            if changed && let Some(kernel) = self.context.shared.kernel.get() {
-                kernel.has_changed();
+            if changed {
+                has_changed();
             }
             let returned = state.core.retries.take_news(|| self.context.shared.clock.now());
             self.hand_over(state);

@@ -13,6 +13,28 @@ pub enum Wait {
     Allowed,
 }
 
+impl Wait {
+    /// For a call by this thread of a program, which the kernel has passed on.
+    pub fn by(self, thread: u32) -> Calling {
+        Calling { wait: self, thread: Some(thread) }
+    }
+}
+
+/// How a call is made that changes names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Calling {
+    /// Whether it may wait.
+    pub wait: Wait,
+    /// The thread of a program that makes it, 0 if unknown. `None`: not through the kernel.
+    pub thread: Option<u32>,
+}
+
+impl From<Wait> for Calling {
+    fn from(wait: Wait) -> Calling {
+        Calling { wait, thread: None }
+    }
+}
+
 /// Why a call failed. It has changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {

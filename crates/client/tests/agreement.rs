@@ -131,13 +131,13 @@ impl Run {
             Step::Remove(d, n) => {
                 let (dir, name) = (self.dir(d), file_name(n));
                 if self.client.unlink(wait, dir, &name) == Err(Failure::Errno(Errno::EISDIR)) {
-                    let _ = self.client.rmdir(wait, 1, dir, &name);
+                    let _ = self.client.rmdir(wait.by(1), dir, &name);
                 }
             }
             Step::Rename(d, n, d2, n2, exchange) => {
                 let flags = RenameFlags { no_replace: false, exchange };
                 let (from, to) = (self.dir(d), self.dir(d2));
-                let _ = self.client.rename(wait, 1, from, &file_name(n), to, &file_name(n2), flags);
+                let _ = self.client.rename(wait.by(1), from, &file_name(n), to, &file_name(n2), flags);
             }
             Step::Write(d, n, at, len) => {
                 let Some((ino, inode)) = self.find(d, n) else { return };

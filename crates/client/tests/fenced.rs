@@ -223,7 +223,7 @@ fn it_happens_again_and_again_and_each_time_exactly_what_was_not_committed_is_lo
         world.swallow();
         cut_off.create(WAIT, &CALLER, dir, &name("lost"), 0o100644, 0).expect("made");
         let flags = RenameFlags::default();
-        cut_off.rename(WAIT, 1, dir, &name("kept"), dir, &name("moved"), flags).expect("moved");
+        cut_off.rename(WAIT.by(1), dir, &name("kept"), dir, &name("moved"), flags).expect("moved");
         world.fence();
         for client in [cut_off, one] {
             let there = |name: &[u8]| client.lookup(WAIT, dir, name).expect("answered").is_some();
@@ -376,8 +376,8 @@ fn mapping_locks_are_requested_again_unless_another_client_has_had_them() {
     let (one, cut_off) = (&world.one, &world.cut_off);
     let open = |name| {
         let (caller, parent, mode) = (&CALLER, ROOT, 0o100644);
-        let creation = Creation { caller, by: 1, parent, name, mode, exclusive: true, mappable: true };
-        cut_off.create_open(WAIT, &creation).expect("made").ino
+        let creation = Creation { caller, parent, name, mode, exclusive: true, mappable: true };
+        cut_off.create_open(WAIT.by(1), &creation).expect("made").ino
     };
     let (kept, lost) = (open(b"kept"), open(b"lost"));
     cut_off.fsync(lost).expect("durable");

@@ -22,9 +22,9 @@ fn what_a_rename_replaces_lives_on_while_it_is_open_also_if_what_was_moved_is_cl
     // The other client learns that the file is open here.
     theirs.lookup(Wait::Allowed, ROOT, b"moved").expect("looked up").expect("there");
     let flags = RenameFlags::default();
-    theirs.rename(Wait::Allowed, 1, ROOT, b"moved", ROOT, b"again", flags).expect("renamed");
+    theirs.rename(Wait::Allowed.by(1), ROOT, b"moved", ROOT, b"again", flags).expect("renamed");
 
-    ours.rename(Wait::Allowed, 1, ROOT, b"again", ROOT, b"replaced", flags).expect("renamed");
+    ours.rename(Wait::Allowed.by(1), ROOT, b"again", ROOT, b"replaced", flags).expect("renamed");
     ours.forget(moved, 1);
     ours.write(Wait::Allowed, replaced, 0, b"new", false).expect("written");
     ours.fsync(replaced).expect("nothing is lost");

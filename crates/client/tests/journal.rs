@@ -90,7 +90,7 @@ fn a_renamed_file_is_committed_after_its_content() {
     let file = client.create(WAIT, &ROOT, InodeId::ROOT, b"new", 0o600, 0).unwrap();
     client.write(WAIT, file.ino, 0, &vec![7; 5 << 20], false).unwrap();
     let (root, flags) = (InodeId::ROOT, RenameFlags::default());
-    client.rename(WAIT, 1, root, b"new", root, b"current", flags).unwrap();
+    client.rename(WAIT.by(1), root, b"new", root, b"current", flags).unwrap();
     client.fsync(InodeId::ROOT).unwrap();
     let ops = world.group.applied.lock();
     let rename = ops.iter().position(|op| matches!(op, Op::Rename { .. })).unwrap();

@@ -18,8 +18,8 @@ fn a_file_that_two_clients_have_open_for_writing_is_mapped_by_one() {
         Client::open(server.clone(), bricks.clone(), options).expect("a session")
     });
     let (caller, parent, name, mode) = (&CALLER, InodeId::ROOT, b"f", 0o100644);
-    let creation = Creation { caller, by: 1, parent, name, mode, exclusive: true, mappable: true };
-    let ino = one.create_open(wait, &creation).expect("new").ino;
+    let creation = Creation { caller, parent, name, mode, exclusive: true, mappable: true };
+    let ino = one.create_open(wait.by(1), &creation).expect("new").ino;
     assert_eq!(one.open_mappable(Wait::Never, ino), Ok(true), "once more");
     // That the other client finds the file tells the servers of the lock.
     let found = other.lookup(wait, parent, name).expect("answered");

@@ -80,7 +80,7 @@ fn meanwhile(work: impl FnOnce(&Client) + Send + 'static) -> Result<Option<Inode
 #[test]
 fn a_name_that_is_replaced_while_its_inode_is_asked_for_is_found() {
     let found = meanwhile(|works| {
-        works.rename(Wait::Allowed, 1, ROOT, b"y", ROOT, b"x", RenameFlags::default()).expect("renamed");
+        works.rename(Wait::Allowed.by(1), ROOT, b"y", ROOT, b"x", RenameFlags::default()).expect("renamed");
         works.fsync(ROOT).expect("committed");
     });
     assert!(matches!(found, Ok(Some(_))), "{found:?}");

@@ -236,7 +236,7 @@ impl Program {
                 let name = format!("d{n}").into_bytes();
                 let me = self.number as u32;
                 self.looking_twice(me, &[(InodeId::ROOT, &name)], |client| {
-                    client.rmdir(wait, me, InodeId::ROOT, &name)
+                    client.rmdir(wait.by(me), InodeId::ROOT, &name)
                 })?;
             }
             56..62 => {
@@ -253,7 +253,7 @@ impl Program {
                 let flags = RenameFlags { no_replace: false, exchange };
                 let me = self.number as u32;
                 self.looking_twice(me, &[(from, &name), (to, &new)], |client| {
-                    client.rename(wait, me, from, &name, to, &new, flags)
+                    client.rename(wait.by(me), from, &name, to, &new, flags)
                 })?;
             }
             74..80 => {
@@ -561,27 +561,27 @@ fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved
             look(one, name).expect("there");
         }
         // The name that the kernel knows leads to another directory now.
-        other.rename(wait, 1, root, b"p", root, b"r", replace).expect("moved");
+        other.rename(wait.by(1), root, b"p", root, b"r", replace).expect("moved");
         let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
-        assert_eq!(one.rmdir(wait, 1, root, b"p"), stale);
-        assert_eq!(one.rename(wait, 1, root, b"q", root, b"p", replace), stale);
-        assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), stale);
+        assert_eq!(one.rmdir(wait.by(1), root, b"p"), stale);
+        assert_eq!(one.rename(wait.by(1), root, b"q", root, b"p", replace), stale);
+        assert_eq!(one.rename(wait.by(1), root, b"p", root, b"q", replace), stale);
         // The kernel has looked it up again.
         assert_eq!(look(one, b"p"), Some(new));
-        assert_eq!(one.rmdir(wait, 1, root, b"p"), Ok(()));
+        assert_eq!(one.rmdir(wait.by(1), root, b"p"), Ok(()));
         assert_eq!(look(other, b"p"), None);
         // A name that is free by now is outdated, too.
         look(one, b"r").expect("there");
-        other.rmdir(wait, 1, root, b"r").expect("removed");
-        assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), stale);
+        other.rmdir(wait.by(1), root, b"r").expect("removed");
+        assert_eq!(one.rename(wait.by(1), root, b"q", root, b"r", replace), stale);
         assert_eq!(look(one, b"r"), None);
-        assert_eq!(one.rename(wait, 1, root, b"q", root, b"r", replace), Ok(()));
+        assert_eq!(one.rename(wait.by(1), root, b"q", root, b"r", replace), Ok(()));
         // A directory that is back under its name is the one that the kernel means.
         other.create(wait, &CALLER, root, b"k", mode, 0).expect("new");
         look(one, b"k").expect("there");
-        other.rename(wait, 1, root, b"k", root, b"l", replace).expect("moved");
-        other.rename(wait, 1, root, b"l", root, b"k", replace).expect("moved back");
-        assert_eq!(one.rmdir(wait, 1, root, b"k"), Ok(()));
+        other.rename(wait.by(1), root, b"k", root, b"l", replace).expect("moved");
+        other.rename(wait.by(1), root, b"l", root, b"k", replace).expect("moved back");
+        assert_eq!(one.rmdir(wait.by(1), root, b"k"), Ok(()));
         // For files an outdated dentry does no harm.
         one.create(wait, &CALLER, root, b"f", 0o100644, 0).expect("new");
         other.unlink(wait, root, b"f").expect("removed");
@@ -600,14 +600,14 @@ fn retry_after_estale_finds_what_its_reply_said() {
         look(b"p").expect("there");
         for round in 0..4 {
             let old = format!("old{round}");
-            other.rename(wait, 1, root, b"p", root, old.as_bytes(), replace).expect("moved");
+            other.rename(wait.by(1), root, b"p", root, old.as_bytes(), replace).expect("moved");
             let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
-            assert_eq!(one.rmdir(wait, 1, root, b"p"), Err(stale));
+            assert_eq!(one.rmdir(wait.by(1), root, b"p"), Err(stale));
             std::thread::scope(|scope| {
-                let mover = scope.spawn(|| other.rename(wait, 1, root, b"p", root, b"q", replace));
+                let mover = scope.spawn(|| other.rename(wait.by(1), root, b"p", root, b"q", replace));
                 std::thread::sleep(Duration::from_millis(50));
                 assert_eq!(look(b"p"), Some(new));
-                assert_eq!(one.rmdir(wait, 1, root, b"p"), Ok(()));
+                assert_eq!(one.rmdir(wait.by(1), root, b"p"), Ok(()));
                 let moved = mover.join().expect("no panic");
                 assert_eq!(moved, Err(Failure::Errno(Errno::ENOENT)));
             });
@@ -632,7 +632,7 @@ fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
     let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
         let look = |name| look_by_thread(one, name);
-        let move_away = |name: &[u8], to: &[u8]| other.rename(wait, 1, root, name, root, to, replace);
+        let move_away = |name: &[u8], to: &[u8]| other.rename(wait.by(1), root, name, root, to, replace);
         for name in [b"p", b"q"] {
             other.create(wait, &CALLER, root, name, mode, 0).expect("new");
             look(name).expect("there");
@@ -643,7 +643,7 @@ fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
                 ["old", "older", "new", "late"].map(|name| format!("{name}{round}").into_bytes());
             move_away(b"p", &old).expect("moved");
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
-            assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Err(stale));
+            assert_eq!(one.rename(wait.by(1), root, b"p", root, b"q", replace), Err(stale));
             // A local program gets the kernel's lock, and waits for a client that waits for a reserved right.
             let there = std::thread::scope(|scope| {
                 let mover = scope.spawn(|| {
@@ -659,7 +659,7 @@ fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
                 let mover = scope.spawn(|| move_away(b"p", &late));
                 std::thread::sleep(Duration::from_millis(50));
                 look(b"q").expect("there");
-                assert_eq!(one.rename(wait, 1, root, b"p", root, b"q", replace), Ok(()));
+                assert_eq!(one.rename(wait.by(1), root, b"p", root, b"q", replace), Ok(()));
                 mover.join().expect("no panic").expect_err("it has gone");
             });
             other.create(wait, &CALLER, root, b"p", mode, 0).expect("new");
@@ -670,8 +670,8 @@ fn retry_has_its_rights_also_when_other_threads_waited_in_between() {
         assert_eq!((look(b"dir"), one.lookup(wait, dir, b"new")), (Some(dir), Ok(None)));
         move_away(b"p", b"away").expect("moved");
         let there = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
-        assert_eq!(one.rename(wait, 1, root, b"p", dir, b"new", replace), Err(stale));
-        other.rmdir(wait, 1, root, b"dir").expect("no client is waited for long");
+        assert_eq!(one.rename(wait.by(1), root, b"p", dir, b"new", replace), Err(stale));
+        other.rmdir(wait.by(1), root, b"dir").expect("no client is waited for long");
         [one, other].into_iter().for_each(|client| client.forget(dir, 1));
         other.fsync(root).expect("gone");
         assert_eq!(look(b"p"), Some(there));

@@ -90,8 +90,8 @@ impl Filesystem {
         self.request_of_names(op, req, reply).change(
             name.as_bytes(),
             move |attempt, name| {
-                let Attempt { context, wait, .. } = attempt;
-                attempt.client().create(wait, &context.caller(umask), context.ino, name, mode, rdev)
+                let (client, context) = (attempt.client(), attempt.context);
+                client.create(attempt.calling(), &context.caller(umask), context.ino, name, mode, rdev)
             },
             answer::entry,
         );
@@ -187,10 +187,9 @@ impl shoal_channel::Filesystem for Filesystem {
         self.request_of_names(Op::Create, req, reply).change(
             name.as_bytes(),
             move |attempt, name| {
-                let Context { ino: parent, thread: by, .. } = *attempt.context;
-                let caller = &attempt.context.caller(umask);
-                let creation = Creation { caller, by, parent, name, mode, exclusive, mappable };
-                attempt.client().create_open(attempt.wait, &creation)
+                let (caller, parent) = (&attempt.context.caller(umask), attempt.context.ino);
+                let creation = Creation { caller, parent, name, mode, exclusive, mappable };
+                attempt.client().create_open(attempt.calling(), &creation)
             },
             move |reply, made| answer::created(reply, handle, made),
         );
@@ -201,8 +200,8 @@ impl shoal_channel::Filesystem for Filesystem {
         self.request_of_names(Op::Symlink, req, reply).change(
             target.as_bytes(),
             move |attempt, target| {
-                let Attempt { context, wait, .. } = attempt;
-                attempt.client().symlink(wait, &context.caller(0), context.ino, &name, target)
+                let context = attempt.context;
+                attempt.client().symlink(attempt.calling(), &context.caller(0), context.ino, &name, target)
             },
             answer::entry,
         );
@@ -212,7 +211,7 @@ impl shoal_channel::Filesystem for Filesystem {
         let ino = self.other_cacheable_inode(node);
         self.request_of_names(Op::Link, req, reply).change(
             name.as_bytes(),
-            move |attempt, name| attempt.client().link(attempt.wait, ino, attempt.context.ino, name),
+            move |attempt, name| attempt.client().link(attempt.calling(), ino, attempt.context.ino, name),
             answer::entry_once,
         );
     }
@@ -221,7 +220,7 @@ impl shoal_channel::Filesystem for Filesystem {
         self.affinity.met(req.pid(), 0);
         self.request_of_names(Op::Unlink, req, reply).change(
             name.as_bytes(),
-            |attempt, name| attempt.client().unlink(attempt.wait, attempt.context.ino, name),
+            |attempt, name| attempt.client().unlink(attempt.calling(), attempt.context.ino, name),
             answer::empty,
         );
     }
@@ -230,10 +229,7 @@ impl shoal_channel::Filesystem for Filesystem {
         self.affinity.met(req.pid(), 0);
         self.request_of_names(Op::Rmdir, req, reply).change(
             name.as_bytes(),
-            |attempt, name| {
-                let Context { ino: parent, thread, .. } = *attempt.context;
-                attempt.client().rmdir(attempt.wait, thread, parent, name)
-            },
+            |attempt, name| attempt.client().rmdir(attempt.calling(), attempt.context.ino, name),
             answer::empty,
         );
     }
@@ -266,7 +262,7 @@ impl shoal_channel::Filesystem for Filesystem {
         pending.holding(Holds::Names { dirs: [from, to], by }).change(
             new_name.as_bytes(),
             move |attempt, to_name| {
-                attempt.client().rename(attempt.wait, by, from, &from_name, to, to_name, flags)
+                attempt.client().rename(attempt.calling(), from, &from_name, to, to_name, flags)
             },
             answer::empty,
         );

@@ -50,7 +50,6 @@ mod unflushable_pages;
 mod write_gate;
 
 pub(crate) use attributes::AttributesAsked;
-pub(crate) use dentry_updates::naming;
 pub(crate) use dir_attr_race::Asking;
 
 use crate::affinity;
@@ -635,8 +634,8 @@ impl KernelCache for Invalidator {
         self.deadline.is(until);
     }
 
-    fn has_changed(&self) {
-        self.named.has_changed();
+    fn has_changed(&self, thread: u32, dirs: [InodeId; 2]) {
+        self.named.is_about_to_be_answered(dirs, thread);
     }
 
     fn settle_names(&self, concerns: &dyn Fn(InodeId) -> bool) {

@@ -10,7 +10,7 @@ use crate::slow::Gauge;
 use crate::split_listings::Splits;
 use crate::stats::{Counters, Stats};
 use bytes::Bytes;
-use shoal_client::{Client, Failure, Fallocate, Reply, Wait, Written};
+use shoal_client::{Calling, Client, Failure, Fallocate, Reply, Wait, Written};
 use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId};
 use std::sync::Arc;
@@ -78,6 +78,11 @@ pub(crate) struct Attempt<'a> {
 impl<'a> Attempt<'a> {
     pub(crate) fn client(self) -> &'a Client {
         &self.shared.client
+    }
+
+    /// How the client's call is made that changes names.
+    pub(crate) fn calling(self) -> Calling {
+        self.wait.by(self.context.thread)
     }
 
     /// Changes attributes. If the size is among them, the file settles: requests that would show it wait

@@ -184,7 +184,7 @@ impl Syscalls {
             Op::Rmdir { path } => {
                 let (dir, name) = held.parent(path)?;
                 held.lookup(dir, name)?;
-                client.rmdir(WAIT, self.thread, dir, &[name])?;
+                client.rmdir(WAIT.by(self.thread), dir, &[name])?;
             }
             Op::Unlink { path } => {
                 let (dir, name) = held.parent(path)?;
@@ -211,7 +211,7 @@ impl Syscalls {
                 }
                 let flags =
                     RenameFlags { no_replace: *how == How::NoReplace, exchange: *how == How::Exchange };
-                client.rename(WAIT, self.thread, from, &[from_name], to, &[to_name], flags)?;
+                client.rename(WAIT.by(self.thread), from, &[from_name], to, &[to_name], flags)?;
             }
             Op::Link { from, to } => {
                 let (ino, inode) = held.find(from)?;

@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use crate::core;
-use crate::values::{Caller, Entry, Reply, Wait};
+use crate::values::{Caller, Calling, Entry, Reply, Wait};
 use bytes::Bytes;
 use shoal_types::{Errno, InodeId};
 
@@ -10,8 +10,6 @@ use shoal_types::{Errno, InodeId};
 pub struct Creation<'a> {
     /// Who creates it.
     pub caller: &'a Caller,
-    /// The thread that does.
-    pub by: u32,
     /// The directory.
     pub parent: InodeId,
     /// The name.
@@ -28,12 +26,12 @@ pub struct Creation<'a> {
 impl Client {
     /// open(2) with `O_CREAT` of a name for which the kernel has a negative dentry. The file gains a kernel
     /// reference.
-    pub fn create_open(&self, wait: Wait, it: &Creation<'_>) -> Reply<Entry> {
+    pub fn create_open(&self, calling: impl Into<Calling>, it: &Creation<'_>) -> Reply<Entry> {
         let (name, now, session) = (core::name(it.name)?, self.now(), self.current());
-        session.call(wait, |core| {
+        session.change_names(calling.into(), [it.parent; 2], |core, by| {
             let made = match it.exclusive {
                 true => core.create(it.caller, it.parent, &name, it.mode, 0, &Bytes::new(), now),
-                false => core.create_or_find(it.by, it.caller, it.parent, &name, it.mode, now),
+                false => core.create_or_find(by, it.caller, it.parent, &name, it.mode, now),
             }?;
             if it.mappable {
                 session.mapping_locks.created(made.ino, session.context.id);

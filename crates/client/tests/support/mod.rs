@@ -398,6 +398,6 @@ impl World {
 /// A program opens a file of the root that it does not find.
 pub fn open_new(client: &Client, caller: &Caller, name: &[u8]) -> Reply<Entry> {
     let (parent, mode) = (InodeId::ROOT, 0o100644);
-    let creation = Creation { caller, by: 1, parent, name, mode, exclusive: false, mappable: false };
-    client.create_open(Wait::Allowed, &creation)
+    let creation = Creation { caller, parent, name, mode, exclusive: false, mappable: false };
+    client.create_open(Wait::Allowed.by(1), &creation)
 }

@@ -5,7 +5,6 @@ use super::Dispatcher;
 use crate::answer::Fail;
 use crate::context::{Context, Holds};
 use crate::encode::settled;
-use crate::invalidate::naming;
 use crate::kernel::ENOMEM;
 use crate::listing::{Listing, Sink};
 use crate::mount_state::{Attempt, Shared};
@@ -85,7 +84,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         shared.invalidator.is_at_work(holds);
         let outcome = match shared.may_be_outdated(holds) {
             true => Err(Failure::WouldBlock),
-            false => naming(holds, || call(self.at_once(), arg)),
+            false => call(self.at_once(), arg),
         };
         if let Err(Failure::WouldBlock) = outcome {
             return self.wait(arg, call, answer);
@@ -224,11 +223,7 @@ impl<R: Send + 'static> Waiting<R> {
             // session.
             let outdated = shared.client.session() != session;
             let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
-            let outcome = if outdated {
-                Err(Errno::EIO.into())
-            } else {
-                waits.run(|| naming(context.holds, || call(attempt)))
-            };
+            let outcome = if outdated { Err(Errno::EIO.into()) } else { waits.run(|| call(attempt)) };
             if let Some(change) = &under_way {
                 change.carried_out();
             }

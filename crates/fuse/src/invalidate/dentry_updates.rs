@@ -15,7 +15,6 @@ use crate::context::Holds;
 use crate::limits::{ATTRIBUTES_LOOK_EVERY, LATE_NAMES_MAX, NAMED_KEPT_MAX, NAMED_WAIT_MAX};
 use parking_lot::Mutex;
 use shoal_types::InodeId;
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
@@ -60,11 +59,9 @@ impl Changes {
 }
 
 impl DentryUpdates {
-    /// The current thread has carried out a change, perhaps one of names.
-    pub(super) fn has_changed(&self) {
-        if let Holds::Names { dirs, by } = CALL.get() {
-            self.0.lock().is_about_to_be_answered(dirs, by);
-        }
+    /// A thread has changed names in these directories or has listed one, and is about to be answered.
+    pub(super) fn is_about_to_be_answered(&self, dirs: [InodeId; 2], by: u32) {
+        self.0.lock().is_about_to_be_answered(dirs, by);
     }
 
     /// The change was answered.
@@ -110,19 +107,6 @@ impl DentryUpdates {
     }
 }
 
-thread_local! {
-    /// The change that this thread is carrying out.
-    static CALL: Cell<Holds> = const { Cell::new(Holds::Nothing) };
-}
-
-/// Carries out a change, and makes it known to [`DentryUpdates::has_changed`].
-pub(crate) fn naming<T>(holds: Holds, call: impl FnOnce() -> T) -> T {
-    CALL.set(holds);
-    let outcome = call();
-    CALL.set(Holds::Nothing);
-    outcome
-}
-
 impl Invalidator {
     /// A change was answered.
     pub(crate) fn is_answered(&self, holds: Holds) {
@@ -138,7 +122,7 @@ impl Invalidator {
 
     /// A reply to READDIRPLUS is about to be sent to a thread.
     pub(crate) fn is_about_to_list(&self, dir: InodeId, tid: u32) {
-        self.listed.0.lock().is_about_to_be_answered([dir; 2], tid);
+        self.listed.is_about_to_be_answered([dir; 2], tid);
     }
 
     /// The reply to READDIRPLUS was sent.
@@ -182,10 +166,7 @@ mod tests {
     fn what_others_will_find_is_waited_for_until_it_is_answered_and_taken_in() {
         let named = DentryUpdates::default();
         assert!(named.wait(|_| true));
-        let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
-        named.has_changed();
-        assert!(named.wait(|_| true), "that was none of names");
-        change([DIR, DIR], NO_THREAD);
+        named.is_about_to_be_answered([DIR, DIR], NO_THREAD);
         assert!(named.wait(|dir| dir == OTHER), "somewhere else");
         assert!(!named.wait(|dir| dir == DIR), "it is not answered");
         named.is_answered([DIR, DIR], NO_THREAD);
@@ -200,7 +181,7 @@ mod tests {
                 }
             });
             let tid = tid.recv().expect("told");
-            change([OTHER, DIR], tid);
+            named.is_about_to_be_answered([OTHER, DIR], tid);
             named.is_answered([OTHER, DIR], tid);
             let begun = Instant::now();
             named.wait(|dir| dir == DIR);
@@ -212,12 +193,11 @@ mod tests {
     #[test]
     fn a_thread_that_calls_again_has_taken_in_what_it_was_answered() {
         let named = DentryUpdates::default();
-        let change = |dirs, by| naming(Holds::Names { dirs, by }, || named.has_changed());
-        change([DIR, DIR], 1);
-        change([OTHER, OTHER], 1);
+        named.is_about_to_be_answered([DIR, DIR], 1);
+        named.is_about_to_be_answered([OTHER, OTHER], 1);
         assert!(named.wait(|dir| dir == DIR) && !named.wait(|dir| dir == OTHER));
         for tid in 0..=NAMED_KEPT_MAX as u32 {
-            change([DIR, DIR], tid + 2);
+            named.is_about_to_be_answered([DIR, DIR], tid + 2);
         }
         assert_eq!(named.all().len(), NAMED_KEPT_MAX);
     }
