@@ -186,6 +186,9 @@ pub const ROUND_PATIENCE: Duration = Duration::from_secs(4);
 pub const ROUND_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A question older than this is not told to mounts any more.
 pub const ROUND_LIFE: Duration = Duration::from_secs(10);
+/// Questions about a volume that a node keeps at a time: `shoal top` asks two at once, and several
+/// administrators may look.
+pub const ROUNDS_KEPT_MAX: usize = 8;
 /// Longest answer of a mount, in bytes: some times what all kinds of requests, or [`TOP_FILES_MAX`], take.
 pub const TOLD_BYTES_MAX: usize = 64 << 10;
 /// Answers of mounts that a node keeps until the next question, in bytes: thousands of mounts.
