@@ -22,4 +22,5 @@ mod refused;
 mod replicas;
 mod several;
 mod slow;
+mod top;
 mod wiped;
