@@ -189,6 +189,9 @@ pub const ROUND_PATIENCE: Duration = Duration::from_secs(4);
 pub const ROUND_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// A question older than this is not told to mounts any more.
 pub const ROUND_LIFE: Duration = Duration::from_secs(10);
+/// Questions about a volume that a node keeps at a time: `shoal top` asks two at once, and several
+/// administrators may look.
+pub const ROUNDS_KEPT_MAX: usize = 8;
 /// Longest answer of a mount, in bytes: some times what all kinds of requests, or [`TOP_FILES_MAX`], take.
 pub const TOLD_BYTES_MAX: usize = 64 << 10;
 /// Answers of mounts that a node keeps until the next question, in bytes: thousands of mounts.
@@ -199,5 +202,30 @@ pub const TOLD_PAGE_BYTES: usize = 1 << 20;
 pub const TOP_FILES_MAX: u32 = 100;
 /// Files of all mounts together whose paths are looked up for `volume top`; others are shown by number.
 pub const TOP_PATHS_MAX: usize = 1024;
+/// How often `shoal top` asks unless told otherwise, in seconds: mounts look for questions once a second.
+pub const TOP_INTERVAL_S_DEFAULT: f64 = 2.0;
+/// Shortest interval of `shoal top`, in seconds: see [`ROUND_POLL`].
+pub const TOP_INTERVAL_S_MIN: f64 = 1.0;
+/// Longest interval of `shoal top`, in seconds: an hour.
+pub const TOP_INTERVAL_S_MAX: f64 = 3600.0;
+/// Intervals that `shoal top` keeps for its charts: more than a terminal has columns.
+pub const TOP_HISTORY_MAX: usize = 512;
+/// Answers that wait to be shown by `shoal top`.
+pub const TOP_NEWS_MAX: usize = 16;
+/// Nodes or mounts that `shoal top` names in a note; further ones are counted.
+pub const TOP_NAMES_SHOWN_MAX: usize = 3;
+/// `shoal top` says that nothing has come after so many intervals.
+pub const TOP_SILENCE_INTERVALS: f64 = 4.0;
+/// Rows of each table that `shoal top` prints as text.
+pub const TOP_TEXT_ROWS_MAX: usize = 100;
+/// Longest wait of `shoal top --once` for its figures, beside its intervals: an election and a node that does
+/// not answer.
+pub const TOP_ONCE_PATIENCE: Duration = Duration::from_secs(30);
+/// How often `shoal top` asks for the state of the nodes.
+pub const TOP_CLUSTER_EVERY: Duration = Duration::from_secs(4);
+/// How long `shoal top` waits for a key before it looks for news: as long as a key may take to show.
+pub const TOP_KEY_WAIT: Duration = Duration::from_millis(100);
+/// How often `shoal top --batch` can be asked to repeat.
+pub const TOP_BATCH_MAX: u64 = 1_000_000;
 /// How long a mount looks for a volume that the first server does not know yet, or does not know as started.
 pub const MOUNT_NEWS_PATIENCE: Duration = Duration::from_secs(2);

@@ -23,6 +23,7 @@ mod server;
 mod stats;
 mod status;
 mod sync;
+mod top;
 mod umount;
 mod up;
 mod volume;
@@ -50,6 +51,7 @@ On several:
   shoal mount node1,node2,node3:/web /mnt/web
   shoal cluster status                   what runs, and what needs attention
   shoal events                           what has happened
+  shoal top web                          what a volume does, live
 
 Anywhere:
   shoal status                           what is mounted, by which process, how full
@@ -79,6 +81,7 @@ enum Command {
     Sync(sync::Sync),
     Status(status::Status),
     Stats(stats::Stats),
+    Top(top::Top),
     Dump(dump::Dump),
     Events(events::Events),
     Metrics(metrics::Metrics),
@@ -121,6 +124,7 @@ impl Cli {
                     Command::Sync(sync) => sync.run(),
                     Command::Status(status) => status.run(),
                     Command::Stats(stats) => stats.run(),
+                    Command::Top(top) => top.run(),
                     Command::Dump(dump) => dump.run(),
                     Command::Events(events) => events.run(),
                     Command::Metrics(metrics) => metrics.run(),
@@ -221,6 +225,9 @@ mod tests {
             "shoal volume rebalance web stop",
             "shoal volume profile web info incremental peek",
             "shoal volume top web read-perf list-cnt 10",
+            "shoal top",
+            "shoal top web --interval 5",
+            "shoal top web --batch 3 --json",
         ] {
             if let Err(error) = parses(line) {
                 panic!("{line}: {error}");
@@ -246,6 +253,9 @@ mod tests {
             "shoal bench /tmp --suite none",
             "shoal bench /tmp --rounds 0",
             "shoal bench /tmp --compare a.json",
+            "shoal top web --interval 0.1",
+            "shoal top web --once --batch 3",
+            "shoal top web --batch 0",
         ] {
             assert!(parses(line).is_err(), "{line}");
         }

@@ -4,7 +4,7 @@
 //! **Model.** Counting never stops, so there is nothing to switch on. Brick and mount keep a *mark* each:
 //! what they had counted when the last interval began. An administrator's question is a [`Round`]. Every
 //! brick and mount answers it once, and moves its mark if the round says so. So intervals are the same
-//! from whichever node one asks, as long as one administrator asks at a time.
+//! from whichever node one asks, as long as one administrator marks at a time.
 //!
 //! **Bounds.** Latencies and sizes are histograms by powers of two, and so are the least and the greatest
 //! latency.
@@ -13,10 +13,12 @@ mod operation;
 
 pub use operation::{OpReport, since_all};
 
+use crate::limits::ROUNDS_KEPT_MAX;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_fuse::OpStats;
 use shoal_runtime::histogram::Snapshot;
+use std::collections::VecDeque;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What a brick or a mount has done.
@@ -24,6 +26,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Profile {
     /// In how many seconds.
     pub duration_s: u64,
+    /// In how many milliseconds: from the difference of two profiles follows a rate.
+    #[serde(default)]
+    pub duration_ms: u64,
     /// What was read.
     pub reads: Sizes,
     /// What was written.
@@ -149,12 +154,13 @@ impl Profile {
     pub fn of(reads: Snapshot, writes: Snapshot, operations: &[OpStats], metadata: &[OpStats]) -> Profile {
         let reports = |ops: &[OpStats]| ops.iter().map(OpReport::from).collect();
         let (operations, metadata) = (reports(operations), reports(metadata));
-        Profile { duration_s: 0, reads: reads.into(), writes: writes.into(), operations, metadata }
+        Profile { reads: reads.into(), writes: writes.into(), operations, metadata, ..Profile::default() }
     }
 
     fn since(&self, before: &Profile) -> Profile {
         Profile {
             duration_s: self.duration_s.saturating_sub(before.duration_s),
+            duration_ms: self.duration_ms.saturating_sub(before.duration_ms),
             reads: self.reads.since(&before.reads),
             writes: self.writes.since(&before.writes),
             operations: since_all(&before.operations, &self.operations),
@@ -174,8 +180,8 @@ struct Mark {
     /// What had been counted when the interval began.
     counted: Profile,
     intervals: u64,
-    /// The last round and the answer to it: several nodes may ask for the same round.
-    last: Option<(u64, Profiled)>,
+    /// The last rounds and the answers to them: several nodes may ask for the same round.
+    last: VecDeque<(u64, Profiled)>,
 }
 
 impl Marker {
@@ -187,17 +193,22 @@ impl Marker {
     /// Answers a round. `count` tells what has been counted so far.
     pub fn answer(&self, round: u64, marks: bool, count: impl FnOnce() -> Profile) -> Profiled {
         let mut mark = self.mark.lock();
-        if let Some((_, answer)) = mark.last.as_ref().filter(|(id, _)| *id == round) {
+        if let Some((_, answer)) = mark.last.iter().find(|(id, _)| *id == round) {
             return answer.clone();
         }
-        let cumulative = Profile { duration_s: self.began.elapsed().as_secs(), ..count() };
+        let lived = self.began.elapsed();
+        let (duration_s, duration_ms) = (lived.as_secs(), lived.as_millis() as u64);
+        let cumulative = Profile { duration_s, duration_ms, ..count() };
         let interval = cumulative.since(&mark.counted);
         let answer = Profiled { interval, interval_number: mark.intervals, cumulative };
         if marks {
             mark.counted = answer.cumulative.clone();
             mark.intervals += 1;
         }
-        mark.last = Some((round, answer.clone()));
+        if mark.last.len() == ROUNDS_KEPT_MAX {
+            mark.last.pop_front();
+        }
+        mark.last.push_back((round, answer.clone()));
         answer
     }
 }
@@ -223,6 +234,7 @@ mod tests {
         assert_eq!(peeked.interval.reads.size_log2.iter().sum::<u64>(), 1);
         let second = marker.answer(3, true, count);
         assert_eq!((second.interval, second.interval_number), (peeked.interval, 1));
+        assert_eq!(marker.answer(1, true, count), first, "an earlier round");
         let third = marker.answer(4, true, count);
         assert_eq!((third.interval.reads.bytes, third.cumulative.reads.bytes), (0, 4106));
         assert_eq!(third.interval_number, 2);

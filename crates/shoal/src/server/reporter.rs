@@ -7,10 +7,11 @@
 use super::calls::{Answer, Ask, ask_over};
 use super::cluster_view::ClusterView;
 use super::polling::links;
-use crate::limits::{ASK_PATIENCE, ROUND_POLL};
+use crate::limits::{ASK_PATIENCE, ROUND_POLL, ROUNDS_KEPT_MAX};
 use crate::profile::{Round, Told};
 use parking_lot::{Condvar, Mutex};
 use shoal_types::{GroupId, SessionId};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What a mount has to tell.
@@ -43,7 +44,7 @@ impl Reporter {
         let stop = Arc::new(Stop::default());
         let until = stop.clone();
         std::thread::Builder::new().name("shoal-report".into()).spawn(move || {
-            let (mut turn, mut answered, mut losses) = (0, 0, Vec::new());
+            let (mut turn, mut answered, mut losses) = (0, Answered::default(), Vec::new());
             let mut stopped = until.stopped.lock();
             while !*stopped {
                 parking_lot::MutexGuard::unlocked(&mut stopped, || {
@@ -70,13 +71,27 @@ impl Drop for Reporter {
     }
 }
 
+/// The rounds that were answered last, the latest at the end. Nodes may have learned of them in different
+/// orders.
+#[derive(Default)]
+struct Answered(VecDeque<u64>);
+
+impl Answered {
+    fn add(&mut self, round: u64) {
+        if self.0.len() == ROUNDS_KEPT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(round);
+    }
+}
+
 /// Asks the next node, and answers it.
 fn poll(
     view: &ClusterView,
     seeds: &[String],
     turn: &mut usize,
     volume: GroupId,
-    (answered, losses): (&mut u64, &mut Vec<String>),
+    (answered, losses): (&mut Answered, &mut Vec<String>),
     mount: &dyn Tells,
 ) -> Result<(), String> {
     let links = links(view, seeds);
@@ -88,15 +103,22 @@ fn poll(
         ask(Ask::Lost { volume, text })?;
         losses.remove(0);
     }
-    let round = match ask(Ask::Round { volume, answered: *answered })? {
-        Answer::Round(None) => return Ok(()),
-        Answer::Round(Some(round)) => round,
-        other => return Err(format!("a strange answer: {other:?}")),
-    };
-    let told = mount.tell(&round);
-    match ask(Ask::Tell { volume, session: mount.session(), round: round.id, told })? {
-        Answer::Done(_) => *answered = round.id,
-        other => return Err(format!("a strange answer: {other:?}")),
+    let mut last = answered.0.back().copied().unwrap_or(0);
+    for _ in 0..ROUNDS_KEPT_MAX {
+        let round = match ask(Ask::Round { volume, answered: last })? {
+            Answer::Round(None) => return Ok(()),
+            Answer::Round(Some(round)) => round,
+            other => return Err(format!("a strange answer: {other:?}")),
+        };
+        last = round.id;
+        if answered.0.contains(&last) {
+            continue;
+        }
+        let told = mount.tell(&round);
+        match ask(Ask::Tell { volume, session: mount.session(), round: last, told })? {
+            Answer::Done(_) => answered.add(last),
+            other => return Err(format!("a strange answer: {other:?}")),
+        }
     }
     Ok(())
 }

@@ -2,30 +2,31 @@
 //!
 //! **Model.** The node that an administrator asks begins the round on every node ([`Ask::BeginRound`]).
 //! Mounts ask one node after the other whether there is a round ([`super::reporter`]) and answer to that
-//! node. The first node gathers the answers from all. A node keeps the last round of each volume and what
-//! was told to it.
+//! node. The first node gathers the answers from all. A node keeps the last rounds of each volume in the
+//! order in which they reached it, and what was told to it. So several administrators may ask at a time.
 //!
-//! **Bounds.** An answer, the answers that are kept, and a page of them are bounded in bytes. A mount whose
-//! answer finds no room counts as one that has not answered.
+//! **Bounds.** Rounds are bounded in number and age. An answer, the answers that are kept, and a page of them
+//! are bounded in bytes. Answers to earlier rounds of the volume make room for those to a later one. A mount
+//! whose answer finds no room counts as one that has not answered.
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
 use super::statistics::volume_name;
 use crate::admin::EventKind;
-use crate::limits::{ROUND_LIFE, TOLD_BYTES_KEPT_MAX, TOLD_BYTES_MAX, TOLD_PAGE_BYTES};
+use crate::limits::{ROUND_LIFE, ROUNDS_KEPT_MAX, TOLD_BYTES_KEPT_MAX, TOLD_BYTES_MAX, TOLD_PAGE_BYTES};
 use crate::profile::{Round, Told, Wanted};
 use parking_lot::Mutex;
 use shoal_cluster::Outcome;
 use shoal_types::{GroupId, SessionId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::time::Instant;
 
 /// The rounds of all volumes.
 #[derive(Default)]
-pub struct Rounds(Mutex<HashMap<GroupId, Current>>);
+pub struct Rounds(Mutex<HashMap<GroupId, VecDeque<Current>>>);
 
-/// The last round of a volume.
+/// A round of a volume.
 struct Current {
     round: Round,
     begun: Instant,
@@ -37,20 +38,31 @@ impl Current {
     fn bytes(&self) -> usize {
         self.told.values().map(|(bytes, _)| bytes).sum()
     }
+
+    fn lives(&self) -> bool {
+        self.begun.elapsed() < ROUND_LIFE
+    }
 }
 
 impl Rounds {
     fn begin(&self, volume: GroupId, round: Round) {
-        let mut rounds = self.0.lock();
-        rounds.retain(|_, current| current.begun.elapsed() < ROUND_LIFE);
-        rounds.insert(volume, Current { round, begun: Instant::now(), told: BTreeMap::new() });
+        let mut all = self.0.lock();
+        all.values_mut().for_each(|rounds| rounds.retain(Current::lives));
+        all.retain(|id, rounds| *id == volume || !rounds.is_empty());
+        let rounds = all.entry(volume).or_default();
+        if rounds.len() == ROUNDS_KEPT_MAX {
+            rounds.pop_front();
+        }
+        rounds.push_back(Current { round, begun: Instant::now(), told: BTreeMap::new() });
     }
 
-    /// The round for a mount that has answered this one last.
+    /// The round for a mount that has answered this one last: the next one here, or the first if that one
+    /// is not known here.
     fn wanted(&self, volume: GroupId, answered: u64) -> Option<Round> {
-        let rounds = self.0.lock();
-        let current = rounds.get(&volume).filter(|current| current.begun.elapsed() < ROUND_LIFE)?;
-        (current.round.id != answered).then(|| current.round.clone())
+        let all = self.0.lock();
+        let rounds = all.get(&volume)?;
+        let next = rounds.iter().position(|one| one.round.id == answered).map_or(0, |at| at + 1);
+        rounds.iter().skip(next).find(|one| one.lives()).map(|one| one.round.clone())
     }
 
     fn tell(
@@ -63,21 +75,28 @@ impl Rounds {
         if bytes > TOLD_BYTES_MAX {
             return Err("the answer is too long");
         }
-        let mut rounds = self.0.lock();
-        let kept: usize = rounds.values().map(Current::bytes).sum();
-        let current = rounds.get_mut(&volume).filter(|current| current.round.id == round);
-        let current = current.ok_or("the round is over")?;
+        let mut all = self.0.lock();
+        let mut kept: usize = all.values().flatten().map(Current::bytes).sum();
+        let rounds = all.get_mut(&volume).ok_or("the round is over")?;
+        let at = rounds.iter().position(|one| one.round.id == round).ok_or("the round is over")?;
+        for earlier in rounds.iter_mut().take(at) {
+            if kept + bytes <= TOLD_BYTES_KEPT_MAX {
+                break;
+            }
+            kept -= earlier.bytes();
+            earlier.told.clear();
+        }
         if kept + bytes > TOLD_BYTES_KEPT_MAX {
             return Err("there is no room for more answers");
         }
-        current.told.insert(session, (bytes, told));
+        rounds[at].told.insert(session, (bytes, told));
         Ok(())
     }
 
     /// A page of what mounts have told in a round.
     pub(super) fn told(&self, volume: GroupId, round: u64, after: Option<SessionId>) -> Answer {
         let rounds = self.0.lock();
-        let current = rounds.get(&volume).filter(|current| current.round.id == round);
+        let current = rounds.get(&volume).and_then(|all| all.iter().find(|one| one.round.id == round));
         let (mut mounts, mut room) = (Vec::new(), TOLD_PAGE_BYTES);
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         for (session, (bytes, told)) in
@@ -152,10 +171,27 @@ mod tests {
         rounds.tell(VOLUME, SessionId(3), 1, (10, Told::Cleared)).unwrap();
         assert_eq!(told(&rounds, 1, None), (vec![3], true));
         assert_eq!(told(&rounds, 2, None), (vec![], true), "another round");
+        assert!(rounds.tell(VOLUME, SessionId(3), 2, (10, Told::Cleared)).is_err(), "there is none");
         rounds.begin(VOLUME, round(2));
-        assert!(rounds.tell(VOLUME, SessionId(3), 1, (10, Told::Cleared)).is_err(), "it is over");
         assert_eq!(told(&rounds, 2, None), (vec![], true));
         assert!(rounds.tell(VOLUME, SessionId(3), 2, (TOLD_BYTES_MAX + 1, Told::Cleared)).is_err());
+    }
+
+    #[test]
+    fn rounds_of_several_administrators_are_answered_one_after_the_other() {
+        let rounds = Rounds::default();
+        let wanted = |answered| rounds.wanted(VOLUME, answered).map(|round| round.id);
+        // The later round has the lower number: it comes from a node whose clock is behind.
+        rounds.begin(VOLUME, round(7));
+        rounds.begin(VOLUME, round(5));
+        assert_eq!([wanted(0), wanted(7), wanted(5)], [Some(7), Some(5), None]);
+        for id in [7, 5] {
+            rounds.tell(VOLUME, SessionId(3), id, (10, Told::Cleared)).unwrap();
+            assert_eq!(told(&rounds, id, None), (vec![3], true));
+        }
+        (10..10 + ROUNDS_KEPT_MAX as u64).for_each(|id| rounds.begin(VOLUME, round(id)));
+        assert_eq!([wanted(7), wanted(10)], [Some(10), Some(11)], "the first ones have made room");
+        assert!(rounds.tell(VOLUME, SessionId(3), 5, (10, Told::Cleared)).is_err(), "it is over");
     }
 
     #[test]
@@ -173,5 +209,8 @@ mod tests {
         let (second, _) = told(&rounds, 1, first.last().map(|last| SessionId(*last)));
         assert_eq!((second.len(), second[0]), (page, page as u64));
         assert_eq!(told(&rounds, 1, Some(SessionId(all as u64 - 2))), (vec![all as u64 - 1], true));
+        rounds.begin(VOLUME, round(2));
+        rounds.tell(VOLUME, SessionId(0), 2, (TOLD_BYTES_MAX, Told::Cleared)).unwrap();
+        assert_eq!((told(&rounds, 1, None), told(&rounds, 2, None)), ((vec![], true), (vec![0], true)));
     }
 }

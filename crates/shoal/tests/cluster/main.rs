@@ -23,4 +23,5 @@ mod refused;
 mod replicas;
 mod several;
 mod slow;
+mod top;
 mod wiped;

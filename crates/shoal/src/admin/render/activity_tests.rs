@@ -26,7 +26,7 @@ fn profile_shows_sizes_latencies_and_bytes_of_each_interval() {
     let operations = vec![call("put", latency, 6_000_000), call("get", vec![0, 4], 2_000_000)];
     let reads = Sizes { bytes: 7, size_log2: vec![0, 0, 1] };
     let writes = Sizes { bytes: 16384, size_log2 };
-    let cumulative = Profile { duration_s: 60, reads, writes, operations, metadata: Vec::new() };
+    let cumulative = Profile { duration_s: 60, reads, writes, operations, ..Profile::default() };
     let interval = Profile { duration_s: 5, ..Profile::default() };
     let profiled = Some(Profiled { cumulative, interval, interval_number: 2 });
     let brick =

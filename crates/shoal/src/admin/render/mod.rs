@@ -19,6 +19,7 @@ pub use cluster::{clients, cluster, how_to_join, peers, pool};
 pub use heal::{heal, rebalance, removal};
 pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
+pub use table::Table;
 pub use volume::{known_options, option_help, option_values, options, volumes};
 
 use super::VolumeState;
