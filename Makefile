@@ -54,6 +54,8 @@ install: build ## Install program, mount helpers, units, manual, completions (PR
 	done
 	install -D -m 644 dist/prometheus/alerts.yml "$(DESTDIR)$(SHAREDIR)/shoal/prometheus/alerts.yml"
 	install -D -m 644 dist/grafana/shoal.json "$(DESTDIR)$(SHAREDIR)/shoal/grafana/shoal.json"
+	install -D -m 644 dist/samba/smb.conf "$(DESTDIR)$(SHAREDIR)/shoal/samba/smb.conf"
+	install -D -m 644 dist/ganesha/ganesha.conf "$(DESTDIR)$(SHAREDIR)/shoal/ganesha/ganesha.conf"
 	"$(SHOAL)" manual "$(DESTDIR)$(SHAREDIR)"
 
 .PHONY: uninstall
@@ -81,6 +83,11 @@ test-deb: build ## Install, upgrade, remove and purge the Debian package in a cl
 test-gluster: build ## Fill volumes of a real GlusterFS, import their bricks, compare the trees
 	@scripts/setup gluster
 	@scripts/test-gluster
+
+.PHONY: test-gateways
+test-gateways: build ## Samba, NFS-Ganesha and backups on two mounts of a volume, with the files of dist/
+	@scripts/setup gateways
+	@scripts/test-gateways
 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
