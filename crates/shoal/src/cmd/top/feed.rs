@@ -7,9 +7,8 @@
 use super::files::Kind;
 use super::rates::{Counted, Told, plain};
 use super::state::{News, What};
-use crate::admin::{
-    AdminAnswer, AdminRequest, ClusterReport, ProfileReport, ProfileStep, TopReport, strange,
-};
+use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, ProfileReport, ProfileStep, TopReport};
+use crate::cmd::ask::strange;
 use crate::cmd::local::{Local, the_answer};
 use crate::control::{self, Request, Statistics};
 use crate::limits::{TOP_CLUSTER_EVERY, TOP_FILES_MAX, TOP_NEWS_MAX};
