@@ -93,8 +93,6 @@ test-gateways: build ## Samba, NFS-Ganesha and backups on two mounts of a volume
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test
 	@scripts/test --workspace
-	@echo "Real mounts once more, with requests read from /dev/fuse:"
-	@SHOAL_TRANSPORT=dev scripts/test --package shoal-fuse --test fuse
 
 .PHONY: test-crash
 test-crash: ## The long crash run: killed with -9 at 100 random moments (SEED=n repeats a run)

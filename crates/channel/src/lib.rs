@@ -1,9 +1,9 @@
 //! The kernel's FUSE protocol (`linux/fuse.h`): requests, replies, and how they travel. Knows nothing of
 //! Shoal.
 //!
-//! **Model.** A [`Session`] answers INIT, then takes requests: over io_uring, with a thread and a queue for
-//! each processor, or from `/dev/fuse` on several threads, each with a descriptor of its own
-//! ([`clone_device`]). [`Transport`] says which. Each request is decoded where the kernel has put it, and
+//! **Model.** A [`Session`] answers INIT, then takes requests from `/dev/fuse` on several threads, each with a
+//! descriptor of its own ([`clone_device`]), or over io_uring, with a thread and a queue for each processor.
+//! [`Transport`] says which. Each request is decoded where the kernel has put it, and
 //! handed to one method of a [`Filesystem`] together with the reply that is due. The reply may be sent later,
 //! from any thread.
 //!

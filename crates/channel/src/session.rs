@@ -36,13 +36,13 @@ const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 /// How requests and replies are to travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
-    /// io_uring where the kernel has it, `/dev/fuse` elsewhere.
+    /// `/dev/fuse`.
     #[default]
+    Dev,
+    /// io_uring where the kernel has it, `/dev/fuse` elsewhere.
     Auto,
     /// io_uring, or no mount.
     Uring,
-    /// `/dev/fuse`.
-    Dev,
 }
 
 impl FromStr for Transport {

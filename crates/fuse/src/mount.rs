@@ -36,7 +36,7 @@ pub struct MountOptions {
     /// What `/proc/mounts` names as the source: the volume.
     pub source: String,
     /// How requests travel between the kernel and this process. The default is the value of the environment
-    /// variable `SHOAL_TRANSPORT`, or `auto`.
+    /// variable `SHOAL_TRANSPORT`, or `dev`.
     pub transport: Transport,
     /// Threads that read requests from `/dev/fuse`, if they do not come over io_uring.
     pub readers: usize,
@@ -256,10 +256,7 @@ fn start(
     let primer = Primer::default();
     let front = Filesystem::new(Arc::new(dispatcher), primer.clone());
     let session = Session::begin(device, front, options.transport).map_err(MountError::Session)?;
-    tracing::info!(
-        "requests travel over {}",
-        if session.is_over_uring() { "io_uring" } else { "/dev/fuse (see the mount option 'transport')" }
-    );
+    tracing::info!("requests travel over {}", if session.is_over_uring() { "io_uring" } else { "/dev/fuse" });
     let readers = options.readers.max(1);
     let entry = mountinfo::at(mountpoint)
         .map_err(MountError::Session)?

@@ -76,8 +76,8 @@ Mount options, separated by commas:
   nodev nosuid noexec  as for other file systems
   private            only the user who mounts may use it
   readers=N          threads that read requests from the kernel (GlusterFS: reader-thread-count=N)
-  transport=dev      takes requests from /dev/fuse as before Linux 6.14; by default over io_uring where the kernel has it
-                     (transport=uring: or fails)
+  transport=uring    takes requests over io_uring (Linux 6.14), for trials only: calls can hang (transport=auto: where
+                     the kernel has it; transport=dev: from /dev/fuse, as by default)
   waiters=N          threads for requests that wait for a disk
   read-ahead=KIB     how far the kernel reads ahead in a file
   inodes=N           inodes that the kernel may keep while they are not in use: bounds the memory of the mount
