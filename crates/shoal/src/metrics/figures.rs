@@ -41,6 +41,8 @@ const MEANINGS: &[(&str, &str)] = &[
     ("lease_rights", "Rights that sessions hold."),
     ("lease_undeclared", "Sessions that have not told the new leader what they hold."),
     ("lease_waiting", "Requests that wait for recalls."),
+    ("local_brick_read_bytes_total", "Bytes of blocks read from files of bricks on the mount's machine."),
+    ("local_brick_reads_total", "Reads of blocks from files of bricks on the mount's machine."),
     ("locks", "Locks of programs, and of files that they may map."),
     ("locks_held", "Locks of the mount: of its programs, and of files that they may map."),
     ("locks_waiting", "Requests for locks that wait."),
