@@ -1,11 +1,10 @@
 //! The kernel's FUSE protocol (`linux/fuse.h`): requests, replies, and how they travel. Knows nothing of
 //! Shoal.
 //!
-//! **Model.** A [`Session`] answers INIT, then takes requests from `/dev/fuse` on several threads, each with a
-//! descriptor of its own ([`clone_device`]), or over io_uring, with a thread and a queue for each processor.
-//! [`Transport`] says which. Each request is decoded where the kernel has put it, and
-//! handed to one method of a [`Filesystem`] together with the reply that is due. The reply may be sent later,
-//! from any thread.
+//! **Model.** A [`Session`] answers INIT, then takes requests from `/dev/fuse` on several threads, each with
+//! a descriptor of its own ([`clone_device`]), or over io_uring, with a queue and a thread per processor.
+//! [`Transport`] says which. Each request is decoded where the kernel has put it, and handed to one method of
+//! a [`Filesystem`] together with the reply that is due. The reply may be sent later, from any thread.
 //!
 //! **Assumes** that the device is mounted already: mount(2) is the caller's.
 //!
