@@ -35,7 +35,7 @@ pub struct Settings {
 pub trait Filesystem: Send + Sized + 'static {
     /// The mount begins. An error ends it.
     fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
-    /// The same file system, for a thread that takes requests.
+    /// A handle of the mounted file system for one more thread that takes requests.
     fn for_thread(&self) -> Self;
     /// The mount has ended, and so have the threads and what they had.
     fn destroy(&mut self) -> io::Result<()>;

@@ -218,13 +218,12 @@ impl Drop for Slot {
 
 impl ReplyPath for Slot {
     fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()> {
-        let bytes = data.iter().map(|part| part.len()).sum::<usize>();
-        let (error, data) = match bytes <= self.payload_bytes_max() {
-            true => (error, data),
+        let (mut error, mut data) = (error, data);
+        let mut bytes = data.iter().map(|part| part.len()).sum::<usize>();
+        if bytes > self.payload_bytes_max() {
             // The kernel asks for no more than fits: an error is better than a caller that waits for ever.
-            false => (-libc::EIO, &[][..]),
-        };
-        let bytes = data.iter().map(|part| part.len()).sum::<usize>();
+            (error, data, bytes) = (-libc::EIO, &[], 0);
+        }
         let out = OutHeader { len: (size_of::<OutHeader>() + bytes) as u32, error, unique: unique.0 };
         let start = if bytes <= STAGED_BYTES_MAX { STAGED_START } else { HEAD_BYTES };
         // SAFETY: there is one reply to a request, and until it is committed these parts of the memory are
