@@ -247,7 +247,7 @@ impl Bricks for ClusterView {
         if let Some(local) = self.local_brick(id) {
             return Some(local);
         }
-        let (node, path) = self.map.read().bricks.get(&id).map(|it| (it.node, it.path.clone()))?;
+        let node = self.map.read().bricks.get(&id)?.node;
         if Some(node) == self.here {
             return None;
         }
@@ -255,6 +255,7 @@ impl Bricks for ClusterView {
         if self.near.get() != Some(&node) || !self.reads_files.load(Relaxed) {
             return Some(Arc::new(remote));
         }
+        let path = self.map.read().bricks.get(&id)?.path.clone();
         let requests = self.link(node, Lane::Requests)?;
         Some(Arc::new(self.near_bricks.brick(id, path, requests, remote)))
     }
