@@ -292,13 +292,19 @@ impl Heal {
 mod tests {
     use super::*;
 
-    #[test]
-    fn rebalance_that_is_stopped_ends_and_is_not_tried_again() {
+    /// A healer that leads, has surveyed its blocks, and is to rebalance them.
+    fn rebalancing() -> Heal {
         let heal = Heal::default();
         heal.lead(true);
         assert_eq!(heal.next(), Some(HealTask::Survey));
         heal.finished(HealTask::Survey, true);
         heal.rebalance();
+        heal
+    }
+
+    #[test]
+    fn rebalance_that_is_stopped_ends_and_is_not_tried_again() {
+        let heal = rebalancing();
         assert_eq!(heal.next(), Some(HealTask::Rebalance));
         assert!(!heal.is_over());
         heal.stop_rebalance();
@@ -317,11 +323,7 @@ mod tests {
 
     #[test]
     fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {
-        let heal = Heal::default();
-        heal.lead(true);
-        assert_eq!(heal.next(), Some(HealTask::Survey));
-        heal.finished(HealTask::Survey, true);
-        heal.rebalance();
+        let heal = rebalancing();
         // The periodic survey is not due yet.
         assert_eq!(heal.next(), Some(HealTask::Rebalance));
         heal.note(|status| status.waiting_blocks = 1);
