@@ -89,6 +89,11 @@ test-gateways: build ## Samba, NFS-Ganesha and backups on two mounts of a volume
 	@scripts/setup gateways
 	@scripts/test-gateways
 
+.PHONY: test-web
+test-web: build ## The web page in headless Chromium, with pictures to look at in SHOTS=run/shots
+	@scripts/setup web
+	@scripts/test-web
+
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test

@@ -113,6 +113,11 @@ impl Authority {
         format!("{}{}", self.certificate, self.key.serialize_pem())
     }
 
+    /// Its private key.
+    pub(crate) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
     /// Parses what [`to_pem`](Self::to_pem) returns.
     pub fn from_pem(cluster: u128, pem: &str) -> Result<Authority, CredentialsError> {
         let malformed = |why: String| invalid("the cluster's authority")(why);
@@ -126,8 +131,18 @@ impl Authority {
 
     /// Issues a certificate with a new key.
     pub fn issue(&self, role: &Role) -> Result<Credentials, CredentialsError> {
+        self.issue_for(role, Vec::new())
+    }
+
+    /// Issues a certificate with a new key that names machines, too.
+    pub(crate) fn issue_for(
+        &self,
+        role: &Role,
+        machines: Vec<String>,
+    ) -> Result<Credentials, CredentialsError> {
         let failed = |error: rcgen::Error| invalid(&role.to_string())(error.to_string());
         let mut names = role.names();
+        names.extend(machines);
         names.push(format!("c{:032x}{CLUSTER_DOMAIN}", self.cluster));
         let mut params = CertificateParams::new(names).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, role.to_string());

@@ -10,7 +10,8 @@
 //! Requests are pipelined: none waits for another's answer. A dead peer is noticed within
 //! [`limits::SILENCE_MAX`], closed sockets at once.
 //!
-//! A node's identity is used by one process at a time ([`Membership`]).
+//! A node's identity is used by one process at a time ([`Membership`]). The web page of a node has its TLS
+//! and its passes from here ([`web`]).
 //!
 //! **Refuses** peers without a valid certificate, other clusters, other protocol versions, and malformed
 //! frames; each with a log line.
@@ -28,6 +29,7 @@ mod network;
 mod outcome;
 pub mod remote;
 mod tls;
+pub mod web;
 
 pub use credentials::{Authority, Credentials, CredentialsError, Role};
 pub use frame::Service;

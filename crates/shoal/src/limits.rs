@@ -229,3 +229,50 @@ pub const TOP_KEY_WAIT: Duration = Duration::from_millis(100);
 pub const TOP_BATCH_MAX: u64 = 1_000_000;
 /// How long a mount looks for a volume that the first server does not know yet, or does not know as started.
 pub const MOUNT_NEWS_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where a server shows its web page unless told otherwise: only to this machine.
+pub const WEB_LISTEN_DEFAULT: &str = "127.0.0.1:7471";
+/// The port of the web page.
+pub const WEB_PORT_DEFAULT: u16 = 7471;
+/// How often an open page refreshes itself, in seconds.
+pub const WEB_REFRESH_S: u64 = 3;
+/// How often what changes quickly is asked for an open page. Mounts look for questions once a second.
+pub const WEB_ASK_EVERY: Duration = Duration::from_secs(3);
+/// How often what changes slowly, or what each volume's leader is asked for, is asked for an open page.
+pub const WEB_ASK_SLOWLY_EVERY: Duration = Duration::from_secs(5);
+/// For how long a page counts as open after it was last asked for: some of its refreshes.
+pub const WEB_WANTED_FOR: Duration = Duration::from_secs(15);
+/// An answer of this age is shown at once. For a newer one the page would have to wait.
+pub const WEB_FRESH_FOR: Duration = Duration::from_secs(12);
+/// How long a page waits for its first answers; a node that is down takes [`REPORT_PATIENCE`].
+pub const WEB_FIRST_PATIENCE: Duration = Duration::from_secs(3);
+/// How long a server that stops waits for questions of its pages that are open.
+pub const WEB_STOP_PATIENCE: Duration = Duration::from_secs(4);
+/// Questions of pages that are open at a time. One that waits for an election must not hold up all others.
+pub const WEB_ASKERS: usize = 4;
+/// Volumes whose activity is watched for pages at a time.
+pub const WEB_VOLUMES_WATCHED_MAX: usize = 4;
+/// The time that charts show.
+pub const WEB_WINDOW: Duration = Duration::from_secs(600);
+/// Points that are kept for the charts of a volume: what comes in [`WEB_WINDOW`], and some.
+pub const WEB_POINTS_MAX: usize = 256;
+/// Events that are kept for pages.
+pub const WEB_EVENTS_KEPT_MAX: usize = 1000;
+/// Rows of a table before the list is cut into pages: some screens, and some tens of KiB.
+pub const WEB_ROWS_MAX: usize = 100;
+/// Volumes on the overview.
+pub const WEB_VOLUMES_SHOWN_MAX: usize = 20;
+/// Bricks on the overview.
+pub const WEB_BRICKS_SHOWN_MAX: usize = 12;
+/// Events on the overview.
+pub const WEB_EVENTS_SHOWN_MAX: usize = 8;
+/// Warnings on the overview.
+pub const WEB_WARNINGS_SHOWN_MAX: usize = 12;
+/// Connections of browsers at a time; further ones wait.
+pub const WEB_CONNECTIONS_MAX: usize = 64;
+/// Pages that are made at a time; further requests are told to come back.
+pub const WEB_PAGES_MAX: usize = 16;
+/// A browser's connection on which nothing moves for so long is closed.
+pub const WEB_IDLE_MAX: Duration = Duration::from_secs(30);
+/// Longest form that a browser may send, in bytes: a token.
+pub const WEB_FORM_BYTES_MAX: usize = 4 << 10;

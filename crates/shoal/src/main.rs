@@ -42,12 +42,14 @@ mod notify;
 mod options;
 mod origin;
 mod profile;
+mod rates;
 mod server;
 mod show;
 mod signals;
 mod subdirectory;
 mod volume;
 mod walk;
+mod web;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -23,7 +23,7 @@ pub use events::*;
 pub use insight::*;
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
-pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec};
+pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec, WebListen};
 
 use crate::profile::TopOf;
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,11 @@ pub enum AdminRequest {
     ClusterStatus,
     /// A token for machines that are to join: [`AdminAnswer::Token`].
     IssueToken {
+        /// Its validity.
+        hours: u32,
+    },
+    /// A token that opens the web page of any node: [`AdminAnswer::Token`].
+    IssueWebToken {
         /// Its validity.
         hours: u32,
     },

@@ -3,6 +3,7 @@
 
 use super::{Token, TokenReport};
 use crate::options::Options;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Begin a cluster with this machine: makes a server's data directory. The server itself is started
@@ -66,6 +67,19 @@ pub struct ServeSpec {
     pub cache_bytes: Option<usize>,
     /// The data directory was moved here, and no other copy of it exists.
     pub moved: bool,
+    /// Where the web page is.
+    pub web: WebListen,
+}
+
+/// Where a server shows its web page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WebListen {
+    /// Nowhere.
+    Off,
+    /// On loopback, if the usual port is free.
+    Default,
+    /// There. Beyond loopback it is private.
+    At(SocketAddr),
 }
 
 /// Mount a volume of a cluster.

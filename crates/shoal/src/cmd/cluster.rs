@@ -13,7 +13,8 @@ use std::process::ExitCode;
 Examples:
   shoal cluster init                    on the first machine; prints what to run on the others
   shoal cluster status                  nodes, volumes, what needs attention
-  shoal cluster token --hours 1         lets further machines join for an hour")]
+  shoal cluster token --hours 1         lets further machines join for an hour
+  shoal cluster token --web             opens the web pages of all nodes for a day")]
 pub struct Cluster {
     #[command(flatten)]
     local: Local,
@@ -24,8 +25,11 @@ pub struct Cluster {
 #[derive(Debug, Subcommand)]
 enum Command {
     Init(InitCommand),
-    /// Prints a new token, with which machines can join
+    /// Prints a new token, with which machines can join, or that opens the web pages
     Token {
+        /// A token for the web pages instead: it opens those of all nodes, and nothing else
+        #[arg(long)]
+        web: bool,
         /// For how long it is valid
         #[arg(long, default_value_t = TOKEN_HOURS_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=i64::from(TOKEN_HOURS_MAX)))]
         hours: u32,
@@ -43,9 +47,13 @@ impl Cluster {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         match self.command {
             Command::Init(init) => init.run(&self.local.data()?),
-            Command::Token { hours, output } => {
-                let token = the_answer!(self.local.ask(AdminRequest::IssueToken { hours })?, AdminAnswer::Token(token) => token);
-                output.print(&token, render::how_to_join)?;
+            Command::Token { web, hours, output } => {
+                let (request, how): (_, fn(&_) -> _) = match web {
+                    true => (AdminRequest::IssueWebToken { hours }, render::how_to_enter),
+                    false => (AdminRequest::IssueToken { hours }, render::how_to_join),
+                };
+                let token = the_answer!(self.local.ask(request)?, AdminAnswer::Token(token) => token);
+                output.print(&token, how)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Status { output } => {

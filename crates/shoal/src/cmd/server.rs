@@ -1,10 +1,10 @@
 //! `shoal server`, `shoal cluster init` and `shoal peer join`: a machine becomes a node and serves.
 
 use super::local::command;
-use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token};
+use crate::admin::{self, Begun, Init, Join, Joined, ServeSpec, Token, WebListen};
 use crate::cluster_source::with_port;
 use crate::job::{Job, Running};
-use crate::limits::{PORT_DEFAULT, SERVER_DATA_DEFAULT};
+use crate::limits::{PORT_DEFAULT, SERVER_DATA_DEFAULT, WEB_LISTEN_DEFAULT, WEB_PORT_DEFAULT};
 use crate::server::Server;
 use crate::server::node_dir::NodeDir;
 use crate::{address, background, daemon};
@@ -23,7 +23,8 @@ use std::sync::Arc;
 #[command(after_help = "\
 Examples:
   shoal server                          in the foreground, as under systemd
-  shoal server --background             returns once it serves; its log is DATA/shoal.log")]
+  shoal server --background             returns once it serves; its log is DATA/shoal.log
+  shoal server --web 10.0.0.1           shows its web page to other machines, which need a token")]
 pub struct ServerCommand {
     /// Data directory
     #[arg(long, value_name = "DIR", env = "SHOAL_DATA", default_value = SERVER_DATA_DEFAULT)]
@@ -35,6 +36,10 @@ pub struct ServerCommand {
     /// 1/32 of memory if left out, at most 1 GiB
     #[arg(long, value_name = "MIB|N%", value_parser = parse_cache, env = "SHOAL_CACHE")]
     cache: Option<usize>,
+    /// The web page is there, or `off`. Beyond loopback it takes TLS, and a token (`shoal cluster token
+    /// --web`) or a client certificate; 127.0.0.1:7471 if left out
+    #[arg(long, value_name = "ADDR[:PORT]|off", value_parser = parse_web, env = "SHOAL_WEB")]
+    web: Option<WebListen>,
     /// The data directory was moved here by copying it, and the original will not run again: say so once
     #[arg(long)]
     moved: bool,
@@ -56,6 +61,7 @@ impl ServerCommand {
             data: data.to_owned(),
             listen: None,
             cache: None,
+            web: None,
             moved: false,
             foreground: false,
             background: true,
@@ -66,7 +72,8 @@ impl ServerCommand {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let data = std::path::absolute(&self.data)?;
         let (listen, cache_bytes, moved) = (self.listen, self.cache, self.moved);
-        let job = ServerJob(ServeSpec { data: data.clone(), listen, cache_bytes, moved });
+        let web = self.web.unwrap_or(WebListen::Default);
+        let job = ServerJob(ServeSpec { data: data.clone(), listen, cache_bytes, moved, web });
         if self.detached {
             return daemon::run_in_background(&job);
         }
@@ -115,6 +122,11 @@ impl Job for ServerJob {
         }
         if self.0.moved {
             arguments.push("--moved".into());
+        }
+        match self.0.web {
+            WebListen::Off => arguments.extend(["--web".into(), "off".into()]),
+            WebListen::At(address) => arguments.extend(["--web".into(), address.to_string().into()]),
+            WebListen::Default => {}
         }
         if let Some(bytes) = self.0.cache_bytes {
             arguments.extend(["--cache".into(), (bytes >> 20).to_string().into()]);
@@ -268,6 +280,17 @@ fn parse_listen(text: &str) -> Result<String, String> {
         .ok_or_else(|| "say ADDRESS or ADDRESS:PORT, as in 0.0.0.0:7470".into())
 }
 
+/// Where the web page is.
+fn parse_web(text: &str) -> Result<WebListen, String> {
+    if text == "off" {
+        return Ok(WebListen::Off);
+    }
+    let address = with_port(text, WEB_PORT_DEFAULT).and_then(|text| text.parse().ok());
+    address
+        .map(WebListen::At)
+        .ok_or_else(|| format!("say ADDRESS, ADDRESS:PORT or off, as in {WEB_LISTEN_DEFAULT}"))
+}
+
 /// Bytes of the block cache.
 fn parse_cache(text: &str) -> Result<usize, String> {
     let memory = shoal_runtime::memory::total_bytes();
@@ -301,6 +324,16 @@ mod tests {
         assert_eq!(parse_cache("10%"), Ok(memory / 100 * 10));
         for wrong in ["", "%", "1", "0%", "101%", "64M", "-1", "99999999999999999999", "17592186044416"] {
             assert!(parse_cache(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn web_page_is_at_an_address_or_nowhere() {
+        let at = |text: &str| Ok(WebListen::At(text.parse().unwrap()));
+        assert_eq!(parse_web("10.0.0.1"), at("10.0.0.1:7471"));
+        assert_eq!((parse_web("[::]:80"), parse_web("off")), (at("[::]:80"), Ok(WebListen::Off)));
+        for wrong in ["", "on", "node1", "10.0.0.1:x"] {
+            assert!(parse_web(wrong).is_err_and(|why| why.contains("off")), "{wrong}");
         }
     }
 

@@ -41,6 +41,7 @@ pub mod mount;
 mod near_bricks;
 pub mod node_dir;
 mod opening;
+mod page;
 mod peers;
 mod polling;
 mod reporter;
@@ -60,6 +61,7 @@ pub use setup::{init, join};
 use self::context::ServerContext;
 use crate::admin::ServeSpec;
 use crate::control::Control;
+use crate::web::{self, Web};
 use anyhow::Context;
 use cluster_view::ClusterView;
 use node_dir::NodeDir;
@@ -85,6 +87,7 @@ struct Running {
     poller: Poller,
     listener: Listener,
     threads: Vec<JoinHandle<()>>,
+    web: Option<Web>,
 }
 
 impl Server {
@@ -96,6 +99,7 @@ impl Server {
         if let Some(bytes) = spec.cache_bytes {
             shoal_store::cache::set_shared_bytes(bytes);
         }
+        let page = web::bind(&spec.web)?;
         let dir = Arc::new(dir);
         let identity = dir.identity();
         let credentials = Credentials::load(&dir.tls())?;
@@ -131,6 +135,7 @@ impl Server {
             ],
             control: Control::open(dir.path(), Arc::new(admin::Controlled(context.clone())))
                 .context("control socket")?,
+            web: page.map(|listener| context.show_page(listener)).transpose()?,
         };
         tracing::info!(node = %identity.node, name = identity.name, start = run.starts, %listen, "serving");
         Ok(Arc::new(Server { context, running: Mutex::new(Some(running)) }))
@@ -148,10 +153,11 @@ impl Server {
 
     /// Transfers its leaderships, and stops.
     pub fn stop(&self) -> anyhow::Result<()> {
-        let Some(Running { control, poller, listener, threads }) = self.running.lock().take() else {
+        let Some(Running { control, poller, listener, threads, web }) = self.running.lock().take() else {
             return Ok(());
         };
         drop(control);
+        drop(web);
         self.context.stop.store(true, Ordering::Release);
         self.context.view.poke();
         for thread in threads {

@@ -6,6 +6,7 @@ use super::polling::Poller;
 use super::*;
 use crate::admin::{
     Admin, AdminAnswer, AdminRequest, BrickName, ClusterReport, Init, Join, RemoveStep, Token, VolumeStatus,
+    WebListen,
 };
 use shoal_client::{Client, Options};
 use shoal_cluster::{Bricks, ReplicatedBlocks};
@@ -25,7 +26,13 @@ fn free_address() -> String {
 /// Starts a server. A server of the same directory that was stopped in this process may take a moment to
 /// release its lock.
 fn serve(data: &Path) -> Arc<Server> {
-    let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
+    let spec = ServeSpec {
+        data: data.to_owned(),
+        listen: None,
+        cache_bytes: None,
+        moved: false,
+        web: WebListen::Off,
+    };
     let mut dir = None;
     wait_until("the directory is free", || {
         dir = NodeDir::open(data).ok();
@@ -375,7 +382,13 @@ fn start_error(data: &Path) -> String {
     // The stopped server may take a moment to release the directory.
     wait_until("the directory is free", || {
         let dir = NodeDir::open(data).ok();
-        let spec = ServeSpec { data: data.to_owned(), listen: None, cache_bytes: None, moved: false };
+        let spec = ServeSpec {
+            data: data.to_owned(),
+            listen: None,
+            cache_bytes: None,
+            moved: false,
+            web: WebListen::Off,
+        };
         why = dir.map(|dir| Server::start(dir, &spec).err().map(|error| format!("{error:#}")));
         why.is_some()
     });
@@ -428,7 +441,13 @@ fn copy_of_a_running_node_is_refused_and_the_node_goes_on() {
     assert!(why.contains("is a copy"), "{why}");
 
     // A copy that cannot be told from the original, as of a whole disk.
-    let spec = ServeSpec { data: copy.clone(), listen: Some(free_address()), cache_bytes: None, moved: true };
+    let spec = ServeSpec {
+        data: copy.clone(),
+        listen: Some(free_address()),
+        cache_bytes: None,
+        moved: true,
+        web: WebListen::Off,
+    };
     let twin = Server::start(NodeDir::open(&copy).unwrap(), &spec).unwrap();
     wait_until("the copy is refused", || refusal(&twin).is_some());
     let why = refusal(&twin).unwrap();

@@ -116,3 +116,12 @@ pub fn how_to_join(token: &TokenReport) -> String {
         token.token
     )
 }
+
+/// What to do with a token for the web page.
+pub fn how_to_enter(token: &TokenReport) -> String {
+    format!(
+        "Opens the web page of every node until {}. Give it where the page asks for a token:\n  {}\n",
+        show::date(token.expires),
+        token.token
+    )
+}

@@ -1,8 +1,8 @@
 //! The columns of the tables, for the screen and for plain text.
 
 use super::files::FileRow;
-use super::rates::Row;
 use super::state::Sort;
+use crate::rates::Row;
 use crate::show;
 
 /// A column of figures.

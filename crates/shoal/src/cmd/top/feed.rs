@@ -5,7 +5,6 @@
 //! have no receiver any more.
 
 use super::files::Kind;
-use super::rates::{Counted, Told, plain};
 use super::state::{News, What};
 use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, ProfileReport, ProfileStep, TopReport};
 use crate::cmd::ask::strange;
@@ -13,6 +12,7 @@ use crate::cmd::local::{Local, the_answer};
 use crate::control::{self, Request, Statistics};
 use crate::limits::{TOP_CLUSTER_EVERY, TOP_FILES_MAX, TOP_NEWS_MAX};
 use crate::profile::TopOf;
+use crate::rates::{Counted, Told, plain};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -198,6 +198,7 @@ impl Asker {
             read_bytes: number("blocks_get_bytes_total"),
             written_bytes: number("blocks_put_bytes_total"),
             operations: statistics.brick.clone(),
+            metadata: Vec::new(),
         };
         let name = plain(&home.display().to_string());
         let brick =
@@ -207,6 +208,7 @@ impl Asker {
             read_bytes: statistics.kernel_read_bytes,
             written_bytes: statistics.kernel_written_bytes,
             operations: statistics.kernel,
+            metadata: statistics.meta,
         };
         let name = statistics.mountpoint.display().to_string();
         Ok((Told { name: plain(&name), key: name, counted: Ok(mount) }, brick))

@@ -8,9 +8,9 @@
 //!
 //! Pure: answers in, rates out.
 
-use super::rates::{mount_name, plain};
 use crate::admin::{MountTop, TopFile, TopReport};
 use crate::limits::TOP_FILES_MAX;
+use crate::rates::{mount_name, plain};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 

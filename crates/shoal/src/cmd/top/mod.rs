@@ -1,12 +1,11 @@
 //! `shoal top`.
 //!
-//! [`feed`] asks, [`rates`] and [`files`] compare each answer with the one before, [`state`] keeps what is
-//! known, [`screen`] and [`text`] show it, and [`terminal`] has the keys.
+//! [`feed`] asks, [`crate::rates`] and [`files`] compare each answer with the one before, [`state`] keeps
+//! what is known, [`screen`] and [`text`] show it, and [`terminal`] has the keys.
 
 mod columns;
 mod feed;
 mod files;
-mod rates;
 mod screen;
 #[cfg(test)]
 mod screen_tests;

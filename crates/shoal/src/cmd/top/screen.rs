@@ -1,8 +1,8 @@
 //! Draws what `shoal top` knows. Pure: a state and the time in, a screen out.
 
 use super::columns::{self, Column};
-use super::rates::Row as Line;
 use super::state::{Point, Shown, Sort, State, sorted, sorted_files};
+use crate::rates::Row as Line;
 use crate::show;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

@@ -1,9 +1,9 @@
 //! What `shoal top` knows, and what the keys do to it. Pure: news and keys in, a value to draw out.
 
 use super::files::{FileRow, FileTracker, Kind};
-use super::rates::{Rates, Row, Sample, Told, Tracker, plain};
 use crate::admin::{ClusterReport, ProfileReport, TopReport, VolumeState};
 use crate::limits::{TOP_HISTORY_MAX, TOP_NAMES_SHOWN_MAX, TOP_SILENCE_INTERVALS};
+use crate::rates::{Rates, Row, Sample, Told, Tracker, plain};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,5 +1,4 @@
 use super::files::{FileRow, Kind};
-use super::rates::{Rates, Row};
 use super::state::*;
 use crate::admin::{
     BrickProfile, ClusterReport, MountName, MountProfile, MountTop, PeerReport, ProfileReport, TopFile,
@@ -7,6 +6,7 @@ use crate::admin::{
 };
 use crate::limits::{TOP_HISTORY_MAX, TOP_INTERVAL_S_DEFAULT};
 use crate::profile::{OpReport, Profile, Profiled, Sizes};
+use crate::rates::{Rates, Row};
 
 /// A state that has heard of a cluster of three nodes, some of which are down.
 pub fn cluster(volumes: &[&str], down: &[&str]) -> State {

@@ -1,10 +1,10 @@
 //! Plain text tables, for scripts and for output that is no terminal.
 
 use super::columns;
-use super::rates::Row;
 use super::state::{Shown, Sort, sorted, sorted_files};
 use crate::admin::render::Table;
 use crate::limits::TOP_TEXT_ROWS_MAX;
+use crate::rates::Row;
 use crate::show;
 use std::fmt::Write;
 

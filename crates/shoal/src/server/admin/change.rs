@@ -172,7 +172,7 @@ impl ServerContext {
         Ok(CredentialsReport { name: name.to_owned(), authority, certificate, key })
     }
 
-    fn authority(&self) -> Result<Authority, String> {
+    pub(in crate::server) fn authority(&self) -> Result<Authority, String> {
         let map = self.view.map();
         Authority::from_pem(self.cluster, &map.secrets.authority).map_err(|error| error.to_string())
     }

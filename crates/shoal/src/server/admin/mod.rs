@@ -70,6 +70,7 @@ impl Admin for ServerContext {
             R::Digest { name } => AdminAnswer::Statuses { volumes: vec![self.digests(&name)?] },
             R::Clients => AdminAnswer::Clients { clients: self.clients() },
             R::IssueToken { hours } => AdminAnswer::Token(self.issue_token(hours)?),
+            R::IssueWebToken { hours } => AdminAnswer::Token(self.issue_web_token(hours)?),
             R::IssueClient { name } => AdminAnswer::Credentials(self.issue_client(&name)?),
             R::Heal { name, full } => AdminAnswer::Heal(self.heal_report(&name, full)?),
             R::HealInfo { name } => AdminAnswer::Heal(self.heal_report(&name, false)?),

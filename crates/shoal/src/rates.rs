@@ -6,7 +6,7 @@
 //! is all that is known of the time in between. One that is seen for the first time has no rate yet, unless
 //! it is younger than the answer before.
 //!
-//! Pure: answers in, rates out.
+//! `shoal top` and the web page show them. Pure: answers in, rates out.
 
 use crate::admin::{MountName, ProfileReport};
 use crate::profile::{OpReport, Profile, since_all};
@@ -25,6 +25,8 @@ pub struct Counted {
     pub written_bytes: u64,
     /// Calls to the brick, or requests of the mount's kernel, by kind.
     pub operations: Vec<OpReport>,
+    /// Of a mount: its calls to the metadata server, by kind.
+    pub metadata: Vec<OpReport>,
 }
 
 /// What a brick, a mount, or all of them did per second.
@@ -45,6 +47,12 @@ pub struct Rates {
     pub p99_ns: u64,
     /// The kind that took the most time, and its part of all time in percent.
     pub busiest: Option<(String, u64)>,
+    /// Calls to the metadata server per second.
+    #[serde(skip)]
+    pub metadata_calls: f64,
+    /// Latencies of these calls.
+    #[serde(skip)]
+    pub metadata: OpReport,
 }
 
 /// A brick or a mount.
@@ -80,6 +88,7 @@ impl From<&Profile> for Counted {
             read_bytes: profile.reads.bytes,
             written_bytes: profile.writes.bytes,
             operations: profile.operations.clone(),
+            metadata: profile.metadata.clone(),
         }
     }
 }
@@ -105,6 +114,7 @@ impl Counted {
         let seconds = (passed_ms > 0).then_some(passed_ms as f64 / 1e3)?;
         let operations = since_all(&before.operations, &self.operations);
         let count: u64 = operations.iter().map(|op| op.count).sum();
+        let metadata = sum(since_all(&before.metadata, &self.metadata).iter());
         let waiting: Vec<&OpReport> = operations.iter().filter(|op| op.name != WAITS_FOR_PROGRAMS).collect();
         let all_ns: u64 = waiting.iter().map(|op| op.total_ns).sum();
         let busiest = waiting.iter().max_by_key(|op| op.total_ns).filter(|op| op.total_ns > 0);
@@ -113,6 +123,8 @@ impl Counted {
             read_bytes: (self.read_bytes - before.read_bytes) as f64 / seconds,
             written_bytes: (self.written_bytes - before.written_bytes) as f64 / seconds,
             latency: sum(waiting.iter().copied()),
+            metadata_calls: metadata.count as f64 / seconds,
+            metadata,
             busiest: busiest.map(|op| (op.name.clone(), percent(op.total_ns, all_ns))),
             ..Rates::default()
         };
@@ -133,6 +145,8 @@ impl Rates {
             read_bytes: add(|one| one.read_bytes),
             written_bytes: add(|one| one.written_bytes),
             latency: sum(all.clone().map(|one| &one.latency)),
+            metadata_calls: add(|one| one.metadata_calls),
+            metadata: sum(all.clone().map(|one| &one.metadata)),
             ..Rates::default()
         };
         rates.completed()
@@ -148,6 +162,7 @@ fn sum<'a>(all: impl Iterator<Item = &'a OpReport>) -> OpReport {
     let mut sum = OpReport::default();
     for op in all {
         sum.total_ns += op.total_ns;
+        sum.slow += op.slow;
         sum.latency_log2.resize(sum.latency_log2.len().max(op.latency_log2.len()), 0);
         sum.latency_log2.iter_mut().zip(&op.latency_log2).for_each(|(all, one)| *all += one);
     }
@@ -267,7 +282,7 @@ mod tests {
     }
 
     fn counted(lived_ms: u64, bytes: u64, operations: Vec<OpReport>) -> Counted {
-        Counted { lived_ms, read_bytes: bytes, written_bytes: 2 * bytes, operations }
+        Counted { lived_ms, read_bytes: bytes, written_bytes: 2 * bytes, operations, ..Counted::default() }
     }
 
     fn told(name: &str, counted: Counted) -> Vec<Told> {

@@ -1,0 +1,335 @@
+//! What the pages have to be told, when to ask for it, and what was answered. Pure: a clock's time in.
+//!
+//! **Model.** A page *wants* the answers to some questions. A question that was wanted lately is asked again
+//! and again, each in its own interval. One that is not wanted any more is not asked, so that a node works
+//! for pages only while one is open. What was answered is kept for a page that is opened again.
+//!
+//! **Bounds.** Profiles are asked of [`WEB_VOLUMES_WATCHED_MAX`] volumes at a time. The one that was wanted
+//! longest ago makes room. Events are bounded in number.
+
+use super::history::History;
+use crate::admin::{
+    AdminAnswer, AdminRequest, ClientReport, ClusterReport, Event, ProfileStep, SeenEvent, SessionsReport,
+    TasksReport, VolumeReport, VolumeStatus,
+};
+use crate::limits::{
+    WEB_ASK_EVERY, WEB_ASK_SLOWLY_EVERY, WEB_EVENTS_KEPT_MAX, WEB_VOLUMES_WATCHED_MAX, WEB_WANTED_FOR,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What is asked for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Question {
+    /// The health of the cluster.
+    Cluster,
+    /// Bricks and replicas of all volumes.
+    Statuses,
+    /// The configuration of all volumes.
+    Volumes,
+    /// Healing and rebalancing of all volumes.
+    Tasks,
+    /// Mounts of all volumes.
+    Sessions,
+    /// Clients with credentials.
+    Clients,
+    /// What has happened.
+    Events,
+    /// What the bricks and mounts of a volume have counted.
+    Profile(String),
+}
+
+impl Question {
+    fn every_ms(&self) -> u64 {
+        let every = match self {
+            Question::Cluster | Question::Statuses | Question::Events | Question::Profile(_) => WEB_ASK_EVERY,
+            _ => WEB_ASK_SLOWLY_EVERY,
+        };
+        every.as_millis() as u64
+    }
+}
+
+/// What was answered last to each question. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub cluster: Option<Arc<ClusterReport>>,
+    pub statuses: Option<Arc<Vec<VolumeStatus>>>,
+    pub volumes: Option<Arc<Vec<VolumeReport>>>,
+    pub tasks: Option<Arc<Vec<TasksReport>>>,
+    pub sessions: Option<Arc<Vec<SessionsReport>>>,
+    pub clients: Option<Arc<Vec<ClientReport>>>,
+    /// By time.
+    pub events: Option<Arc<VecDeque<Event>>>,
+    /// Nodes that have not told their events.
+    pub silent: Vec<String>,
+    pub histories: BTreeMap<String, Arc<History>>,
+    /// The most blocks that lacked copies since a volume was last whole.
+    pub heal_peaks: BTreeMap<String, u64>,
+    /// Why a question has no new answer.
+    pub troubles: BTreeMap<Question, String>,
+    /// When each question was answered last, in milliseconds by the board's clock.
+    pub answered_ms: BTreeMap<Question, u64>,
+}
+
+/// A question that is or was wanted.
+#[derive(Debug, Default)]
+struct Entry {
+    wanted_ms: u64,
+    begun_ms: Option<u64>,
+    is_open: bool,
+}
+
+/// All questions.
+#[derive(Debug, Default)]
+pub struct Board {
+    entries: BTreeMap<Question, Entry>,
+    known: Known,
+}
+
+impl Board {
+    /// A page wants an answer.
+    pub fn want(&mut self, question: &Question, now_ms: u64) {
+        if !self.entries.contains_key(question) && matches!(question, Question::Profile(_)) {
+            self.make_room();
+        }
+        let entry = self.entries.entry(question.clone()).or_default();
+        entry.wanted_ms = entry.wanted_ms.max(now_ms);
+    }
+
+    /// Forgets the volume that was wanted longest ago, if there are as many as may be.
+    fn make_room(&mut self) {
+        let profiles = self.entries.iter().filter(|(question, _)| matches!(question, Question::Profile(_)));
+        if profiles.clone().count() < WEB_VOLUMES_WATCHED_MAX {
+            return;
+        }
+        let oldest = profiles.min_by_key(|(_, entry)| entry.wanted_ms).map(|(question, _)| question.clone());
+        if let Some(question) = oldest {
+            self.forget(&question);
+        }
+    }
+
+    fn forget(&mut self, question: &Question) {
+        self.entries.remove(question);
+        self.known.troubles.remove(question);
+        self.known.answered_ms.remove(question);
+        if let Question::Profile(name) = question {
+            self.known.histories.remove(name);
+        }
+    }
+
+    /// The question that is overdue most, which counts as open until it is answered.
+    pub fn next(&mut self, now_ms: u64) -> Option<Question> {
+        let (due_ms, question) = self.next_due(now_ms)?;
+        let entry = self.entries.get_mut(&question).filter(|_| due_ms <= now_ms)?;
+        (entry.begun_ms, entry.is_open) = (Some(now_ms), true);
+        Some(question)
+    }
+
+    /// When which question is due next, of those that will still be wanted then.
+    fn next_due(&self, now_ms: u64) -> Option<(u64, Question)> {
+        let wanted_for_ms = WEB_WANTED_FOR.as_millis() as u64;
+        let due = |(question, entry): (&Question, &Entry)| {
+            let due_ms = entry.begun_ms.map_or(0, |begun_ms| begun_ms + question.every_ms());
+            let is_wanted = due_ms.max(now_ms) <= entry.wanted_ms + wanted_for_ms;
+            (is_wanted && !entry.is_open).then(|| (due_ms, question.clone()))
+        };
+        self.entries.iter().filter_map(due).min()
+    }
+
+    /// When there is something to ask, if nothing else is wanted before; `None`: never.
+    pub fn due_ms(&self, now_ms: u64) -> Option<u64> {
+        self.next_due(now_ms).map(|(due_ms, _)| due_ms)
+    }
+
+    /// The request that asks a question.
+    pub fn request(&self, question: &Question) -> AdminRequest {
+        match question {
+            Question::Cluster => AdminRequest::ClusterStatus,
+            Question::Statuses => AdminRequest::VolumeStatus { name: None, digest: false },
+            Question::Volumes => AdminRequest::Volumes { name: None },
+            Question::Tasks => AdminRequest::Tasks { name: None },
+            Question::Sessions => AdminRequest::Sessions { name: None },
+            Question::Clients => AdminRequest::Clients,
+            Question::Events => AdminRequest::Events { seen: self.seen() },
+            Question::Profile(name) => AdminRequest::Profile { name: name.clone(), step: ProfileStep::Peek },
+        }
+    }
+
+    /// The last event of each node that is known.
+    fn seen(&self) -> Vec<SeenEvent> {
+        let mut seen = BTreeMap::new();
+        for Event { node, run, number, .. } in self.known.events.iter().flat_map(|events| events.iter()) {
+            let last = seen.entry(node.clone()).or_insert((*run, *number));
+            *last = (*last).max((*run, *number));
+        }
+        seen.into_iter().map(|(node, (run, number))| SeenEvent { node, run, number }).collect()
+    }
+
+    /// A question that was open has been answered, or will not be.
+    pub fn answered(&mut self, question: &Question, outcome: Result<AdminAnswer, String>, now_ms: u64) {
+        // It may have been forgotten meanwhile.
+        let Some(entry) = self.entries.get_mut(question) else { return };
+        entry.is_open = false;
+        let learned = outcome.and_then(|answer| self.learn(question, answer, now_ms));
+        match learned {
+            Ok(()) => {
+                self.known.troubles.remove(question);
+                self.known.answered_ms.insert(question.clone(), now_ms);
+            }
+            Err(why) => {
+                if let Question::Profile(name) = question
+                    && let Some(history) = self.known.histories.get_mut(name)
+                {
+                    Arc::make_mut(history).missed(now_ms);
+                }
+                self.known.troubles.insert(question.clone(), why);
+            }
+        }
+    }
+
+    fn learn(&mut self, question: &Question, answer: AdminAnswer, now_ms: u64) -> Result<(), String> {
+        let known = &mut self.known;
+        match (question, answer) {
+            (Question::Cluster, AdminAnswer::Cluster(report)) => {
+                note_peaks(&mut known.heal_peaks, &report);
+                known.cluster = Some(Arc::new(report));
+            }
+            (Question::Statuses, AdminAnswer::Statuses { volumes }) => {
+                known.statuses = Some(Arc::new(volumes));
+            }
+            (Question::Volumes, AdminAnswer::Volumes { volumes }) => known.volumes = Some(Arc::new(volumes)),
+            (Question::Tasks, AdminAnswer::Tasks { volumes }) => known.tasks = Some(Arc::new(volumes)),
+            (Question::Sessions, AdminAnswer::Sessions { volumes }) => {
+                known.sessions = Some(Arc::new(volumes));
+            }
+            (Question::Clients, AdminAnswer::Clients { clients }) => known.clients = Some(Arc::new(clients)),
+            (Question::Events, AdminAnswer::Events(report)) => {
+                known.silent = report.silent;
+                let kept = Arc::make_mut(known.events.get_or_insert_default());
+                kept.extend(report.events);
+                kept.make_contiguous().sort_by_key(|event| event.at_ms);
+                let surplus = kept.len().saturating_sub(WEB_EVENTS_KEPT_MAX);
+                kept.drain(..surplus);
+            }
+            (Question::Profile(name), AdminAnswer::Profile(report)) => {
+                let history = known.histories.entry(name.clone()).or_default();
+                Arc::make_mut(history).told(&report, now_ms);
+            }
+            (_, other) => {
+                tracing::warn!(?question, ?other, "a strange answer");
+                return Err("the server answered something else".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known by now.
+    pub fn known(&self) -> &Known {
+        &self.known
+    }
+
+    /// Whether a question has an answer, or it is known why not, that came at this time or later.
+    pub fn is_settled(&self, question: &Question, since_ms: u64) -> bool {
+        let answered = self.known.answered_ms.get(question).is_some_and(|at_ms| *at_ms >= since_ms);
+        answered || self.known.troubles.contains_key(question)
+    }
+}
+
+fn note_peaks(peaks: &mut BTreeMap<String, u64>, report: &ClusterReport) {
+    peaks.retain(|name, _| report.volumes.iter().any(|volume| volume.name == *name));
+    for volume in &report.volumes {
+        match volume.degraded {
+            Some(0) => drop(peaks.remove(&volume.name)),
+            Some(lacking) => {
+                let peak = peaks.entry(volume.name.clone()).or_default();
+                *peak = (*peak).max(lacking);
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::{EventKind, EventsReport};
+    use crate::web::fixture;
+
+    const EVERY_MS: u64 = WEB_ASK_EVERY.as_millis() as u64;
+    const WANTED_FOR_MS: u64 = WEB_WANTED_FOR.as_millis() as u64;
+
+    #[test]
+    fn question_is_asked_in_its_interval_while_it_is_wanted_and_not_afterwards() {
+        let mut board = Board::default();
+        assert_eq!((board.next(0), board.due_ms(0)), (None, None), "no page is open");
+        board.want(&Question::Cluster, 1000);
+        assert_eq!(board.next(1000), Some(Question::Cluster));
+        assert_eq!(board.next(9000), None, "it is open already");
+        board.answered(&Question::Cluster, Ok(AdminAnswer::Cluster(fixture::cluster(3, 1))), 1200);
+        assert!(board.is_settled(&Question::Cluster, 1200) && !board.is_settled(&Question::Cluster, 1201));
+        assert_eq!((board.next(1200), board.due_ms(1200)), (None, Some(1000 + EVERY_MS)));
+        assert_eq!(board.next(1000 + EVERY_MS), Some(Question::Cluster));
+        board.answered(&Question::Cluster, Err("no".into()), 2 * EVERY_MS);
+        assert!(board.known().cluster.is_some(), "what was known is kept");
+        assert_eq!(board.known().troubles[&Question::Cluster], "no");
+        let late_ms = 1000 + WANTED_FOR_MS + 1;
+        assert_eq!((board.next(late_ms), board.due_ms(late_ms)), (None, None), "the page was closed");
+        board.want(&Question::Events, late_ms);
+        assert_eq!(board.next(late_ms), Some(Question::Events), "a page that is closed delays no other");
+    }
+
+    #[test]
+    fn few_volumes_are_profiled_at_a_time_and_the_one_wanted_longest_ago_makes_room() {
+        let mut board = Board::default();
+        let profile = |n: usize| Question::Profile(format!("v{n}"));
+        for n in 0..=WEB_VOLUMES_WATCHED_MAX {
+            board.want(&profile(n), n as u64);
+            assert_eq!(board.next(n as u64), Some(profile(n)));
+        }
+        let report = fixture::profile("v", 1, 1);
+        for n in 0..=WEB_VOLUMES_WATCHED_MAX {
+            board.answered(&profile(n), Ok(AdminAnswer::Profile(report.clone())), 100);
+        }
+        let kept: Vec<_> = board.known().histories.keys().cloned().collect();
+        assert_eq!((kept.len(), kept.contains(&"v0".to_owned())), (WEB_VOLUMES_WATCHED_MAX, false));
+    }
+
+    #[test]
+    fn events_are_asked_for_once_and_kept_up_to_a_limit() {
+        let mut board = Board::default();
+        board.want(&Question::Events, 0);
+        assert_eq!(board.request(&Question::Events), AdminRequest::Events { seen: Vec::new() });
+        let event = |number: u64| Event {
+            at_ms: number,
+            node: "n1".into(),
+            run: 5,
+            number,
+            kind: EventKind::NodeUp,
+            volume: None,
+            text: String::new(),
+        };
+        let surplus = 10;
+        let events = (1..=WEB_EVENTS_KEPT_MAX as u64 + surplus).map(event).collect();
+        let report = EventsReport { events, silent: vec!["n2".into()] };
+        board.answered(&Question::Events, Ok(AdminAnswer::Events(report)), 10);
+        let kept = board.known().events.clone().expect("events");
+        assert_eq!((kept.len(), kept[0].number), (WEB_EVENTS_KEPT_MAX, surplus + 1));
+        let last = WEB_EVENTS_KEPT_MAX as u64 + surplus;
+        let seen = vec![SeenEvent { node: "n1".into(), run: 5, number: last }];
+        assert_eq!(board.request(&Question::Events), AdminRequest::Events { seen });
+    }
+
+    #[test]
+    fn progress_of_healing_is_measured_from_the_most_that_was_lacking() {
+        let mut board = Board::default();
+        board.want(&Question::Cluster, 0);
+        let mut peak = |lacking| {
+            let mut report = fixture::cluster(3, 1);
+            report.volumes[0].degraded = lacking;
+            board.answered(&Question::Cluster, Ok(AdminAnswer::Cluster(report)), 0);
+            board.known().heal_peaks.values().next().copied()
+        };
+        let peaks = [Some(70), Some(100), Some(40), None, Some(0), Some(5)].map(&mut peak);
+        assert_eq!(peaks, [Some(70), Some(100), Some(100), Some(100), None, Some(5)]);
+    }
+}
