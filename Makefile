@@ -44,7 +44,7 @@ down: ## Unmount cleanly and stop
 
 .PHONY: install
 install: build ## Install program, mount helpers, units, manual, completions (PREFIX=/usr/local, DESTDIR for packagers)
-	install -D -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
+	install -D -s -m 755 "$(SHOAL)" "$(DESTDIR)$(BINDIR)/shoal"
 	mkdir -p "$(DESTDIR)$(SBINDIR)" "$(DESTDIR)$(UNITDIR)"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.shoal"
 	ln -sf "$(BINDIR)/shoal" "$(DESTDIR)$(SBINDIR)/mount.fuse.shoal"
@@ -66,7 +66,7 @@ uninstall: ## Remove what install put there; data and credentials stay
 	rm -rf "$(DESTDIR)$(SHAREDIR)/shoal"
 	rm -f "$(DESTDIR)$(SHAREDIR)/man/man1/shoal.1" "$(DESTDIR)$(SHAREDIR)"/man/man1/shoal-*.1 \
 		"$(DESTDIR)$(SHAREDIR)/bash-completion/completions/shoal" \
-		"$(DESTDIR)$(SHAREDIR)/zsh/vendor-completions/_shoal" \
+		"$(DESTDIR)$(SHAREDIR)/zsh/site-functions/_shoal" \
 		"$(DESTDIR)$(SHAREDIR)/fish/vendor_completions.d/shoal.fish"
 
 .PHONY: deb

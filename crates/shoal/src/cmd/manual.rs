@@ -18,7 +18,7 @@ pub struct Manual {
 /// Where the completions of a shell are looked for, and under which name.
 const COMPLETIONS: [(Shell, &str, &str); 3] = [
     (Shell::Bash, "bash-completion/completions", "shoal"),
-    (Shell::Zsh, "zsh/vendor-completions", "_shoal"),
+    (Shell::Zsh, "zsh/site-functions", "_shoal"),
     (Shell::Fish, "fish/vendor_completions.d", "shoal.fish"),
 ];
 
