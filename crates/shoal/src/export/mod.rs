@@ -15,6 +15,7 @@ mod tests;
 use crate::walk::{self, Step};
 use content::Contents;
 use place::Directory;
+pub use place::sync_all_of;
 use shoal_namespace::kv::KvRead;
 use shoal_namespace::query::{FileRecord, Prefetch};
 use shoal_types::{FileKind, InodeId, Name};
@@ -67,7 +68,7 @@ pub fn export<S: KvRead + ?Sized>(
         }
     })?;
     let summary = export.summary;
-    place::sync_all_of(target)?;
+    sync_all_of(target)?;
     Ok(summary)
 }
 

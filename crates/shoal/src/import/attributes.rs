@@ -13,9 +13,9 @@ use std::path::Path;
 /// The extended attributes, ACLs among them, that a file of an earlier import lacks or has otherwise.
 pub fn differing(source: &Candidate, target: &Path) -> io::Result<Vec<String>> {
     let mut differing = Vec::new();
-    for name in source.xattrs.iter().filter(|name| !name.as_bytes().starts_with(b"trusted.")) {
+    for name in source.copied_xattrs() {
         if xattr::get(&source.path, name)? != xattr::get(target, name)? {
-            differing.push(format!("its attribute {} in the volume differs", name.to_string_lossy()));
+            differing.push(format!("its attribute {} in the target differs", name.to_string_lossy()));
         }
     }
     Ok(differing)
@@ -38,7 +38,7 @@ pub fn set(source: &Candidate, target: &Path, mtime: Time) -> Vec<String> {
         let set = fchmodat(AT_FDCWD, target, mode, FchmodatFlags::FollowSymlink);
         tell("mode", set.map_err(Into::into));
     }
-    for name in source.xattrs.iter().filter(|name| !name.as_bytes().starts_with(b"trusted.")) {
+    for name in source.copied_xattrs() {
         let copied = xattr::get(&source.path, name)
             .and_then(|value| value.map_or(Ok(()), |value| xattr::set(target, name, &value)));
         tell(&format!("attribute {}", name.to_string_lossy()), copied);

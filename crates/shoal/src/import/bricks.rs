@@ -24,9 +24,16 @@ pub struct Bricks {
     pub bricks: Vec<Brick>,
     /// Others are imported elsewhere: what is on none of these is there.
     pub is_part: bool,
+    /// It is a tree of files of any file system, in which GlusterFS keeps nothing for itself.
+    pub is_plain: bool,
 }
 
 impl Bricks {
+    /// A directory of any file system, in the place of bricks.
+    pub fn plain(path: PathBuf) -> Bricks {
+        Bricks { bricks: vec![Brick { path, set: 0 }], is_part: false, is_plain: true }
+    }
+
     /// Opens bricks, of each replica set at least one unless they are a part of the volume.
     pub fn open(paths: &[PathBuf], is_part: bool) -> anyhow::Result<Bricks> {
         let mut volume: Option<(Vec<u8>, PathBuf)> = None;
@@ -59,7 +66,12 @@ impl Bricks {
         }
         ranges.values_mut().enumerate().for_each(|(number, set)| *set = number);
         let bricks = found.into_iter().map(|(path, range)| Brick { path, set: ranges[&range] }).collect();
-        Ok(Bricks { bricks, is_part })
+        Ok(Bricks { bricks, is_part, is_plain: false })
+    }
+
+    /// The names of a file in the tree that tell nothing: GlusterFS adds one in `.glusterfs`, by the gfid.
+    pub fn links_of_one_name(&self) -> u64 {
+        if self.is_plain { 1 } else { 2 }
     }
 
     /// How many replica sets there are: a file is in one of them.

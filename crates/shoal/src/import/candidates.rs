@@ -3,7 +3,7 @@
 use super::bricks::Bricks;
 use super::changelog::{self, Changelog};
 use super::{at, content, xattr};
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -31,15 +31,20 @@ pub struct Candidate {
     pub mtime: Time,
     /// It has the attribute that names the file's other place.
     has_linkto: bool,
+    /// It is of a plain tree: its attributes mean nothing here, and are all copied.
+    is_plain: bool,
 }
 
 impl Candidate {
-    fn read(set: usize, path: PathBuf) -> io::Result<Option<Candidate>> {
+    fn read(set: usize, path: PathBuf, is_plain: bool) -> io::Result<Option<Candidate>> {
         let stat = match fs::symlink_metadata(&path) {
             Ok(stat) => stat,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(at(&path, error)),
         };
+        if is_plain {
+            return Candidate::plain(set, path, stat).map(Some);
+        }
         let read = || -> io::Result<Candidate> {
             let xattrs = xattr::names(&path)?;
             let has = |name: &str| xattrs.iter().any(|found| found.as_bytes() == name.as_bytes());
@@ -56,6 +61,7 @@ impl Candidate {
                 gfid,
                 changelog: Changelog::read(&path, &xattrs)?,
                 has_linkto: has("trusted.glusterfs.dht.linkto"),
+                is_plain,
                 atime,
                 mtime,
                 stat: stat.clone(),
@@ -64,6 +70,35 @@ impl Candidate {
             })
         };
         read().map(Some).map_err(|error| at(&path, error))
+    }
+
+    /// A file of any file system. Its identity is its inode's number.
+    fn plain(set: usize, path: PathBuf, stat: Metadata) -> io::Result<Candidate> {
+        let mut gfid = [0; 16];
+        gfid[..8].copy_from_slice(&stat.dev().to_be_bytes());
+        gfid[8..].copy_from_slice(&stat.ino().to_be_bytes());
+        Ok(Candidate {
+            set,
+            xattrs: xattr::names(&path).map_err(|error| at(&path, error))?,
+            path,
+            gfid: Some(gfid),
+            changelog: Changelog::default(),
+            atime: (stat.atime(), stat.atime_nsec()),
+            mtime: (stat.mtime(), stat.mtime_nsec()),
+            stat,
+            has_linkto: false,
+            is_plain: true,
+        })
+    }
+
+    /// The names of the attributes that are copied: not those that GlusterFS keeps for itself.
+    pub fn copied_xattrs(&self) -> impl Iterator<Item = &CString> {
+        self.xattrs.iter().filter(|name| self.is_plain || !name.as_bytes().starts_with(b"trusted."))
+    }
+
+    /// Whether GlusterFS keeps an attribute of this name for itself.
+    pub fn has_internal(&self, name: &CStr) -> bool {
+        !self.is_plain && self.xattrs.iter().any(|found| found.as_c_str() == name)
     }
 
     /// Whether it only says that the file is on another replica set.
@@ -119,7 +154,7 @@ pub enum Found {
 pub fn look_up(bricks: &Bricks, relative: &Path, listed: &[usize]) -> io::Result<Found> {
     let mut all = Vec::new();
     for (number, brick) in bricks.bricks.iter().enumerate() {
-        let found = Candidate::read(brick.set, brick.path.join(relative))?;
+        let found = Candidate::read(brick.set, brick.path.join(relative), bricks.is_plain)?;
         all.extend(found.map(|candidate| (number, candidate)));
     }
     if all.is_empty() {

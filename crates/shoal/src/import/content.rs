@@ -22,8 +22,7 @@ pub struct Sharded {
 
 /// The shards of a file, if it has any.
 pub fn sharded(file: &Candidate) -> io::Result<Option<Sharded>> {
-    let has = |name: &[u8]| file.xattrs.iter().any(|found| found.as_bytes() == name);
-    if !has(b"trusted.glusterfs.shard.block-size") {
+    if !file.has_internal(c"trusted.glusterfs.shard.block-size") {
         return Ok(None);
     }
     let number = |name| -> io::Result<u64> {

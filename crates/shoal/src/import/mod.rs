@@ -1,4 +1,5 @@
-//! Reading the bricks of a stopped GlusterFS volume, and copying their files into a mounted Shoal volume.
+//! Reading the bricks of a stopped GlusterFS volume, and copying their files into a mounted Shoal volume. The
+//! way back, from a mount to a local directory, is the same with a plain tree in the place of the bricks.
 //!
 //! **Model.** A brick is a directory tree with the files' own names, plus what GlusterFS keeps for itself:
 //! `.glusterfs`, `trusted.*` attributes, and link-to files, which say on which other brick a file is. The

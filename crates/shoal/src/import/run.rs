@@ -86,7 +86,7 @@ impl Import<'_> {
         };
         let path = self.target.join(relative);
         if self.mode != Mode::DryRun && !self.make_directory(&path)? {
-            self.problem(relative, "a directory, but something else has its name in the volume");
+            self.problem(relative, "a directory, but something else has its name in the target");
             return Ok(());
         }
         for name in self.names(relative, &listed)? {
@@ -147,7 +147,7 @@ impl Import<'_> {
                 let is_internal = INTERNAL.iter().any(|internal| name == *internal)
                     || name.as_encoded_bytes().starts_with(INTERNAL_PREFIX)
                     || name == "lost+found";
-                if !is_root || !is_internal {
+                if !is_root || !is_internal || self.bricks.is_plain {
                     names.insert(name);
                 }
             }
@@ -157,8 +157,7 @@ impl Import<'_> {
 
     fn file(&mut self, relative: &Path, file: &Candidate) -> io::Result<()> {
         let path = self.target.join(relative);
-        // GlusterFS adds a name in `.glusterfs`, by the file's gfid.
-        let several = file.stat.nlink() > 2;
+        let several = file.stat.nlink() > self.bricks.links_of_one_name();
         if let (true, Some(gfid)) = (several, file.gfid)
             && let Some(first) = self.links.get(&gfid).cloned()
         {
@@ -206,7 +205,7 @@ impl Import<'_> {
                 }
             }
             Ok(_) => {
-                self.problem(relative, "the volume has another file of this name; it was left as it is");
+                self.problem(relative, "the target has another file of this name; it was left as it is");
                 return Ok(false);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make(relative, file, path)?,
@@ -215,7 +214,7 @@ impl Import<'_> {
         if self.mode == Mode::CopyAndVerify && file.stat.is_file() {
             self.summary.verified += 1;
             if !Content::of(self.bricks, file)?.is_in(path.to_owned())? {
-                self.problem(relative, "its content in the volume differs from the brick's");
+                self.problem(relative, "its content in the target differs from the source's");
             }
         }
         Ok(true)
@@ -252,7 +251,7 @@ fn link(first: &Path, path: &Path) -> Result<(), String> {
             let number = |path| fs::symlink_metadata(path).map(|stat| stat.ino()).ok();
             match number(first) == number(path) {
                 true => Ok(()),
-                false => Err("the volume has another file of this name; it was left as it is".into()),
+                false => Err("the target has another file of this name; it was left as it is".into()),
             }
         }
         Err(error) => Err(format!("cannot be linked to {}: {error}", first.display())),

@@ -166,7 +166,7 @@ fn what_the_volume_has_already_is_left_alone_and_reported() {
     fs::write(world.target().join("file"), "newer").unwrap();
     let (summary, heard) = world.import(&[&brick], Mode::Copy, false);
     assert_eq!(summary.problems, 1, "{:?}", heard.problems);
-    assert!(heard.problems[0].starts_with("/file: the volume has another file"), "{:?}", heard.problems);
+    assert!(heard.problems[0].starts_with("/file: the target has another file"), "{:?}", heard.problems);
     assert_eq!((world.text("file").as_str(), world.text("other").as_str()), ("newer", "other"));
     // Verifying finds what an earlier import left and another program has changed since, with the same times.
     let target = world.target().join("other");
@@ -235,6 +235,39 @@ fn a_part_of_the_bricks_brings_its_files_and_the_others_bring_theirs() {
         assert_eq!((summary.problems, summary.found.files), (0, 1), "{:?}", heard.problems);
     }
     assert_eq!((world.text("dir/one").as_str(), world.text("dir/two").as_str()), ("1", "2"));
+}
+
+#[test]
+fn plain_tree_is_copied_with_links_holes_and_attributes_of_any_name() {
+    let world = World::new();
+    let source = world.dir.path().join("source");
+    fs::create_dir_all(source.join(".glusterfs")).unwrap();
+    fs::write(source.join(".glusterfs/mine"), "mine").unwrap();
+    fs::write(source.join("one"), "content").unwrap();
+    fs::hard_link(source.join("one"), source.join("two")).unwrap();
+    fs::write(source.join("alone"), "of one name").unwrap();
+    set(&source.join("one"), c"trusted.mine", b"value");
+    set(&source.join("one"), c"trusted.glusterfs.shard.block-size", &4u64.to_be_bytes());
+    let sparse = fs::File::create(source.join("sparse")).unwrap();
+    sparse.write_all_at(b"end", 5 << 20).unwrap();
+    let bricks = Bricks::plain(source.clone());
+    let mut heard = Heard::default();
+    let summary = import(&bricks, &world.target(), Mode::CopyAndVerify, &mut heard).unwrap();
+    assert_eq!(
+        (summary.problems, summary.found.files, summary.found.hard_links),
+        (0, 4, 1),
+        "{:?}",
+        heard.problems
+    );
+    assert!(summary.copied_bytes < 1 << 20, "holes stay holes");
+    assert_eq!((world.text("two").as_str(), world.text(".glusterfs/mine").as_str()), ("content", "mine"));
+    assert_eq!(fs::metadata(world.target().join("two")).unwrap().nlink(), 2);
+    assert_eq!(
+        xattr::get(&world.target().join("one"), c"trusted.mine").unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
+    let again = import(&bricks, &world.target(), Mode::Copy, &mut heard).unwrap();
+    assert_eq!((again.problems, again.present, again.copied_bytes), (0, 4, 0), "{:?}", heard.problems);
 }
 
 #[test]

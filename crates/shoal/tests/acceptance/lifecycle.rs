@@ -5,6 +5,7 @@ use crate::harness::volume::{mounted, scratch, shoal};
 use crate::harness::{Volume, plain};
 use crate::programs::make_tree;
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn what_is_written_is_there_after_unmounting_and_mounting_again() {
@@ -101,6 +102,32 @@ fn export_writes_the_volume_out_as_plain_files() {
         fs::metadata(out.join("tree/sparse"))
             .is_ok_and(|meta| std::os::unix::fs::MetadataExt::blocks(&meta) < 1000)
     );
+}
+
+#[test]
+fn export_of_a_mount_writes_plain_files_and_goes_on_where_it_ended() {
+    if plain() {
+        return;
+    }
+    let volume = Volume::start("export-mount");
+    let tree = volume.path().join("tree");
+    make_tree(&tree, 200);
+    crate::harness::sh(
+        &tree,
+        "ln file-0 again; mkfifo fifo; setfattr -n user.a -v b file-0; truncate -s 1G sparse",
+    )
+    .ok();
+    let copy = volume.local().join("copy");
+    crate::harness::sh(volume.path(), &format!("cp -a --sparse=always tree {}", copy.display())).ok();
+    let out = volume.local().join("out");
+    let export = |to: &Path| shoal().arg("export").arg("--mount").arg(&tree).arg("--verify").arg(to);
+    export(&out).ok();
+    assert_same(&out, &copy, true);
+    fs::remove_file(out.join("file-1")).expect("an exported file can be removed");
+    export(&out).ok();
+    assert_same(&out, &copy, true);
+    let inside = export(&volume.path().join("inside")).outcome();
+    assert!(inside.stderr.contains("in the volume itself"), "{inside}");
 }
 
 #[test]

@@ -55,9 +55,9 @@ impl Brick {
             (false, true) => Mode::CopyAndVerify,
             (false, false) => Mode::Copy,
         };
-        let mut shown = Shown::new();
+        let mut shown = Shown::new("not imported");
         let imported = import(&bricks, &target, mode, &mut shown);
-        shown.bar.finish_and_clear();
+        shown.end();
         let summary = imported.context("the import ended early; start it again, and it goes on")?;
         if mode != Mode::DryRun
             && let Some(why) = flush(&mount, None).context("not everything is on disk")?
@@ -70,16 +70,24 @@ impl Brick {
 }
 
 /// Shows the progress on a terminal, and every problem.
-struct Shown {
+pub struct Shown {
     bar: ProgressBar,
+    /// What a problem means for its file.
+    outcome: &'static str,
 }
 
 impl Shown {
-    fn new() -> Shown {
+    /// Begins to show it.
+    pub fn new(outcome: &'static str) -> Shown {
         let bar = ProgressBar::new_spinner();
         // The template is constant.
         bar.set_style(ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("it is well formed"));
-        Shown { bar }
+        Shown { bar, outcome }
+    }
+
+    /// Removes the progress from the terminal.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
     }
 }
 
@@ -95,7 +103,7 @@ impl Listener for Shown {
     }
 
     fn problem(&mut self, what: &str) {
-        self.bar.suspend(|| eprintln!("not imported: {what}"));
+        self.bar.suspend(|| eprintln!("{}: {what}", self.outcome));
     }
 
     fn note(&mut self, what: &str) {

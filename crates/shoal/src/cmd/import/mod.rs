@@ -5,6 +5,8 @@ mod info;
 mod plan;
 mod volfile;
 
+pub use brick::Shown;
+
 use super::local::Local;
 use super::volume::{self, gluster};
 use crate::show;
