@@ -94,6 +94,11 @@ test-web: build ## The web page in headless Chromium, with pictures to look at i
 	@scripts/setup web
 	@scripts/test-web
 
+.PHONY: lunch
+lunch: build ## Move in from a real GlusterFS with 20,000 files: import, mounts, Samba, kills, export (SHORT=1: 2,000 files)
+	@scripts/setup gluster samba
+	@scripts/lunch $(if $(SHORT),short)
+
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test
