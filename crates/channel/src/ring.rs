@@ -18,13 +18,15 @@
 //! is registered later does not fetch it. So a burst of more callers on one processor than there are free
 //! slots, all of which wait for a server, delays the callers behind them for as long.
 //!
-//! FORGET, INTERRUPT and notifications stay on `/dev/fuse`.
+//! INTERRUPT, notifications and nearly every FORGET stay on `/dev/fuse`. A FORGET comes in a slot where the
+//! kernel cannot use an entry of READDIRPLUS (`fuse_force_forget`). It has no reply from `/dev/fuse`, but in
+//! a slot the kernel waits for one, inside getdents(2) and with the directory's lock held.
 
 use crate::abi::{InHeader, OutHeader};
 use crate::device::Device;
 use crate::filesystem::{Filesystem, dispatch};
 use crate::reply::ReplyPath;
-use crate::request::decode;
+use crate::request::{Operation, decode};
 use crate::types::Unique;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
@@ -485,8 +487,12 @@ impl QueueThread {
             message = &self.copied;
         }
         let (request, operation) = decode(message, self.extended).map_err(io::Error::other)?;
+        let is_forget = matches!(operation, Operation::Forget { .. } | Operation::BatchForget(_));
         // After DESTROY the kernel ends the connection, and each queue is told.
         dispatch(filesystem, &request, operation, slot.clone());
+        if is_forget {
+            slot.reply(request.unique(), 0, &[])?;
+        }
         Ok(())
     }
 

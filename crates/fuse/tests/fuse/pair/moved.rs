@@ -146,3 +146,23 @@ fn directory_that_the_other_mount_moved_below_its_own_child_is_found_there() {
         }
     });
 }
+
+/// `d_splice_alias` refuses an entry of READDIRPLUS that would make a directory its own ancestor, and the
+/// kernel then gives the entry up with a FORGET of its own (`fuse_force_forget`).
+#[test]
+fn a_directory_is_listed_although_the_kernel_cannot_take_in_that_its_parent_is_now_in_it() {
+    pair(|pair| {
+        for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
+            let (above, below) = (format!("{n}above"), format!("{n}below"));
+            fs::create_dir_all(one.path(&above).join("below")).expect("new");
+            let inside = File::open(one.path(&above).join("below")).expect("there");
+            pair.step(format!("{n}: move"));
+            fs::rename(other.path(&above).join("below"), other.path(&below)).expect("moved");
+            fs::rename(other.path(&above), other.path(&below).join("above")).expect("moved");
+            pair.step(format!("{n}: list"));
+            let entries = fs::read_dir(format!("/proc/self/fd/{}", inside.as_raw_fd())).expect("opens");
+            let names: Vec<_> = entries.map(|entry| entry.expect("listed").file_name()).collect();
+            assert_eq!(names, ["above"]);
+        }
+    });
+}
