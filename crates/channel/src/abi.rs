@@ -51,6 +51,14 @@ structures! {
     BatchForgetIn { count: u32, dummy: u32 }
     GetattrIn { getattr_flags: u32, dummy: u32, fh: u64 }
     AttrOut { attr_valid: u64, attr_valid_nsec: u32, dummy: u32, attr: Attr }
+    StatxIn { getattr_flags: u32, reserved: u32, fh: u64, sx_flags: u32, sx_mask: u32 }
+    SxTime { tv_sec: i64, tv_nsec: u32, reserved: i32 }
+    Statx {
+        mask: u32, blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16, spare0: [u16; 1],
+        ino: u64, size: u64, blocks: u64, attributes_mask: u64, atime: SxTime, btime: SxTime, ctime: SxTime,
+        mtime: SxTime, rdev_major: u32, rdev_minor: u32, dev_major: u32, dev_minor: u32, spare2: [u64; 14],
+    }
+    StatxOut { attr_valid: u64, attr_valid_nsec: u32, flags: u32, spare: [u64; 2], stat: Statx }
     MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32 }
     MkdirIn { mode: u32, umask: u32 }
     RenameIn { newdir: u64 }
@@ -145,6 +153,7 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const COPY_FILE_RANGE: u32 = 47;
+    pub const STATX: u32 = 52;
 }
 
 bitflags::bitflags! {

@@ -75,7 +75,7 @@ pub trait Filesystem: Send + Sized + 'static {
     /// Names of a directory with their inodes, from an offset on.
     fn readdirplus(&mut self, req: &Request, offset: u64, reply: ReplyDirectoryPlus);
 
-    /// Attributes; `handle` is an open file if the caller has named one.
+    /// Attributes, for GETATTR and STATX; `handle` is an open file if the caller has named one.
     fn getattr(&mut self, req: &Request, handle: Option<FileHandle>, reply: ReplyAttr);
     /// Changes attributes.
     fn setattr(&mut self, req: &Request, set: SetAttr, reply: ReplyAttr);
@@ -180,8 +180,9 @@ pub(crate) fn dispatch(
             filesystem.readdirplus(req, offset, ReplyDirectoryPlus::new(due(), size));
         }
 
-        Operation::Getattr { handle } => filesystem.getattr(req, handle, ReplyAttr(due())),
-        Operation::Setattr(set) => filesystem.setattr(req, set, ReplyAttr(due())),
+        Operation::Getattr { handle } => filesystem.getattr(req, handle, ReplyAttr::new(due(), false)),
+        Operation::Statx { handle } => filesystem.getattr(req, handle, ReplyAttr::new(due(), true)),
+        Operation::Setattr(set) => filesystem.setattr(req, set, ReplyAttr::new(due(), false)),
         Operation::Statfs => filesystem.statfs(req, ReplyStatfs(due())),
 
         Operation::Read(read) => filesystem.read(req, read, ReplyData(due())),

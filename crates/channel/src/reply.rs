@@ -77,8 +77,6 @@ replies! {
     ReplyEntry
     /// The reply to CREATE.
     ReplyCreate
-    /// The reply to GETATTR and SETATTR.
-    ReplyAttr
     /// The reply to READ and READLINK.
     ReplyData
     /// The reply without content.
@@ -112,11 +110,33 @@ impl ReplyCreate {
     }
 }
 
+/// The reply to GETATTR, STATX and SETATTR.
+pub struct ReplyAttr {
+    reply: Reply,
+    /// For STATX, which has room for the birth time.
+    is_statx: bool,
+}
+
 impl ReplyAttr {
+    pub(crate) fn new(reply: Reply, is_statx: bool) -> ReplyAttr {
+        ReplyAttr { reply, is_statx }
+    }
+
     /// The attributes, which the kernel may use for so long.
     pub fn attr(self, lifetime: &Duration, attr: &Attr) {
         let (attr_valid, attr_valid_nsec) = (lifetime.as_secs(), lifetime.subsec_nanos());
-        self.0.structure(&abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr: attr.into() });
+        if self.is_statx {
+            let stat = attr.into();
+            self.reply.structure(&abi::StatxOut { attr_valid, attr_valid_nsec, stat, ..Default::default() });
+        } else {
+            let attr = attr.into();
+            self.reply.structure(&abi::AttrOut { attr_valid, attr_valid_nsec, dummy: 0, attr });
+        }
+    }
+
+    /// Replies with an errno, a positive number.
+    pub fn error(self, errno: i32) {
+        self.reply.send(-errno, &[]);
     }
 }
 

@@ -191,6 +191,7 @@ pub(crate) enum Operation<'a> {
     Readdir(Read),
     Readdirplus(Read),
     Getattr { handle: Option<FileHandle> },
+    Statx { handle: Option<FileHandle> },
     Setattr(SetAttr),
     Statfs,
     Read(Read),
@@ -411,6 +412,10 @@ fn control(opcode: u32, mut body: Body<'_>) -> Result<Operation<'_>, Malformed> 
         opcode::GETATTR => {
             let abi::GetattrIn { getattr_flags, fh, .. } = body.take()?;
             Operation::Getattr { handle: (getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(fh)) }
+        }
+        opcode::STATX => {
+            let abi::StatxIn { getattr_flags, fh, .. } = body.take()?;
+            Operation::Statx { handle: (getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(fh)) }
         }
         opcode::SETATTR => Operation::Setattr(setattr(&body.take()?)),
         opcode::READLINK => Operation::Readlink,

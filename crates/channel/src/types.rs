@@ -57,6 +57,8 @@ pub struct Attr {
     pub mtime: Time,
     /// Last change of attributes.
     pub ctime: Time,
+    /// When it was made; only statx(2) shows it.
+    pub btime: Time,
     /// Type and permissions.
     pub mode: u32,
     /// Names.
@@ -73,7 +75,8 @@ pub struct Attr {
 
 impl From<&Attr> for abi::Attr {
     fn from(attr: &Attr) -> abi::Attr {
-        let Attr { ino, size, blocks, atime, mtime, ctime, mode, nlink, uid, gid, rdev, blksize } = *attr;
+        let Attr { ino, size, blocks, atime, mtime, ctime, btime: _, mode, nlink, uid, gid, rdev, blksize } =
+            *attr;
         abi::Attr {
             ino,
             size,
@@ -91,6 +94,31 @@ impl From<&Attr> for abi::Attr {
             rdev,
             blksize,
             flags: 0,
+        }
+    }
+}
+
+impl From<&Attr> for abi::Statx {
+    fn from(attr: &Attr) -> abi::Statx {
+        let time = |time: Time| abi::SxTime { tv_sec: time.secs, tv_nsec: time.nanos, reserved: 0 };
+        abi::Statx {
+            mask: libc::STATX_BASIC_STATS | libc::STATX_BTIME,
+            blksize: attr.blksize,
+            nlink: attr.nlink,
+            uid: attr.uid,
+            gid: attr.gid,
+            mode: attr.mode as u16,
+            ino: attr.ino,
+            size: attr.size,
+            blocks: attr.blocks,
+            atime: time(attr.atime),
+            btime: time(attr.btime),
+            ctime: time(attr.ctime),
+            mtime: time(attr.mtime),
+            // The kernel's `new_decode_dev`.
+            rdev_major: (attr.rdev & 0xf_ff00) >> 8,
+            rdev_minor: (attr.rdev & 0xff) | ((attr.rdev >> 12) & 0xf_ff00),
+            ..Default::default()
         }
     }
 }

@@ -21,7 +21,8 @@ const LAYOUTS: &[Layout] = layouts![
     "fuse_flush_in" FlushIn, "fuse_read_in" ReadIn, "fuse_write_in" WriteIn, "fuse_write_out" WriteOut,
     "fuse_setxattr_in" SetxattrIn, "fuse_getxattr_in" GetxattrIn,
     "fuse_getxattr_out" GetxattrOut, "fuse_lk_in" LkIn, "fuse_lk_out" LkOut,
-    "fuse_interrupt_in" InterruptIn,
+    "fuse_interrupt_in" InterruptIn, "fuse_statx_in" StatxIn, "fuse_sx_time" SxTime, "fuse_statx" Statx,
+    "fuse_statx_out" StatxOut,
     "fuse_fallocate_in" FallocateIn, "fuse_dirent" Dirent, "fuse_direntplus" Direntplus,
     "fuse_lseek_in" LseekIn, "fuse_lseek_out" LseekOut, "fuse_copy_file_range_in" CopyFileRangeIn,
 ];
@@ -47,6 +48,7 @@ const NUMBERS: &[(&str, u64)] = &[
     ("FUSE_BATCH_FORGET", opcode::BATCH_FORGET as u64),
     ("FUSE_READDIRPLUS", opcode::READDIRPLUS as u64),
     ("FUSE_RENAME2", opcode::RENAME2 as u64),
+    ("FUSE_STATX", opcode::STATX as u64),
     ("FUSE_COPY_FILE_RANGE", opcode::COPY_FILE_RANGE as u64),
     ("FUSE_DO_READDIRPLUS", InitFlags::DO_READDIRPLUS.bits()),
     ("FUSE_NO_OPEN_SUPPORT", InitFlags::NO_OPEN_SUPPORT.bits()),

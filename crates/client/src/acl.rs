@@ -6,7 +6,7 @@
 //! draft 17.
 
 use bytes::Bytes;
-use shoal_types::{Errno, FileKind, Name};
+use shoal_types::{Errno, FileKind, XattrName};
 
 /// Attribute of the list that governs access to a file.
 pub(crate) const ACCESS: &str = "system.posix_acl_access";
@@ -72,7 +72,7 @@ pub(crate) fn inherit(
     default: &Bytes,
     perm: u32,
     kind: FileKind,
-) -> Result<(u32, Vec<(Name, Bytes)>), Errno> {
+) -> Result<(u32, Vec<(XattrName, Bytes)>), Errno> {
     let mut entries = parse(default)?;
     // Only what both the list and the creator allow.
     let mut bits = 0;
@@ -126,8 +126,8 @@ pub(crate) fn implied(access: &[u8]) -> Result<(u32, bool), Errno> {
 }
 
 /// Name of one of the two attributes.
-pub(crate) fn attribute(name: &'static str) -> Name {
-    Name::try_from(name).expect("a constant of this module is a valid name")
+pub(crate) fn attribute(name: &'static str) -> XattrName {
+    XattrName::try_from(name).expect("a constant of this module is a valid name")
 }
 
 #[cfg(test)]

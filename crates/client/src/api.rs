@@ -11,11 +11,13 @@ use crate::core::{self, Core, Outcome, Piece, Referred, UNKNOWN_THREAD};
 use crate::limits::{LIST_PAGE_BYTES, LOOKUP_TRIES, READ_TRIES};
 use crate::reader::split;
 use crate::session::Session;
-use crate::values::{Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
+use crate::values::{
+    Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Sought, Visit, Wait, Written,
+};
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::limits;
 use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
+use shoal_types::{XattrName, limits};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
 
@@ -383,7 +385,7 @@ impl Client {
     }
 
     /// lseek(2) with `SEEK_DATA` and `SEEK_HOLE`.
-    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<u64> {
+    pub fn lseek(&self, wait: Wait, ino: InodeId, offset: u64, what: Seek) -> Reply<Sought> {
         self.current().call(wait, |core| core.seek(ino, offset, what))
     }
 
@@ -430,7 +432,7 @@ impl Client {
     }
 
     /// listxattr(2).
-    pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<Name>> {
+    pub fn listxattr(&self, wait: Wait, ino: InodeId) -> Reply<Vec<XattrName>> {
         self.current().call(wait, |core| core.listxattr(ino))
     }
 
@@ -557,7 +559,7 @@ fn readdir_huge(
 const HUGE_PAGE_BYTES: usize = LIST_PAGE_BYTES / 64;
 
 /// An attribute's name, or the error of setxattr(2) for such a name.
-fn xattr_name(name: &[u8]) -> Result<Name, Errno> {
+fn xattr_name(name: &[u8]) -> Result<XattrName, Errno> {
     if name.len() > limits::XATTR_NAME_BYTES_MAX {
         return Err(Errno::ERANGE);
     }
@@ -567,5 +569,5 @@ fn xattr_name(name: &[u8]) -> Result<Name, Errno> {
     if !known && name != acl::ACCESS.as_bytes() && name != acl::DEFAULT.as_bytes() {
         return Err(Errno::EOPNOTSUPP);
     }
-    Name::try_from(name).map_err(|_| Errno::EINVAL)
+    XattrName::try_from(name).map_err(|_| Errno::EINVAL)
 }

@@ -81,4 +81,6 @@ pub use options::Options;
 pub use shoal_wire::{LockKind, LockRange, LockRecord, LockSpace};
 pub use stats::Stat;
 pub use trace::{Hop, Trace, Waiting, waits};
-pub use values::{Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Visit, Wait, Written};
+pub use values::{
+    Caller, Calling, Entry, Failure, Fallocate, Looked, Reply, Seek, Sought, Visit, Wait, Written,
+};

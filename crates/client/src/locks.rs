@@ -440,6 +440,13 @@ impl LockClient {
         keys.iter().any(|key| state.held.contains_key(key) || state.lost.contains_key(key))
     }
 
+    /// Whether any owner may have locks in a file.
+    pub(crate) fn may_be_in(&self, ino: InodeId) -> bool {
+        let state = self.locks.0.lock();
+        let all = (ino, LockSpace::BOTH[0], 0)..=(ino, LockSpace::BOTH[1], u64::MAX);
+        state.held.range(all.clone()).next().is_some() || state.lost.range(all).next().is_some()
+    }
+
     /// Whether any of these owners believes to have a lock in a file that was lost with a session.
     pub(crate) fn have_lost(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
         let state = self.locks.0.lock();

@@ -2,7 +2,7 @@
 
 use shoal_namespace::Dentry;
 use shoal_types::{Errno, Inode, InodeId, Name};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 /// Whether a call may wait for a server, a brick, or for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +76,15 @@ pub enum Seek {
     Data,
     /// `SEEK_HOLE`.
     Hole,
+}
+
+/// The outcome of lseek(2) for data or holes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sought {
+    /// Where it is; `None` if there are no more data (`ENXIO`).
+    pub found: Option<u64>,
+    /// The hole on which that rests: behind `found`, or before the data found. Empty if none was met.
+    pub hole: Range<u64>,
 }
 
 /// The outcome of a write.

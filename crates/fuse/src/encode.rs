@@ -19,6 +19,7 @@ pub(crate) fn attributes(ino: InodeId, inode: &Inode) -> Attr {
         atime: time(inode.atime),
         mtime: time(inode.mtime),
         ctime: time(inode.ctime),
+        btime: time(inode.btime),
         mode: inode.kind.mode_bits() | inode.perm & shoal_types::mode::ALL,
         nlink: inode.nlink,
         uid: inode.uid,

@@ -12,6 +12,7 @@ use crate::limits::STAT_BLOCK_BYTES;
 use crate::mount_state::{Attempt, Shared};
 use crate::nodeid_alias::Found;
 use crate::prime::Primer;
+use crate::seek;
 use crate::setattr;
 use crate::xattr;
 use shoal_channel::{
@@ -443,7 +444,7 @@ impl shoal_channel::Filesystem for Filesystem {
         };
         self.cacheable_request(Op::Lseek, req, reply).serve(
             &(),
-            move |attempt, ()| attempt.client().lseek(attempt.wait, attempt.context.ino, offset, what),
+            move |attempt, ()| seek::seek(attempt, offset, what),
             |reply, offset| match offset {
                 Ok(offset) => reply.offset(offset),
                 Err(why) => answer::Fail::fail(reply, why),

@@ -263,6 +263,12 @@ impl Invalidator {
         self.send(&[Notice::Node { ino: write.ino, pages: Pages::of_bytes(write.offset, write.len) }]);
     }
 
+    /// Has the kernel write dirty pages back: it does so before it invalidates them
+    /// (`invalidate_inode_pages2_range`).
+    pub(crate) fn write_back(&self, pages: Write) {
+        self.send(&[Notice::Node { ino: pages.ino, pages: Pages::of_bytes(pages.offset, pages.len) }]);
+    }
+
     /// Waits until no GETATTR of an inode is in flight and each reply has been consumed (hazard 7).
     fn wait_for_askers(&self, ino: InodeId) {
         let mut waiting = Waiting::of(ino);

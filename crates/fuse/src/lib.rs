@@ -49,6 +49,7 @@ mod orphan;
 mod places;
 mod prime;
 mod running;
+mod seek;
 mod setattr;
 mod slow;
 mod split_listings;

@@ -68,6 +68,8 @@ pub const NAME_NOTIFIERS_MAX: usize = 32;
 pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Notifications that are queued at once by one caller: bounds the queue.
 pub const DROPS_AT_ONCE_MAX: usize = 16_384;
+/// lseek(2) for data or holes looks so often whether a mapping has changed what it found meanwhile.
+pub const SEEK_ROUNDS_MAX: u32 = 100;
 /// Only a notification that takes longer than this can be blocked. Also the interval at which that is
 /// checked.
 pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);

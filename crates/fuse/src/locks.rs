@@ -5,7 +5,8 @@
 //! lock. The owners of fcntl(2) locks are numbers chosen by the kernel. Locks of a process end when it closes
 //! the file, which is a FLUSH with its number. Locks of an open file description end with RELEASE, which does
 //! not name their owner. So RELEASE ends the locks of all owners that were seen through the handle and have
-//! not closed the file.
+//! not closed the file. A file that was opened for reading while no program of the mount had locks in it has
+//! no FLUSH (`FOPEN_NOFLUSH`), and its locks end with RELEASE as well.
 //!
 //! **Owner numbers are reused.** close(2) does not wait for RELEASE, and the next open file may have the
 //! owner number of the last one. So a request for a lock waits until earlier locks of its owner number are

@@ -53,6 +53,8 @@ impl Lane {
             }
             Op::Rmdir | Op::Rename | Op::Write | Op::Fallocate | Op::CopyFileRange => Lane::Change,
             Op::Setxattr | Op::Removexattr => Lane::Change,
+            // Waits for dirty pages to be written back, which are changes.
+            Op::Lseek => Lane::Change,
             Op::Fsync | Op::Fsyncdir | Op::Statfs => Lane::Sync,
             Op::Getlk | Op::Setlk | Op::Setlkw | Op::Flush | Op::Release => Lane::Lock,
             _ => Lane::Read,

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use shoal_client::{Client, Reply, Wait};
 use shoal_namespace::{SetAttr, XattrSet};
-use shoal_types::{Errno, InodeId, Name, mode};
+use shoal_types::{Errno, InodeId, XattrName, mode};
 use std::ffi::CStr;
 
 /// An ACL beyond the permission bits.
@@ -27,9 +27,9 @@ pub(crate) fn how(flags: i32) -> Result<XattrSet, Errno> {
 }
 
 /// The names as listxattr(2) returns them to a user.
-pub(crate) fn joined(names: &[Name], uid: u32) -> Bytes {
+pub(crate) fn joined(names: &[XattrName], uid: u32) -> Bytes {
     let mut list = Vec::new();
-    for name in names.iter().map(Name::as_bytes) {
+    for name in names.iter().map(XattrName::as_bytes) {
         if uid == 0 || !name.starts_with(TRUSTED) {
             list.extend_from_slice(name);
             list.push(0);
@@ -55,7 +55,8 @@ mod tests {
 
     #[test]
     fn trusted_names_are_shown_to_root_only() {
-        let names = ["user.a", "trusted.b", "security.c"].map(|name| Name::try_from(name).expect("a name"));
+        let names =
+            ["user.a", "trusted.b", "security.c"].map(|name| XattrName::try_from(name).expect("a name"));
         assert_eq!(joined(&names, 0), &b"user.a\0trusted.b\0security.c\0"[..]);
         assert_eq!(joined(&names, 1000), &b"user.a\0security.c\0"[..]);
         assert!(joined(&[], 0).is_empty());

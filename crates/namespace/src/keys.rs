@@ -29,7 +29,7 @@
 //! [`BlockInfo`]: shoal_types::BlockInfo
 //! [`SessionRecord`]: crate::records::SessionRecord
 
-use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId};
+use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, XattrName};
 
 /// Version of this layout, kept in the volume under [`Singleton::Layout`].
 ///
@@ -106,7 +106,7 @@ pub enum Key {
     /// An inode.
     Inode(InodeId),
     /// An extended attribute.
-    Xattr(InodeId, Name),
+    Xattr(InodeId, XattrName),
     /// The extent with this end (the offset of the first byte behind it).
     Extent(InodeId, u64),
     /// A name in a directory; the cookie follows from the name.
@@ -157,7 +157,7 @@ impl Key {
                 let ino = InodeId(ino);
                 match rest.split_first()? {
                     (&PART_INODE, []) => Key::Inode(ino),
-                    (&PART_XATTR, name) => Key::Xattr(ino, Name::try_from(name).ok()?),
+                    (&PART_XATTR, name) => Key::Xattr(ino, XattrName::try_from(name).ok()?),
                     (&PART_EXTENT, end) => Key::Extent(ino, only(end)?),
                     _ => return None,
                 }
@@ -222,7 +222,7 @@ pub fn inode(ino: InodeId) -> Vec<u8> {
     part(ino, PART_INODE, &[])
 }
 /// Key of an extended attribute.
-pub fn xattr(ino: InodeId, name: &Name) -> Vec<u8> {
+pub fn xattr(ino: InodeId, name: &XattrName) -> Vec<u8> {
     part(ino, PART_XATTR, name.as_bytes())
 }
 /// Key of the extent with this end.
@@ -430,7 +430,7 @@ mod tests {
         let (from, to) = file_range(InodeId(7));
         let inside = [
             inode(InodeId(7)),
-            xattr(InodeId(7), &Name::try_from("user.x").unwrap()),
+            xattr(InodeId(7), &XattrName::try_from("user.x").unwrap()),
             extent(InodeId(7), u64::MAX),
         ];
         assert!(inside.iter().all(|key| *key >= from && *key < to));

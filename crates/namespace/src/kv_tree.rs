@@ -24,7 +24,7 @@ use crate::{Dentry, Fault, Tree, keys, limits};
 use blocks::BlockSlot;
 use bytes::Bytes;
 use extents::FileExtents;
-use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, SessionId};
+use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, SessionId, XattrName};
 use std::collections::BTreeMap;
 
 /// A record of the store, and its present value.
@@ -41,7 +41,7 @@ pub struct KvTree<'a, S: KvRead + ?Sized> {
     session: SessionId,
     inodes: BTreeMap<InodeId, Slot<InodeRecord>>,
     dentries: BTreeMap<(InodeId, Name), Slot<Dentry>>,
-    xattrs: BTreeMap<InodeId, BTreeMap<Name, Slot<Bytes>>>,
+    xattrs: BTreeMap<InodeId, BTreeMap<XattrName, Slot<Bytes>>>,
     extents: BTreeMap<InodeId, FileExtents>,
     blocks: BTreeMap<BlockId, BlockSlot>,
     /// The first failure of a write.
@@ -139,7 +139,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         self.fault.get_or_insert(error);
     }
 
-    fn xattr_slot(&mut self, ino: InodeId, name: &Name) -> Result<&mut Slot<Bytes>, TreeError> {
+    fn xattr_slot(&mut self, ino: InodeId, name: &XattrName) -> Result<&mut Slot<Bytes>, TreeError> {
         use std::collections::btree_map::Entry;
         let is_new = self.is_new(ino);
         match self.xattrs.entry(ino).or_default().entry(name.clone()) {
@@ -151,7 +151,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
         }
     }
 
-    fn set_xattr(&mut self, ino: InodeId, name: &Name, value: Option<Bytes>) {
+    fn set_xattr(&mut self, ino: InodeId, name: &XattrName, value: Option<Bytes>) {
         match self.xattr_slot(ino, name) {
             Ok(slot) => slot.now = value,
             Err(error) => self.fail(error),
@@ -178,7 +178,7 @@ impl<'a, S: KvRead + ?Sized> KvTree<'a, S> {
     }
 
     /// Names and sizes of the attributes that the store has and the ones that are changed.
-    fn merged_xattr_sizes(&mut self, ino: InodeId) -> Result<BTreeMap<Name, usize>, TreeError> {
+    fn merged_xattr_sizes(&mut self, ino: InodeId) -> Result<BTreeMap<XattrName, usize>, TreeError> {
         let mut sizes = BTreeMap::new();
         if !self.is_new(ino) {
             scan(self.store, &keys::xattrs_range(ino), |key, value| {
@@ -255,19 +255,19 @@ impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
         self.set_dentry(dir, name, None);
     }
 
-    fn xattr(&mut self, ino: InodeId, name: &Name) -> Result<Option<Bytes>, Fault<TreeError>> {
+    fn xattr(&mut self, ino: InodeId, name: &XattrName) -> Result<Option<Bytes>, Fault<TreeError>> {
         Ok(self.xattr_slot(ino, name)?.now.clone())
     }
 
-    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(Name, usize)>, Fault<TreeError>> {
+    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(XattrName, usize)>, Fault<TreeError>> {
         Ok(self.merged_xattr_sizes(ino)?.into_iter().collect())
     }
 
-    fn put_xattr(&mut self, ino: InodeId, name: &Name, value: Bytes) {
+    fn put_xattr(&mut self, ino: InodeId, name: &XattrName, value: Bytes) {
         self.set_xattr(ino, name, Some(value));
     }
 
-    fn remove_xattr(&mut self, ino: InodeId, name: &Name) {
+    fn remove_xattr(&mut self, ino: InodeId, name: &XattrName) {
         self.set_xattr(ino, name, None);
     }
 

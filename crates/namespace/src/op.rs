@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeId, Name, Timestamp};
+use shoal_types::{BlockId, BlockInfo, Extent, FileKind, InodeId, Name, Timestamp, XattrName};
 
 /// One change of the namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -127,7 +127,7 @@ pub enum Op {
         /// The inode.
         ino: InodeId,
         /// Its full name, with prefix (`user.comment`).
-        name: Name,
+        name: XattrName,
         /// Its value.
         value: Bytes,
         /// XATTR_CREATE, XATTR_REPLACE.
@@ -140,7 +140,7 @@ pub enum Op {
         /// The inode.
         ino: InodeId,
         /// Its full name.
-        name: Name,
+        name: XattrName,
         /// ctime of the inode.
         time: Timestamp,
     },
@@ -206,7 +206,7 @@ pub struct NewInode {
     /// Generation of the number.
     pub generation: u64,
     /// Extended attributes it is born with (inherited ACLs), sorted by name.
-    pub xattrs: Vec<(Name, Bytes)>,
+    pub xattrs: Vec<(XattrName, Bytes)>,
 }
 
 /// Flags of renameat2(2). Both together are `EINVAL`.

@@ -4,7 +4,7 @@ use crate::kv::{Flow, KvRead, StoreError};
 use crate::{Fault, keys, records};
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
-use shoal_types::{Extent, Name};
+use shoal_types::{Extent, XattrName};
 
 /// Why a store could not answer. A caller that gets this stops using the store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +71,7 @@ pub(crate) fn scan(
 }
 
 /// Takes an attribute's record apart.
-pub(crate) fn split_xattr<'v>(key: &[u8], value: &'v [u8]) -> Result<(Name, &'v [u8]), TreeError> {
+pub(crate) fn split_xattr<'v>(key: &[u8], value: &'v [u8]) -> Result<(XattrName, &'v [u8]), TreeError> {
     let value = records::decode_xattr(value).map_err(|error| TreeError::damaged(key, error))?;
     match keys::Key::decode(key) {
         Some(keys::Key::Xattr(_, name)) => Ok((name, value)),

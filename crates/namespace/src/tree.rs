@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockId, BlockInfo, Errno, Extent, FileKind, Inode, InodeId, Name};
+use shoal_types::{BlockId, BlockInfo, Errno, Extent, FileKind, Inode, InodeId, Name, XattrName};
 
 /// Why an operation did not happen. Nothing was changed.
 #[derive(Debug, PartialEq, Eq)]
@@ -54,13 +54,13 @@ pub trait Tree {
     fn remove_dentry(&mut self, dir: InodeId, name: &Name);
 
     /// Value of an extended attribute.
-    fn xattr(&mut self, ino: InodeId, name: &Name) -> Result<Option<Bytes>, Fault<Self::Error>>;
+    fn xattr(&mut self, ino: InodeId, name: &XattrName) -> Result<Option<Bytes>, Fault<Self::Error>>;
     /// Names and sizes of all extended attributes.
-    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(Name, usize)>, Fault<Self::Error>>;
+    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(XattrName, usize)>, Fault<Self::Error>>;
     /// Creates or replaces the attribute.
-    fn put_xattr(&mut self, ino: InodeId, name: &Name, value: Bytes);
+    fn put_xattr(&mut self, ino: InodeId, name: &XattrName, value: Bytes);
     /// Removes the attribute.
-    fn remove_xattr(&mut self, ino: InodeId, name: &Name);
+    fn remove_xattr(&mut self, ino: InodeId, name: &XattrName);
 
     /// The extents that overlap `[start, end)`, whole, with their offsets, in order.
     fn extents(

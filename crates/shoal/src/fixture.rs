@@ -143,7 +143,13 @@ impl Fixture {
 
     pub fn xattr(&mut self, ino: InodeId, attribute: &str, value: &'static [u8]) {
         let value = Bytes::from_static(value);
-        self.op(Op::SetXattr { ino, name: name(attribute), value, how: XattrSet::Any, time: at(9) });
+        self.op(Op::SetXattr {
+            ino,
+            name: XattrName::try_from(attribute).expect("a name"),
+            value,
+            how: XattrSet::Any,
+            time: at(9),
+        });
     }
 
     /// The file of a block on the brick.

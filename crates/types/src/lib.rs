@@ -20,7 +20,7 @@ pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
 pub use group::{BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYTES};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
-pub use name::{Cookie, Name, NameError};
+pub use name::{Cookie, Name, NameError, XattrName, XattrNameError};
 pub use origin::{Origin, Process};
 pub use size::parse_bytes;
 pub use time::Timestamp;

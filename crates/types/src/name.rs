@@ -1,6 +1,6 @@
-//! Names of directory entries and their place in a listing.
+//! Names: of directory entries, with their place in a listing, and of extended attributes.
 
-use crate::limits::NAME_BYTES_MAX;
+use crate::limits::{NAME_BYTES_MAX, XATTR_NAME_BYTES_MAX};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
@@ -47,44 +47,86 @@ impl Name {
     }
 }
 
-impl TryFrom<Bytes> for Name {
-    type Error = NameError;
-    fn try_from(bytes: Bytes) -> Result<Name, NameError> {
-        Name::new(bytes)
-    }
+/// The name of an extended attribute: 1 to 255 bytes without NUL.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Bytes", into = "Bytes")]
+pub struct XattrName(Bytes);
+
+/// Why some bytes cannot name an extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XattrNameError {
+    /// Longer than [`XATTR_NAME_BYTES_MAX`].
+    #[error("the name of an attribute has at most {XATTR_NAME_BYTES_MAX} bytes")]
+    TooLong,
+    /// Empty, or with a NUL in it.
+    #[error("the name of an attribute is not empty, and has no NUL in it")]
+    Invalid,
 }
-impl From<Name> for Bytes {
-    fn from(name: Name) -> Bytes {
-        name.0
+
+impl XattrName {
+    /// Checks and takes the name.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<XattrName, XattrNameError> {
+        let bytes = bytes.into();
+        if bytes.len() > XATTR_NAME_BYTES_MAX {
+            return Err(XattrNameError::TooLong);
+        }
+        if bytes.is_empty() || bytes.contains(&0) {
+            return Err(XattrNameError::Invalid);
+        }
+        Ok(XattrName(bytes))
     }
-}
-impl TryFrom<&[u8]> for Name {
-    type Error = NameError;
-    fn try_from(bytes: &[u8]) -> Result<Name, NameError> {
-        Name::new(Bytes::copy_from_slice(bytes))
-    }
-}
-impl TryFrom<&str> for Name {
-    type Error = NameError;
-    fn try_from(name: &str) -> Result<Name, NameError> {
-        Name::try_from(name.as_bytes())
-    }
-}
-impl Borrow<[u8]> for Name {
-    fn borrow(&self) -> &[u8] {
+
+    /// The bytes of the name.
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
-impl fmt::Debug for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
-    }
+
+macro_rules! conversions {
+    ($name:ident, $error:ident) => {
+        impl TryFrom<Bytes> for $name {
+            type Error = $error;
+            fn try_from(bytes: Bytes) -> Result<$name, $error> {
+                $name::new(bytes)
+            }
+        }
+        impl From<$name> for Bytes {
+            fn from(name: $name) -> Bytes {
+                name.0
+            }
+        }
+        impl TryFrom<&[u8]> for $name {
+            type Error = $error;
+            fn try_from(bytes: &[u8]) -> Result<$name, $error> {
+                $name::new(Bytes::copy_from_slice(bytes))
+            }
+        }
+        impl TryFrom<&str> for $name {
+            type Error = $error;
+            fn try_from(name: &str) -> Result<$name, $error> {
+                $name::try_from(name.as_bytes())
+            }
+        }
+        impl Borrow<[u8]> for $name {
+            fn borrow(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                String::from_utf8_lossy(&self.0).fmt(f)
+            }
+        }
+    };
 }
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        String::from_utf8_lossy(&self.0).fmt(f)
-    }
-}
+
+conversions!(Name, NameError);
+conversions!(XattrName, XattrNameError);
 
 /// A position in a directory listing (`d_off`): listings are ordered by the 63-bit hash of the name, as
 /// ext4's are. A listing that resumes "after cookie c" shows every name with a larger hash; names whose
@@ -114,6 +156,16 @@ mod tests {
         assert_eq!(Name::new(vec![b'x'; 256]), Err(NameError::TooLong));
         assert!(Name::new(vec![b'x'; 255]).is_ok());
         assert!(Name::try_from("...").is_ok());
+    }
+
+    #[test]
+    fn attributes_may_have_names_that_no_directory_can_hold() {
+        for good in ["user.a/b", ".", "..", "user./"] {
+            assert!(XattrName::try_from(good).is_ok(), "{good:?}");
+        }
+        assert_eq!(XattrName::try_from(""), Err(XattrNameError::Invalid));
+        assert_eq!(XattrName::try_from("a\0b"), Err(XattrNameError::Invalid));
+        assert_eq!(XattrName::new(vec![b'x'; 256]), Err(XattrNameError::TooLong));
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl Client {
         self.current().locks.may_have(ino, owner)
     }
 
+    /// Whether any owner may have locks in a file.
+    pub fn may_be_locked(&self, ino: InodeId) -> bool {
+        self.current().locks.may_be_in(ino)
+    }
+
     /// Whether any of these owners believes to have a lock in a file that was lost with a session.
     pub fn have_lost_locks(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
         self.mount.with_current(|session| session.locks.have_lost(ino, owners))

@@ -5,7 +5,7 @@ use crate::acl;
 use crate::limits::OP_ROOM_BYTES;
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, SetAttr, XattrSet};
-use shoal_types::{Errno, FileKind, Inode, InodeId, Name, Timestamp};
+use shoal_types::{Errno, FileKind, Inode, InodeId, Timestamp, XattrName};
 
 impl Core {
     /// Attributes of an inode.
@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Names of all extended attributes.
-    pub(crate) fn listxattr(&mut self, ino: InodeId) -> Outcome<Vec<Name>> {
+    pub(crate) fn listxattr(&mut self, ino: InodeId) -> Outcome<Vec<XattrName>> {
         self.alive()?;
         Ok(self.cache.xattrs(ino)?.keys().cloned().collect())
     }
@@ -64,7 +64,7 @@ impl Core {
     pub(crate) fn setxattr(
         &mut self,
         ino: InodeId,
-        name: &Name,
+        name: &XattrName,
         value: &Bytes,
         how: XattrSet,
         now: Timestamp,
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Removes an extended attribute.
-    pub(crate) fn removexattr(&mut self, ino: InodeId, name: &Name, now: Timestamp) -> Outcome<()> {
+    pub(crate) fn removexattr(&mut self, ino: InodeId, name: &XattrName, now: Timestamp) -> Outcome<()> {
         self.admit(0)?;
         self.execute(Op::RemoveXattr { ino, name: name.clone(), time: now }, &[ino], &[], 0)
     }

@@ -11,7 +11,9 @@ use crate::limits::{EVICT_BURST_STEPS, EVICT_STEPS};
 use bytes::Bytes;
 use rustc_hash::{FxHashMap, FxHashSet};
 use shoal_namespace::{Dentry, Fault, Tree};
-use shoal_types::{BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, FileKind, Inode, InodeId, Name};
+use shoal_types::{
+    BatchSeq, BlockId, BlockInfo, Cookie, Errno, Extent, FileKind, Inode, InodeId, Name, XattrName,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A cached inode.
@@ -25,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) stale: bool,
     /// Used since the clock hand last came by.
     recent: bool,
-    xattrs: BTreeMap<Name, Bytes>,
+    xattrs: BTreeMap<XattrName, Bytes>,
     pub(crate) body: Body,
 }
 
@@ -222,7 +224,7 @@ impl Cache {
     }
 
     /// Takes in the current record of a directory that was stale. Returns whether it was.
-    pub(super) fn refresh(&mut self, ino: InodeId, inode: &Inode, xattrs: &[(Name, Bytes)]) -> bool {
+    pub(super) fn refresh(&mut self, ino: InodeId, inode: &Inode, xattrs: &[(XattrName, Bytes)]) -> bool {
         let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.stale) else { return false };
         let before = node.bytes();
         (node.inode, node.stale) = (inode.clone(), false);
@@ -291,7 +293,7 @@ impl Cache {
         &mut self,
         ino: InodeId,
         inode: Inode,
-        xattrs: BTreeMap<Name, Bytes>,
+        xattrs: BTreeMap<XattrName, Bytes>,
         body: Body,
         modified: BatchSeq,
     ) {
@@ -382,7 +384,7 @@ impl Cache {
     }
 
     /// All extended attributes of a cached inode.
-    pub(crate) fn xattrs(&mut self, ino: InodeId) -> Result<&BTreeMap<Name, Bytes>, Fault<Need>> {
+    pub(crate) fn xattrs(&mut self, ino: InodeId) -> Result<&BTreeMap<XattrName, Bytes>, Fault<Need>> {
         self.need(ino).map(|node| &node.xattrs)
     }
 }
@@ -472,15 +474,15 @@ impl Tree for Cache {
         self.set_name(dir, name, None);
     }
 
-    fn xattr(&mut self, ino: InodeId, name: &Name) -> Result<Option<Bytes>, Fault<Need>> {
+    fn xattr(&mut self, ino: InodeId, name: &XattrName) -> Result<Option<Bytes>, Fault<Need>> {
         Ok(self.need(ino)?.xattrs.get(name).cloned())
     }
 
-    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(Name, usize)>, Fault<Need>> {
+    fn xattr_sizes(&mut self, ino: InodeId) -> Result<Vec<(XattrName, usize)>, Fault<Need>> {
         Ok(self.need(ino)?.xattrs.iter().map(|(name, value)| (name.clone(), value.len())).collect())
     }
 
-    fn put_xattr(&mut self, ino: InodeId, name: &Name, value: Bytes) {
+    fn put_xattr(&mut self, ino: InodeId, name: &XattrName, value: Bytes) {
         let added = name.as_bytes().len() + value.len() + 96;
         if let Some(node) = self.nodes.get_mut(&ino) {
             let removed = node
@@ -491,7 +493,7 @@ impl Tree for Cache {
         }
     }
 
-    fn remove_xattr(&mut self, ino: InodeId, name: &Name) {
+    fn remove_xattr(&mut self, ino: InodeId, name: &XattrName) {
         if let Some(node) = self.nodes.get_mut(&ino)
             && let Some(old) = node.xattrs.remove(name)
         {

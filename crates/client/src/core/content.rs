@@ -1,11 +1,11 @@
 //! Reading and writing content: where bytes go (inline or into a block), and where they are.
 
 use super::cache::{Body, Content, Node};
-use super::{Core, Need, Outcome};
+use super::{Core, Need, Outcome, seek};
 use crate::limits::{
     BARE_READS_MAX, DIR_FETCH_ENTRIES_MAX, EXTENTS_ALIGN_BYTES, OP_ROOM_BYTES, READ_WHOLE_BYTES_MAX,
 };
-use crate::values::{Fallocate, Seek};
+use crate::values::{Fallocate, Seek, Sought};
 use bytes::Bytes;
 use shoal_namespace::{Fault, Op, Tree};
 use shoal_types::{
@@ -452,7 +452,7 @@ impl Core {
     }
 
     /// lseek(2) for data and holes. Allocated zeros count as a hole, as unwritten extents do elsewhere.
-    pub(crate) fn seek(&mut self, ino: InodeId, offset: u64, what: Seek) -> Outcome<u64> {
+    pub(crate) fn seek(&mut self, ino: InodeId, offset: u64, what: Seek) -> Outcome<Sought> {
         self.alive()?;
         let inode = &self.cache.need(ino)?.inode;
         let size = inode.size;
@@ -462,20 +462,9 @@ impl Core {
         if offset >= size {
             return Err(Errno::ENXIO.into());
         }
-        let mut at = offset;
-        for (start, extent) in self.cache.extents(ino, offset, size)? {
-            let end = start + extent.len();
-            let data = !matches!(extent, Extent::Zero { .. });
-            match what {
-                Seek::Data if data => return Ok(start.max(offset)),
-                Seek::Hole if start > at || !data => return Ok(at),
-                _ => at = end,
-            }
-        }
-        match what {
-            Seek::Data => Err(Errno::ENXIO.into()),
-            Seek::Hole => Ok(at.min(size)),
-        }
+        let extents = self.cache.extents(ino, seek::unit_start(offset), size)?;
+        let data = extents.iter().filter(|(_, extent)| !matches!(extent, Extent::Zero { .. }));
+        Ok(seek::seek(data.map(|(start, extent)| *start..start + extent.len()), offset, size, what))
     }
 }
 

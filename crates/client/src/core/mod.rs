@@ -22,6 +22,7 @@ mod recall;
 mod references;
 mod retry_reservations;
 mod rights;
+mod seek;
 mod walks;
 mod writers;
 

@@ -27,7 +27,8 @@ fn requested(ino: InodeId, wanted: &LockRequest) -> Result<Lock, Errno> {
 
 impl Pending<'_, ReplyOpen> {
     /// open(2): answered so that the kernel sends RELEASE. Of a file that another mount has open for reading
-    /// and writing, too, nothing is cached.
+    /// and writing, too, nothing is cached. A file that is opened for reading only, while no program of this
+    /// mount has locks in it, is closed without a FLUSH: locks taken through it later end with RELEASE.
     pub(crate) fn open(self, flags: i32) {
         let locks = &self.shared().locks;
         if !locks.are_ours() {
@@ -35,7 +36,13 @@ impl Pending<'_, ReplyOpen> {
         }
         if !handle::is_for_reading_and_writing(flags) {
             self.dispatcher.note(&self.context);
-            return self.reply.opened(locks.handle(flags, false), OpenFlags::KEEP_CACHE);
+            let mut how = OpenFlags::KEEP_CACHE;
+            let is_for_reading = flags & libc::O_ACCMODE == libc::O_RDONLY;
+            how.set(
+                OpenFlags::NOFLUSH,
+                is_for_reading && !self.shared().client.may_be_locked(self.context.ino),
+            );
+            return self.reply.opened(locks.handle(flags, false), how);
         }
         let (ino, shared) = (self.context.ino, self.shared().clone());
         self.serve(

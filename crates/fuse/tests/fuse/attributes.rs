@@ -86,6 +86,23 @@ fn stat_shows_blocks_and_a_block_size() {
 }
 
 #[test]
+fn birth_times_are_shown_and_kept() {
+    let volume = Volume::mount();
+    let before = SystemTime::now();
+    let path = volume.path("file");
+    fs::write(&path, "one").expect("written");
+    let born = |volume: &Volume| fs::metadata(volume.path("file")).unwrap().created().expect("a birth time");
+    let shown = born(&volume);
+    let age = shown.duration_since(before - Duration::from_secs(1)).expect("not before");
+    assert!(age < Duration::from_secs(60), "{age:?}");
+    utimens(&path, (100, 0), (200, 0)).expect("set");
+    fs::write(&path, "two").expect("written");
+    assert_eq!(born(&volume), shown);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 3);
+    assert_eq!(born(&volume.remount()), shown);
+}
+
+#[test]
 fn df_knows_the_volume() {
     let volume = Volume::mount();
     let shown = printed(volume.shell("df --output=source,fstype,target . | tail -1"));

@@ -1,5 +1,5 @@
 use crate::sys::{Map, errno, fallocate, ioctl, lseek};
-use crate::volume::Volume;
+use crate::volume::{Volume, printed};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -231,6 +231,46 @@ fn holes_read_as_zeros_and_can_be_found() {
     let mut gap = vec![3; 4096];
     file.read_exact_at(&mut gap, 500_000).expect("read");
     assert!(gap.iter().all(|b| *b == 0));
+}
+
+#[test]
+fn data_and_holes_are_found_in_units_of_4_kib() {
+    let volume = Volume::mount();
+    let file = open(&volume.path("file"));
+    file.write_all_at(b"x", 5000).expect("written");
+    file.write_all_at(&[2; 3000], 22_000).expect("written");
+    for durable in [false, true] {
+        if durable {
+            file.sync_all().expect("durable");
+        }
+        assert_eq!(lseek(&file, 0, libc::SEEK_DATA).unwrap(), 4096, "{durable}");
+        assert_eq!(lseek(&file, 4096, libc::SEEK_HOLE).unwrap(), 8192, "{durable}");
+        assert_eq!(lseek(&file, 8192, libc::SEEK_DATA).unwrap(), 20_480, "{durable}");
+        assert_eq!(lseek(&file, 20_480, libc::SEEK_HOLE).unwrap(), 25_000, "{durable}");
+        assert_eq!(errno(lseek(&file, 25_000, libc::SEEK_DATA)), libc::ENXIO, "{durable}");
+    }
+    fallocate(&file, 0, 100_000, 100_000).expect("allocated");
+    assert_eq!(lseek(&file, 20_480, libc::SEEK_HOLE).unwrap(), 28_672);
+    assert_eq!(errno(lseek(&file, 28_672, libc::SEEK_DATA)), libc::ENXIO, "nothing was written there");
+}
+
+#[test]
+fn what_was_stored_in_a_hole_through_a_mapping_is_found() {
+    let volume = Volume::mount();
+    let path = volume.path("file");
+    let file = open(&path);
+    file.set_len(1 << 20).expect("resized");
+    let mut map = Map::new(&file, 1 << 20, libc::MAP_SHARED).expect("mapped");
+    map.bytes()[500_000] = 1;
+    map.bytes()[600_000] = 2;
+    let unit = |offset: i64| offset - offset % 4096;
+    assert_eq!(lseek(&file, 0, libc::SEEK_DATA).unwrap(), unit(500_000));
+    assert_eq!(lseek(&file, unit(500_000), libc::SEEK_HOLE).unwrap(), unit(500_000) + 4096);
+    map.bytes()[500_000 + 4096] = 3;
+    assert_eq!(lseek(&file, unit(500_000), libc::SEEK_HOLE).unwrap(), unit(500_000) + 8192);
+    assert_eq!(lseek(&file, 550_000, libc::SEEK_DATA).unwrap(), unit(600_000));
+    map.bytes()[0] = 4;
+    printed(volume.shell("cp --sparse=always file copy && cmp file copy"));
 }
 
 #[test]

@@ -24,6 +24,20 @@ fn an_attribute_is_set_read_listed_and_removed() {
 }
 
 #[test]
+fn names_of_attributes_may_contain_slashes() {
+    let volume = Volume::mount();
+    let path = volume.path("file");
+    File::create(&path).expect("new");
+    setxattr(&path, "user.foo/bar", b"one", 0).expect("set");
+    setxattr(&path, "user.", b"no", 0).expect_err("a prefix is no name");
+    let volume = volume.remount();
+    let path = volume.path("file");
+    assert_eq!(getxattr(&path, "user.foo/bar", 100).unwrap().1, b"one");
+    removexattr(&path, "user.foo/bar").expect("removed");
+    assert_eq!(listxattr(&path, 0).unwrap().0, 0);
+}
+
+#[test]
 fn sizes_can_be_asked_for_and_short_buffers_are_refused() {
     let volume = Volume::mount();
     let path = volume.path("file");

@@ -2,7 +2,7 @@
 
 use crate::{Fault, Tree};
 use bytes::Bytes;
-use shoal_types::{Inode, InodeId, Name, mode};
+use shoal_types::{Inode, InodeId, XattrName, mode};
 
 /// The attribute that holds a file's capabilities.
 const CAPABILITY: &[u8] = b"security.capability";
@@ -31,6 +31,6 @@ pub(super) fn drop_capability<T: Tree>(tree: &mut T, ino: InodeId) {
     tree.remove_xattr(ino, &capability());
 }
 
-fn capability() -> Name {
-    Name::new(Bytes::from_static(CAPABILITY)).expect("a valid name")
+fn capability() -> XattrName {
+    XattrName::new(Bytes::from_static(CAPABILITY)).expect("a valid name")
 }

@@ -2,13 +2,13 @@
 
 use super::names;
 use crate::{Fault, Tree};
-use shoal_types::{Errno, InodeId, Name, Timestamp};
+use shoal_types::{Errno, InodeId, Timestamp, XattrName};
 
 /// See [`Op::RemoveXattr`](crate::Op::RemoveXattr).
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,
-    name: &Name,
+    name: &XattrName,
     time: Timestamp,
 ) -> Result<(), Fault<T::Error>> {
     let mut inode = names::inode(tree, ino)?;

@@ -4,14 +4,14 @@ use super::names;
 use crate::{Fault, Tree, XattrSet};
 use bytes::Bytes;
 use shoal_types::limits::{XATTR_TOTAL_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
-use shoal_types::{Errno, InodeId, Name, Timestamp};
+use shoal_types::{Errno, InodeId, Timestamp, XattrName};
 
 /// See [`Op::SetXattr`](crate::Op::SetXattr). `E2BIG` for a value that is too large, `ENOSPC` where all
 /// attributes together become so.
 pub fn apply<T: Tree>(
     tree: &mut T,
     ino: InodeId,
-    name: &Name,
+    name: &XattrName,
     value: &Bytes,
     how: XattrSet,
     time: Timestamp,

@@ -8,7 +8,7 @@ use crate::records::InodeRecord;
 use crate::stored::{TreeError, decode_extent, read, scan, split_xattr};
 use crate::{Dentry, Fault, keys};
 use bytes::Bytes;
-use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId};
+use shoal_types::{Errno, Extent, FileKind, Inode, InodeId, Name, SessionId, XattrName};
 use std::collections::BTreeMap;
 
 /// What a name stands for, with contents as far as they are short. `ENOENT` if there is no such directory,
@@ -131,7 +131,7 @@ pub(super) fn xattrs(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
     record: &InodeRecord,
-) -> Result<Vec<(Name, Bytes)>, TreeError> {
+) -> Result<Vec<(XattrName, Bytes)>, TreeError> {
     let mut xattrs = Vec::new();
     if record.inode.xattrs > 0 {
         scan(store, &keys::xattrs_range(ino), |key, value| {
@@ -148,7 +148,7 @@ pub(super) fn finish(
     store: &(impl KvRead + ?Sized),
     ino: InodeId,
     record: InodeRecord,
-    xattrs: Vec<(Name, Bytes)>,
+    xattrs: Vec<(XattrName, Bytes)>,
     extents: Option<Vec<(u64, Extent)>>,
 ) -> Result<FileRecord, TreeError> {
     let named = extents.iter().flatten().filter_map(|(_, extent)| match extent {

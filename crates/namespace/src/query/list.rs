@@ -15,7 +15,7 @@ use crate::stored::{TreeError, scan};
 use crate::{Dentry, Fault, keys};
 use bytes::Bytes;
 use shoal_types::limits::INLINE_BYTES_DEFAULT;
-use shoal_types::{Cookie, Errno, FileKind, InodeId, Name};
+use shoal_types::{Cookie, Errno, FileKind, InodeId, Name, XattrName};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -210,7 +210,7 @@ fn fill(
             if record.inode.xattrs > 0 {
                 // How long they are is known when they are read. The next name may have to wait: they may be
                 // longer than all the rest.
-                let found: &mut Vec<(Name, Bytes)> = match attributes.entry(dentry.ino) {
+                let found: &mut Vec<(XattrName, Bytes)> = match attributes.entry(dentry.ino) {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(free) => free.insert(xattrs(store, dentry.ino, record)?),
                 };

@@ -3,7 +3,7 @@
 use crate::Dentry;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name};
+use shoal_types::{BlockId, BlockInfo, Extent, Inode, InodeId, Name, XattrName};
 
 /// What of a file comes along with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -24,7 +24,7 @@ pub struct FileRecord {
     /// Its record.
     pub inode: Inode,
     /// All its extended attributes.
-    pub xattrs: Vec<(Name, Bytes)>,
+    pub xattrs: Vec<(XattrName, Bytes)>,
     /// All its extents, if they are few, what is inline of them is short, and contents were asked for.
     pub extents: Option<Vec<(u64, Extent)>>,
     /// Every block that these name, once.

@@ -7,7 +7,7 @@ use nix::sys::stat::{
 use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, fchownat, linkat, symlinkat};
 use shoal_namespace::query::FileRecord;
-use shoal_types::{FileKind, Name, Timestamp};
+use shoal_types::{FileKind, Name, Timestamp, XattrName};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
@@ -96,7 +96,7 @@ impl Directory {
         problems
     }
 
-    fn set_xattr(&self, name: &OsStr, attribute: &Name, value: &[u8]) -> nix::Result<()> {
+    fn set_xattr(&self, name: &OsStr, attribute: &XattrName, value: &[u8]) -> nix::Result<()> {
         let path = [format!("/proc/self/fd/{}/", self.0.as_raw_fd()).as_bytes(), name.as_bytes()].concat();
         let nul = |_| nix::errno::Errno::EINVAL;
         let (path, attribute) =

@@ -17,6 +17,7 @@ mod files;
 mod fsx;
 mod full_disk;
 mod harness;
+mod large;
 mod lifecycle;
 mod links;
 mod mmap;

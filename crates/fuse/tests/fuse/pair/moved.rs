@@ -94,7 +94,7 @@ fn new_name_of_a_directory_moved_by_the_other_mount_is_found_while_a_program_wor
 
 #[test]
 fn directory_moved_by_the_other_mount_survives_a_rename_to_its_own_name() {
-    const ROUNDS: usize = 1000;
+    const ROUNDS: usize = 300;
     pair(|pair| {
         let (here, there) = (&pair.a, &pair.b);
         fs::create_dir_all(here.path("dir/tree")).expect("new");
