@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn unknown_operations_are_told_apart() {
-        for opcode in [0, 7, 19, 41, 48, 50, 51, 52, 4096, u32::MAX] {
+        for opcode in [0, 7, 19, 41, 48, 50, 51, 53, 4096, u32::MAX] {
             assert_eq!(decoded(&message(opcode, &[])), Operation::Unknown, "{opcode}");
         }
     }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use replicas::Cluster;
 use shoal_client::{Caller, Client, Failure, Fallocate, Options, Wait};
 use shoal_namespace::{RenameFlags, SetAttr, XattrSet};
-use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp};
+use shoal_types::{Cookie, Errno, FileKind, Inode, InodeId, Name, Timestamp, XattrName};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -223,7 +223,7 @@ impl Run {
 struct Seen {
     ino: InodeId,
     inode: Inode,
-    xattrs: Vec<(Name, Vec<u8>)>,
+    xattrs: Vec<(XattrName, Vec<u8>)>,
     bytes: Vec<u8>,
 }
 

@@ -374,7 +374,7 @@ mod tests {
         let id = BlockId { session: SessionId(3), seq: 0x1_0002 };
         vec![
             (Key::Inode(InodeId(0x102)), "69000000000000010200"),
-            (Key::Xattr(InodeId(0x102), name.clone()), "690000000000000102016162"),
+            (Key::Xattr(InodeId(0x102), XattrName::try_from("ab").unwrap()), "690000000000000102016162"),
             (Key::Extent(InodeId(0x102), 0x1000), "690000000000000102020000000000001000"),
             (Key::Dentry(InodeId(1), name), "6400000000000000015439b8ce126ab9ae6162"),
             (Key::Block(id), "6200000000000000030000000000010002"),

@@ -13,7 +13,7 @@ use shoal_namespace::{
 };
 use shoal_types::{
     BatchSeq, BlockGroup, BlockId, BlockInfo, BlockRef, Cookie, Errno, Extent, FileKind, Inode, InodeId,
-    Name, SessionId, Timestamp,
+    Name, SessionId, Timestamp, XattrName,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,6 +21,10 @@ pub const ROOT: InodeId = InodeId::ROOT;
 
 pub fn name(name: &str) -> Name {
     Name::try_from(name).unwrap()
+}
+
+pub fn attribute(name: &str) -> XattrName {
+    XattrName::try_from(name).unwrap()
 }
 
 /// The n-th moment.
@@ -278,7 +282,7 @@ impl Volume {
 
     pub fn setxattr(&mut self, ino: InodeId, what: &str, value: &[u8], how: XattrSet) -> Result<(), Errno> {
         let time = self.now();
-        self.run(Op::SetXattr { ino, name: name(what), value: Bytes::copy_from_slice(value), how, time })
+        self.run(Op::SetXattr { ino, name: attribute(what), value: Bytes::copy_from_slice(value), how, time })
     }
 
     pub fn record(&self, ino: InodeId) -> Option<FileRecord> {

@@ -17,7 +17,7 @@ use shoal_namespace::command::extents_digest;
 use shoal_namespace::kv::{KvStore, MemStore, WriteBatch};
 use shoal_namespace::query::{self, Prefetch};
 use shoal_namespace::{Command, Op, Outcome, RenameFlags, SetAttr, XattrSet, apply_command};
-use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId, Name, SessionId};
+use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId, Name, SessionId, XattrName};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Raw numbers of a step; what they mean depends on what there is.
@@ -172,7 +172,7 @@ impl Run {
                 };
                 let mut new = blank(kind, time);
                 if step.flag & 16 != 0 {
-                    new.xattrs.push((name("system.posix_acl_access"), Bytes::from_static(b"acl")));
+                    new.xattrs.push((attribute("system.posix_acl_access"), Bytes::from_static(b"acl")));
                 }
                 Op::Create { parent, name: first, ino, new }
             }
@@ -242,14 +242,14 @@ impl Run {
             },
             27 => Op::SetXattr {
                 ino: self.inos[usize::from(step.a) % self.inos.len()],
-                name: name(["user.x", "user.y", "security.capability"][usize::from(step.b) % 3]),
+                name: attribute(["user.x", "user.y", "security.capability"][usize::from(step.b) % 3]),
                 value: pattern(u64::from(step.other), step.len as usize % 300).into(),
                 how: [XattrSet::Any, XattrSet::Create, XattrSet::Replace][usize::from(step.flag) % 3],
                 time,
             },
             28 => Op::RemoveXattr {
                 ino: self.inos[usize::from(step.a) % self.inos.len()],
-                name: name(["user.x", "user.y", "security.capability"][usize::from(step.b) % 3]),
+                name: attribute(["user.x", "user.y", "security.capability"][usize::from(step.b) % 3]),
                 time,
             },
             29..=30 => Op::Forget { ino: self.inos[usize::from(step.a) % self.inos.len()] },
@@ -349,7 +349,7 @@ impl Run {
                 (node.atime, node.mtime, node.ctime),
                 "inode {ino}"
             );
-            let xattrs: BTreeMap<Name, Vec<u8>> =
+            let xattrs: BTreeMap<XattrName, Vec<u8>> =
                 record.xattrs.into_iter().map(|(name, value)| (name, value.to_vec())).collect();
             assert_eq!(xattrs, node.xattrs, "inode {ino}");
             let allocated = node.allocated.iter().filter(|mark| **mark).count() as u64;

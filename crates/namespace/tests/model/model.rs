@@ -2,7 +2,7 @@
 //! allocated. It shares no code with the operations it is compared with.
 
 use shoal_namespace::{Op, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{BlockId, Errno, Extent, FileKind, InodeId, Name, SessionId, Timestamp};
+use shoal_types::{BlockId, Errno, Extent, FileKind, InodeId, Name, SessionId, Timestamp, XattrName};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Node {
     pub content: Vec<u8>,
     /// Longer than the content where room is reserved behind the end.
     pub allocated: Vec<bool>,
-    pub xattrs: BTreeMap<Name, Vec<u8>>,
+    pub xattrs: BTreeMap<XattrName, Vec<u8>>,
     /// It has lost its last name.
     pub unlinked: bool,
     /// The sessions that refer to it.

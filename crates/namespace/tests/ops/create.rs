@@ -79,7 +79,7 @@ fn a_symlink_needs_a_target_of_sensible_length() {
 fn attributes_it_is_born_with_are_there_at_once() {
     let mut v = Volume::new();
     let mut new = blank(FileKind::Regular, at(1));
-    new.xattrs = vec![(name("user.a"), Bytes::from_static(b"1")), (name("user.b"), Bytes::new())];
+    new.xattrs = vec![(attribute("user.a"), Bytes::from_static(b"1")), (attribute("user.b"), Bytes::new())];
     let ino = v.fresh();
     v.run(Op::Create { parent: ROOT, name: name("f"), ino, new: new.clone() }).unwrap();
     assert_eq!(v.record(ino).unwrap().xattrs, new.xattrs);

@@ -12,11 +12,11 @@ fn attributes_are_set_replaced_and_removed() {
     v.setxattr(file, "user.a", b"longer", XattrSet::Any).unwrap();
     let record = v.record(file).unwrap();
     assert_eq!(record.inode.xattrs, 2);
-    assert_eq!(record.xattrs, [(name("user.a"), "longer".into()), (name("user.b"), "".into())]);
+    assert_eq!(record.xattrs, [(attribute("user.a"), "longer".into()), (attribute("user.b"), "".into())]);
     let time = v.now();
-    v.run(Op::RemoveXattr { ino: file, name: name("user.a"), time }).unwrap();
+    v.run(Op::RemoveXattr { ino: file, name: attribute("user.a"), time }).unwrap();
     assert_eq!((v.stat(file).xattrs, v.stat(file).ctime), (1, time));
-    let gone = Op::RemoveXattr { ino: file, name: name("user.a"), time };
+    let gone = Op::RemoveXattr { ino: file, name: attribute("user.a"), time };
     assert_eq!(v.run(gone), Err(Errno::ENODATA));
     v.assert_clean();
 }
@@ -57,7 +57,8 @@ fn attributes_die_with_their_file() {
     let file = v.file(ROOT, "a");
     v.setxattr(file, "user.a", b"1", XattrSet::Any).unwrap();
     let time = v.now();
-    let set = Op::SetXattr { ino: file, name: name("user.b"), value: "2".into(), how: XattrSet::Any, time };
+    let set =
+        Op::SetXattr { ino: file, name: attribute("user.b"), value: "2".into(), how: XattrSet::Any, time };
     let unlink = Op::Unlink { parent: ROOT, name: name("a"), time, keep: false };
     v.batch(&[set, unlink]);
     v.assert_clean();
