@@ -56,6 +56,8 @@ install: build ## Install program, mount helpers, units, manual, completions (PR
 	install -D -m 644 dist/grafana/shoal.json "$(DESTDIR)$(SHAREDIR)/shoal/grafana/shoal.json"
 	install -D -m 644 dist/samba/smb.conf "$(DESTDIR)$(SHAREDIR)/shoal/samba/smb.conf"
 	install -D -m 644 dist/ganesha/ganesha.conf "$(DESTDIR)$(SHAREDIR)/shoal/ganesha/ganesha.conf"
+	mkdir -p "$(DESTDIR)$(SHAREDIR)/shoal/kubernetes"
+	install -m 644 dist/kubernetes/*.yaml "$(DESTDIR)$(SHAREDIR)/shoal/kubernetes"
 	"$(SHOAL)" manual "$(DESTDIR)$(SHAREDIR)"
 
 .PHONY: uninstall
@@ -98,6 +100,11 @@ test-web: build ## The web page in headless Chromium, with pictures to look at i
 lunch: build ## Move in from a real GlusterFS with 20,000 files: import, mounts, Samba, kills, export (SHORT=1: 2,000 files)
 	@scripts/setup gluster samba
 	@scripts/lunch $(if $(SHORT),short)
+
+.PHONY: test-csi
+test-csi: build ## csi-sanity and restarts against the CSI driver, on a cluster of one node; the manifests of Kubernetes
+	@scripts/setup csi
+	@scripts/test-csi
 
 .PHONY: test
 test: ## Every test: units, properties, and programs in real mounts

@@ -21,6 +21,7 @@ use std::process::Command;
 const RANKS: &[(&str, u32)] = &[
     ("shoal-runtime", 0),
     ("shoal-channel", 0),
+    ("shoal-csi", 0),
     ("shoal-coding", 0),
     ("shoal-metrics", 0),
     ("shoal-suites", 0),

@@ -5,6 +5,7 @@ mod bench;
 mod client;
 mod cluster;
 mod cluster_mount;
+mod csi;
 mod dump;
 mod events;
 mod export;
@@ -96,6 +97,7 @@ enum Command {
     Pool(peer::Pool),
     Volume(volume::Volume),
     Client(client::Client),
+    Csi(csi::Csi),
     #[command(hide = true)]
     Serve(Serve),
     #[command(hide = true)]
@@ -117,6 +119,7 @@ impl Cli {
             Command::ServeMount(serve) => daemon::run_in_background(&serve.located()),
             Command::GuardMount(guard) => guard.run(),
             Command::Server(server) => server.run(),
+            Command::Csi(csi) => csi.run(),
             command => {
                 end_with_the_pipe();
                 match command {
@@ -144,6 +147,7 @@ impl Cli {
                     | Command::Serve(_)
                     | Command::ServeMount(_)
                     | Command::GuardMount(_)
+                    | Command::Csi(_)
                     | Command::Server(_) => unreachable!("handled above"),
                 }
             }
@@ -225,6 +229,7 @@ mod tests {
             "shoal volume rebalance web stop",
             "shoal volume profile web info incremental peek",
             "shoal volume top web read-perf list-cnt 10",
+            "shoal csi --servers node1,node2 --volume web -o noatime",
             "shoal top",
             "shoal top web --interval 5",
             "shoal top web --batch 3 --json",
@@ -250,6 +255,8 @@ mod tests {
             "shoal volume set",
             "shoal --mode=robot volume list",
             "shoal bench",
+            "shoal csi --servers node1",
+            "shoal csi --servers node1 --volume web --endpoint tcp://0.0.0.0:80",
             "shoal bench /tmp --suite none",
             "shoal bench /tmp --rounds 0",
             "shoal bench /tmp --compare a.json",
