@@ -111,13 +111,14 @@ impl Dispatcher {
         Pending { dispatcher: self, context, reply }
     }
 
-    /// Whether requests through an open file are to be refused.
+    /// Whether requests through an open file are to be refused, because a lock that the program believes to
+    /// hold was lost with a session.
     pub(crate) fn bars(&self, ino: NodeId, fh: FileHandle) -> bool {
         let Shared { client, locks, .. } = &*self.shared;
         locks.bars(client, fh) || handle::is_mappable(fh) && client.has_lost_mapping_lock(inode_id(ino))
     }
 
-    /// Counts a request that has no reply, or was answered otherwise.
+    /// Counts a request that needs no reply, or has been answered without [`Dispatcher::pending`].
     pub(crate) fn note(&self, context: &Context) {
         self.shared.counters.record(context, false);
     }

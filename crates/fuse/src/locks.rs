@@ -1,5 +1,5 @@
-//! Locks of programs that exclude between mounts, with [`LockScope::Cluster`]. Otherwise the kernel keeps the
-//! locks and sends none of these requests.
+//! Locks of programs that exclude programs on other mounts as well ([`LockScope::Cluster`]). With
+//! [`LockScope::Local`] the kernel keeps the locks and sends none of these requests.
 //!
 //! **Owners.** Every open file has a handle that is never used again: it is the owner of the file's flock(2)
 //! lock. The owners of fcntl(2) locks are numbers chosen by the kernel. Locks of a process end when it closes
@@ -13,8 +13,9 @@
 //! released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
 //! never too short.
 //!
-//! **Waiting** takes a thread for each request, so that other requests are not held up; their number is
-//! bounded. An INTERRUPT ends the wait. It may overtake its request, and is remembered then.
+//! **Waiting.** A request that waits for a lock has a thread of its own, so that it holds up no other request;
+//! the number of these threads is bounded. An INTERRUPT ends the wait. It may overtake its request: then it is
+//! remembered until the request arrives.
 
 use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
@@ -62,7 +63,8 @@ struct State {
 }
 
 impl State {
-    /// An owner has no locks in a file, or has them through another handle.
+    /// Removes an owner from the handle through which it was seen: it has no locks in the file any more, or
+    /// was seen through another handle.
     fn forget_owner(&mut self, ino: InodeId, owner: u64) {
         self.seen.retain(|_, (of, owners)| *of != ino || !owners.remove(&owner) || !owners.is_empty());
     }
@@ -87,7 +89,8 @@ impl Locks {
         self.scope == LockScope::Cluster
     }
 
-    /// A handle for a file opened with `flags`: 0 for all where the kernel keeps the locks.
+    /// The handle of a file that is opened with `flags`. Where the kernel keeps the locks all files have the
+    /// handle 0.
     pub(crate) fn handle(&self, flags: i32, may_map: bool) -> FileHandle {
         match self.are_ours() {
             true => handle::new(self.handles.fetch_add(1, Relaxed), flags, may_map),
@@ -95,7 +98,7 @@ impl Locks {
         }
     }
 
-    /// An owner asks for a lock through an open file.
+    /// Records that an owner asks for a lock through an open file.
     pub(crate) fn see(&self, fh: FileHandle, lock: &Lock) {
         let mut state = self.state.lock();
         if state.seen.get(&fh.0).is_some_and(|(_, owners)| owners.contains(&lock.owner)) {
@@ -120,9 +123,9 @@ impl Locks {
         self.state.lock().forget_owner(ino, owner);
     }
 
-    /// An open file was closed for the last time. `release` is to release the locks of these owners, or to
-    /// queue that. Until it returns no request waits for a release: such a request takes a thread of the
-    /// lane, and the release has to have one already, or to be queued before it.
+    /// An open file was closed for the last time. `release` releases the locks of these owners, or queues that.
+    /// It runs under the lock of the state, so that no request begins to wait for the release before it is
+    /// queued: such a request occupies a thread of the lane that may have to carry out the release.
     pub(crate) fn closed_for_good(&self, ino: InodeId, fh: FileHandle, release: impl FnOnce(Vec<u64>)) {
         let mut state = self.state.lock();
         let owners = state.closed_for_good(ino, fh);
@@ -145,8 +148,8 @@ impl Locks {
         self.ended.notify_all();
     }
 
-    /// Waits until no earlier lock of this owner number is being released. That release is already running on
-    /// another thread.
+    /// Waits until no earlier lock of this owner number is being released. The release already has a thread, or
+    /// is queued before the caller.
     pub(crate) fn wait_for_release(&self, lock: &Lock) {
         let mut state = self.state.lock();
         while state.releasing.contains_key(&(lock.ino, lock.owner)) {
@@ -154,7 +157,7 @@ impl Locks {
         }
     }
 
-    /// A request may have to wait for its lock. If it was interrupted before it came, it will not.
+    /// A request may have to wait for its lock. If its INTERRUPT has arrived before it, it does not wait.
     pub(crate) fn may_wait(&self, unique: Unique) -> Arc<LockWait> {
         let wait = Arc::new(LockWait::default());
         let mut state = self.state.lock();
@@ -172,7 +175,8 @@ impl Locks {
         self.ended.notify_all();
     }
 
-    /// An INTERRUPT has arrived: the wait that it ends. If its request has not come yet, it is remembered.
+    /// An INTERRUPT has arrived. Returns the wait that it ends. If its request has not arrived yet, the
+    /// INTERRUPT is remembered.
     pub(crate) fn interrupted(&self, unique: Unique) -> Option<Arc<LockWait>> {
         let mut state = self.state.lock();
         let wait = state.waits.get(&unique).cloned();

@@ -6,29 +6,29 @@
 //!
 //! **Errors.** The kernel opens files without a request, so it is not known which open file made a lost
 //! change. Since fsync(2) of any file is a barrier for all earlier changes, the next fsync of *every* inode
-//! that the kernel refers to fails once. All open files are among them. In addition, the next change of the
+//! that the kernel refers to fails once, and so of every open file. In addition, the next change of the
 //! content of each file that lost a change fails once, so that no writer continues after a missing part.
 
 use super::{Core, Outcome};
 use shoal_types::{Errno, InodeId, Timestamp};
 
-/// What an ended session had promised and not committed.
+/// The operations of an ended session that were answered and not committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Loss {
-    /// Operations as calls made them.
+    /// Number of these operations, as programs called them.
     pub(crate) operations: u64,
-    /// Inodes that they were about and that still existed after them.
+    /// Number of inodes that they changed and did not remove.
     pub(crate) inodes: usize,
-    /// Time of the first of them.
+    /// Time of the first of these operations.
     pub(crate) since: Option<Timestamp>,
 }
 
-/// What is to be reported of an inode.
+/// Whether calls on an inode have to fail once, because a change was lost.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Unreported {
-    /// To the next fsync(2).
+    /// The next fsync(2) fails.
     to_sync: bool,
-    /// To the next change of its content.
+    /// The next change of its content fails.
     to_write: bool,
 }
 
