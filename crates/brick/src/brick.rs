@@ -7,6 +7,7 @@ use crate::get::BlockReader;
 use crate::layout::{Layout, Run};
 use crate::limits::{RESERVE_BYTES_MAX, RESERVE_SHARE};
 use crate::puts::Puts;
+use crate::reads::ReadCounts;
 use bytes::Bytes;
 use nix::fcntl::Flock;
 use nix::sys::statvfs::statvfs;
@@ -24,6 +25,7 @@ pub struct Brick {
     /// Blocks that are being put, or removed as older than a moment.
     pub(crate) under_way: Mutex<HashSet<BlockId>>,
     pub(crate) puts: Mutex<Puts>,
+    reads: ReadCounts,
     /// Directories that exist and are durable. Making a file in one happens under the read lock, removing an
     /// empty directory under the write lock, so that no file loses the directory it is being made in.
     pub(crate) runs: RwLock<HashSet<Run>>,
@@ -47,6 +49,7 @@ impl Brick {
             blocks,
             under_way: Mutex::default(),
             puts: Mutex::new(Puts::new(format::random_id(dir)?)),
+            reads: ReadCounts::default(),
             runs: RwLock::default(),
             id,
             _lock: lock,
@@ -80,7 +83,9 @@ impl BlockService for Brick {
     }
 
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
-        self.blocks.get(id, offset, len)
+        let content = self.blocks.get(id, offset, len)?;
+        self.reads.add(id, 1);
+        Ok(content)
     }
 
     /// Those that were there are durably gone when this returns. A failure to remove one does not keep the
@@ -114,5 +119,17 @@ impl BlockService for Brick {
     fn statfs(&self) -> Result<Statfs, BlockError> {
         let (total_bytes, available, reserve) = self.room()?;
         Ok(Statfs { total_bytes, free_bytes: available.saturating_sub(reserve), ..Statfs::default() })
+    }
+
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.verify(id)
+    }
+
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        Ok(self.reads.take())
+    }
+
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        reads.into_iter().for_each(|(id, count)| self.reads.add(id, count));
     }
 }

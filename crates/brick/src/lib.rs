@@ -39,11 +39,13 @@ pub mod limits;
 mod list;
 mod put;
 mod puts;
+mod reads;
 mod retire;
 mod scrub;
 
 pub use brick::Brick;
 pub use error::BrickError;
 pub use get::BlockReader;
+pub use reads::ReadCounts;
 pub use retire::{Retirement, contents, retire};
 pub use scrub::{ScrubOptions, ScrubSummary};

@@ -33,6 +33,10 @@ pub const LIST_DIRECTORIES_MAX: usize = 256;
 /// copy, which is found once more.
 pub const PUTS_REMEMBERED_MAX: usize = 65_536;
 
+/// Blocks whose reads are counted until the volume's leader takes the counts, a few seconds: about 40 bytes
+/// each. The list of them fits a message.
+pub const READS_REMEMBERED_MAX: usize = 65_536;
+
 /// Headers remembered in memory, per generation of the cache (there are two): about 400 bytes each, so 6 MiB
 /// for 64 GiB of large blocks whose reads need no second request to the disk.
 pub const HEADERS_CACHED_MAX: usize = 8192;

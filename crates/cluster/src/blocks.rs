@@ -18,6 +18,8 @@
 //!   [`FETCH_HEDGE`](crate::limits::FETCH_HEDGE), another is asked. A damaged copy is read from another brick
 //!   and then repaired.
 //! - A brick that failed is skipped until it has answered a probe.
+//! - If the volume has a hot tier, a new block is stored there, or on the cold tier if the hot one cannot
+//!   take it whole.
 //!
 //! **Refuses** to count a write that is on too few bricks: [`BlockError::Unreachable`], and the caller
 //! retries later.
@@ -35,6 +37,7 @@ mod repair;
 mod room;
 mod shards;
 mod store;
+mod tier;
 
 use crate::limits::{ROOM_LOW_BYTES, SUSPECT_FOR};
 use crate::map::{BrickState, ClusterMap};
@@ -45,7 +48,7 @@ use lane::Lane;
 use shoal_coding::Coder;
 use shoal_runtime::channel::{RecvTimeoutError, Sender, unbounded};
 use shoal_runtime::sync::Mutex;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, GroupId, NodeId, SessionId, Statfs, Tier};
 use shoal_wire::{BlockError, BlockPage, BlockService, Moments, VolumeBlocks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -142,14 +145,14 @@ impl Inner {
         }
     }
 
-    fn rules(&self, map: &ClusterMap) -> Result<Rules, BlockError> {
-        Rules::of(map, self.volume).ok_or_else(unknown_volume)
+    fn rules(&self, map: &ClusterMap, tier: Tier) -> Result<Rules, BlockError> {
+        Rules::of(map, self.volume, tier).ok_or_else(unknown_volume)
     }
 
-    /// The bricks that may take a block, as placement ranks them, whether they answer or not.
-    fn candidates(&self, map: &ClusterMap, id: BlockId) -> Vec<Candidate> {
+    /// The bricks of a tier that may take a block, as placement ranks them, whether they answer or not.
+    fn candidates(&self, map: &ClusterMap, tier: Tier, id: BlockId) -> Vec<Candidate> {
         let known: Vec<_> = map
-            .bricks_of(self.volume)
+            .bricks_in(self.volume, tier)
             .filter(|(_, brick)| brick.state == BrickState::Active)
             .map(|(brick, it)| (brick, it.node, self.health.room(brick).map(|(room, _)| room.total_bytes)))
             .collect();
@@ -168,9 +171,9 @@ impl Inner {
 
     /// The candidates, the best first: those that answer and have space, then those that answer, then those
     /// that do not. The number is how many answer.
-    fn ranked(self: &Arc<Inner>, map: &ClusterMap, id: BlockId) -> (Vec<Candidate>, usize) {
+    fn ranked(self: &Arc<Inner>, map: &ClusterMap, tier: Tier, id: BlockId) -> (Vec<Candidate>, usize) {
         let (mut ranked, doubtful): (Vec<_>, Vec<_>) =
-            self.candidates(map, id).into_iter().partition(|candidate| self.is_good(candidate.brick));
+            self.candidates(map, tier, id).into_iter().partition(|candidate| self.is_good(candidate.brick));
         ranked.sort_by_key(|candidate| self.is_low(candidate.brick));
         let good = ranked.len();
         ranked.extend(doubtful);
@@ -243,5 +246,14 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         self.inner.rebalance(id, info)
+    }
+    fn move_to(&self, id: BlockId, info: BlockInfo, tier: Tier) -> Result<BlockGroup, BlockError> {
+        self.inner.move_to(id, info, tier)
+    }
+    fn room_in(&self, tier: Tier) -> Result<Statfs, BlockError> {
+        self.inner.room_in(tier)
+    }
+    fn reads(&self) -> Result<BTreeMap<BlockId, u32>, BlockError> {
+        self.inner.reads()
     }
 }

@@ -6,6 +6,7 @@
 mod bricks;
 mod nodes;
 mod replicas;
+mod tiers;
 mod volumes;
 
 pub use replicas::FOUNDERS_MAX;
@@ -222,6 +223,31 @@ pub enum Command {
         /// When it was created.
         time: Timestamp,
     },
+    /// Attaches a hot tier to a volume: [`Outcome::Bricks`].
+    AttachTier {
+        /// The volume.
+        volume: GroupId,
+        /// Copies of a block, unless it is in shards.
+        replica: u8,
+        /// The scheme, if blocks are stored as shards.
+        shards: Option<Shards>,
+        /// Nodes and paths of its bricks.
+        bricks: Vec<(NodeId, PathBuf)>,
+        /// Even if two copies may be placed on one node.
+        force: bool,
+    },
+    /// Starts to empty the hot tier, or stops that: new blocks are stored there again.
+    DetachTier {
+        /// The volume.
+        volume: GroupId,
+        /// Starts.
+        start: bool,
+    },
+    /// No block is on the hot tier any more: removes it and its bricks.
+    RemoveTier {
+        /// The volume.
+        volume: GroupId,
+    },
 }
 
 /// The result of a command.
@@ -287,6 +313,11 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         Command::CreateDispersed { name, id, shards, bricks, force, time } => {
             volumes::create(map, (name, *id), Redundancy::Shards(*shards), bricks, *force, *time)
         }
+        Command::AttachTier { volume, replica, shards, bricks, force } => {
+            tiers::attach(map, *volume, volumes::redundancy(*replica, *shards), bricks, *force)
+        }
+        Command::DetachTier { volume, start } => tiers::detach(map, *volume, *start),
+        Command::RemoveTier { volume } => tiers::remove(map, *volume),
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),
         Command::SetOption { volume, key, value } => volumes::set_option(map, *volume, key, value.as_deref()),

@@ -17,5 +17,5 @@ pub mod tolerance;
 
 pub use blocks::{Bricks, ReplicatedBlocks};
 pub use command::{ARBITRATED_COPIES, Command, FOUNDERS_MAX, Outcome, apply};
-pub use map::{Brick, BrickState, ClusterMap, Node, ReplicaPlace, Shards, Volume, VolumeState};
+pub use map::{Brick, BrickState, ClusterMap, HotTier, Node, ReplicaPlace, Shards, Volume, VolumeState};
 pub use tolerance::Tolerance;

@@ -31,6 +31,12 @@ pub const ROOM_WAIT_MAX: Duration = Duration::from_millis(1500);
 /// A brick with less free space than this, in bytes, gets no more blocks if another can take them: writes in
 /// flight to it should still fit.
 pub const ROOM_LOW_BYTES: u64 = 128 << 20;
+/// A brick of the hot tier with less than one part in this many free, or less than [`ROOM_LOW_BYTES`], takes
+/// no new blocks: they go to the cold tier.
+pub const HOT_FREE_PART: u64 = 16;
+/// A new block that the hot tier does not take in this time is stored on the cold one: together they take
+/// less than the 5 s that an application may be blocked, if only the hot one fails.
+pub const HOT_STORE_WAIT_MAX: Duration = Duration::from_millis(3000);
 /// How fast a brick is scrubbed, in bytes per second: a terabyte in a day and a half, a few percent of a slow
 /// disk.
 pub const SCRUB_BYTES_PER_SECOND: u64 = 8 << 20;

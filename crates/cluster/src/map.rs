@@ -9,20 +9,23 @@
 //! without its promised state gets a new number.
 
 use serde::{Deserialize, Serialize};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, ReplicaId, Tier, Timestamp};
 use shoal_wire::{CodecError, decode, encode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// Version of an encoded map with every field. A map without schemes is encoded as version 2, so that older
-/// nodes and clients read it; they refuse a volume that they would not know how to read.
-pub const MAP_VERSION: u8 = 3;
-/// Version 2 lacks the last field, [`ClusterMap::schemes`].
+/// Version of an encoded map with every field. A map without tiers, and one without schemes, are encoded as
+/// the versions before that, so that older nodes and clients read them. They refuse a volume that they would
+/// not know how to read.
+pub const MAP_VERSION: u8 = 4;
+/// Version 3 lacks the last field, [`ClusterMap::tiers`].
+const MAP_VERSION_SCHEMES: u8 = 3;
+/// Version 2 lacks [`ClusterMap::schemes`], too.
 const MAP_VERSION_COPIES: u8 = 2;
 /// The oldest version that is read. It lacks the last fields, from [`ClusterMap::runs`] on.
 const MAP_VERSION_OLDEST: u8 = 1;
 /// What versions lack at their end: empty maps, as they are encoded.
-const ADDED: [u8; 3] = [0; 3];
+const ADDED: [u8; 4] = [0; 4];
 
 /// One epoch of the cluster map.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -56,6 +59,21 @@ pub struct ClusterMap {
     /// Volumes whose blocks are stored as shards. [`Volume::replica`] is one more than the parity shards: a
     /// block that is too short to be split has so many copies, and survives as many losses.
     pub schemes: BTreeMap<GroupId, Shards>,
+    /// The hot tiers of volumes that have one.
+    pub tiers: BTreeMap<GroupId, HotTier>,
+}
+
+/// The hot tier of a volume: bricks with a scheme of their own, which new blocks are stored on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct HotTier {
+    /// Its bricks. All other bricks of the volume are the cold tier.
+    pub bricks: BTreeSet<BrickId>,
+    /// Copies of a block; if it is in shards, one more than the parity shards.
+    pub replica: u8,
+    /// The scheme, if blocks are stored as shards.
+    pub shards: Option<Shards>,
+    /// It is being emptied: new blocks are stored on the cold tier.
+    pub detaching: bool,
 }
 
 /// The scheme of a volume whose blocks are stored as shards.
@@ -228,9 +246,13 @@ impl ClusterMap {
     /// Encodes it for the log, the disk and other nodes.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = encode(MAP_VERSION, self);
-        if self.schemes.is_empty() {
+        if self.tiers.is_empty() {
             bytes.truncate(bytes.len() - 1);
-            bytes[0] = MAP_VERSION_COPIES;
+            bytes[0] = MAP_VERSION_SCHEMES;
+            if self.schemes.is_empty() {
+                bytes.truncate(bytes.len() - 1);
+                bytes[0] = MAP_VERSION_COPIES;
+            }
         }
         bytes
     }
@@ -239,7 +261,8 @@ impl ClusterMap {
     pub fn decode(bytes: &[u8]) -> Result<ClusterMap, CodecError> {
         let lacks = match bytes.first() {
             Some(&MAP_VERSION_OLDEST) => ADDED.len(),
-            Some(&MAP_VERSION_COPIES) => 1,
+            Some(&MAP_VERSION_COPIES) => 2,
+            Some(&MAP_VERSION_SCHEMES) => 1,
             _ => return decode(MAP_VERSION, bytes),
         };
         decode(MAP_VERSION, &[&[MAP_VERSION], &bytes[1..], &ADDED[..lacks]].concat())
@@ -295,6 +318,36 @@ impl ClusterMap {
         ids.iter()
             .filter_map(|id| Some((*id, self.bricks.get(id)?)))
             .filter(|(_, brick)| brick.state != BrickState::Gone)
+    }
+
+    /// The tier of a volume's brick.
+    pub fn tier_of(&self, volume: GroupId, brick: BrickId) -> Tier {
+        let is_hot = self.tiers.get(&volume).is_some_and(|tier| tier.bricks.contains(&brick));
+        if is_hot { Tier::Hot } else { Tier::Cold }
+    }
+
+    /// [`bricks_of`](Self::bricks_of), those of one tier.
+    pub fn bricks_in(&self, volume: GroupId, tier: Tier) -> impl Iterator<Item = (BrickId, &Brick)> {
+        self.bricks_of(volume).filter(move |(id, _)| self.tier_of(volume, *id) == tier)
+    }
+
+    /// The scheme of a tier; `None`: its blocks are stored as copies.
+    pub fn shards_in(&self, volume: GroupId, tier: Tier) -> Option<Shards> {
+        match tier {
+            Tier::Cold => self.schemes.get(&volume).copied(),
+            Tier::Hot => self.tiers.get(&volume)?.shards,
+        }
+    }
+
+    /// Whether any tier of a volume stores blocks as shards.
+    pub fn has_shards(&self, volume: GroupId) -> bool {
+        [Tier::Cold, Tier::Hot].into_iter().any(|tier| self.shards_in(volume, tier).is_some())
+    }
+
+    /// The tiers that a volume has.
+    pub fn tiers_of(&self, volume: GroupId) -> impl Iterator<Item = Tier> {
+        let hot = self.tiers.contains_key(&volume).then_some(Tier::Hot);
+        [Tier::Cold].into_iter().chain(hot)
     }
 
     /// `HOST:/PATH` of a brick.

@@ -95,7 +95,80 @@ pub const ALL: &[Known] = &[
         help: "on: every mount that begins from then on is read-only, whatever its own options are",
         check: |value| one_of(value, &["on", "off"]),
     },
+    Known {
+        key: TIER_BYTES_PER_SECOND,
+        default: "0",
+        help: "how fast blocks are moved between tiers, in bytes per second (50MB); 0: as fast as possible",
+        check: |value| parse_bytes(value).map(drop),
+    },
+    Known {
+        key: TIER_DEMOTE_AFTER,
+        default: "1d",
+        help: "a block that was not used for so long leaves the hot tier: 30s, 10m, 2h, 7d",
+        check: |value| parse_seconds(value).map(drop),
+    },
+    Known {
+        key: TIER_HIGH_WATERMARK,
+        default: "90",
+        help: "if more than so many percent of the hot tier are used, the longest unused blocks leave it",
+        check: |value| number(value, 100),
+    },
+    Known {
+        key: TIER_LOW_WATERMARK,
+        default: "75",
+        help: "... until no more than so many percent are used",
+        check: |value| number(value, 100),
+    },
+    Known {
+        key: TIER_PAUSE,
+        default: "off",
+        help: "on: no block is moved between tiers; new ones are still stored on the hot tier",
+        check: |value| one_of(value, &["on", "off"]),
+    },
+    Known {
+        key: TIER_PROMOTE_READS,
+        default: "4",
+        help: "a cold block that bricks were asked for so often within an hour moves to the hot tier; 0: none does",
+        check: |value| match value {
+            "0" => Ok(()),
+            _ => number(value, TIER_READS_MAX),
+        },
+    },
 ];
+
+/// How fast blocks are moved between tiers.
+pub const TIER_BYTES_PER_SECOND: &str = "tier.bytes-per-second";
+/// How long a block may be unused on the hot tier.
+pub const TIER_DEMOTE_AFTER: &str = "tier.demote-after";
+/// Above this part of the hot tier, blocks leave it.
+pub const TIER_HIGH_WATERMARK: &str = "tier.high-watermark";
+/// Down to this part.
+pub const TIER_LOW_WATERMARK: &str = "tier.low-watermark";
+/// Whether nothing is moved between tiers.
+pub const TIER_PAUSE: &str = "tier.pause";
+/// How often a cold block is read before it moves to the hot tier.
+pub const TIER_PROMOTE_READS: &str = "tier.promote-reads";
+
+/// Largest number of reads that a volume may wait for.
+const TIER_READS_MAX: u64 = 1_000_000;
+/// Longest duration in a setting, in seconds: ten years.
+const SECONDS_MAX: u64 = 10 * 366 * 86_400;
+
+/// A duration: `30s`, `10m`, `2h`, `7d`, or a number of seconds.
+pub fn parse_seconds(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match text.get(digits.len()..) {
+        Some("" | "s") => Some(1),
+        Some("m") => Some(60),
+        Some("h") => Some(3600),
+        Some("d") => Some(86_400),
+        _ => None,
+    };
+    let seconds = digits.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit));
+    seconds
+        .filter(|seconds| (1..=SECONDS_MAX).contains(seconds))
+        .ok_or_else(|| "it is a duration, as in 30s, 10m, 2h or 7d".into())
+}
 
 /// Longest `slow-operation`, in seconds: a day.
 const SLOW_OPERATION_S_MAX: u64 = 86_400;
@@ -235,6 +308,13 @@ mod tests {
         assert!(
             check("heal.bytes-per-second", "50MB").is_ok() && check("heal.bytes-per-second", "fast").is_err()
         );
+        for (text, seconds) in [("45", 45), ("30s", 30), ("10m", 600), ("2h", 7200), ("7d", 604_800)] {
+            assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        for bad in ["", "0", "s", "-1s", "1w", "1 h", "99999999999d", "18446744073709551615d"] {
+            assert!(check(TIER_DEMOTE_AFTER, bad).unwrap_err().contains("10m"), "{bad}");
+        }
+        assert!(check(TIER_PROMOTE_READS, "0").is_ok() && check(TIER_HIGH_WATERMARK, "101").is_err());
         assert!(check(SCRUB_STATE, SCRUB_PAUSED).is_ok() && check(SCRUB_STATE, "off").is_err());
         assert!(check("cache", "1GB").is_ok() && check("cache", "2PB").is_err());
         assert!(check("locks", "global").unwrap_err().contains("cluster or local"));

@@ -12,7 +12,7 @@
 //! nodes than it wants copies, and then evenly.
 
 use crate::map::{BrickState, ClusterMap};
-use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId};
+use shoal_types::{BlockGroup, BlockId, BrickId, GroupId, NodeId, Tier};
 use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -41,34 +41,37 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a volume; `None` if there is no such volume.
-    pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
-        let replica = usize::from(map.volumes.get(&volume)?.replica.max(1));
-        let arbitrated = map.arbiters.contains_key(&volume);
-        Some(Rules { replica, per_node: per_node(map, volume, replica), data: 0, arbitrated })
+    /// The rules of a volume's tier for copies; `None` if there is no such volume or tier.
+    pub fn of(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<Rules> {
+        let cold = map.volumes.get(&volume)?.replica;
+        let replica = match tier {
+            Tier::Cold => cold,
+            Tier::Hot => map.tiers.get(&volume)?.replica,
+        };
+        let replica = usize::from(replica.max(1));
+        let arbitrated = tier == Tier::Cold && map.arbiters.contains_key(&volume);
+        Some(Rules { replica, per_node: per_node(map, (volume, tier), replica), data: 0, arbitrated })
     }
 
-    /// The rules of a volume for blocks in so many shards, of which `data` give the block back.
-    pub fn of_shards(map: &ClusterMap, volume: GroupId, data: usize, shards: usize) -> Rules {
-        Rules { replica: shards, per_node: per_node(map, volume, shards), data, arbitrated: false }
+    /// The rules of a volume's tier for blocks in so many shards, of which `data` give the block back.
+    pub fn of_shards(map: &ClusterMap, place: (GroupId, Tier), data: usize, shards: usize) -> Rules {
+        Rules { replica: shards, per_node: per_node(map, place, shards), data, arbitrated: false }
     }
 
-    /// The rules of a volume for new blocks, as far as they are long enough to be split: of its scheme, if it
-    /// has one, and of copies if not.
-    pub fn of_long_blocks(map: &ClusterMap, volume: GroupId) -> Option<Rules> {
-        let copies = Rules::of(map, volume)?;
-        Some(
-            map.schemes.get(&volume).map_or(copies, |shards| {
-                Rules::of_shards(map, volume, usize::from(shards.data), shards.width())
-            }),
-        )
+    /// The rules of a volume's tier for new blocks, as far as they are long enough to be split: of its
+    /// scheme, if it has one, and of copies if not.
+    pub fn of_long_blocks(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<Rules> {
+        let copies = Rules::of(map, volume, tier)?;
+        Some(map.shards_in(volume, tier).map_or(copies, |shards| {
+            Rules::of_shards(map, (volume, tier), usize::from(shards.data), shards.width())
+        }))
     }
 
     /// The rules of a volume for a block that is in this group.
     pub fn of_group(map: &ClusterMap, volume: GroupId, group: &BlockGroup) -> Option<Rules> {
-        let rules = Rules::of(map, volume)?;
+        let rules = Rules::of(map, volume, group.tier())?;
         Some(match group.is_sharded() {
-            true => Rules::of_shards(map, volume, group.data_shards(), group.all_shards()),
+            true => Rules::of_shards(map, (volume, group.tier()), group.data_shards(), group.all_shards()),
             false => rules,
         })
     }
@@ -86,9 +89,9 @@ impl Rules {
 }
 
 /// The most copies or shards of a block that a node has, if they are spread evenly.
-fn per_node(map: &ClusterMap, volume: GroupId, wanted: usize) -> usize {
+fn per_node(map: &ClusterMap, (volume, tier): (GroupId, Tier), wanted: usize) -> usize {
     let mut nodes: Vec<NodeId> = map
-        .bricks_of(volume)
+        .bricks_in(volume, tier)
         .filter(|(_, brick)| brick.state == BrickState::Active)
         .map(|(_, brick)| brick.node)
         .collect();
@@ -167,7 +170,8 @@ pub fn is_whole(map: &ClusterMap, volume: GroupId, group: BlockGroup) -> bool {
     let mut load = Load::default();
     let mut good = 0;
     for brick in group.bricks() {
-        let Some(it) = map.bricks.get(&brick).filter(|_| may_stay(map, volume, brick)) else { return false };
+        let stays = may_stay(map, volume, brick) && map.tier_of(volume, brick) == group.tier();
+        let Some(it) = map.bricks.get(&brick).filter(|_| stays) else { return false };
         if load.admits(it.node, rules) {
             load.add(it.node);
             good += 1;

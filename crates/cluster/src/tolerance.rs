@@ -2,7 +2,7 @@
 
 use crate::map::{BrickState, ClusterMap};
 use crate::placement::Rules;
-use shoal_types::{GroupId, NodeId};
+use shoal_types::{GroupId, NodeId, Tier};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -18,9 +18,16 @@ pub struct Tolerance {
 impl Tolerance {
     /// The tolerance of a volume; `None` if there is no such volume.
     pub fn of(map: &ClusterMap, volume: GroupId) -> Option<Tolerance> {
-        let rules = Rules::of_long_blocks(map, volume)?;
+        let cold = Tolerance::data_of(map, volume, Tier::Cold)?;
+        let hot = Tolerance::data_of(map, volume, Tier::Hot).unwrap_or(cold);
+        let metadata = map.replicas(volume).len().saturating_sub(1) / 2;
+        Some(Tolerance { data: cold.min(hot), metadata })
+    }
+
+    fn data_of(map: &ClusterMap, volume: GroupId, tier: Tier) -> Option<usize> {
+        let rules = Rules::of_long_blocks(map, volume, tier)?;
         let mut nodes = BTreeMap::<NodeId, usize>::new();
-        for (_, brick) in map.bricks_of(volume).filter(|(_, brick)| brick.state == BrickState::Active) {
+        for (_, brick) in map.bricks_in(volume, tier).filter(|(_, brick)| brick.state == BrickState::Active) {
             *nodes.entry(brick.node).or_default() += 1;
         }
         // Copies that each node may take; the worst case is the loss of the nodes that could take most.
@@ -33,8 +40,7 @@ impl Tolerance {
             data => lost(*dead) + data <= rules.replica,
         };
         let survives = |dead: &usize| is_left(dead) && left(*dead) >= rules.quorum();
-        let data = (1..=nodes.len()).take_while(survives).count();
-        Some(Tolerance { data, metadata: map.replicas(volume).len().saturating_sub(1) / 2 })
+        Some((1..=nodes.len()).take_while(survives).count())
     }
 
     /// Any nodes, whatever they store.

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use shoal_cluster::map::Shards;
 use shoal_cluster::placement::Rules;
 use shoal_cluster::{BrickState, ClusterMap, Command, FOUNDERS_MAX, Outcome, Tolerance, apply};
-use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Timestamp};
+use shoal_types::{BrickId, GroupId, Incarnation, NodeId, Tier, Timestamp};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -158,7 +158,10 @@ fn arbiter_keeps_metadata_and_lets_either_data_node_die() {
     let keepers: Vec<NodeId> = map.replicas(GroupId(9)).iter().map(|place| place.node).collect();
     assert_eq!(keepers, [NodeId(1), NodeId(2), NodeId(4)]);
     assert_eq!(Tolerance::of(&map, GroupId(9)), Some(Tolerance { data: 1, metadata: 1 }));
-    assert_eq!(Rules::of(&map, GroupId(9)).map(|rules| (rules.replica, rules.quorum())), Some((2, 1)));
+    assert_eq!(
+        Rules::of(&map, GroupId(9), Tier::Cold).map(|rules| (rules.replica, rules.quorum())),
+        Some((2, 1))
+    );
     assert!(map.bricks.values().all(|brick| brick.node != NodeId(4)));
     // Another node without bricks takes over when the arbiter leaves.
     let map = done(&map, &Command::Detach { node: NodeId(4), force: false });
@@ -239,6 +242,73 @@ fn map_with_a_scheme_of_shards_is_of_a_version_that_older_nodes_refuse() {
     assert!(ClusterMap::decode(&[&[2], &shards[1..]].concat()).is_err(), "it has more than version 2 has");
     let map = done(&map, &Command::DeleteVolume { volume: GroupId(9) });
     assert_eq!(map.encode()[0], 2, "the scheme goes with its volume");
+}
+
+fn attach(nodes: &[u32], replica: u8, force: bool) -> Command {
+    let bricks = nodes.iter().map(|node| (NodeId(*node), format!("/hot{node}").into())).collect();
+    Command::AttachTier { volume: GroupId(9), replica, shards: None, bricks, force }
+}
+
+#[test]
+fn hot_tier_is_attached_emptied_and_removed_in_this_order() {
+    let map = cluster(3);
+    let plain = done(&map, &volume(&map, 3));
+    let volume = GroupId(9);
+    let detach = |start| Command::DetachTier { volume, start };
+    assert!(refused(&plain, &detach(true)).contains("no hot tier"));
+    assert!(refused(&plain, &attach(&[1], 2, false)).contains("needs 2 bricks"));
+    let doubled = Command::AttachTier {
+        volume,
+        replica: 2,
+        shards: None,
+        bricks: vec![(NodeId(1), "/h1".into()), (NodeId(1), "/h2".into())],
+        force: false,
+    };
+    assert!(refused(&plain, &doubled).contains("`force`"));
+    let tiered = done(&plain, &attach(&[1, 2], 2, false));
+    let hot: Vec<BrickId> = tiered.bricks_in(volume, Tier::Hot).map(|(id, _)| id).collect();
+    assert_eq!((hot.len(), tiered.bricks_in(volume, Tier::Cold).count()), (2, 3));
+    assert_eq!(Rules::of(&tiered, volume, Tier::Hot).map(|rules| rules.replica), Some(2));
+    assert_eq!(Rules::of(&tiered, volume, Tier::Cold).map(|rules| rules.replica), Some(3));
+    assert!(refused(&tiered, &attach(&[3], 1, false)).contains("already"));
+    let drain = Command::Drain { volume, bricks: hot[..1].to_vec() };
+    assert!(refused(&tiered, &drain).contains("detach the hot tier"));
+    assert!(refused(&tiered, &Command::RemoveTier { volume }).contains("detach start"));
+    let leaving = done(&tiered, &detach(true));
+    assert!(refused(&leaving, &detach(true)).contains("already"));
+    assert_eq!(done(&leaving, &detach(false)).tiers, tiered.tiers);
+    let gone = done(&leaving, &Command::RemoveTier { volume });
+    assert!(gone.tiers.is_empty() && hot.iter().all(|id| gone.bricks[id].state == BrickState::Gone));
+    assert_eq!(gone.bricks_of(volume).count(), 3);
+}
+
+#[test]
+fn brick_of_the_hot_tier_is_replaced_by_one_of_the_hot_tier() {
+    let map = cluster(3);
+    let map = done(&map, &volume(&map, 3));
+    let map = done(&map, &attach(&[1, 2], 2, false));
+    let (volume, old) = (GroupId(9), *map.tiers[&GroupId(9)].bricks.first().unwrap());
+    let replace = Command::ReplaceBrick { volume, old, new: (NodeId(3), "/hot3".into()), gone: true };
+    let map = done(&map, &replace);
+    assert_eq!(map.bricks_in(volume, Tier::Hot).count(), 2);
+    assert!(map.bricks_in(volume, Tier::Hot).any(|(_, brick)| brick.node == NodeId(3)));
+    let map = done(&map, &Command::Forget { volume, bricks: vec![old] });
+    assert!(!map.tiers[&volume].bricks.contains(&old));
+}
+
+#[test]
+fn map_with_a_hot_tier_is_of_a_version_that_older_nodes_refuse() {
+    let map = cluster(3);
+    let plain = done(&map, &volume(&map, 3));
+    let tiered = done(&plain, &attach(&[1, 2], 2, false));
+    let bytes = tiered.encode();
+    assert_eq!((bytes[0], ClusterMap::decode(&bytes)), (4, Ok(tiered.clone())));
+    assert!(ClusterMap::decode(&[&[3], &bytes[1..]].concat()).is_err(), "it has more than version 3 has");
+    let mut sharded = tiered.clone();
+    sharded.schemes.insert(GroupId(9), Shards { data: 2, parity: 1 });
+    assert_eq!(ClusterMap::decode(&sharded.encode()), Ok(sharded));
+    let gone = done(&tiered, &Command::StopRebalance { volume: GroupId(9) });
+    assert_eq!(done(&gone, &Command::DeleteVolume { volume: GroupId(9) }).encode()[0], 2);
 }
 
 #[test]

@@ -88,6 +88,7 @@ mod space;
 mod storage;
 mod tasks;
 
+pub use background::tier::{Move, Reason};
 pub use digest::digest;
 pub use disk::OpenError;
 pub use inspect::{Cleared, ClearedLock, SessionInfo};
@@ -98,4 +99,4 @@ pub use options::Options;
 pub use replica::{Replica, ReplicaOptions};
 pub use serve::{BrickUse, Server};
 pub use snapshot::fetch_state;
-pub use tasks::{HealStatus, HealTask};
+pub use tasks::{HealStatus, HealTask, TierSettings, TierState, TierStatus};

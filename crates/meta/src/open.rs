@@ -1,7 +1,7 @@
 //! Opening a server: a new volume is formatted, an old one recovered.
 
 use crate::background;
-use crate::background::heal;
+use crate::background::{heal, tier};
 use crate::disk::{Disk, OpenError};
 use crate::leadership;
 use crate::limits::*;
@@ -13,6 +13,7 @@ use crate::serve::Server;
 use crate::sessions::Sessions;
 use crate::shared::{Namespace, Shared};
 use crate::space::Room;
+use crate::tasks::Tiering;
 use shoal_namespace::query;
 use shoal_runtime::log_limit::LogLimit;
 use shoal_types::{GroupId, ReplicaId};
@@ -56,7 +57,9 @@ impl Server {
         let lead = spawn("shoal-background", move || leadership::run(&shared, &options));
         let shared = server.shared.clone();
         let heal = spawn("shoal-heal", move || heal::run(&shared));
-        server.threads.lock().extend([lead, heal]);
+        let shared = server.shared.clone();
+        let tier = spawn("shoal-tier", move || tier::run(&shared));
+        server.threads.lock().extend([lead, heal, tier]);
         Ok(server)
     }
 
@@ -72,6 +75,7 @@ impl Server {
             store: replica.core.store.clone(),
             background: machine.background.clone(),
             heal: machine.heal.clone(),
+            tiering: Tiering::default(),
             leases: machine.leases.clone(),
             room: Room::new(dir, bricks.clone(), reserve, options.reserve_bytes),
             bricks,
@@ -121,7 +125,9 @@ impl Server {
         let worker = shared.clone();
         let heal = spawn("shoal-heal", move || heal::run(&worker));
         shared.heal.lead(true);
-        self.threads.lock().extend([background, heal]);
+        let worker = shared.clone();
+        let tier = spawn("shoal-tier", move || tier::run(&worker));
+        self.threads.lock().extend([background, heal, tier]);
         Ok(())
     }
 }

@@ -1,10 +1,11 @@
 //! The service: what clients request.
 
+use crate::background::tier::Move;
 use crate::limits::*;
 use crate::machine::Machine;
 use crate::replica::Replica;
 use crate::shared::Shared;
-use crate::tasks::{HealStatus, Work};
+use crate::tasks::{HealStatus, TierSettings, TierState, Work};
 use serde::{Deserialize, Serialize};
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, Outcome, query};
@@ -42,6 +43,7 @@ impl Server {
     pub fn shutdown(&self) {
         self.shared.background.stop();
         self.shared.heal.stop();
+        self.shared.tiering.stop();
         self.shared.replica.shutdown();
         self.join();
     }
@@ -50,6 +52,7 @@ impl Server {
         self.shared.leases.stop();
         self.shared.background.stop();
         self.shared.heal.stop();
+        self.shared.tiering.stop();
         let threads = std::mem::take(&mut *self.threads.lock());
         // A waiter may hold the last reference to the server: the thread that calls it cannot wait for
         // itself.
@@ -111,6 +114,21 @@ impl Server {
     /// Whether the healer has no task that can run now.
     pub fn is_healed(&self) -> bool {
         self.shared.heal.is_idle()
+    }
+
+    /// When blocks are moved between the tiers of the volume; `None`: it has no hot tier.
+    pub fn set_tiers(&self, settings: Option<TierSettings>) {
+        self.shared.tiering.set(settings);
+    }
+
+    /// How the tiers are.
+    pub fn tier_state(&self) -> Result<TierState, MetaError> {
+        self.shared.tier_state()
+    }
+
+    /// The blocks that would be moved between the tiers now, and why; nothing is moved.
+    pub fn tier_plan(&self) -> Result<Vec<Move>, MetaError> {
+        self.shared.tier_plan()
     }
 
     /// Blocks and bytes on each brick according to the namespace, garbage that is not deleted yet included. A

@@ -7,7 +7,7 @@ use crate::proposals::Waiter;
 use crate::replica::Replica;
 use crate::sessions::Sessions;
 use crate::space::Room;
-use crate::tasks::{Background, Heal, Work};
+use crate::tasks::{Background, Heal, Tiering, Work};
 use shoal_namespace::keys::{self, KeyRange};
 use shoal_namespace::kv::{KvStore, WriteBatch};
 use shoal_namespace::{Command, Fault, Outcome, TreeError, apply_command, query};
@@ -98,6 +98,7 @@ pub(crate) struct Shared {
     pub(crate) leases: Arc<Leases>,
     pub(crate) background: Arc<Background>,
     pub(crate) heal: Arc<Heal>,
+    pub(crate) tiering: Tiering,
     /// The term to which the table of sessions belongs.
     pub(crate) adopted: AtomicU64,
     pub(crate) slow_log: LogLimit,

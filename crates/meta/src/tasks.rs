@@ -4,7 +4,10 @@
 mod background;
 mod heal;
 mod pace;
+mod tier;
 
 pub(crate) use background::{Background, Work};
 pub(crate) use heal::Heal;
 pub use heal::{HealStatus, HealTask};
+pub(crate) use tier::Tiering;
+pub use tier::{TierSettings, TierState, TierStatus};

@@ -151,6 +151,22 @@ pub enum Command {
         /// How many inode numbers it gets to begin with.
         inodes: u64,
     },
+    /// Blocks were moved between the tiers, at most
+    /// [`limits::PLACE_BLOCKS_MAX`](crate::limits::PLACE_BLOCKS_MAX): [`Outcome::Placed`].
+    MoveTier {
+        /// The blocks, each with its old and new group.
+        blocks: Vec<Placed>,
+        /// When: those that come to the hot tier count as used then.
+        time: Timestamp,
+    },
+    /// Blocks on the hot tier were used, at most
+    /// [`limits::PLACE_BLOCKS_MAX`](crate::limits::PLACE_BLOCKS_MAX).
+    Touch {
+        /// The blocks; those that are not on the hot tier are ignored.
+        blocks: Vec<BlockId>,
+        /// When.
+        time: Timestamp,
+    },
 }
 
 /// The outcome of a command.
@@ -267,7 +283,9 @@ pub fn apply_command<S: KvRead + ?Sized>(
         }
         Command::SetOptions { options } => volume::set_options(store, *options),
         Command::GrantBlocks { count } => volume::grant_blocks(store, *count),
-        Command::Place { blocks } => place::place(store, blocks),
+        Command::Place { blocks } => place::place(store, blocks, Timestamp::default()),
+        Command::MoveTier { blocks, time } => place::place(store, blocks, *time),
+        Command::Touch { blocks, time } => place::touch(store, blocks, *time),
         Command::Collected { blocks } => volume::collected(store, blocks),
         Command::Reap { ino, extents_max } => volume::reap(store, *ino, *extents_max),
         Command::Compact { ino, offset, digest, block, info } => {
@@ -324,6 +342,8 @@ mod tests {
             Command::Place { blocks: vec![Placed { id, from: info.group, to: info.group }] },
             Command::Hold { session, inodes: vec![ino] },
             Command::OpenSessionFrom { client: "a".into(), origin, time, inodes: 1 },
+            Command::MoveTier { blocks: vec![Placed { id, from: info.group, to: info.group }], time },
+            Command::Touch { blocks: vec![id], time },
         ];
         for (number, command) in commands.into_iter().enumerate() {
             let bytes = command.encode();

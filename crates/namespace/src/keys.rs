@@ -15,6 +15,8 @@
 //! | `o` session inode                 | version                   | an inode that a session holds; its record says so too |
 //! | `s` session                       | [`SessionRecord`]         | a session                                        |
 //! | `c` inode                         | version                   | a file of many small extents, to be compacted    |
+//! | `t` session sequence              | [`HotRecord`]             | a block in use on the hot tier                   |
+//! | `h` seconds session sequence      | version                   | the same blocks in the order of their last use   |
 //! | `m` word                          | see [`Singleton`]         | what a volume has one of                         |
 //!
 //! So everything about a file lies together: one scan reads a small file whole, and what was created together
@@ -28,6 +30,7 @@
 //! [`BlockRecord`]: crate::records::BlockRecord
 //! [`BlockInfo`]: shoal_types::BlockInfo
 //! [`SessionRecord`]: crate::records::SessionRecord
+//! [`HotRecord`]: crate::heat::HotRecord
 
 use shoal_types::{BlockId, Cookie, InodeId, Name, SessionId, XattrName};
 
@@ -46,6 +49,8 @@ const REAP: u8 = b'r';
 const HOLD: u8 = b'o';
 const SESSION: u8 = b's';
 const COMPACT: u8 = b'c';
+const HOT: u8 = b't';
+const HEAT: u8 = b'h';
 const SINGLETON: u8 = b'm';
 
 const PART_INODE: u8 = 0;
@@ -125,6 +130,10 @@ pub enum Key {
     Session(SessionId),
     /// A file to be compacted.
     Compact(InodeId),
+    /// A block in use on the hot tier.
+    Hot(BlockId),
+    /// The same block in the order of time: when it was last used, in seconds since 1970.
+    Heat(u64, BlockId),
     /// What a volume has one of.
     Singleton(Singleton),
 }
@@ -144,6 +153,8 @@ impl Key {
             Key::Hold(session, ino) => hold(*session, *ino),
             Key::Session(id) => session(*id),
             Key::Compact(ino) => compact(*ino),
+            Key::Hot(id) => hot(*id),
+            Key::Heat(since, id) => heat(*since, *id),
             Key::Singleton(which) => singleton(*which),
         }
     }
@@ -178,6 +189,11 @@ impl Key {
             }
             SESSION => Key::Session(SessionId(only(rest)?)),
             COMPACT => Key::Compact(InodeId(only(rest)?)),
+            HOT => Key::Hot(block_id(rest)?),
+            HEAT => {
+                let (since, rest) = number(rest)?;
+                Key::Heat(since, block_id(rest)?)
+            }
             SINGLETON => Key::Singleton(Singleton::ALL.into_iter().find(|which| which.word() == rest)?),
             _ => return None,
         })
@@ -261,6 +277,14 @@ pub fn session(id: SessionId) -> Vec<u8> {
 pub fn compact(ino: InodeId) -> Vec<u8> {
     key(COMPACT, &[ino.0], &[])
 }
+/// Key of a block on the hot tier.
+pub fn hot(id: BlockId) -> Vec<u8> {
+    key(HOT, &[id.session.0, id.seq], &[])
+}
+/// Key of a block on the hot tier in the order of time.
+pub fn heat(since: u64, id: BlockId) -> Vec<u8> {
+    key(HEAT, &[since, id.session.0, id.seq], &[])
+}
 /// Key of what a volume has one of.
 pub fn singleton(which: Singleton) -> Vec<u8> {
     key(SINGLETON, &[], which.word())
@@ -335,13 +359,23 @@ pub fn compact_range(after: Option<InodeId>) -> KeyRange {
     let (from, to) = all(COMPACT);
     (after.map_or(from, |ino| key(COMPACT, &[ino.0], &[0])), to)
 }
+/// All blocks on the hot tier.
+pub fn all_hot() -> KeyRange {
+    all(HOT)
+}
+/// The blocks on the hot tier in the order of time: behind one, or from the longest unused.
+pub fn heat_range(after: Option<(u64, BlockId)>) -> KeyRange {
+    let (from, to) = all(HEAT);
+    (after.map_or(from, |(since, id)| key(HEAT, &[since, id.session.0, id.seq], &[0])), to)
+}
 /// What a volume has one of.
 pub fn all_singletons() -> KeyRange {
     all(SINGLETON)
 }
 /// The ranges in which there are no keys.
 pub fn unused() -> Vec<KeyRange> {
-    let mut tags = [INODE, DENTRY, BLOCK, GARBAGE, DEGRADED, REAP, HOLD, SESSION, COMPACT, SINGLETON];
+    let mut tags =
+        [INODE, DENTRY, BLOCK, GARBAGE, DEGRADED, REAP, HOLD, SESSION, COMPACT, HOT, HEAT, SINGLETON];
     tags.sort_unstable();
     let mut from = Vec::new();
     let mut ranges = Vec::new();
@@ -384,6 +418,8 @@ mod tests {
             (Key::Hold(SessionId(2), InodeId(9)), "6f00000000000000020000000000000009"),
             (Key::Session(SessionId(2)), "730000000000000002"),
             (Key::Compact(InodeId(9)), "630000000000000009"),
+            (Key::Hot(id), "7400000000000000030000000000010002"),
+            (Key::Heat(5, id), "68000000000000000500000000000000030000000000010002"),
             (Key::Singleton(Singleton::Layout), "6d6c61796f7574"),
             (Key::Singleton(Singleton::Volume), "6d766f6c756d65"),
             (Key::Singleton(Singleton::Counters), "6d636f756e74657273"),

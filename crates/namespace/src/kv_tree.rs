@@ -288,8 +288,8 @@ impl<S: KvRead + ?Sized> Tree for KvTree<'_, S> {
         self.set_extent(ino, offset, None);
     }
 
-    fn declare_block(&mut self, id: BlockId, info: BlockInfo) {
-        self.blocks.insert(id, BlockSlot::declared(BlockRecord { refs: 0, info }));
+    fn declare_block(&mut self, ino: InodeId, id: BlockId, info: BlockInfo) {
+        self.blocks.insert(id, BlockSlot::declared(BlockRecord { refs: 0, info }, ino));
     }
 
     fn add_block_ref(&mut self, id: BlockId) {

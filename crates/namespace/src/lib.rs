@@ -16,6 +16,7 @@
 pub mod check;
 pub mod codec;
 pub mod command;
+pub mod heat;
 pub mod keys;
 pub mod kv;
 pub mod kv_tree;

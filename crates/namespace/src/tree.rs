@@ -74,8 +74,8 @@ pub trait Tree {
     /// Removes the extent that begins at `offset`.
     fn remove_extent(&mut self, ino: InodeId, offset: u64);
 
-    /// A block's existence is made known; it has no references yet.
-    fn declare_block(&mut self, id: BlockId, info: BlockInfo);
+    /// A block's existence is made known by a file; it has no references yet.
+    fn declare_block(&mut self, ino: InodeId, id: BlockId, info: BlockInfo);
     /// One more extent refers to the block.
     fn add_block_ref(&mut self, id: BlockId);
     /// One extent fewer refers to the block; with the last one it is garbage.

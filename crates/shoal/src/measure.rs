@@ -141,6 +141,15 @@ impl BlockService for MeasuredBlocks {
     fn statfs(&self) -> Result<Statfs, BlockError> {
         self.inner.statfs()
     }
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.inner.check(id)
+    }
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        self.inner.take_reads()
+    }
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        self.inner.note_reads(reads);
+    }
 }
 
 /// Latencies of calls to a metadata service, by kind.

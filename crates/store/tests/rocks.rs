@@ -1,6 +1,6 @@
 //! RocksDB as a store: the conformance suite, and failures that only a disk has.
 
-use shoal_namespace::kv::{KvRead, KvStore};
+use shoal_namespace::kv::{KvRead, KvStore, WriteBatch};
 use shoal_store::conformance::{batch, check, dump};
 use shoal_store::{RocksOptions, RocksStore};
 use std::path::Path;
@@ -211,4 +211,42 @@ fn reclaiming_gets_to_garbage_in_the_middle_with_little_room_to_work_in() {
     store.reclaim(2 << 20, LONG).expect("reclaim");
     let living = 310 * 60_000;
     assert!(store.blob_bytes() < living + living / 8, "{} of {before} bytes left", store.blob_bytes());
+}
+
+/// Blocks on the hot tier in the measurement below, and how many of them are looked for.
+const HOT_BLOCKS: u64 = 10_000_000;
+const CANDIDATES: usize = 1000;
+
+#[test]
+#[ignore = "writes ten million records: a minute or more"]
+fn next_thousand_of_ten_million_blocks_on_the_hot_tier_are_found_in_milliseconds() {
+    use shoal_namespace::{heat, keys, records};
+    use shoal_types::{BlockId, SessionId};
+    let dir = tempfile::tempdir().expect("tempdir");
+    let store = open(dir.path());
+    let block = |seq: u64| BlockId { session: SessionId(2 + seq % 8), seq };
+    for from in (0..HOT_BLOCKS).step_by(10_000) {
+        let key = |seq: u64| {
+            (keys::heat(1_700_000_000 + seq * 7919 % HOT_BLOCKS, block(seq)), Some(records::present()))
+        };
+        store.write(&WriteBatch { changes: (from..from + 10_000).map(key).collect() }).expect("write");
+    }
+    let find = |after| {
+        let begun = std::time::Instant::now();
+        let found = heat::longest_unused(&store, after, CANDIDATES).expect("found");
+        (begun.elapsed(), found)
+    };
+    let (first_took, first) = find(None);
+    let (next_took, next) = find(first.last().copied());
+    // Those before are gone, as after their demotion.
+    let gone = first.iter().chain(&next).map(|(since, id)| (keys::heat(*since, *id), None));
+    store.write(&WriteBatch { changes: gone.collect() }).expect("write");
+    let (after_took, rest) = find(None);
+    println!(
+        "{CANDIDATES} of {HOT_BLOCKS} blocks: first {first_took:?}, next {next_took:?}, after removal {after_took:?}"
+    );
+    assert!(first.len() == CANDIDATES && next.len() == CANDIDATES && first < next && next < rest);
+    for took in [first_took, next_took, after_took] {
+        assert!(took < Duration::from_millis(100), "{took:?}");
+    }
 }

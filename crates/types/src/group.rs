@@ -16,6 +16,23 @@ pub const SHARD_COLUMN_BYTES: u32 = 64;
 /// this number.
 const SHARDS_MARK: BrickId = BrickId(u16::MAX);
 
+/// Marks the record of a group on the hot tier: it comes first, and the number of copies follows. No brick
+/// has this number.
+const HOT_MARK: BrickId = BrickId(u16::MAX - 1);
+
+/// The largest number that a brick may have.
+pub const BRICK_NUMBER_MAX: u16 = u16::MAX - 2;
+
+/// A set of a volume's bricks with a scheme of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub enum Tier {
+    /// The bricks that the volume was created with, and what was added to them.
+    #[default]
+    Cold,
+    /// The bricks of an attached tier.
+    Hot,
+}
+
 /// The bricks that hold a block, each of them durably: a set of bricks with a copy each, or an ordered list
 /// of bricks with a shard each. The empty group means the single brick of a volume without a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -26,6 +43,8 @@ pub struct BlockGroup {
     data: u8,
     /// Length of each shard in columns; 0 in a group of copies.
     columns: u16,
+    /// On the hot tier: copies that a block there should have if it is not in shards. 0 on the cold tier.
+    hot: u8,
     /// Copies: in ascending order. Shards: the brick of each shard in the order of their indexes, 0 where it
     /// is missing. The slots from `len` on are 0, so that equal groups compare equal.
     bricks: [u16; GROUP_BRICKS_MAX],
@@ -47,6 +66,23 @@ impl BlockGroup {
         let len = data.checked_add(parity).filter(|len| *len <= GROUP_BRICKS_MAX)?;
         let is_one = data > 0 && parity > 0 && columns > 0;
         is_one.then(|| BlockGroup { len: len as u8, data: data as u8, columns, ..BlockGroup::default() })
+    }
+
+    /// The tier that its bricks belong to.
+    pub fn tier(&self) -> Tier {
+        if self.hot > 0 { Tier::Hot } else { Tier::Cold }
+    }
+
+    /// The group on the hot tier, where blocks that are not in shards should have so many copies.
+    #[must_use]
+    pub fn on_hot_tier(self, copies: u8) -> BlockGroup {
+        BlockGroup { hot: copies.max(1), ..self }
+    }
+
+    /// The empty group of copies on the tier of this one.
+    #[must_use]
+    pub fn no_copies(&self) -> BlockGroup {
+        BlockGroup { hot: self.hot, ..BlockGroup::default() }
     }
 
     /// Whether its bricks hold shards.
@@ -113,8 +149,10 @@ impl BlockGroup {
         self.len() == 0
     }
 
-    /// Whether it has fewer bricks than it should: so many copies, or all of its shards.
+    /// Whether it has fewer bricks than it should: so many copies, or all of its shards. On the hot tier it
+    /// knows its number of copies itself.
     pub fn is_short_of(&self, copies: usize) -> bool {
+        let copies = if self.hot > 0 { usize::from(self.hot) } else { copies };
         if self.is_sharded() { self.missing_shards().next().is_some() } else { self.len() < copies }
     }
 
@@ -158,7 +196,8 @@ impl BlockGroup {
             self.bricks.iter_mut().filter(|one| **one == brick.0).for_each(|one| *one = 0);
             return self;
         }
-        BlockGroup::new(self.bricks().filter(|one| *one != brick)).unwrap_or_default()
+        let rest = BlockGroup::new(self.bricks().filter(|one| *one != brick)).unwrap_or_default();
+        BlockGroup { hot: self.hot, ..rest }
     }
 
     /// The group without what another one has, too: the copy, or the same shard, on the same brick.
@@ -177,6 +216,9 @@ impl BlockGroup {
 
 impl fmt::Debug for BlockGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.hot > 0 {
+            f.write_str("hot ")?;
+        }
         if self.is_sharded() {
             write!(f, "{}+{} of {} columns ", self.data, self.len - self.data, self.columns)?;
             return f.debug_list().entries(self.slots()).finish();
@@ -186,13 +228,16 @@ impl fmt::Debug for BlockGroup {
 }
 
 /// A group of copies is the list of its bricks. A group of shards is a mark, the number of data shards, their
-/// length in columns, and the brick of each shard.
+/// length in columns, and the brick of each shard. Before either, a group on the hot tier has a mark and its
+/// number of copies.
 impl Serialize for BlockGroup {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let tier = [HOT_MARK, BrickId(u16::from(self.hot))];
+        let tier = if self.hot > 0 { &tier[..] } else { &[] };
         let head = [SHARDS_MARK, BrickId(u16::from(self.data)), BrickId(self.columns)];
         let head = if self.is_sharded() { &head[..] } else { &[] };
-        let mut list = serializer.serialize_seq(Some(head.len() + self.slots().len()))?;
-        for number in head {
+        let mut list = serializer.serialize_seq(Some(tier.len() + head.len() + self.slots().len()))?;
+        for number in tier.iter().chain(head) {
             list.serialize_element(number)?;
         }
         for brick in self.slots() {
@@ -213,8 +258,14 @@ impl<'de> Deserialize<'de> for BlockGroup {
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<BlockGroup, A::Error> {
                 let mut group = BlockGroup::default();
                 while let Some(brick) = list.next_element()? {
+                    if brick == HOT_MARK && group == BlockGroup::default() {
+                        let copies = list.next_element::<BrickId>()?.and_then(|it| u8::try_from(it.0).ok());
+                        let copies = copies.filter(|copies| *copies > 0);
+                        group.hot = copies.ok_or_else(|| A::Error::custom("no group on the hot tier"))?;
+                        continue;
+                    }
                     if brick == SHARDS_MARK && group.is_empty() {
-                        return shards_of(list);
+                        return shards_of(list).map(|shards| BlockGroup { hot: group.hot, ..shards });
                     }
                     group = group.with(brick).ok_or_else(|| A::Error::custom("too many bricks"))?;
                 }
@@ -258,6 +309,20 @@ mod tests {
         assert!(group(&[3]).contains(BrickId(3)) && !group(&[3]).contains(BrickId(0)));
         assert_eq!(BlockGroup::new((0..17).map(BrickId)), None);
     }
+    #[test]
+    fn group_on_the_hot_tier_stays_there_and_knows_its_copies() {
+        let cold = BlockGroup::new([BrickId(3), BrickId(4)]).expect("few");
+        let hot = cold.on_hot_tier(2);
+        assert_eq!((cold.tier(), hot.tier()), (Tier::Cold, Tier::Hot));
+        assert_ne!(cold, hot);
+        assert!(cold.is_short_of(3) && !hot.is_short_of(3), "the other tier has three");
+        let one = hot.without(BrickId(4));
+        assert!(one.is_short_of(1) && one.tier() == Tier::Hot);
+        assert_eq!(one.with(BrickId(4)), Some(hot));
+        assert_eq!(hot.without_all(&hot), hot.no_copies());
+        assert_eq!(hot.no_copies().with(BrickId(3)).and_then(|it| it.with(BrickId(4))), Some(hot));
+    }
+
     #[test]
     fn group_of_shards_keeps_their_order_and_has_one_shard_on_a_brick() {
         let empty = BlockGroup::of_shards(4, 2, 100).expect("a legal group");

@@ -18,7 +18,7 @@ mod time;
 pub use attr::{FileKind, Inode, Statfs, mode};
 pub use content::{BlockInfo, BlockRef, Extent};
 pub use errno::Errno;
-pub use group::{BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYTES};
+pub use group::{BRICK_NUMBER_MAX, BlockGroup, GROUP_BRICKS_MAX, SHARD_COLUMN_BYTES, Tier};
 pub use id::{BatchSeq, BlockId, BrickId, GroupId, Incarnation, InodeId, NodeId, ReplicaId, SessionId};
 pub use name::{Cookie, Name, NameError, XattrName, XattrNameError};
 pub use origin::{Origin, Process};

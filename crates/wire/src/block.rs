@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, SessionId, Statfs, Tier};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -106,6 +106,19 @@ pub trait BlockService: Send + Sync + 'static {
     fn sessions(&self) -> Result<Vec<SessionId>, BlockError>;
     /// Room on the brick's disk (`total_bytes`, `free_bytes`; the rest is 0).
     fn statfs(&self) -> Result<Statfs, BlockError>;
+    /// Reads all of a block from the disk, checks every byte, and answers its length. It does not count as a
+    /// read.
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.length(id)
+    }
+    /// How often blocks were read since the last call. A brick remembers a bounded number of blocks.
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        Ok(Vec::new())
+    }
+    /// Blocks were read from the brick's own files, so often: returns at once.
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        let _ = reads;
+    }
 }
 
 impl<T: BlockService + ?Sized> BlockService for Arc<T> {
@@ -135,6 +148,15 @@ impl<T: BlockService + ?Sized> BlockService for Arc<T> {
     }
     fn statfs(&self) -> Result<Statfs, BlockError> {
         (**self).statfs()
+    }
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        (**self).check(id)
+    }
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        (**self).take_reads()
+    }
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        (**self).note_reads(reads);
     }
 }
 
@@ -199,6 +221,21 @@ pub trait VolumeBlocks: Send + Sync + 'static {
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let _ = id;
         Ok(info.group)
+    }
+    /// Copies a block to the other tier, whole, and has its bricks check what they stored. Returns the group
+    /// that has it there. The caller continues as after [`mend`](Self::mend).
+    fn move_to(&self, id: BlockId, info: BlockInfo, tier: Tier) -> Result<BlockGroup, BlockError> {
+        let _ = (id, tier);
+        Ok(info.group)
+    }
+    /// [`room`](Self::room) on one tier.
+    fn room_in(&self, tier: Tier) -> Result<Statfs, BlockError> {
+        let _ = tier;
+        self.room()
+    }
+    /// How often blocks were read since the last call, as far as bricks remember.
+    fn reads(&self) -> Result<BTreeMap<BlockId, u32>, BlockError> {
+        Ok(BTreeMap::new())
     }
 }
 

@@ -526,7 +526,7 @@ impl Tree for Cache {
     }
 
     // The server counts the references to blocks.
-    fn declare_block(&mut self, _id: BlockId, _info: BlockInfo) {}
+    fn declare_block(&mut self, _ino: InodeId, _id: BlockId, _info: BlockInfo) {}
     fn add_block_ref(&mut self, _id: BlockId) {}
     fn drop_block_ref(&mut self, _id: BlockId) {}
 

@@ -49,7 +49,7 @@ impl Inner {
         D: FnOnce(&dyn BlockService, &[BlockId]) -> Result<Vec<BlockId>, BlockError> + Send + 'static,
     {
         let map = self.bricks.map();
-        let has_shards = map.schemes.contains_key(&self.volume);
+        let has_shards = map.has_shards(self.volume);
         let mut by_brick = BTreeMap::<BrickId, Vec<BlockId>>::new();
         for (id, group) in blocks {
             let everywhere = map.bricks_of(self.volume).map(|(brick, _)| brick).filter(|_| group.is_empty());
@@ -87,7 +87,7 @@ impl Inner {
         self: &Arc<Inner>,
         from: BlockId,
     ) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
-        let has_shards = self.bricks.map().schemes.contains_key(&self.volume);
+        let has_shards = self.bricks.map().has_shards(self.volume);
         let mut found = BTreeMap::<(BlockId, Option<usize>), BlockGroup>::new();
         let mut next: Option<BlockId> = None;
         self.survey(
@@ -131,7 +131,7 @@ impl Inner {
     }
 
     /// Sends the same request to all bricks that are up. An error only if none answers.
-    fn survey<T: Send + 'static>(
+    pub(super) fn survey<T: Send + 'static>(
         self: &Arc<Inner>,
         question: impl Fn(&dyn BlockService) -> Result<T, BlockError> + Clone + Send + 'static,
         each: impl FnMut(BrickId, T),

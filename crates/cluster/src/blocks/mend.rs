@@ -7,7 +7,7 @@ use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::Bytes;
 use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Tier};
 use shoal_wire::BlockError;
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ impl Inner {
     /// in the group until enough copies are elsewhere.
     pub(super) fn mend(self: &Arc<Inner>, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        let rules = self.rules(&map)?;
+        let rules = self.rules(&map, info.group.tier())?;
         if placement::is_whole(&map, self.volume, info.group) {
             return Ok(info.group);
         }
         if info.group.is_sharded() {
             return self.mend_shards(&map, id, info.group);
         }
-        let (ranked, good) = self.ranked(&map, id);
+        let (ranked, good) = self.ranked(&map, info.group.tier(), id);
         let plan = Plan::new(rules, info.group, (ranked, good), &[]);
         if plan.good == 0 || plan.kept.len() >= rules.replica {
             // There is nothing to copy, or no brick to copy it to: it need not be read.
             return Ok(self.with_what_is_left(&map, rules, info.group, &[], plan.kept));
         }
         let (content, bad) = self.source(&map, id, info)?;
-        let plan = Plan::new(rules, info.group, self.ranked(&map, id), &bad);
+        let plan = Plan::new(rules, info.group, self.ranked(&map, info.group.tier(), id), &bad);
         let mended = self.carry_out(plan, rules, id, &content)?;
         Ok(self.with_what_is_left(&map, rules, info.group, &bad, mended))
     }
@@ -65,8 +65,8 @@ impl Inner {
     }
 
     /// The bricks that placement would choose today, if all answered.
-    pub(super) fn ideal(&self, map: &ClusterMap, rules: Rules, id: BlockId) -> Vec<Candidate> {
-        let candidates = self.candidates(map, id);
+    pub(super) fn ideal(&self, map: &ClusterMap, tier: Tier, rules: Rules, id: BlockId) -> Vec<Candidate> {
+        let candidates = self.candidates(map, tier, id);
         let chosen = placement::choose(&candidates, rules);
         candidates.into_iter().filter(|it| chosen.contains(&it.brick)).collect()
     }
@@ -74,7 +74,7 @@ impl Inner {
     pub(super) fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let map = self.bricks.map();
         let Some(rules) = Rules::of_group(&map, self.volume, &group) else { return true };
-        let ideal = self.ideal(&map, rules, id);
+        let ideal = self.ideal(&map, group.tier(), rules, id);
         ideal.len() == group.len() && ideal.iter().all(|it| group.contains(it.brick))
     }
 
@@ -88,8 +88,8 @@ impl Inner {
         if info.group.is_sharded() {
             return self.rebalance_shards(&map, id, info.group);
         }
-        let rules = self.rules(&map)?;
-        let mut ideal = self.ideal(&map, rules, id);
+        let rules = self.rules(&map, info.group.tier())?;
+        let mut ideal = self.ideal(&map, info.group.tier(), rules, id);
         ideal
             .retain(|it| info.group.contains(it.brick) || (self.is_good(it.brick) && !self.is_low(it.brick)));
         let good = ideal.len();
@@ -114,7 +114,7 @@ impl Inner {
         (info, bad): (BlockInfo, Vec<BrickId>),
         content: &Bytes,
     ) -> Result<BlockGroup, BlockError> {
-        let plan = Plan::new(rules, info.group, self.ranked(map, id), &bad);
+        let plan = Plan::new(rules, info.group, self.ranked(map, info.group.tier(), id), &bad);
         let mended = self.carry_out(plan, rules, id, content)?;
         Ok(self.with_what_is_left(map, rules, info.group, &bad, mended))
     }
@@ -168,7 +168,7 @@ impl Plan {
         bad: &[BrickId],
     ) -> Plan {
         let mut load = Load::default();
-        let mut kept = BlockGroup::default();
+        let mut kept = group.no_copies();
         for candidate in &ranked {
             let has_it = group.contains(candidate.brick) && !bad.contains(&candidate.brick);
             if has_it && kept.len() < rules.replica && load.admits(candidate.node, rules) {

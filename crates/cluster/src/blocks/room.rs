@@ -6,17 +6,31 @@ use crate::limits::{ROOM_AGE_MAX, ROOM_WAIT_MAX};
 use crate::map::BrickState;
 use crate::placement::Rules;
 use shoal_runtime::time::Instant;
-use shoal_types::{BrickId, NodeId, Statfs};
+use shoal_types::{BrickId, NodeId, Statfs, Tier};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Inner {
+    /// Of both tiers: a full hot tier leaves new blocks to the cold one. A hot tier that does not answer, or
+    /// is being emptied, does not count.
     pub(super) fn room(self: &Arc<Inner>) -> Result<Statfs, BlockError> {
+        let cold = self.room_in(Tier::Cold)?;
+        let takes = self.bricks.map().tiers.get(&self.volume).is_some_and(|tier| !tier.detaching);
+        let hot = if takes { self.room_in(Tier::Hot).ok() } else { None };
+        let hot = hot.unwrap_or_default();
+        Ok(Statfs {
+            total_bytes: cold.total_bytes.saturating_add(hot.total_bytes),
+            free_bytes: cold.free_bytes.saturating_add(hot.free_bytes),
+            ..cold
+        })
+    }
+
+    pub(super) fn room_in(self: &Arc<Inner>, tier: Tier) -> Result<Statfs, BlockError> {
         let map = self.bricks.map();
-        let rules = Rules::of_long_blocks(&map, self.volume).ok_or_else(unknown_volume)?;
+        let rules = Rules::of_long_blocks(&map, self.volume, tier).ok_or_else(unknown_volume)?;
         let bricks: Vec<(BrickId, NodeId)> = map
-            .bricks_of(self.volume)
+            .bricks_in(self.volume, tier)
             .filter(|(_, brick)| brick.state == BrickState::Active)
             .map(|(id, brick)| (id, brick.node))
             .collect();

@@ -6,29 +6,29 @@
 
 use super::content::Content;
 use super::gather::Wanted;
-use super::store::Copying;
+use super::store::{Copying, Target};
 use super::{Inner, names, unknown_volume};
 use crate::limits::SHARDED_BYTES_MIN;
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Load, Rules};
 use bytes::{Bytes, BytesMut};
 use shoal_coding::{Layout, Scheme};
-use shoal_types::{BlockGroup, BlockId, BrickId, SHARD_COLUMN_BYTES};
+use shoal_types::{BlockGroup, BlockId, BrickId, SHARD_COLUMN_BYTES, Tier};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Inner {
     /// The scheme for a new block; `None`: it is stored as copies.
-    pub(super) fn scheme_for(&self, map: &ClusterMap, parts: &[Bytes]) -> Option<Scheme> {
+    pub(super) fn scheme_for(&self, map: &ClusterMap, tier: Tier, parts: &[Bytes]) -> Option<Scheme> {
         let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
-        let shards = map.schemes.get(&self.volume).filter(|_| len >= SHARDED_BYTES_MIN)?;
+        let shards = map.shards_in(self.volume, tier).filter(|_| len >= SHARDED_BYTES_MIN)?;
         Scheme::new(usize::from(shards.data), usize::from(shards.parity))
     }
 
     pub(super) fn store_shards(
         self: &Arc<Inner>,
-        map: &ClusterMap,
+        (map, target): (&ClusterMap, Target),
         (id, scheme): (BlockId, Scheme),
         parts: &[Bytes],
     ) -> Result<BlockGroup, BlockError> {
@@ -47,11 +47,14 @@ impl Inner {
             group.ok_or_else(|| BlockError::Invalid { id, what: format!("{len} bytes are too long") })?;
         let shards = self.with_coder(id, |coder| coder.encode(scheme, &block))?;
         let shards = shards.into_iter().map(|shard| (shard.index, shard.bytes)).collect();
-        let rules = Rules::of_shards(map, self.volume, scheme.data(), scheme.shards());
-        let (ranked, good) = self.ranked(map, id);
+        let place = (self.volume, target.tier);
+        let rules = Rules::of_shards(map, place, scheme.data(), scheme.shards());
+        let (ranked, good) = self.ranked(map, target.tier, id);
         let content = Content::shards(group, shards);
-        let stored =
-            Copying::new(self, id, content, rules, &ranked, good).run(rules.replica, rules.quorum())?;
+        let mut copying = Copying::new(self, id, content, rules, &ranked, good);
+        copying.wait_max = target.wait_max;
+        let least = if target.whole { rules.replica } else { rules.quorum() };
+        let stored = copying.run(rules.replica, least)?;
         if stored.len() < rules.replica {
             tracing::debug!(block = %id, group = ?stored, "stored with fewer shards than wanted");
         }
@@ -65,7 +68,7 @@ impl Inner {
         id: BlockId,
         group: BlockGroup,
     ) -> Result<BlockGroup, BlockError> {
-        let (ranked, good) = self.ranked(map, id);
+        let (ranked, good) = self.ranked(map, group.tier(), id);
         self.place_shards(map, id, group, &ranked, ranked.get(..good).unwrap_or(&ranked))
     }
 
@@ -77,7 +80,7 @@ impl Inner {
         group: BlockGroup,
     ) -> Result<BlockGroup, BlockError> {
         let rules = Rules::of_group(map, self.volume, &group).ok_or_else(unknown_volume)?;
-        let ideal = self.ideal(map, rules, id);
+        let ideal = self.ideal(map, group.tier(), rules, id);
         let good: Vec<Candidate> =
             ideal.iter().filter(|it| self.is_good(it.brick) && !self.is_low(it.brick)).copied().collect();
         self.place_shards(map, id, group, &ideal, &good)
@@ -93,7 +96,8 @@ impl Inner {
         stays: &[Candidate],
         takes: &[Candidate],
     ) -> Result<BlockGroup, BlockError> {
-        let rules = Rules::of_shards(map, self.volume, group.data_shards(), group.all_shards());
+        let rules =
+            Rules::of_shards(map, (self.volume, group.tier()), group.data_shards(), group.all_shards());
         let mut load = Load::default();
         let mut kept = group;
         let keep = |load: &mut Load, candidate: &Candidate| {
@@ -151,11 +155,12 @@ impl Inner {
         damaged: BrickId,
     ) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        let scheme = map.schemes.get(&self.volume).ok_or(BlockError::Missing(id))?;
+        let tier = map.tier_of(self.volume, damaged);
+        let scheme = map.shards_in(self.volume, tier).ok_or(BlockError::Missing(id))?;
         let mut found = BTreeMap::<usize, (BrickId, u32)>::new();
         for one in (0..scheme.width()).filter(|one| *one != index) {
             let name = names::of_shard(id, one);
-            for (brick, _) in map.bricks_of(self.volume).filter(|(brick, _)| *brick != damaged) {
+            for (brick, _) in map.bricks_in(self.volume, tier).filter(|(brick, _)| *brick != damaged) {
                 let Some(service) = self.bricks.brick(brick).filter(|_| self.is_good(brick)) else {
                     continue;
                 };

@@ -4,26 +4,43 @@ use super::Inner;
 use super::call::{Calls, blames_brick};
 use super::content::Content;
 use crate::limits::{STORE_HEDGE, STORE_WAIT_MAX};
+use crate::map::ClusterMap;
 use crate::placement::{Candidate, Load, Rules};
 use bytes::Bytes;
 use shoal_runtime::planted::mistake;
-use shoal_runtime::time::Instant;
-use shoal_types::{BlockGroup, BlockId, BrickId, NodeId};
+use shoal_runtime::time::{Duration, Instant};
+use shoal_types::{BlockGroup, BlockId, BrickId, NodeId, Tier};
 use shoal_wire::{BlockError, BlockService};
 use std::sync::Arc;
 
 impl Inner {
     pub(super) fn store(self: &Arc<Inner>, id: BlockId, parts: &[Bytes]) -> Result<BlockGroup, BlockError> {
         let map = self.bricks.map();
-        if let Some(scheme) = self.scheme_for(&map, parts) {
-            return self.store_shards(&map, (id, scheme), parts);
+        match self.store_hot(&map, id, parts) {
+            Some(group) => Ok(group),
+            None => self.store_on(&map, Target::cold(), id, parts),
         }
-        let rules = self.rules(&map)?;
-        let (ranked, good) = self.ranked(&map, id);
+    }
+
+    /// Stores a block on one tier.
+    pub(super) fn store_on(
+        self: &Arc<Inner>,
+        map: &ClusterMap,
+        target: Target,
+        id: BlockId,
+        parts: &[Bytes],
+    ) -> Result<BlockGroup, BlockError> {
+        if let Some(scheme) = self.scheme_for(map, target.tier, parts) {
+            return self.store_shards((map, target), (id, scheme), parts);
+        }
+        let rules = self.rules(map, target.tier)?;
+        let (ranked, good) = self.ranked(map, target.tier, id);
         let mut copying = Copying::new(self, id, Content::copies(parts), rules, &ranked, good);
+        copying.wait_max = target.wait_max;
+        let least = if target.whole { rules.replica } else { rules.quorum() };
         let group = match mistake("take one copy of a block for enough") {
             true => copying.run(1, 1)?,
-            false => copying.run(rules.replica, rules.quorum())?,
+            false => copying.run(rules.replica, least)?,
         };
         if group.len() < rules.replica {
             tracing::debug!(block = %id, ?group, "stored with fewer copies than wanted");
@@ -49,6 +66,23 @@ impl Inner {
     }
 }
 
+/// Where a block is to be stored.
+#[derive(Clone, Copy)]
+pub(super) struct Target {
+    pub(super) tier: Tier,
+    /// Only all copies or shards are enough.
+    pub(super) whole: bool,
+    /// The attempt fails after this long.
+    pub(super) wait_max: Duration,
+}
+
+impl Target {
+    /// Where a new block goes if there is no hot tier for it.
+    pub(super) fn cold() -> Target {
+        Target { tier: Tier::Cold, whole: false, wait_max: STORE_WAIT_MAX }
+    }
+}
+
 /// A write of one block to several bricks.
 pub(super) struct Copying<'a> {
     inner: &'a Arc<Inner>,
@@ -59,6 +93,7 @@ pub(super) struct Copying<'a> {
     left: Vec<Candidate>,
     doubtful: usize,
     pub(super) load: Load,
+    pub(super) wait_max: Duration,
     nodes: Vec<(BrickId, NodeId)>,
     calls: Calls<()>,
     stored: BlockGroup,
@@ -85,6 +120,7 @@ impl<'a> Copying<'a> {
             left: ranked.iter().rev().copied().collect(),
             doubtful: ranked.len() - good,
             load: Load::default(),
+            wait_max: STORE_WAIT_MAX,
             nodes: Vec::new(),
             calls: Calls::new(),
             stored,
@@ -95,7 +131,7 @@ impl<'a> Copying<'a> {
 
     /// Runs until `wanted` bricks have the block, or until `least` have it and no other brick is left to try.
     pub(super) fn run(&mut self, wanted: usize, least: usize) -> Result<BlockGroup, BlockError> {
-        let give_up = Instant::now() + STORE_WAIT_MAX;
+        let give_up = Instant::now() + self.wait_max;
         let mut patience = Instant::now() + STORE_HEDGE;
         loop {
             let under_way = |it: &Self| it.stored.len() + it.calls.pending.len() - it.slow.len();

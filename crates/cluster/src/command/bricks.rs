@@ -2,7 +2,8 @@
 
 use super::{Applied, Outcome, volume_mut};
 use crate::map::{Brick, BrickState, ClusterMap};
-use shoal_types::{BrickId, GroupId, NodeId};
+use crate::placement::Rules;
+use shoal_types::{BRICK_NUMBER_MAX, BrickId, GroupId, NodeId, Tier};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ pub(super) fn add(map: &mut ClusterMap, volume: GroupId, places: &[(NodeId, Path
     let mut added = Vec::new();
     for (node, path) in places {
         check_place(map, *node, path)?;
-        if map.next.brick == u16::MAX {
+        if map.next.brick > BRICK_NUMBER_MAX {
             return Err("the cluster has used up its brick numbers".into());
         }
         let id = BrickId(map.next.brick);
@@ -68,25 +69,27 @@ fn check_own(map: &mut ClusterMap, volume: GroupId, bricks: &[BrickId]) -> Resul
     Ok(())
 }
 
-/// Checks that enough bricks on enough nodes are left without these.
+/// Checks that enough bricks of each tier are left without these.
 fn check_rest(map: &ClusterMap, volume: GroupId, without: &[BrickId]) -> Result<(), String> {
-    let copies = map.volumes.get(&volume).map_or(0, |volume| usize::from(volume.replica));
-    let width = map.schemes.get(&volume).map_or(copies, |shards| shards.width());
-    let left: Vec<&Brick> = map
-        .bricks_of(volume)
-        .filter(|(id, brick)| brick.state == BrickState::Active && !without.contains(id))
-        .map(|(_, brick)| brick)
-        .collect();
-    if left.len() < width {
-        return Err(format!(
-            "a block of this volume is on {width} bricks, and only {} would be left: add others first (`shoal volume add-brick`)",
-            left.len()
-        ));
+    for tier in map.tiers_of(volume) {
+        let width = Rules::of_long_blocks(map, volume, tier).map_or(0, |rules| rules.replica);
+        let stays =
+            |(id, brick): &(BrickId, &Brick)| brick.state == BrickState::Active && !without.contains(id);
+        let left = map.bricks_in(volume, tier).filter(stays).count();
+        if left < width {
+            let advice = match tier {
+                Tier::Cold => "add others first (`shoal volume add-brick`)",
+                Tier::Hot => "detach the hot tier instead (`shoal volume tier NAME detach start`)",
+            };
+            return Err(format!(
+                "a block of this volume is on {width} bricks, and only {left} would be left: {advice}"
+            ));
+        }
     }
     Ok(())
 }
 
-fn set_state(map: &mut ClusterMap, bricks: &[BrickId], state: BrickState) {
+pub(super) fn set_state(map: &mut ClusterMap, bricks: &[BrickId], state: BrickState) {
     for id in bricks {
         if let Some(brick) = map.bricks.get_mut(id) {
             brick.state = state;
@@ -127,6 +130,11 @@ pub(super) fn replace(
         set_state(map, &[old], BrickState::Gone);
     }
     let added = add(map, volume, std::slice::from_ref(new))?;
+    if let (Some(tier), Outcome::Bricks(ids)) = (map.tiers.get_mut(&volume), &added)
+        && tier.bricks.contains(&old)
+    {
+        tier.bricks.extend(ids);
+    }
     if !gone {
         set_state(map, &[old], BrickState::Draining);
     }
@@ -146,6 +154,9 @@ pub(super) fn forget(map: &mut ClusterMap, volume: GroupId, bricks: &[BrickId]) 
     volume_mut(map, volume)?.bricks.retain(|id| !bricks.contains(id));
     for id in bricks {
         map.bricks.remove(id);
+        if let Some(tier) = map.tiers.get_mut(&volume) {
+            tier.bricks.remove(id);
+        }
     }
     Ok(Outcome::Done)
 }

@@ -26,7 +26,7 @@ pub(super) enum Redundancy<'a> {
 
 impl Redundancy<'_> {
     /// Copies of a block that is not stored as shards.
-    fn copies(self) -> u8 {
+    pub(super) fn copies(self) -> u8 {
         match self {
             Redundancy::Copies(copies) => copies,
             Redundancy::Arbitrated(_) => ARBITRATED_COPIES,
@@ -35,7 +35,7 @@ impl Redundancy<'_> {
     }
 
     /// Bricks of one block.
-    fn width(self) -> usize {
+    pub(super) fn width(self) -> usize {
         match self {
             Redundancy::Shards(shards) => shards.width(),
             _ => usize::from(self.copies()),
@@ -43,7 +43,7 @@ impl Redundancy<'_> {
     }
 
     /// As an administrator writes it.
-    fn words(self) -> String {
+    pub(super) fn words(self) -> String {
         match self {
             Redundancy::Shards(shards) => {
                 format!("disperse {} redundancy {}", shards.width(), shards.parity)
@@ -52,7 +52,8 @@ impl Redundancy<'_> {
         }
     }
 
-    fn check(self) -> Result<(), String> {
+    /// Checks its numbers.
+    pub(super) fn check(self) -> Result<(), String> {
         match self {
             Redundancy::Shards(Shards { data, parity }) => {
                 if Scheme::new(usize::from(data), usize::from(parity)).is_some() {
@@ -69,6 +70,11 @@ impl Redundancy<'_> {
             },
         }
     }
+}
+
+/// Copies, or shards if there is a scheme for them.
+pub(super) fn redundancy(replica: u8, shards: Option<Shards>) -> Redundancy<'static> {
+    shards.map_or(Redundancy::Copies(replica), Redundancy::Shards)
 }
 
 pub(super) fn create(
@@ -167,6 +173,7 @@ pub(super) fn delete(map: &mut ClusterMap, id: GroupId) -> Applied {
     map.volumes.remove(&id);
     map.arbiters.remove(&id);
     map.schemes.remove(&id);
+    map.tiers.remove(&id);
     Ok(Outcome::Done)
 }
 

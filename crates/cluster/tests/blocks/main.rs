@@ -6,3 +6,4 @@ mod mend;
 mod shards;
 mod store;
 mod support;
+mod tiers;

@@ -21,6 +21,9 @@ struct State {
     down: bool,
     stuck: bool,
     full: bool,
+    /// What is put is damaged on the disk.
+    spoils: bool,
+    reads: BTreeMap<BlockId, u32>,
     gets: u64,
     /// Writes so far, and the last write of each block.
     puts: u64,
@@ -46,6 +49,9 @@ impl MemBrick {
     }
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
+    }
+    pub fn set_spoils(&self, spoils: bool) {
+        self.state.lock().spoils = spoils;
     }
     pub fn damage(&self, id: BlockId) {
         self.state.lock().damaged.insert(id);
@@ -95,6 +101,9 @@ impl BlockService for MemBrick {
         if state.blocks.contains_key(&id) && !state.damaged.remove(&id) {
             return Err(BlockError::Exists(id));
         }
+        if state.spoils {
+            state.damaged.insert(id);
+        }
         state.blocks.insert(id, parts.concat().into());
         Ok(())
     }
@@ -109,7 +118,18 @@ impl BlockService for MemBrick {
         if range.end > block.len() {
             return Err(BlockError::Invalid { id, what: "beyond its end".into() });
         }
-        Ok(block.slice(range))
+        let content = block.slice(range);
+        *state.reads.entry(id).or_default() += 1;
+        Ok(content)
+    }
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        match self.is_damaged(id) {
+            true => Err(BlockError::Corrupt { id, what: "damaged by the test".into() }),
+            false => self.length(id),
+        }
+    }
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        Ok(std::mem::take(&mut self.enter()?.reads).into_iter().collect())
     }
     fn delete(&self, ids: &[BlockId]) -> Result<(), BlockError> {
         let mut state = self.enter()?;

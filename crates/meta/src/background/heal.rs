@@ -6,24 +6,20 @@
 //! - *rebalance* moves blocks to where placement would put them today;
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
-//! **Order.** A block is copied first, then its new place is committed to the log, and only then are excess
-//! copies deleted. A crash at any point leaves at worst a copy that the namespace does not know. Blocks are
-//! copied by several threads, below a configurable rate.
+//! **Order.** See [`place`]. Blocks are copied by several threads, below a configurable rate.
 //!
 //! **Where.** On the leader alone. A new leader surveys all blocks once.
 
-use super::Trouble;
-use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE, HEAL_THREADS};
+use super::{Trouble, place};
+use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE};
 use crate::shared::Shared;
 use crate::tasks::HealTask;
 use shoal_namespace::command::Placed;
 use shoal_namespace::kv::KvStore;
 use shoal_namespace::{Command, query};
-use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId, BlockInfo};
 use shoal_wire::BlockError;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Runs until stopped.
 pub(crate) fn run(shared: &Shared) {
@@ -99,67 +95,27 @@ fn find(
 }
 
 /// Copies some blocks, commits their new places to the log, and deletes the copies that are in excess then.
+/// Those that are being moved between tiers are left for later.
 fn heal(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
-    shared.heal.moving().extend(page);
-    let outcome = heal_marked(shared, task, page);
-    let mut moving = shared.heal.moving();
-    moving.retain(|id| !page.contains(id));
+    let claimed = shared.heal.claim(page);
+    let outcome = heal_claimed(shared, task, &claimed);
+    shared.heal.release(&claimed);
+    let busy = (page.len() - claimed.len()) as u64;
+    shared.heal.note(|status| {
+        status.done_blocks += page.len() as u64;
+        status.waiting_blocks += busy;
+    });
     outcome
 }
 
-fn heal_marked(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
-    let blocks = copy(shared, task, page)?;
-    shared.heal.note(|status| status.done_blocks += page.len() as u64);
-    if blocks.is_empty() {
-        return Ok(());
-    }
-    // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
-    // succeeds, such a copy is made after this moment.
-    let than = shared.bricks.moments();
-    shared.propose(&Command::Place { blocks: blocks.clone() })?;
-    let mut excess = Vec::new();
-    for Placed { id, from, to } in blocks {
-        let known = query::block(&shared.store, id)?;
-        let (keep, placed) = match known {
-            Some(block) => (block.info.group, block.info.group == to),
-            None => (BlockGroup::default(), false),
-        };
-        if placed {
-            let bytes = known.map_or(0, |block| u64::from(block.info.len));
-            shared.heal.note_moved(bytes);
-        }
-        // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
-        let rest = if placed { from } else { to };
-        let rest = rest.without_all(&keep);
-        if !rest.is_empty() {
-            excess.push((id, rest));
-        }
-    }
-    // Copies left on a brick that does not answer are found by the sweep.
-    if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
-        tracing::debug!(%error, "deleting copies in excess");
-    }
-    Ok(())
-}
-
-/// Copies blocks, several at a time; answers those whose bricks have changed.
-fn copy(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<Vec<Placed>, Trouble> {
-    let next = AtomicUsize::new(0);
-    let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
-    let work = || {
-        while let Some(id) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match copy_one(shared, task, *id) {
-                Ok(Some(block)) => placed.lock().push(block),
-                Ok(None) => {}
-                Err(error) => drop(trouble.lock().get_or_insert(error)),
-            }
-        }
-    };
-    shoal_runtime::thread::together(HEAL_THREADS.min(page.len()), work);
-    match trouble.into_inner() {
-        Some(error) => Err(error),
-        None => Ok(placed.into_inner()),
-    }
+fn heal_claimed(shared: &Shared, task: HealTask, page: &[BlockId]) -> Result<(), Trouble> {
+    let blocks = place::copy(page, |id| copy_one(shared, task, id))?;
+    place::commit(
+        shared,
+        blocks,
+        |blocks| Command::Place { blocks },
+        |_, bytes| shared.heal.note_moved(bytes),
+    )
 }
 
 fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Placed>, Trouble> {

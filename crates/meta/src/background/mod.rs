@@ -8,8 +8,10 @@
 mod collect;
 mod compact;
 pub(crate) mod heal;
+mod place;
 mod reap;
 mod sweep;
+pub(crate) mod tier;
 
 use crate::limits::{COMPACT_AFTER, RETRY_AFTER, SWEEP_EVERY};
 use crate::options::Options;

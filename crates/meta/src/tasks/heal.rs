@@ -186,6 +186,18 @@ impl Heal {
         self.moving.lock()
     }
 
+    /// Marks blocks as being moved; answers those that were not.
+    pub(crate) fn claim(&self, blocks: &[BlockId]) -> Vec<BlockId> {
+        let mut moving = self.moving.lock();
+        blocks.iter().filter(|id| moving.insert(**id)).copied().collect()
+    }
+
+    /// Blocks that were claimed are moved, or stay where they are.
+    pub(crate) fn release(&self, blocks: &[BlockId]) {
+        let mut moving = self.moving.lock();
+        moving.retain(|id| !blocks.contains(id));
+    }
+
     /// Whether the running task is to be aborted.
     pub(crate) fn is_over(&self) -> bool {
         let state = self.state.lock();

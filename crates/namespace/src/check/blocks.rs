@@ -2,11 +2,12 @@
 //! with too few copies.
 
 use super::{Check, Finding, Phase};
+use crate::heat::{self, HotRecord};
 use crate::keys::{self, Key};
 use crate::kv::{KvRead, StoreError};
 use crate::records::BlockRecord;
-use shoal_types::BlockInfo;
 use shoal_types::limits::BLOCK_BYTES_MAX;
+use shoal_types::{BlockId, BlockInfo};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: KvRead + ?Sized> Check<'_, S> {
@@ -16,6 +17,7 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         let replica = crate::query::replica(self.store).unwrap_or(0);
         let mut garbage = BTreeMap::new();
         let mut degraded = BTreeSet::new();
+        let mut hot = BTreeSet::new();
         self.scan(Phase::Blocks, &keys::all_blocks(), |check, key, value| {
             let Some(record) = check.decode::<BlockRecord>(&key, value) else { return };
             let Key::Block(id) = key else { return };
@@ -31,6 +33,9 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
             }
             if record.is_degraded(replica) {
                 degraded.insert(id);
+            }
+            if heat::is_indexed(&record) {
+                hot.insert(id);
             }
             if record.refs == 0 {
                 garbage.insert(id, record.info);
@@ -67,6 +72,33 @@ impl<S: KvRead + ?Sized> Check<'_, S> {
         for id in degraded {
             let what = "has too few copies, but is not on the list of such blocks";
             self.found(Finding::Degraded { id, what });
+        }
+        self.heat(&hot)
+    }
+
+    /// The index of the hot tier has these blocks, each with both of its records.
+    fn heat(&mut self, hot: &BTreeSet<BlockId>) -> Result<(), StoreError> {
+        let mut since = BTreeMap::new();
+        self.scan(Phase::Blocks, &keys::all_hot(), |check, key, value| {
+            let Some(record) = check.decode::<HotRecord>(&key, value) else { return };
+            let Key::Hot(id) = key else { return };
+            since.insert(id, record.since);
+            if !hot.contains(&id) {
+                let what = "is in the index of the hot tier, but is not there or not in use";
+                check.found(Finding::Heat { id, what });
+            }
+        })?;
+        for id in hot.iter().filter(|id| !since.contains_key(id)) {
+            self.found(Finding::Heat { id: *id, what: "is on the hot tier, but not in its index" });
+        }
+        self.scan(Phase::Blocks, &keys::heat_range(None), |check, key, _| {
+            let Key::Heat(time, id) = key else { return };
+            if since.remove(&id) != Some(time) {
+                check.found(Finding::Heat { id, what: "is in the index of the hot tier at another time" });
+            }
+        })?;
+        for id in since.into_keys() {
+            self.found(Finding::Heat { id, what: "has no time in the index of the hot tier" });
         }
         Ok(())
     }

@@ -56,6 +56,8 @@ pub enum Finding {
     NotGarbage { id: BlockId },
     #[error("{id} {what}")]
     Degraded { id: BlockId, what: &'static str },
+    #[error("{id} {what}")]
+    Heat { id: BlockId, what: &'static str },
     #[error("inode {ino} {what}")]
     Work { ino: InodeId, what: &'static str },
     #[error("{session}: {what}")]

@@ -2,6 +2,7 @@
 
 use super::Outcome;
 use super::volume::{Applied, refuse};
+use crate::heat::{self, HotRecord};
 use crate::keys;
 use crate::kv::{KvRead, WriteBatch};
 use crate::limits::PLACE_BLOCKS_MAX;
@@ -9,7 +10,7 @@ use crate::query::replica;
 use crate::records::{self, BlockRecord};
 use crate::stored::read;
 use serde::{Deserialize, Serialize};
-use shoal_types::{BlockGroup, BlockId, BlockInfo, Errno};
+use shoal_types::{BlockGroup, BlockId, BlockInfo, Errno, Tier, Timestamp};
 
 /// A block lies on other bricks than before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,8 +23,9 @@ pub struct Placed {
     pub to: BlockGroup,
 }
 
-/// A block that was moved by someone else meanwhile, or became garbage, stays as it is.
-pub(super) fn place(store: &(impl KvRead + ?Sized), blocks: &[Placed]) -> Applied {
+/// A block that was moved by someone else meanwhile, or became garbage, stays as it is. On the hot tier a
+/// block counts as used when it comes there, at `time`.
+pub(super) fn place(store: &(impl KvRead + ?Sized), blocks: &[Placed], time: Timestamp) -> Applied {
     if blocks.len() > PLACE_BLOCKS_MAX {
         return refuse(Errno::E2BIG);
     }
@@ -49,7 +51,23 @@ pub(super) fn place(store: &(impl KvRead + ?Sized), blocks: &[Placed]) -> Applie
         if before.is_degraded(wanted) != mark.is_some() {
             batch.changes.insert(keys::degraded(*id), mark);
         }
+        match (from.tier(), to.tier()) {
+            (Tier::Cold, Tier::Hot) => {
+                let hot = HotRecord { since: heat::seconds(time), owner: heat::UNKNOWN };
+                heat::insert(&mut batch, *id, hot);
+            }
+            (Tier::Hot, Tier::Cold) => heat::remove(store, &mut batch, *id)?,
+            _ => {}
+        }
         count += 1;
     }
     Ok((batch, Outcome::Placed { count }))
+}
+
+/// Blocks on the hot tier were used.
+pub(super) fn touch(store: &(impl KvRead + ?Sized), blocks: &[BlockId], time: Timestamp) -> Applied {
+    if blocks.len() > PLACE_BLOCKS_MAX {
+        return refuse(Errno::E2BIG);
+    }
+    Ok((heat::touch(store, blocks, time)?, Outcome::Done))
 }

@@ -154,7 +154,7 @@ pub(super) fn compact<S: KvRead + ?Sized>(
         _ => false,
     };
     if !same {
-        tree.declare_block(block, info);
+        tree.declare_block(ino, block, info);
     }
     Ok((tree.finish()?, Outcome::Compacted { done: same }))
 }

@@ -1,11 +1,12 @@
 //! How many extents refer to a block.
 
 use super::KvTree;
+use crate::heat;
 use crate::keys;
 use crate::kv::KvRead;
 use crate::records::BlockRecord;
 use crate::stored::{TreeError, read};
-use shoal_types::{BlockId, BlockRef};
+use shoal_types::{BlockId, BlockRef, InodeId};
 
 /// What has become of a block.
 pub(super) struct BlockSlot {
@@ -13,13 +14,23 @@ pub(super) struct BlockSlot {
     pub(super) stored: Option<BlockRecord>,
     /// Declared by the session that acts, in this very command.
     pub(super) declared: Option<BlockRecord>,
+    /// The file that it was declared for.
+    pub(super) owner: InodeId,
     /// References gained less references lost.
     pub(super) gained: i64,
 }
 
 impl BlockSlot {
-    pub(super) fn declared(record: BlockRecord) -> BlockSlot {
-        BlockSlot { stored: None, declared: Some(record), gained: 0 }
+    pub(super) fn declared(record: BlockRecord, owner: InodeId) -> BlockSlot {
+        BlockSlot { stored: None, declared: Some(record), owner, gained: 0 }
+    }
+}
+
+impl BlockSlot {
+    /// The record after the command.
+    pub(super) fn now(&self) -> Option<BlockRecord> {
+        let record = self.declared.or(self.stored)?;
+        Some(BlockRecord { refs: record.refs.checked_add_signed(self.gained)?, ..record })
     }
 }
 
@@ -41,7 +52,8 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
     fn block_slot(&mut self, id: BlockId) -> Result<Option<&BlockSlot>, TreeError> {
         if !self.blocks.contains_key(&id) {
             let Some(stored) = read(self.store, &keys::block(id))? else { return Ok(None) };
-            self.blocks.insert(id, BlockSlot { stored: Some(stored), declared: None, gained: 0 });
+            let slot = BlockSlot { stored: Some(stored), declared: None, owner: heat::UNKNOWN, gained: 0 };
+            self.blocks.insert(id, slot);
         }
         Ok(self.blocks.get(&id))
     }

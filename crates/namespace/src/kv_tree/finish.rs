@@ -2,6 +2,7 @@
 
 use super::blocks::BlockSlot;
 use super::{KvTree, Slot};
+use crate::heat::{self, HotRecord};
 use crate::kv::{KvRead, WriteBatch};
 use crate::records::{self, BlockRecord, Counters, InodeRecord};
 use crate::stored::{TreeError, read};
@@ -36,8 +37,25 @@ impl<S: KvRead + ?Sized> KvTree<'_, S> {
         let replica = if self.blocks.is_empty() { 0 } else { crate::query::replica(self.store)? };
         for (id, slot) in &self.blocks {
             finish_block(&mut batch, *id, slot, replica)?;
+            self.finish_heat(&mut batch, *id, slot)?;
         }
         Ok(batch.0)
+    }
+
+    /// Keeps the index of the hot tier in step with the records of blocks.
+    fn finish_heat(&self, batch: &mut Batch, id: BlockId, slot: &BlockSlot) -> Result<(), TreeError> {
+        let was = slot.stored.as_ref().is_some_and(heat::is_indexed);
+        let is = slot.now().as_ref().is_some_and(heat::is_indexed);
+        match (was, is) {
+            (false, true) => {
+                let owner = self.inodes.get(&slot.owner).and_then(|inode| inode.now.as_ref());
+                let since = owner.map_or(0, |record| heat::seconds(record.inode.ctime));
+                heat::insert(&mut batch.0, id, HotRecord { since, owner: slot.owner });
+                Ok(())
+            }
+            (true, false) => heat::remove(self.store, &mut batch.0, id),
+            _ => Ok(()),
+        }
     }
 
     fn finish_inodes(&mut self, batch: &mut Batch) -> Result<(), TreeError> {
@@ -101,7 +119,7 @@ fn finish_holds(batch: &mut Batch, ino: InodeId, stored: Option<&InodeRecord>, n
 }
 
 fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot, replica: u8) -> Result<(), TreeError> {
-    let BlockSlot { stored, declared, gained } = slot;
+    let BlockSlot { stored, declared, gained, .. } = slot;
     let Some(record) = declared.or(*stored).filter(|_| declared.is_some() || *gained != 0) else {
         return Ok(());
     };

@@ -27,7 +27,7 @@ pub fn apply<T: Tree>(
         _ => Vec::new(),
     };
 
-    tree.declare_block(block, info);
+    tree.declare_block(ino, block, info);
     if found == expected {
         let merged = Extent::Block(BlockRef { id: block, offset: 0, len: info.len });
         content::replace(found, offset, end, vec![(offset, merged)]).write(tree, ino);

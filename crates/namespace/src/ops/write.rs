@@ -34,7 +34,7 @@ pub fn apply<T: Tree>(tree: &mut T, ino: InodeId, write: &Write<'_>) -> Result<(
     finish(&mut inode, &patch, write.size_min, write.time);
 
     if let Some((id, info)) = write.declare {
-        tree.declare_block(id, info);
+        tree.declare_block(ino, id, info);
     }
     patch.write(tree, ino);
     if capability {

@@ -8,6 +8,7 @@ mod clone_range;
 mod compact;
 mod create;
 mod forget;
+mod heat;
 mod hold;
 mod link;
 mod pages;

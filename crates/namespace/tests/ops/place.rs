@@ -177,7 +177,8 @@ fn group_of_shards_is_kept_in_order_and_records_of_copies_are_as_before() {
     );
     let empty = BlockGroup::of_shards(2, 1, 300).unwrap();
     let shards = empty.with_shard(0, one(7)).and_then(|it| it.with_shard(2, one(3))).unwrap();
-    for group in [copies, empty, shards, BlockGroup::default()] {
+    for group in [copies, empty, shards, copies.on_hot_tier(2), shards.on_hot_tier(9), BlockGroup::default()]
+    {
         let bytes = shoal_namespace::codec::encode(1, &group);
         assert_eq!(shoal_namespace::codec::decode::<BlockGroup>(1, &bytes), Ok(group));
     }

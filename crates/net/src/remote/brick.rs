@@ -32,6 +32,9 @@ pub(super) enum Call {
     },
     Sessions,
     Statfs,
+    Check(BlockId),
+    TakeReads,
+    NoteReads(Vec<(BlockId, u32)>),
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +48,7 @@ pub(super) enum Answer {
     Blocks(BlockPage<BlockId>),
     Sessions(Vec<SessionId>),
     Statfs(Statfs),
+    Reads(Vec<(BlockId, u32)>),
 }
 
 /// A brick on another node, as a service.
@@ -135,6 +139,23 @@ impl BlockService for RemoteBrick {
             _ => Err(self.confused()),
         }
     }
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        match self.call(&Call::Check(id), &[])?.0 {
+            Answer::Length(len) => Ok(len),
+            _ => Err(self.confused()),
+        }
+    }
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        match self.call(&Call::TakeReads, &[])?.0 {
+            Answer::Reads(reads) => Ok(reads),
+            _ => Err(self.confused()),
+        }
+    }
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        // Counts that get lost cost nothing but a later promotion.
+        let parts = pack(&Call::NoteReads(reads), []);
+        self.link.call_then(Service::Brick(self.brick), false, parts, Box::new(|_| ()));
+    }
 }
 
 /// Whether a page continues the listing from `from`. Otherwise a reader of all pages might never end, or take
@@ -164,6 +185,12 @@ pub fn serve_brick(brick: &dyn BlockService, body: &Bytes, reply: Replier) {
         Call::List { from } => brick.list(from).map(Answer::Blocks),
         Call::Sessions => brick.sessions().map(Answer::Sessions),
         Call::Statfs => brick.statfs().map(Answer::Statfs),
+        Call::Check(id) => brick.check(id).map(Answer::Length),
+        Call::TakeReads => brick.take_reads().map(Answer::Reads),
+        Call::NoteReads(reads) => {
+            brick.note_reads(reads);
+            Ok(Answer::Done)
+        }
     };
     reply.answer(pack(&answer, [tail]));
 }

@@ -17,6 +17,7 @@ mod names;
 pub mod render;
 mod reports;
 mod setup;
+mod tiers;
 
 pub use activity::*;
 pub use events::*;
@@ -24,6 +25,7 @@ pub use insight::*;
 pub use names::{BadName, BrickName, Token};
 pub use reports::*;
 pub use setup::{Begun, Init, Join, Joined, MountSpec, ServeSpec, WebListen};
+pub use tiers::*;
 
 use crate::profile::TopOf;
 use serde::{Deserialize, Serialize};
@@ -258,6 +260,27 @@ pub enum AdminRequest {
         /// The volume.
         name: String,
     },
+    /// Attaches a hot tier to a volume: [`AdminAnswer::Done`].
+    AttachTier {
+        /// The volume.
+        name: String,
+        /// Copies of every block.
+        replica: u8,
+        /// Blocks are stored as shards: data shards and parity shards. `replica` counts for nothing then.
+        shards: Option<(u8, u8)>,
+        /// The bricks.
+        bricks: Vec<BrickName>,
+        /// Even if two copies of a block may lie on one node.
+        force: bool,
+    },
+    /// Reports about the tiers of a volume, or detaches the hot one: [`AdminAnswer::Tiers`],
+    /// [`AdminAnswer::TierPlan`] for [`TierStep::Plan`], and otherwise [`AdminAnswer::Done`].
+    Tier {
+        /// The volume.
+        name: String,
+        /// The step.
+        step: TierStep,
+    },
 }
 
 /// A step of profiling.
@@ -395,4 +418,8 @@ pub enum AdminAnswer {
     Top(TopReport),
     /// What has happened.
     Events(EventsReport),
+    /// How the tiers are.
+    Tiers(TierReport),
+    /// What would be moved between them.
+    TierPlan(TierPlanReport),
 }

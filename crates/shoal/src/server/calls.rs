@@ -6,7 +6,7 @@ use crate::profile::{Profiled, Round, Told};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
-use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, SessionInfo};
+use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, Move, SessionInfo, TierState};
 use shoal_net::{Link, NetError, Service};
 use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{CodecError, decode, encode};
@@ -68,6 +68,10 @@ pub enum Ask {
     Lost { volume: GroupId, text: String },
     /// From a mount: the identity that a brick of this node has in its directory: [`Answer::BrickIdentity`].
     BrickIdentity { brick: BrickId },
+    /// How the tiers of a volume are: [`Answer::Tiers`]. For its leader.
+    Tiers { volume: GroupId },
+    /// What would be moved between the tiers of a volume now: [`Answer::TierPlan`]. For its leader.
+    TierPlan { volume: GroupId },
 }
 
 /// The answer to a request.
@@ -113,6 +117,10 @@ pub enum Answer {
     Clock { now_ms: u64 },
     /// The identity of a brick.
     BrickIdentity(u128),
+    /// The tiers of a volume.
+    Tiers(TierState),
+    /// Blocks that would be moved.
+    TierPlan(Vec<Move>),
 }
 
 /// A session, as the volume's leader knows it.

@@ -255,9 +255,13 @@ impl Bricks for ClusterView {
         if self.near.get() != Some(&node) || !self.reads_files.load(Relaxed) {
             return Some(Arc::new(remote));
         }
-        let path = self.map.read().bricks.get(&id)?.path.clone();
+        let (path, tiered) = {
+            let map = self.map.read();
+            let brick = map.bricks.get(&id)?;
+            (brick.path.clone(), map.tiers.contains_key(&brick.volume))
+        };
         let requests = self.link(node, Lane::Requests)?;
-        Some(Arc::new(self.near_bricks.brick(id, path, requests, remote)))
+        Some(Arc::new(self.near_bricks.brick((id, path), tiered, requests, remote)))
     }
 
     fn map(&self) -> Arc<ClusterMap> {

@@ -182,6 +182,12 @@ impl ServerContext {
             Ask::Paths { volume, inodes } => {
                 self.led(*volume, |group| group.server().paths(inodes).map(Answer::Paths))
             }
+            Ask::Tiers { volume } => {
+                self.led(*volume, |group| group.server().tier_state().map(Answer::Tiers))
+            }
+            Ask::TierPlan { volume } => {
+                self.led(*volume, |group| group.server().tier_plan().map(Answer::TierPlan))
+            }
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {

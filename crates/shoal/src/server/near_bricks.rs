@@ -13,10 +13,10 @@
 //! it is missing or damaged.
 
 use super::calls::{Answer, Ask, ask_over};
-use crate::limits::{ASK_PATIENCE, NEAR_BRICK_AGAIN};
+use crate::limits::{ASK_PATIENCE, NEAR_BRICK_AGAIN, NEAR_READS_EVERY};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_brick::BlockReader;
+use shoal_brick::{BlockReader, ReadCounts};
 use shoal_net::Link;
 use shoal_net::remote::RemoteBrick;
 use shoal_types::{BlockId, BrickId, SessionId, Statfs};
@@ -41,8 +41,13 @@ struct Counted {
     bytes: AtomicU64,
 }
 
-/// Where the blocks of a brick are read.
-struct Place(Mutex<From>);
+/// Where the blocks of a brick are read, and how often they were.
+struct Place {
+    from: Mutex<From>,
+    reads: ReadCounts,
+    /// When the counts are sent to the brick's server next.
+    due: Mutex<Instant>,
+}
 
 enum From {
     Files(Arc<BlockReader>),
@@ -52,10 +57,21 @@ enum From {
 
 impl NearBricks {
     /// A brick of a node on this machine. `requests` leads to that node.
-    pub fn brick(&self, id: BrickId, path: PathBuf, requests: Arc<Link>, remote: RemoteBrick) -> NearBrick {
-        let at_once = || Arc::new(Place(Mutex::new(From::Network(Instant::now()))));
+    /// If its volume has tiers, the server is told what was read.
+    pub fn brick(
+        &self,
+        (id, path): (BrickId, PathBuf),
+        tiered: bool,
+        requests: Arc<Link>,
+        remote: RemoteBrick,
+    ) -> NearBrick {
+        let at_once = || {
+            let now = Instant::now();
+            let (from, reads, due) = (Mutex::new(From::Network(now)), ReadCounts::default(), Mutex::new(now));
+            Arc::new(Place { from, reads, due })
+        };
         let place = self.places.lock().entry(id).or_insert_with(at_once).clone();
-        NearBrick { id, path, requests, remote, place, counted: self.counted.clone() }
+        NearBrick { id, path, tiered, requests, remote, place, counted: self.counted.clone() }
     }
 
     /// Reads from files, and their bytes.
@@ -68,6 +84,7 @@ impl NearBricks {
 pub struct NearBrick {
     id: BrickId,
     path: PathBuf,
+    tiered: bool,
     requests: Arc<Link>,
     remote: RemoteBrick,
     place: Arc<Place>,
@@ -76,7 +93,7 @@ pub struct NearBrick {
 
 impl NearBrick {
     fn files(&self) -> Option<Arc<BlockReader>> {
-        let mut from = self.place.0.lock();
+        let mut from = self.place.from.lock();
         match &*from {
             From::Files(reader) if reader.is_there() => return Some(reader.clone()),
             From::Network(until) if *until > Instant::now() => return None,
@@ -89,13 +106,28 @@ impl NearBrick {
             Ok(reader) => {
                 tracing::debug!(brick = %self.id, path = %self.path.display(), "its blocks are read from its files");
                 let reader = Arc::new(reader);
-                *self.place.0.lock() = From::Files(reader.clone());
+                *self.place.from.lock() = From::Files(reader.clone());
                 Some(reader)
             }
             Err(why) => {
                 tracing::debug!(brick = %self.id, why, "its blocks are read over the network");
                 None
             }
+        }
+    }
+
+    /// Counts a read, and sends the counts to the server now and then.
+    fn count(&self, id: BlockId) {
+        if !self.tiered {
+            return;
+        }
+        self.place.reads.add(id, 1);
+        let now = Instant::now();
+        let mut due = self.place.due.lock();
+        if *due <= now {
+            *due = now + NEAR_READS_EVERY;
+            drop(due);
+            self.remote.note_reads(self.place.reads.take());
         }
     }
 
@@ -114,6 +146,7 @@ impl BlockService for NearBrick {
             Some(Ok(bytes)) => {
                 self.counted.reads.fetch_add(1, Relaxed);
                 self.counted.bytes.fetch_add(bytes.len() as u64, Relaxed);
+                self.count(id);
                 Ok(bytes)
             }
             Some(Err(why)) => {
@@ -146,5 +179,14 @@ impl BlockService for NearBrick {
     }
     fn statfs(&self) -> Result<Statfs, BlockError> {
         self.remote.statfs()
+    }
+    fn check(&self, id: BlockId) -> Result<u32, BlockError> {
+        self.remote.check(id)
+    }
+    fn take_reads(&self) -> Result<Vec<(BlockId, u32)>, BlockError> {
+        self.remote.take_reads()
+    }
+    fn note_reads(&self, reads: Vec<(BlockId, u32)>) {
+        self.remote.note_reads(reads);
     }
 }

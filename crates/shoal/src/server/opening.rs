@@ -9,9 +9,11 @@ use super::peers::GroupPeers;
 use crate::measure::{MeasuredMeta, MetaWatches, op_stats};
 use bytes::Bytes;
 use parking_lot::Mutex;
-use shoal_cluster::{Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks};
+use shoal_cluster::{
+    Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks, options,
+};
 use shoal_fuse::OpStats;
-use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, fetch_state};
+use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, TierSettings, fetch_state};
 use shoal_types::{BrickId, GroupId, ReplicaId, parse_bytes};
 use shoal_wire::MetaError;
 use std::path::Path;
@@ -284,6 +286,7 @@ impl Group for VolumeGroup {
         let Some(volume) = map.volumes.get(&self.group) else { return };
         let rate = map.option(self.group, "heal.bytes-per-second").and_then(|rate| parse_bytes(&rate).ok());
         self.server.set_heal_rate(rate.unwrap_or(0));
+        self.server.set_tiers(tier_settings(map, self.group));
         let mut seen = self.seen.lock();
         let bricks: Vec<_> =
             volume.bricks.iter().filter_map(|id| Some((*id, map.bricks.get(id)?.clone()))).collect();
@@ -323,6 +326,21 @@ impl Group for VolumeGroup {
     fn shutdown(&self) {
         self.server.shutdown();
     }
+}
+
+/// When blocks are moved between the tiers of a volume; `None`: it has no hot tier.
+fn tier_settings(map: &ClusterMap, volume: GroupId) -> Option<TierSettings> {
+    let tier = map.tiers.get(&volume)?;
+    let set = |key: &str| map.option(volume, key).unwrap_or_default();
+    Some(TierSettings {
+        detaching: tier.detaching,
+        demote_after_s: options::parse_seconds(&set(options::TIER_DEMOTE_AFTER)).unwrap_or(u64::MAX),
+        promote_reads: set(options::TIER_PROMOTE_READS).parse().unwrap_or(0),
+        high_percent: set(options::TIER_HIGH_WATERMARK).parse().unwrap_or(100),
+        low_percent: set(options::TIER_LOW_WATERMARK).parse().unwrap_or(100),
+        bytes_per_second: parse_bytes(&set(options::TIER_BYTES_PER_SECOND)).unwrap_or(0),
+        paused: set(options::TIER_PAUSE) == "on",
+    })
 }
 
 #[cfg(test)]

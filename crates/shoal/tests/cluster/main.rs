@@ -23,5 +23,6 @@ mod refused;
 mod replicas;
 mod several;
 mod slow;
+mod tiers;
 mod top;
 mod wiped;

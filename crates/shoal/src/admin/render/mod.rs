@@ -12,6 +12,7 @@ mod status;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tiers;
 mod volume;
 
 pub use activity::{Shown, profile, top};
@@ -20,6 +21,7 @@ pub use heal::{heal, rebalance, removal};
 pub use insight::{cleared, details, heal_summary, scrubbing, sessions, tasks};
 pub use status::{Agreement, agreement, digests, statuses};
 pub use table::Table;
+pub use tiers::{tier_plan, tiers};
 pub use volume::{known_options, option_help, option_values, options, volumes};
 
 use super::VolumeState;

@@ -51,6 +51,8 @@ const MEMORY: &str =
     "memory is bounded by `shoal server --cache`, and by cache=, block-cache= and inodes= of mounts";
 const LAYOUT: &str =
     "names are in a replicated database: there are no layouts, link files or lookups on all bricks";
+const TIERS: &str =
+    "the mover looks each second; tier.bytes-per-second bounds it, and tier.demote-after says what moves";
 const ENCRYPTED: &str = "connections are always encrypted, with certificates of the cluster's own authority";
 const COUNTED: &str = "bricks and mounts always count: `volume profile NAME info` shows it; log-level= and SHOAL_LOG set what is logged";
 const DETECTED: &str = "a node that does not answer is noticed within seconds";
@@ -111,8 +113,12 @@ const RULES: &[(&str, Rule)] = &[
     ("cluster.server-quorum-type", OffRefused(MAJORITY, MAJORITY_STAYS)),
     ("cluster.shd-max-threads", NotNeeded(HEALS)),
     ("cluster.shd-wait-qlength", NotNeeded(HEALS)),
+    ("cluster.tier-pause", Switch("tier.pause")),
+    ("cluster.tier-*", NotNeeded(TIERS)),
     ("cluster.use-anonymous-inode", NotNeeded(HEALS)),
     ("cluster.use-compound-fops", NotNeeded(GLUSTER_ONLY)),
+    ("cluster.watermark-hi", Same("tier.high-watermark")),
+    ("cluster.watermark-low", Same("tier.low-watermark")),
     ("cluster.weighted-rebalance", NotNeeded("blocks are spread by the sizes of the bricks")),
     ("config.transport", NotNeeded("TCP is the only transport")),
     ("dht.*", NotNeeded(LAYOUT)),

@@ -72,6 +72,15 @@ Examples:
   shoal volume top web lookup              the directories in which names are looked for
   shoal volume top web write-perf";
 
+const TIER_HELP: &str = "\
+The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Settings: tier.demote-after,
+tier.promote-reads, tier.high-watermark, tier.low-watermark, tier.bytes-per-second, tier.pause (`volume set help`).
+
+Examples:
+  shoal volume tier web attach replica 2 node1:/fast/web node2:/fast/web
+  shoal volume tier web plan
+  shoal volume tier web detach start; shoal volume tier web detach status; shoal volume tier web detach commit";
+
 /// Makes volumes, changes them and shows their health.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -235,6 +244,24 @@ enum Command {
         name: String,
         #[command(flatten)]
         words: Words,
+    },
+    /// Puts a hot tier of fast bricks before a volume: new content is stored there, and moves when it is not
+    /// used. `plan` shows what would move and why. `detach start` empties the tier, `commit` removes it then
+    #[command(
+        override_usage = "shoal volume tier NAME attach [replica N | disperse N [redundancy M]] HOST:/BRICK... [force]\n       \
+                          shoal volume tier NAME status|plan\n       \
+                          shoal volume tier NAME detach start|status|stop|commit",
+        after_help = TIER_HELP
+    )]
+    Tier {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
+        #[command(flatten)]
+        consent: Consent,
+        #[command(flatten)]
+        output: Output,
     },
     /// Looks for blocks that lack copies and makes them; `info` shows the progress. Exit code 1: some still
     /// lack copies

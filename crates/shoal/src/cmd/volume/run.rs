@@ -4,8 +4,8 @@ use super::grammar::{self, or_usage};
 use super::{Command, StatusOf, Volume};
 use super::{activity, gluster};
 use crate::admin::{
-    AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, VolumeReport,
-    VolumeStatus, render,
+    AdminAnswer, AdminRequest, ClearedReport, HealReport, RebalanceStep, RemoveStep, ScrubStep, TierStep,
+    VolumeReport, VolumeStatus, render,
 };
 use crate::cmd::ask::strange;
 use crate::cmd::local::{Consent, Local, Mode, Output, the_answer};
@@ -70,6 +70,9 @@ impl Volume {
             Command::ReplaceBrick { name, words } => replace(local, name, &words.words),
             Command::Heal { name, what, more, output } => {
                 heal(local, name, what.as_deref(), more.as_deref(), output)
+            }
+            Command::Tier { name, words, consent, output } => {
+                tier(local, mode, name, &words.words, consent, output)
             }
             Command::Rebalance { name, what, output } => rebalance(local, name, &what, output),
             Command::Scrub { name, what, output } => {
@@ -280,6 +283,42 @@ fn remove(
             ),
             step => println!("volume remove-brick {}: {name}: success", format!("{step:?}").to_lowercase()),
         },
+        other => return Err(strange(&other)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tier(
+    local: &Local,
+    mode: Mode,
+    name: String,
+    words: &[String],
+    consent: Consent,
+    output: Output,
+) -> Outcome {
+    let step = match or_usage(grammar::tiering(words)) {
+        grammar::Tiering::Attach(grammar::Creation { replica, bricks, shards, force, .. }) => {
+            return done(local, "tier attach", name, |name| AdminRequest::AttachTier {
+                name,
+                replica,
+                shards,
+                bricks,
+                force,
+            });
+        }
+        grammar::Tiering::Step(step) => step,
+    };
+    if step == TierStep::DetachCommit {
+        consent.obtain(mode, "The bricks of the hot tier will not be part of the volume any more.")?;
+    }
+    match local.ask(AdminRequest::Tier { name: name.clone(), step })? {
+        AdminAnswer::Tiers(report) => output.print(&report, render::tiers)?,
+        AdminAnswer::TierPlan(report) => output.print(&report, render::tier_plan)?,
+        AdminAnswer::Done if step == TierStep::DetachStart => println!(
+            "volume tier detach start: {name}: success: `detach status` shows how far it is, `detach commit` ends it when the \
+             tier is empty"
+        ),
+        AdminAnswer::Done => println!("volume tier {}: {name}: success", words.join(" ")),
         other => return Err(strange(&other)),
     }
     Ok(ExitCode::SUCCESS)

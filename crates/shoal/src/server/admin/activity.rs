@@ -176,17 +176,6 @@ impl ServerContext {
         let inodes = tops.iter().flat_map(|(_, top)| top.inodes.iter().map(|one| InodeId(one.inode)));
         let inodes: BTreeSet<InodeId> = inodes.collect();
         let inodes: Vec<InodeId> = inodes.into_iter().take(TOP_PATHS_MAX).collect();
-        if inodes.is_empty() {
-            return BTreeMap::new();
-        }
-        match self.ask_leader_patiently(volume, &Ask::Paths { volume, inodes: inodes.clone() }) {
-            Ok(Answer::Paths(paths)) => {
-                inodes.into_iter().zip(paths).filter_map(|(ino, path)| Some((ino, path?))).collect()
-            }
-            other => {
-                tracing::debug!(?other, "asking for paths");
-                BTreeMap::new()
-            }
-        }
+        self.paths_of(volume, inodes)
     }
 }

@@ -51,6 +51,9 @@ impl ServerContext {
             R::ReplaceBrick { name, old, new, force } => {
                 self.replacement(&name, &old, (&new, force), note)?
             }
+            R::AttachTier { name, replica, shards, bricks, force } => {
+                self.attachment(&name, (replica, shards), (&bricks, force), note)?
+            }
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };
@@ -74,7 +77,7 @@ impl ServerContext {
     }
 
     /// Places for new bricks, after their nodes were asked whether bricks can be made there.
-    fn checked_places(
+    pub(super) fn checked_places(
         &self,
         bricks: &[BrickName],
         force: bool,

@@ -10,6 +10,8 @@
 //!
 //! - [`insight`]: mounts, work on blocks, scrubbing, locks;
 //!
+//! - [`tiers`]: the hot tier of a volume;
+//!
 //! - [`names`]: lookup of volumes, nodes and bricks by their names.
 
 mod activity;
@@ -18,6 +20,7 @@ mod change;
 mod insight;
 mod names;
 mod show;
+mod tiers;
 
 use super::context::ServerContext;
 use crate::admin::{Admin, AdminAnswer, AdminRequest};
@@ -79,6 +82,7 @@ impl Admin for ServerContext {
             R::VolumeDetail { name } => AdminAnswer::Details { volumes: self.details(name.as_deref())? },
             R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
+            R::Tier { name, step } => self.tier(&name, step)?,
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
             R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),
             R::Top { name, of } => AdminAnswer::Top(self.top(&name, of)?),

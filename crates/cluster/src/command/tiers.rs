@@ -1,0 +1,71 @@
+//! The hot tier of a volume: attach, empty and remove.
+
+use super::volumes::Redundancy;
+use super::{Applied, Outcome, bricks, volume_mut};
+use crate::map::{BrickState, ClusterMap, HotTier};
+use shoal_types::{GroupId, NodeId};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+pub(super) fn attach(
+    map: &mut ClusterMap,
+    volume: GroupId,
+    redundancy: Redundancy<'_>,
+    places: &[(NodeId, PathBuf)],
+    force: bool,
+) -> Applied {
+    let name = volume_mut(map, volume)?.name.clone();
+    if map.tiers.contains_key(&volume) {
+        return Err(format!("volume {name} has a hot tier already: `shoal volume tier {name} status`"));
+    }
+    redundancy.check()?;
+    let (words, width) = (redundancy.words(), redundancy.width());
+    if places.len() < width {
+        return Err(format!("{words} needs {width} bricks at least, and here are {}", places.len()));
+    }
+    let nodes: BTreeSet<NodeId> = places.iter().map(|(node, _)| *node).collect();
+    if nodes.len() < width && !force {
+        return Err(format!(
+            "{words} needs bricks on {width} nodes, and these are on {}: say `force` if that is what you want",
+            nodes.len()
+        ));
+    }
+    let Outcome::Bricks(added) = bricks::add(map, volume, places)? else {
+        return Err("the bricks were not added".into());
+    };
+    let shards = match redundancy {
+        Redundancy::Shards(shards) => Some(shards),
+        _ => None,
+    };
+    let (bricks, replica) = (added.iter().copied().collect(), redundancy.copies());
+    map.tiers.insert(volume, HotTier { bricks, replica, shards, detaching: false });
+    Ok(Outcome::Bricks(added))
+}
+
+fn tier_mut(map: &mut ClusterMap, volume: GroupId) -> Result<&mut HotTier, String> {
+    let name = volume_mut(map, volume)?.name.clone();
+    map.tiers.get_mut(&volume).ok_or_else(|| format!("volume {name} has no hot tier"))
+}
+
+pub(super) fn detach(map: &mut ClusterMap, volume: GroupId, start: bool) -> Applied {
+    let tier = tier_mut(map, volume)?;
+    if tier.detaching == start {
+        return Err(match start {
+            true => "the hot tier is being detached already: `status` shows how far that is".into(),
+            false => "the hot tier is not being detached".into(),
+        });
+    }
+    tier.detaching = start;
+    Ok(Outcome::Done)
+}
+
+pub(super) fn remove(map: &mut ClusterMap, volume: GroupId) -> Applied {
+    let tier = tier_mut(map, volume)?;
+    if !tier.detaching {
+        return Err("the hot tier is in use; `detach start` has to come first".into());
+    }
+    let gone = tier.bricks.clone();
+    bricks::set_state(map, &Vec::from_iter(gone), BrickState::Gone);
+    map.tiers.remove(&volume);
+    Ok(Outcome::Done)
+}

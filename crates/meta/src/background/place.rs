@@ -1,0 +1,76 @@
+//! Moving blocks to other bricks: several at a time, then one command of the log, then the old copies go.
+//!
+//! **Order.** A block is copied first, then its new place is committed to the log, and only then are excess
+//! copies deleted. A crash at any point leaves at worst a copy that the namespace does not know.
+
+use super::Trouble;
+use crate::limits::HEAL_THREADS;
+use crate::shared::Shared;
+use shoal_namespace::command::Placed;
+use shoal_namespace::{Command, query};
+use shoal_runtime::sync::Mutex;
+use shoal_types::{BlockGroup, BlockId};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Copies blocks, several at a time; answers those whose bricks have changed.
+pub(super) fn copy(
+    page: &[BlockId],
+    one: impl Fn(BlockId) -> Result<Option<Placed>, Trouble> + Sync,
+) -> Result<Vec<Placed>, Trouble> {
+    let next = AtomicUsize::new(0);
+    let (placed, trouble) = (Mutex::new(Vec::new()), Mutex::new(None));
+    let work = || {
+        while let Some(id) = page.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match one(*id) {
+                Ok(Some(block)) => placed.lock().push(block),
+                Ok(None) => {}
+                Err(error) => drop(trouble.lock().get_or_insert(error)),
+            }
+        }
+    };
+    shoal_runtime::thread::together(HEAL_THREADS.min(page.len()), work);
+    match trouble.into_inner() {
+        Some(error) => Err(error),
+        None => Ok(placed.into_inner()),
+    }
+}
+
+/// Commits the new places of blocks to the log by a command, and deletes the copies that are in excess then.
+/// Calls `moved` with the length of each block that is in its new place.
+pub(super) fn commit(
+    shared: &Shared,
+    blocks: Vec<Placed>,
+    command: impl FnOnce(Vec<Placed>) -> Command,
+    mut moved: impl FnMut(&Placed, u64),
+) -> Result<(), Trouble> {
+    if blocks.is_empty() {
+        return Ok(());
+    }
+    // A later leader may copy blocks back to bricks where they are in excess now. If the commit below
+    // succeeds, such a copy is made after this moment.
+    let than = shared.bricks.moments();
+    shared.propose(&command(blocks.clone()))?;
+    let mut excess = Vec::new();
+    for block in blocks {
+        let Placed { id, from, to } = block;
+        let known = query::block(&shared.store, id)?;
+        let (keep, placed) = match known {
+            Some(block) => (block.info.group, block.info.group == to),
+            None => (BlockGroup::default(), false),
+        };
+        if placed {
+            moved(&block, known.map_or(0, |block| u64::from(block.info.len)));
+        }
+        // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
+        let rest = if placed { from } else { to };
+        let rest = rest.without_all(&keep);
+        if !rest.is_empty() {
+            excess.push((id, rest));
+        }
+    }
+    // Copies left on a brick that does not answer are found by the sweep.
+    if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
+        tracing::debug!(%error, "deleting copies in excess");
+    }
+    Ok(())
+}

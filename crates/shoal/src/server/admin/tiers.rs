@@ -1,0 +1,136 @@
+//! The hot tier of a volume.
+
+use super::super::calls::{Answer, Ask};
+use super::super::context::ServerContext;
+use super::names;
+use crate::admin::{AdminAnswer, BrickName, PlannedMove, TierPlanReport, TierReport, TierStep};
+use crate::limits::{DETACH_QUIET_S, TOP_PATHS_MAX};
+use crate::show;
+use shoal_cluster::{Command, HotTier, Shards, options};
+use shoal_meta::{Move, Reason, TierState};
+use shoal_types::{GroupId, InodeId, Tier};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl ServerContext {
+    /// The command that attaches a hot tier.
+    pub(super) fn attachment(
+        &self,
+        name: &str,
+        (replica, shards): (u8, Option<(u8, u8)>),
+        (bricks, force): (&[BrickName], bool),
+        note: &mut dyn FnMut(String),
+    ) -> Result<Command, String> {
+        let map = self.view.map();
+        let (volume, _) = names::volume(&map, name)?;
+        let bricks = self.checked_places(bricks, force, note)?;
+        let shards = shards.map(|(data, parity)| Shards { data, parity });
+        Ok(Command::AttachTier { volume, replica, shards, bricks, force })
+    }
+
+    pub(super) fn tier(&self, name: &str, step: TierStep) -> Result<AdminAnswer, String> {
+        let map = self.view.map();
+        let (volume, _) = names::volume(&map, name)?;
+        let tier = map.tiers.get(&volume).ok_or_else(|| {
+            format!(
+                "volume {name} has no hot tier: `shoal volume tier {name} attach replica 2 HOST:/BRICK...`"
+            )
+        })?;
+        let command = match step {
+            TierStep::Status => return Ok(AdminAnswer::Tiers(self.tier_report(volume, tier)?)),
+            TierStep::Plan => return Ok(AdminAnswer::TierPlan(self.tier_plan(name, volume)?)),
+            TierStep::DetachStart => Command::DetachTier { volume, start: true },
+            TierStep::DetachStop => Command::DetachTier { volume, start: false },
+            TierStep::DetachCommit => {
+                let state = self.tier_state(volume)?;
+                if !tier.detaching {
+                    return Err("the hot tier is in use; `detach start` has to come first".into());
+                }
+                if !can_be_removed(tier, &state) {
+                    return Err(format!(
+                        "the hot tier has {} blocks, and has been empty for {} s; it can be removed when it was empty for \
+                         {DETACH_QUIET_S} s, as mounts may not know yet that it is being detached: `detach status` shows that",
+                        state.hot_blocks, state.empty_s
+                    ));
+                }
+                Command::RemoveTier { volume }
+            }
+        };
+        self.decide(&command).map(|_| AdminAnswer::Done)
+    }
+
+    fn tier_state(&self, volume: GroupId) -> Result<TierState, String> {
+        match self.ask_leader_patiently(volume, &Ask::Tiers { volume })? {
+            Answer::Tiers(state) => Ok(state),
+            other => Err(format!("a strange answer: {other:?}")),
+        }
+    }
+
+    fn tier_report(&self, volume: GroupId, tier: &HotTier) -> Result<TierReport, String> {
+        let state = self.tier_state(volume)?;
+        let map = self.view.map();
+        let status = &state.status;
+        Ok(TierReport {
+            name: map.volumes.get(&volume).map(|volume| volume.name.clone()).unwrap_or_default(),
+            replica: tier.replica,
+            shards: tier.shards.map(|shards| (shards.data, shards.parity)),
+            bricks: map.bricks_in(volume, Tier::Hot).map(|(_, brick)| names::called(&map, brick)).collect(),
+            detaching: tier.detaching,
+            can_be_removed: can_be_removed(tier, &state),
+            paused: map.option(volume, options::TIER_PAUSE).as_deref() == Some("on"),
+            hot_blocks: state.hot_blocks,
+            room_bytes: state.room.map(|room| (room.total_bytes, room.free_bytes)),
+            demoted_blocks: status.demoted_blocks,
+            demoted_bytes: status.demoted_bytes,
+            promoted_blocks: status.promoted_blocks,
+            promoted_bytes: status.promoted_bytes,
+            failures: status.failed,
+            last_error: status.last_error.clone(),
+        })
+    }
+
+    fn tier_plan(&self, name: &str, volume: GroupId) -> Result<TierPlanReport, String> {
+        let moves = match self.ask_leader_patiently(volume, &Ask::TierPlan { volume })? {
+            Answer::TierPlan(moves) => moves,
+            other => return Err(format!("a strange answer: {other:?}")),
+        };
+        let owners: BTreeSet<InodeId> = moves.iter().filter_map(|one| one.owner).collect();
+        let paths = self.paths_of(volume, owners.into_iter().take(TOP_PATHS_MAX).collect());
+        let planned = |one: Move| PlannedMove {
+            block: one.id.to_string(),
+            path: one.owner.and_then(|owner| paths.get(&owner).cloned()),
+            bytes: one.bytes,
+            to_hot: one.to == Tier::Hot,
+            reason: words(one.reason),
+        };
+        Ok(TierPlanReport { name: name.to_owned(), moves: moves.into_iter().map(planned).collect() })
+    }
+
+    /// The paths of inodes, as far as the volume's leader finds them.
+    pub(super) fn paths_of(&self, volume: GroupId, inodes: Vec<InodeId>) -> BTreeMap<InodeId, String> {
+        if inodes.is_empty() {
+            return BTreeMap::new();
+        }
+        match self.ask_leader_patiently(volume, &Ask::Paths { volume, inodes: inodes.clone() }) {
+            Ok(Answer::Paths(paths)) => {
+                inodes.into_iter().zip(paths).filter_map(|(ino, path)| Some((ino, path?))).collect()
+            }
+            other => {
+                tracing::debug!(?other, "asking for paths");
+                BTreeMap::new()
+            }
+        }
+    }
+}
+
+fn can_be_removed(tier: &HotTier, state: &TierState) -> bool {
+    tier.detaching && state.hot_blocks == 0 && state.empty_s >= DETACH_QUIET_S
+}
+
+fn words(reason: Reason) -> String {
+    match reason {
+        Reason::Detach => "the hot tier is being detached".into(),
+        Reason::Unused(seconds) => format!("not used for {}", show::seconds(seconds)),
+        Reason::Full(percent) => format!("the hot tier is {percent}% full"),
+        Reason::Read(reads) => format!("read {reads} times"),
+    }
+}
