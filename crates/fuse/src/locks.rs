@@ -13,9 +13,9 @@
 //! released. A number belongs to the handle through which it was seen last: a lock may be held too long, but
 //! never too short.
 //!
-//! **Waiting.** A request that waits for a lock has a thread of its own, so that it holds up no other request;
-//! the number of these threads is bounded. An INTERRUPT ends the wait. It may overtake its request: then it is
-//! remembered until the request arrives.
+//! **Waiting.** A request that waits for a lock has a thread of its own, so that it holds up no other
+//! request; the number of these threads is bounded. An INTERRUPT ends the wait. It may overtake its request:
+//! then it is remembered until the request arrives.
 
 use crate::handle;
 use crate::limits::{DRAIN_WAIT, INTERRUPTS_KEPT_MAX, LOCK_WAITERS_MAX};
@@ -123,9 +123,9 @@ impl Locks {
         self.state.lock().forget_owner(ino, owner);
     }
 
-    /// An open file was closed for the last time. `release` releases the locks of these owners, or queues that.
-    /// It runs under the lock of the state, so that no request begins to wait for the release before it is
-    /// queued: such a request occupies a thread of the lane that may have to carry out the release.
+    /// An open file was closed for the last time. `release` releases the locks of these owners, or queues
+    /// that. It runs under the lock of the state, so that no request begins to wait for the release before it
+    /// is queued: such a request occupies a thread of the lane that may have to carry out the release.
     pub(crate) fn closed_for_good(&self, ino: InodeId, fh: FileHandle, release: impl FnOnce(Vec<u64>)) {
         let mut state = self.state.lock();
         let owners = state.closed_for_good(ino, fh);
@@ -148,8 +148,8 @@ impl Locks {
         self.ended.notify_all();
     }
 
-    /// Waits until no earlier lock of this owner number is being released. The release already has a thread, or
-    /// is queued before the caller.
+    /// Waits until no earlier lock of this owner number is being released. The release already has a thread,
+    /// or is queued before the caller.
     pub(crate) fn wait_for_release(&self, lock: &Lock) {
         let mut state = self.state.lock();
         while state.releasing.contains_key(&(lock.ino, lock.owner)) {

@@ -1,5 +1,5 @@
-//! lseek(2) for data and holes. The kernel passes it on without writing dirty pages back (`fuse_lseek`). So what
-//! a program has stored in a hole through a mapping would not be found, and cp(1) would leave it out.
+//! lseek(2) for data and holes. The kernel passes it on without writing dirty pages back (`fuse_lseek`). So
+//! what a program has stored in a hole through a mapping would not be found, and cp(1) would leave it out.
 
 use crate::context::Write;
 use crate::limits::SEEK_ROUNDS_MAX;
