@@ -14,7 +14,8 @@ use nix::sys::stat::Mode;
 use std::io;
 use std::path::Path;
 
-/// Aborts the connection of a mount whose process is gone: waiting calls fail with `ECONNABORTED`.
+/// Aborts the connection of a mount whose process is gone: waiting calls fail with `ECONNABORTED`, or
+/// with `ECANCELED` over io_uring.
 ///
 /// The mount stays and answers only `ENOTCONN`, so that programs do not write to the directory below it by
 /// mistake. `device` is the [number of the mount](crate::Mounted::device); if another file system is at the

@@ -85,7 +85,7 @@ impl Mount {
         // On a thread of its own: the call does not return while the serving process hangs.
         std::thread::spawn(move || answer.send(nix::sys::statvfs::statvfs(&point)));
         match answers.recv_timeout(ANSWER_PATIENCE) {
-            Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED)) => Health::Dead,
+            Ok(Err(Errno::ENOTCONN | Errno::ECONNABORTED | Errno::ECANCELED)) => Health::Dead,
             Ok(_) => Health::Alive,
             Err(_) => Health::Hung,
         }

@@ -48,7 +48,9 @@ pub fn run(dir: &Path, seed: u64) -> Journal {
 
 /// The errnos of calls on a mount whose FUSE server is gone.
 fn server_is_gone(errno: sys::Errno) -> bool {
-    matches!(errno.0, libc::ENOTCONN | libc::ECONNABORTED | libc::EIO | libc::ENODEV | libc::EINTR)
+    // ECANCELED: a request that the process had taken over io_uring when it was killed.
+    let gone = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED, libc::EIO, libc::ENODEV, libc::EINTR];
+    gone.contains(&errno.0)
 }
 
 impl Journal {

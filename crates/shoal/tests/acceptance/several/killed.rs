@@ -42,7 +42,7 @@ fn work(dir: &Path, worker: u64, stop: &AtomicBool) -> Result<(), Error> {
 
 /// Errors of calls on a dead mount. `EIO`: the process died while it had this request.
 fn is_of_the_dead(code: i32) -> bool {
-    matches!(code, libc::ECONNABORTED | libc::ENOTCONN | libc::EIO)
+    matches!(code, libc::ECONNABORTED | libc::ECANCELED | libc::ENOTCONN | libc::EIO)
 }
 
 /// Works until the end and reports the error. A thread that hangs is left behind.
