@@ -3,9 +3,12 @@
 //! - Dependencies point inward, and each has its reason.
 //! - Every promise has its tests.
 //! - Files stay short.
+//! - What is stored or sent changes only with its version ([`formats`]).
 //! - The language is the field's ([`language`]).
 //! - Modules form no circle ([`modules`]).
 
+#[path = "house/formats.rs"]
+mod formats;
 #[path = "house/language.rs"]
 mod language;
 #[path = "house/modules.rs"]
