@@ -21,10 +21,14 @@ const LAYOUTS: &[Layout] = layouts![
     "fuse_flush_in" FlushIn, "fuse_read_in" ReadIn, "fuse_write_in" WriteIn, "fuse_write_out" WriteOut,
     "fuse_setxattr_in" SetxattrIn, "fuse_getxattr_in" GetxattrIn,
     "fuse_getxattr_out" GetxattrOut, "fuse_lk_in" LkIn, "fuse_lk_out" LkOut,
-    "fuse_interrupt_in" InterruptIn, "fuse_statx_in" StatxIn, "fuse_sx_time" SxTime, "fuse_statx" Statx,
-    "fuse_statx_out" StatxOut,
+    "fuse_interrupt_in" InterruptIn,
     "fuse_fallocate_in" FallocateIn, "fuse_dirent" Dirent, "fuse_direntplus" Direntplus,
     "fuse_lseek_in" LseekIn, "fuse_lseek_out" LseekOut, "fuse_copy_file_range_in" CopyFileRangeIn,
+];
+
+/// Those of headers from version 7.39 on (Linux 6.6).
+const STATX_LAYOUTS: &[Layout] = layouts![
+    "fuse_statx_in" StatxIn, "fuse_sx_time" SxTime, "fuse_statx" Statx, "fuse_statx_out" StatxOut,
 ];
 
 /// Numbers of `linux/fuse.h` and ours.
@@ -48,7 +52,6 @@ const NUMBERS: &[(&str, u64)] = &[
     ("FUSE_BATCH_FORGET", opcode::BATCH_FORGET as u64),
     ("FUSE_READDIRPLUS", opcode::READDIRPLUS as u64),
     ("FUSE_RENAME2", opcode::RENAME2 as u64),
-    ("FUSE_STATX", opcode::STATX as u64),
     ("FUSE_COPY_FILE_RANGE", opcode::COPY_FILE_RANGE as u64),
     ("FUSE_DO_READDIRPLUS", InitFlags::DO_READDIRPLUS.bits()),
     ("FUSE_NO_OPEN_SUPPORT", InitFlags::NO_OPEN_SUPPORT.bits()),
@@ -72,7 +75,7 @@ const NUMBERS: &[(&str, u64)] = &[
 #[test]
 fn structures_and_numbers_are_those_of_the_kernels_header() {
     let mut source = String::from("#include <linux/fuse.h>\n#include <stddef.h>\n");
-    for (name, size, fields) in LAYOUTS {
+    let assert_layout = |source: &mut String, (name, size, fields): &Layout| {
         writeln!(source, "_Static_assert(sizeof(struct {name}) == {size}, \"size of {name}\");").unwrap();
         for (field, offset) in *fields {
             // `type` is a word of Rust.
@@ -80,7 +83,11 @@ fn structures_and_numbers_are_those_of_the_kernels_header() {
             let is = format!("offsetof(struct {name}, {field}) == {offset}");
             writeln!(source, "_Static_assert({is}, \"{name}.{field}\");").unwrap();
         }
-    }
+    };
+    LAYOUTS.iter().for_each(|layout| assert_layout(&mut source, layout));
+    source.push_str("#if FUSE_KERNEL_MINOR_VERSION >= 39\n");
+    STATX_LAYOUTS.iter().for_each(|layout| assert_layout(&mut source, layout));
+    source.push_str("#endif\n");
     for (name, number) in NUMBERS {
         // Flags are written as signed numbers of 32 bits there.
         writeln!(source, "_Static_assert((unsigned long long){name} == {number}ull, \"{name}\");").unwrap();
