@@ -111,11 +111,11 @@ test: ## Every test: units, properties, and programs in real mounts
 	@scripts/setup build test
 	@scripts/test --workspace
 
-.PHONY: test-dev
-test-dev: ## The FUSE front end and several mounts, with requests from /dev/fuse instead of io_uring
+.PHONY: test-uring
+test-uring: ## The FUSE front end and several mounts, with requests over io_uring instead of /dev/fuse
 	@scripts/setup build test
-	@SHOAL_TRANSPORT=dev scripts/test --workspace --test fuse
-	@SHOAL_TRANSPORT=dev scripts/test --workspace --test acceptance several::
+	@SHOAL_TRANSPORT=uring scripts/test --workspace --test fuse
+	@SHOAL_TRANSPORT=uring scripts/test --workspace --test acceptance several::
 
 .PHONY: test-crash
 test-crash: ## The long crash run: killed with -9 at 100 random moments (SEED=n repeats a run)

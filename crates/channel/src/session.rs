@@ -37,9 +37,9 @@ const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// `/dev/fuse`.
+    #[default]
     Dev,
     /// io_uring where the kernel has it and allows it, `/dev/fuse` elsewhere.
-    #[default]
     Auto,
     /// io_uring, or no mount.
     Uring,

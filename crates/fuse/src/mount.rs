@@ -36,7 +36,7 @@ pub struct MountOptions {
     /// What `/proc/mounts` names as the source: the volume.
     pub source: String,
     /// How requests travel between the kernel and this process. The default is the value of the environment
-    /// variable `SHOAL_TRANSPORT`, or `auto`.
+    /// variable `SHOAL_TRANSPORT`, or `dev`.
     pub transport: Transport,
     /// Threads that read requests from `/dev/fuse`, if they do not come over io_uring.
     pub readers: usize,

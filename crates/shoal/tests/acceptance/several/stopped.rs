@@ -57,7 +57,7 @@ fn stopped_mount_shows_no_stale_data_once_its_session_has_ended() {
     let mapping = Mapping::of(&mapped, 3, libc::MAP_SHARED);
     drop(mapped);
     // Its close sends a FLUSH, unlike that of a file that is open for reading.
-    let _written = File::options().write(true).open(other.join("file")).expect("opens");
+    let written = File::options().write(true).open(other.join("file")).expect("opens");
     assert_eq!(fs::read(other.join("mapped")).expect("read"), b"old");
     assert!(mapping.is_there());
     let dir = File::open(other.join("dir")).expect("opens");
@@ -96,6 +96,7 @@ fn stopped_mount_shows_no_stale_data_once_its_session_has_ended() {
     assert!(!child.is_finished(), "the program does not wait for the stopped mount");
     shared.stop(1, false);
     assert!(child.join().expect("no panic").expect("a status").success());
+    drop(written);
     for (what, seen) in looks {
         let seen = seen.recv_timeout(PATIENCE);
         assert_ne!(seen, Err(RecvTimeoutError::Timeout), "{what} hangs");
