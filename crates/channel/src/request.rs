@@ -411,11 +411,11 @@ fn control(opcode: u32, mut body: Body<'_>) -> Result<Operation<'_>, Malformed> 
         }
         opcode::GETATTR => {
             let abi::GetattrIn { getattr_flags, fh, .. } = body.take()?;
-            Operation::Getattr { handle: (getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(fh)) }
+            Operation::Getattr { handle: named_handle(getattr_flags, fh) }
         }
         opcode::STATX => {
             let abi::StatxIn { getattr_flags, fh, .. } = body.take()?;
-            Operation::Statx { handle: (getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(fh)) }
+            Operation::Statx { handle: named_handle(getattr_flags, fh) }
         }
         opcode::SETATTR => Operation::Setattr(setattr(&body.take()?)),
         opcode::READLINK => Operation::Readlink,
@@ -433,6 +433,11 @@ fn control(opcode: u32, mut body: Body<'_>) -> Result<Operation<'_>, Malformed> 
         opcode::IOCTL => Operation::Ioctl,
         _ => Operation::Unknown,
     })
+}
+
+/// The open file that GETATTR or STATX names.
+fn named_handle(getattr_flags: u32, fh: u64) -> Option<FileHandle> {
+    (getattr_flags & abi::GETATTR_FH != 0).then_some(FileHandle(fh))
 }
 
 /// The fields of `fuse_init_in` that every kernel sends.

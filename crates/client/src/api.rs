@@ -16,8 +16,9 @@ use crate::values::{
 };
 use bytes::Bytes;
 use shoal_namespace::{Dentry, RenameFlags, SetAttr, XattrSet};
-use shoal_types::{BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp};
-use shoal_types::{XattrName, limits};
+use shoal_types::{
+    BlockRef, Cookie, Errno, FileKind, Inode, InodeId, Name, Statfs, Timestamp, XattrName, limits,
+};
 use shoal_wire::{BlockError, Found, Prefetch, Question};
 use std::cell::Cell;
 

@@ -39,7 +39,7 @@ pub fn read(capability: &VolumeCapability) -> Result<Supported, String> {
     Ok(Supported { read_only, options: mount.mount_flags.clone() })
 }
 
-/// The same of a capability that must be there.
+/// Reads a capability of a request, which must have one (`INVALID_ARGUMENT`).
 pub fn required(capability: Option<&VolumeCapability>) -> Result<Supported, Status> {
     let capability =
         capability.ok_or_else(|| Status::invalid_argument("the volume capability is missing"))?;

@@ -15,8 +15,8 @@
 //! | `o` session inode                 | version                   | an inode that a session holds; its record says so too |
 //! | `s` session                       | [`SessionRecord`]         | a session                                        |
 //! | `c` inode                         | version                   | a file of many small extents, to be compacted    |
-//! | `t` session sequence              | [`HotRecord`]             | a block in use on the hot tier                   |
-//! | `h` seconds session sequence      | version                   | the same blocks in the order of their last use   |
+//! | `t` session sequence              | [`HotRecord`]             | a block on the hot tier with references          |
+//! | `h` seconds session sequence      | version                   | index of hot blocks by their last use            |
 //! | `m` word                          | see [`Singleton`]         | what a volume has one of                         |
 //!
 //! So everything about a file lies together: one scan reads a small file whole, and what was created together
@@ -132,7 +132,7 @@ pub enum Key {
     Compact(InodeId),
     /// A block in use on the hot tier.
     Hot(BlockId),
-    /// The same block in the order of time: when it was last used, in seconds since 1970.
+    /// A block on the hot tier in the index by last use, and the Unix time of that, in seconds.
     Heat(u64, BlockId),
     /// What a volume has one of.
     Singleton(Singleton),

@@ -24,10 +24,8 @@ impl BlockSlot {
     pub(super) fn declared(record: BlockRecord, owner: InodeId) -> BlockSlot {
         BlockSlot { stored: None, declared: Some(record), owner, gained: 0 }
     }
-}
 
-impl BlockSlot {
-    /// The record after the command.
+    /// The record after the command. `None`: there is none, or it would lose more references than it has.
     pub(super) fn now(&self) -> Option<BlockRecord> {
         let record = self.declared.or(self.stored)?;
         Some(BlockRecord { refs: record.refs.checked_add_signed(self.gained)?, ..record })

@@ -124,13 +124,12 @@ fn finish_block(batch: &mut Batch, id: BlockId, slot: &BlockSlot, replica: u8) -
         return Ok(());
     };
     let key = keys::block(id);
-    let refs = record.refs.checked_add_signed(*gained).ok_or_else(|| {
+    let now = slot.now().ok_or_else(|| {
         TreeError::damaged(&key, format!("{} references, of which {} go", record.refs, -gained))
     })?;
-    if refs == 0 {
+    if now.refs == 0 {
         batch.put(keys::garbage(id), records::encode(&record.info));
     }
-    let now = BlockRecord { refs, ..record };
     let mark = |record: &BlockRecord| record.is_degraded(replica).then_some(());
     let marks = Slot { stored: stored.as_ref().and_then(mark), now: mark(&now) };
     batch.put_difference(&marks, || keys::degraded(id), |()| records::present());

@@ -169,7 +169,7 @@ fn current() -> BTreeMap<&'static str, (Vec<String>, Vec<String>)> {
     all
 }
 
-/// The same of what was recorded.
+/// The versions and hashes that `formats.txt` records for each format.
 fn recorded(text: &str) -> BTreeMap<String, (Vec<String>, Vec<String>)> {
     let mut all = BTreeMap::<String, (Vec<String>, Vec<String>)>::new();
     let mut name = String::new();
