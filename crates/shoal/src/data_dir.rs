@@ -14,6 +14,7 @@
 //! directory is never created over. Directories in the format of a newer Shoal, or with unrelated files, are
 //! refused.
 
+use crate::clock::since_1970;
 use crate::limits::{MANIFEST_BYTES_MAX, VOLUME_NAME_BYTES_MAX};
 use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
@@ -21,7 +22,6 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Version of the directory's layout. Its parts have versions of their own.
 const FORMAT: u32 = 1;
@@ -112,7 +112,7 @@ impl DataDir {
         let lock = lock(&path)?;
         let manifest = match read_manifest(&path) {
             Err(DataError::NotData(_)) => {
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+                let now = since_1970().as_secs();
                 let state = Completeness::Creating;
                 Manifest {
                     format: FORMAT,

@@ -18,6 +18,7 @@ mod address;
 mod admin;
 mod background;
 mod check;
+mod clock;
 mod cluster_source;
 mod cmd;
 mod control;

@@ -1,5 +1,6 @@
 //! The state and the figures of a mount, as its control socket reports them.
 
+use crate::clock::since_1970;
 use crate::control::{Number, Statistics, Status};
 use crate::limits::DUMP_LINES_MAX;
 use crate::profile::OpReport;
@@ -10,7 +11,7 @@ use shoal_net::Traffic;
 use shoal_types::Statfs;
 use std::fmt::Write;
 use std::path::Path;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// What a mount's report is made from.
 pub struct MountReport<'a> {
@@ -112,7 +113,7 @@ impl MountReport<'_> {
 
 /// The first lines of a state dump.
 pub fn dump_title(what: &str, started: Instant) -> String {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = since_1970().as_secs();
     let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION"));
     format!(
         "{what}\nprocess {pid}, version {version}, up {}, {} resident; {}\n",

@@ -13,13 +13,14 @@ mod operation;
 
 pub use operation::{OpReport, since_all};
 
+use crate::clock::since_1970;
 use crate::limits::ROUNDS_KEPT_MAX;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use shoal_fuse::OpStats;
 use shoal_runtime::histogram::Snapshot;
 use std::collections::VecDeque;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 /// What a brick or a mount has done.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -129,7 +130,7 @@ pub struct TopInode {
 impl Round {
     /// A new round.
     pub fn new(what: Wanted) -> Round {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = since_1970();
         Round { id: since.as_nanos() as u64, what }
     }
 }

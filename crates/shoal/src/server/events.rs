@@ -1,10 +1,10 @@
 //! What a node has seen happen: a bounded list in memory, of this run of its server.
 
 use crate::admin::{Event, EventKind, SeenEvent};
+use crate::clock::since_1970;
 use crate::limits::{EVENT_TEXT_MAX, EVENTS_KEPT_MAX};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The events of this run.
 pub struct Events {
@@ -21,7 +21,7 @@ struct Kept {
 
 /// Milliseconds since 1970, by this machine's clock.
 pub fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+    since_1970().as_millis() as u64
 }
 
 impl Events {

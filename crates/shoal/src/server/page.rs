@@ -2,19 +2,19 @@
 
 use super::context::ServerContext;
 use crate::admin::TokenReport;
+use crate::clock::since_1970;
 use crate::web::{self, Entry, Gate, Web};
 use anyhow::{Context, anyhow};
 use shoal_net::web::WebTls;
 use shoal_net::{Peer, Role};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seconds of an hour.
 const HOUR_S: u64 = 3600;
 
 fn now_unix_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+    since_1970().as_secs()
 }
 
 impl ServerContext {

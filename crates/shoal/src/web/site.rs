@@ -6,6 +6,7 @@ use super::collect::Collector;
 use super::html::decoded;
 use super::pages::{self, Page, Query, View};
 use crate::admin::Admin;
+use crate::clock::since_1970;
 use crate::limits::{WEB_FORM_BYTES_MAX, WEB_PAGES_MAX};
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
@@ -13,7 +14,6 @@ use axum::http::{HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use std::io;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::Semaphore;
 
 const STYLE: &str = include_str!("style.css");
@@ -163,7 +163,7 @@ impl Site {
             wanted.push(Question::Profile(name.clone()));
             known = self.collector.look(&[], &wanted);
         }
-        let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now_unix_s = since_1970().as_secs();
         let view = View { known: &known, query, now_ms: self.collector.now_ms(), now_unix_s };
         Reply::page(StatusCode::OK, pages::render(page, &view))
     }

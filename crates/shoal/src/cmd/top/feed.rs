@@ -7,6 +7,7 @@
 use super::files::Kind;
 use super::state::{News, What};
 use crate::admin::{AdminAnswer, AdminRequest, ClusterReport, ProfileReport, ProfileStep, TopReport};
+use crate::clock::since_1970;
 use crate::cmd::ask::strange;
 use crate::cmd::local::{Local, the_answer};
 use crate::control::{self, Request, Statistics};
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Who is asked.
 pub enum Source {
@@ -93,7 +94,7 @@ impl Feed {
 
 impl Asker {
     fn tell(&self, volume: Option<&String>, what: What) -> Result<(), Gone> {
-        let at_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let at_unix_s = since_1970().as_secs();
         let at_ms = self.began.elapsed().as_millis() as u64;
         self.news.send(News { volume: volume.cloned(), at_ms, at_unix_s, what }).map_err(|_| Gone)
     }

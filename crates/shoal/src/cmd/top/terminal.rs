@@ -6,6 +6,7 @@
 use super::feed::Feed;
 use super::screen;
 use super::state::{Action, Key, Sort, State};
+use crate::clock::since_1970;
 use crate::limits::TOP_KEY_WAIT;
 use crate::signals::{DUMP, Signals};
 use anyhow::{Context, bail};
@@ -14,7 +15,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::TryRecvError;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Shows the state until it is told to stop. `signals` were taken before any thread was started.
 pub fn show(mut state: State, feed: &Feed, signals: Signals) -> anyhow::Result<ExitCode> {
@@ -31,7 +31,7 @@ pub fn show(mut state: State, feed: &Feed, signals: Signals) -> anyhow::Result<E
     let restored = Restored;
     let mut terminal = ratatui::try_init().context("the terminal")?;
     loop {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = since_1970().as_secs();
         terminal.draw(|frame| screen::draw(frame, &state, now)).context("the terminal")?;
         let mut action = Action::Nothing;
         if event::poll(TOP_KEY_WAIT).context("the terminal")?
