@@ -21,7 +21,7 @@ impl Core {
         if inode.kind == FileKind::Symlink { Ok(inode.target.clone()) } else { Err(Errno::EINVAL.into()) }
     }
 
-    /// Changes attributes. A new mode reaches the access list, where there is one.
+    /// Changes attributes. A new mode also changes the access ACL, if there is one.
     pub(crate) fn setattr(&mut self, ino: InodeId, mut set: SetAttr, now: Timestamp) -> Outcome<Inode> {
         self.admit(OP_ROOM_BYTES)?;
         if set.size.is_some() {
@@ -60,7 +60,7 @@ impl Core {
         Ok(self.cache.xattrs(ino)?.keys().cloned().collect())
     }
 
-    /// Sets an extended attribute. An access list that says no more than mode bits becomes mode bits.
+    /// Sets an extended attribute. An access ACL that is equivalent to mode bits is stored as mode bits.
     pub(crate) fn setxattr(
         &mut self,
         ino: InodeId,

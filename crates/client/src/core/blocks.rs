@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub(crate) enum BlockTask {
     /// Store it; these are the parts of its content.
     Store(BlockId, Vec<Bytes>),
-    /// Remove it: it was stored, and nothing will ever name it.
+    /// Delete it: it was stored, and no operation will name it.
     Discard(BlockId),
 }
 
@@ -85,8 +85,8 @@ impl Blocks {
         BlockId { session: self.session, seq: self.next }
     }
 
-    /// Begins a block. Numbers ascend, and only the open batch names it. So all blocks of a batch have higher
-    /// numbers than those of earlier batches, and the servers take numbers that are left out for garbage.
+    /// Begins a block. Numbers ascend, and the open batch names the block first. So all blocks of a batch
+    /// have higher numbers than those of earlier batches, and the servers treat skipped numbers as garbage.
     pub(super) fn begin(&mut self) -> BlockId {
         let id = self.next_id();
         self.next += 1;
@@ -208,7 +208,7 @@ impl Blocks {
         true
     }
 
-    /// Whether there is something to do for the session.
+    /// Whether the session has blocks to store or to delete.
     pub(crate) fn has_block_tasks(&self) -> bool {
         !self.ready.is_empty() || !self.unwanted.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the client knows of the tree, and the [`Tree`] that operations run over.
+//! The cache of inodes, dentries and extents, which is also the [`Tree`] that operations run over.
 //!
 //! A cached inode, name or extent is right: it came from the server under a lease, or was made here under an
 //! exclusive one. What was changed here carries the number of its batch. Until that batch is committed it is
@@ -22,10 +22,10 @@ pub(crate) struct Node {
     pub(crate) inode: Inode,
     /// The batch that changed it last.
     pub(crate) modified: BatchSeq,
-    /// For a directory: another client has changed it. Its attributes are outdated, and only the names that
-    /// are cached still count.
+    /// For a directory: another client has changed it. Its attributes are invalid; its cached names are
+    /// valid.
     pub(crate) stale: bool,
-    /// Used since the clock hand last came by.
+    /// Reference bit of the CLOCK algorithm.
     recent: bool,
     xattrs: BTreeMap<XattrName, Bytes>,
     pub(crate) body: Body,
@@ -62,12 +62,13 @@ pub(crate) struct Cache {
     acked: BatchSeq,
     bytes: usize,
     bytes_max: usize,
-    /// The clock: nodes in the order in which eviction looks at them.
+    /// The CLOCK list: nodes in the order in which eviction visits them.
     clock: VecDeque<InodeId>,
-    /// Inodes deleted here in batches that are not committed: the servers still answer with them.
+    /// Inodes deleted here in batches that are not committed: replies of servers may still name them.
     dead: FxHashSet<InodeId>,
     dying: VecDeque<(BatchSeq, InodeId)>,
-    /// How often something was evicted, and the newest change among it: see [`super::install`].
+    /// Evictions and invalidations so far, and the newest batch among what they removed: rule 3 of
+    /// [`super::install`].
     pub(super) evictions: u64,
     pub(super) evicted_modified: BatchSeq,
     versions: u64,
@@ -176,8 +177,8 @@ impl Cache {
         self.nodes.get(&ino).map_or(BatchSeq(0), |node| node.modified)
     }
 
-    /// Another client is going to change this inode: its record is dropped. Of a directory, names other than
-    /// `names` stay.
+    /// Invalidates an inode that another client is about to change. Of a directory with cached names only
+    /// the record and `names` are invalidated.
     pub(super) fn drop_node(&mut self, ino: InodeId, names: &[Name]) {
         let version = self.next_version();
         let Some(node) = self.nodes.get_mut(&ino) else { return };
@@ -210,20 +211,20 @@ impl Cache {
         self.nodes.iter().filter(|(_, node)| node.modified > self.acked).map(|(ino, _)| *ino)
     }
 
-    /// Those of some covers under which something is not committed.
+    /// The members of `covers` under which something is not committed.
     pub(super) fn modified_among(&self, covers: &FxHashSet<InodeId>) -> FxHashSet<InodeId> {
         let modified = self.nodes.iter().filter(|(_, node)| node.modified > self.acked);
         modified.map(|(ino, node)| node.inode.cover(*ino)).filter(|cover| covers.contains(cover)).collect()
     }
 
-    /// Drops everything under some covers.
+    /// Invalidates everything under these covers.
     pub(super) fn drop_covers(&mut self, covers: &FxHashSet<InodeId>) {
         let under = |(ino, node): (&InodeId, &Node)| covers.contains(&node.inode.cover(*ino)).then_some(*ino);
         let inodes: Vec<InodeId> = self.nodes.iter().filter_map(under).collect();
         inodes.iter().for_each(|ino| self.remove(*ino));
     }
 
-    /// Takes in the current record of a directory that was stale. Returns whether it was.
+    /// Installs the current record of a stale directory. Returns whether it was stale.
     pub(super) fn refresh(&mut self, ino: InodeId, inode: &Inode, xattrs: &[(XattrName, Bytes)]) -> bool {
         let Some(node) = self.nodes.get_mut(&ino).filter(|node| node.stale) else { return false };
         let before = node.bytes();
@@ -234,7 +235,7 @@ impl Cache {
         true
     }
 
-    /// Drops the names of a directory in which nothing is uncommitted, and the files that they lead to.
+    /// Evicts the names of a directory in which nothing is uncommitted, and the files that they lead to.
     pub(super) fn give_up(&mut self, dir: InodeId) {
         let version = self.next_version();
         let acked = self.acked;
@@ -288,7 +289,7 @@ impl Cache {
         self.nodes.get(&ino).is_some_and(|node| node.inode.nlink == 0)
     }
 
-    /// Takes a node in. `modified` is 0 for one that came from the server.
+    /// Caches a node; `modified` is 0 if it came from a server.
     pub(super) fn insert(
         &mut self,
         ino: InodeId,
@@ -335,8 +336,7 @@ impl Cache {
         }
     }
 
-    /// Drops the extents of a file, so that they are fetched again. The caller has made sure that none of
-    /// them is uncommitted.
+    /// Evicts the extents of a file, so that they are fetched again, unless one of them is uncommitted.
     pub(crate) fn forget_extents(&mut self, ino: InodeId) {
         if let Some(Node { body: Body::File(content), modified, .. }) = self.nodes.get_mut(&ino)
             && *modified <= self.acked
@@ -349,10 +349,10 @@ impl Cache {
         }
     }
 
-    /// Looks at a few nodes, and evicts those that are neither changed nor used, while the cache is above its
-    /// limit. Never called in the middle of an operation: what an operation has read stays until it is done.
+    /// While the cache is above its limit, visits a few nodes and evicts those that are neither uncommitted
+    /// nor recently used. Never called during an operation, so what an operation has read stays cached.
     pub(super) fn evict(&mut self) {
-        // A listing can bring thousands of nodes at once; each may need a second look before it goes.
+        // A listing can bring thousands of nodes at once, and each may have to be visited twice.
         let excess = self.bytes.saturating_sub(self.bytes_max) / NODE_BYTES;
         for _ in 0..EVICT_STEPS + (2 * excess).min(EVICT_BURST_STEPS) {
             if self.bytes <= self.bytes_max {
@@ -402,7 +402,7 @@ impl Node {
 }
 
 impl Body {
-    /// The body of a file that was just made: it is known to be empty.
+    /// The body of an inode that was just created: it is known to be empty.
     fn born(kind: FileKind) -> Body {
         match kind {
             FileKind::Directory => Body::Directory(Directory::born()),
@@ -441,7 +441,7 @@ impl Tree for Cache {
                 node.modified = stamp;
                 debug_assert!(!node.stale);
             }
-            // Operations read an inode before they change it, so one that is not cached has just been made.
+            // Operations read an inode before they change it, so one that is not cached was just created.
             None => {
                 let body = Body::born(inode.kind);
                 self.insert(ino, inode, BTreeMap::new(), body, stamp);
@@ -555,7 +555,7 @@ impl Content {
             Some((&at, extent)) if at + extent.len() > start => at,
             _ => start,
         };
-        // An empty range overlaps nothing; `first..end` must not be backwards either.
+        // `BTreeMap::range` panics if the start is behind the end.
         self.extents.range(first..end.max(first)).map(|(&at, extent)| (at, extent))
     }
 }

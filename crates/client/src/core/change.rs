@@ -10,7 +10,7 @@ fn node(ino: InodeId, hold: bool) -> Want {
     Want { ino, names: Vec::new(), hold }
 }
 
-/// A request for the right to a name. `takes`: the operation removes the name from where it is.
+/// A request for the right to a name. `takes`: the operation may remove the name.
 fn named(dir: InodeId, name: &Name, takes: bool) -> Want {
     Want { ino: dir, names: vec![WantName { name: name.clone(), takes }], hold: false }
 }
@@ -53,9 +53,9 @@ fn wants(op: &Op, moves_directory: bool) -> Vec<Want> {
     }
 }
 
-/// Covers before an operation; see [`Core::counted`].
+/// Covers before an operation, from [`Core::counted`].
 pub(super) struct Counted {
-    /// Inodes that are their own cover already, and stay so.
+    /// Inodes that are their own cover before the operation, and stay so.
     apart: Vec<InodeId>,
     /// The cover of a file that gets another name. Other clients find the file under it until the link is
     /// committed, so giving back that cover also waits for the link.
@@ -63,18 +63,18 @@ pub(super) struct Counted {
 }
 
 impl Core {
-    /// Makes sure that an inode may be changed.
+    /// Fails with a need unless the client has the right to change an inode.
     pub(super) fn may_change(&mut self, ino: InodeId) -> Outcome<()> {
         self.may(&[node(ino, false)], &[], false)
     }
 
-    /// Makes sure that a name may be created in a directory.
+    /// Fails with a need unless the client has the right to create a name in a directory.
     pub(super) fn may_name(&mut self, dir: InodeId, name: &Name) -> Outcome<()> {
         self.may(&[named(dir, name, false)], &[], false)
     }
 
-    /// Makes sure that these names and the inodes `subjects` that they lead to may be changed, or that the
-    /// names may be created.
+    /// Fails with a need unless the client has the rights to these names and to the inodes `subjects` that
+    /// they lead to.
     pub(super) fn may_name_all(
         &mut self,
         names: &[(InodeId, &Name)],
@@ -85,15 +85,15 @@ impl Core {
         self.may(&all_named(names, takes, moves_directory), subjects, takes)
     }
 
-    /// Makes sure that an operation may be carried out.
+    /// Fails with a need unless the client has the rights for an operation.
     pub(super) fn may_do(&mut self, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let moves_directory = match op {
             Op::Rename { .. } => subjects.iter().any(|ino| self.cache.is_directory(*ino)),
             _ => false,
         };
         let subjects = if matches!(op, Op::Create { .. }) { &[] } else { subjects };
-        // Other clients may hold an inode that loses a name. A client that only changes the inode need not
-        // know of them.
+        // The sessions that hold an inode must be on record before it can lose its last name. A change of the
+        // inode alone does not need that.
         let hold = matches!(op, Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Link { .. });
         self.may(&wants(op, moves_directory), subjects, hold)
     }
@@ -104,8 +104,8 @@ impl Core {
         for want in wants {
             let cover = if want.ino == MOVES { Some(MOVES) } else { self.cache.cover(want.ino) };
             if !self.rights.allow(want, cover) {
-                // Another client has removed the inode, and its cache entry was dropped before. Names may be
-                // left of a directory.
+                // Another client has removed the inode, and its record was invalidated before. If it was a
+                // directory, names of it may still be cached.
                 if missing.contains(&want.ino) && !self.cache.is_fresh(want.ino) {
                     return Err(Errno::ENOENT.into());
                 }
@@ -173,14 +173,14 @@ impl Core {
         if !self.rights.is_held(ino) {
             return;
         }
-        // The cover is still needed by unlinked files in it that are open, so it is given up after them.
+        // Unlinked open files are still counted under the cover, so it is given up after them.
         if self.refs.under(ino).next().is_some() {
             self.rights.dead_covers.insert(ino);
             return;
         }
         match self.journal.gone(ino) {
             true => self.rights.gone(ino, self.cache.stamp()),
-            // The servers have never heard of it.
+            // It was never sent to the servers.
             false => self.rights.forget(ino),
         }
     }
@@ -212,16 +212,16 @@ impl Core {
         if self.cache.is_directory(ino) {
             return;
         }
-        // The inode is cached here. A new leader has to learn that even if the right to change it has been
-        // given back.
+        // The inode is cached, which has to be reclaimed from a new leader even if the right to change it has
+        // been given back.
         self.rights.watch(cover);
         if !self.rights.count_under(ino, cover) && !self.rights.has_cover(cover) {
             let right = if cover == ino { Right::Cover(ino) } else { Right::Node(ino) };
             self.rights.give(right, cover, [], true);
         }
-        // Reported even if nothing has changed here, because the servers may know the right under the former
-        // cover. Not reported for an inode that was its own cover before: a leader that does not know its
-        // watchers yet would take the right for exclusive.
+        // Reported even if no right has changed here, because the servers may have the right under the former
+        // cover. Not reported for an inode that was its own cover before: a leader to which its watchers have
+        // not been reclaimed yet would take the right for exclusive.
         if !apart.contains(&ino) {
             self.journal.moved(ino, cover);
         }
@@ -243,14 +243,14 @@ mod tests {
     }
 
     #[test]
-    fn the_right_to_what_has_died_ends_when_that_is_committed() {
+    fn right_to_deleted_directory_is_reclaimed_until_its_removal_is_committed() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         let seq = core.seal();
         core.committed(seq);
         core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
             .expect("nothing is needed");
-        assert!(reclaims(&mut core, ino), "a new leader finds it alive");
+        assert!(reclaims(&mut core, ino), "for a new leader it exists");
         let seq = core.seal();
         assert!(reclaims(&mut core, ino));
         core.committed(seq);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn file_that_dies_before_it_was_committed_leaves_no_right() {
+    fn directory_created_and_deleted_in_one_batch_leaves_no_right() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         core.remove(UNKNOWN_THREAD, InodeId::ROOT, &name, true, Timestamp::default())
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_failed_has_used_no_right() {
+    fn failed_operation_marks_no_right_as_used() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         commit(&mut core);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_of_a_directory_that_has_died_meanwhile_does_not_count() {
+    fn rights_granted_to_a_directory_deleted_meanwhile_are_ignored() {
         let (mut core, name) = (core(), Name::try_from(b"dir".as_slice()).expect("a name"));
         let ino = make_directory(&mut core, &name);
         commit(&mut core);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_names_is_reclaimed_also_when_the_right_to_it_was_given_back() {
+    fn file_with_two_names_is_reclaimed_after_its_right_was_given_back() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let take_back = |core: &mut Core, item| {
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_moved_is_not_said_to_be_new() {
+    fn moved_directory_is_not_reported_as_born() {
         let mut core = core();
         let [name, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let [_moved, into] = [&name, &other].map(|name| make_directory(&mut core, name));
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_several_names_is_said_to_be_counted_apart_once() {
+    fn file_that_gains_names_is_reported_as_its_own_cover_once() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, second, third] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
         let ino = make_file(&mut core, root, &name);
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_dies_in_the_batch_that_moves_it_or_something_over_it_is_told_to_a_new_leader() {
+    fn inode_deleted_in_the_batch_that_moves_or_replaces_it_is_reclaimed() {
         let (mut core, now) = (core(), Timestamp::default());
         let [one, other] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let [from, to] = [&one, &other].map(|name| make_directory(&mut core, name));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_and_is_referred_to_anew_is_said_to_be_held_when_that_is_committed() {
+    fn released_inode_that_is_referred_to_again_is_held_once_its_release_is_committed() {
         let (mut core, root) = (core(), InodeId::ROOT);
         let ino = make_file(&mut core, root, &Name::try_from("a").expect("a name"));
         commit(&mut core);
@@ -391,14 +391,14 @@ mod tests {
         core.begin_recall(&recall);
         core.forget(ino, 1);
         core.refs.add(ino, root);
-        assert_eq!(finish(&mut core), None, "what is said now is undone by what is on its way");
+        assert_eq!(finish(&mut core), None, "the release in flight would undo the acknowledgement");
         core.begin_recall(&recall);
         commit(&mut core);
         assert_eq!(finish(&mut core), Some(vec![ino]));
     }
 
     #[test]
-    fn a_directory_is_not_let_go_before_files_of_it_that_are_open_still() {
+    fn right_to_deleted_directory_is_kept_while_a_file_of_it_is_open() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, file] = ["dir", "file"].map(|name| Name::try_from(name).expect("a name"));
         let dir = make_directory(&mut core, &name);
@@ -412,7 +412,7 @@ mod tests {
         };
         core.remove(UNKNOWN_THREAD, dir, &file, false, now).expect("nothing is needed");
         core.remove(UNKNOWN_THREAD, root, &name, true, now).expect("nothing is needed");
-        assert_eq!(gone(&mut core), [], "a request for the file is to find its holder");
+        assert_eq!(gone(&mut core), [], "requests for the file must find its holder");
         assert!(reclaims(&mut core, dir));
         core.forget(ino, 1);
         assert_eq!(gone(&mut core), [dir]);
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_to_a_directory_is_given_back_when_a_link_of_a_file_in_it_is_committed() {
+    fn recall_of_a_directory_waits_for_the_commit_of_a_link_to_a_file_in_it() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [name, other, dir] = ["a", "b", "d"].map(|name| Name::try_from(name).expect("a name"));
         let ino = make_file(&mut core, root, &name);
@@ -428,13 +428,13 @@ mod tests {
         commit(&mut core);
         core.link(ino, into, &other, now).expect("nothing is needed");
         let linked = core.cache.stamp();
-        // Another client looks at the file, which it finds in the directory of its first name.
+        // Another client looks up the first name of the file.
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.begin_recall(&recall), linked);
     }
 
     #[test]
-    fn who_is_about_to_write_waits_while_the_right_is_given_back() {
+    fn writer_waits_for_its_permit_while_the_right_is_recalled() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let name = Name::try_from("a").expect("a name");
         let ino = make_file(&mut core, root, &name);
@@ -442,7 +442,7 @@ mod tests {
         assert!(core.acquire_write_permit(ino, true, now).is_ok() && core.writers.may_write_unasked(ino));
         let recall = Recall { id: 1, after: Vec::new(), items: vec![Item::Downgrade(root)] };
         assert_eq!(core.close_to_writers(&recall, now), [ino]);
-        assert!(core.write(ino, 0, &Bytes::from_static(b"x"), false, now).is_ok(), "it was let");
+        assert!(core.write(ino, 0, &Bytes::from_static(b"x"), false, now).is_ok(), "it has a permit");
         assert_eq!(core.acquire_write_permit(ino, false, now), Err(Fault::Tree(Need::RecallDone(ino))));
         assert!(!core.writers.is_held_up(ino));
         assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::RecallDone(ino))));
@@ -451,11 +451,11 @@ mod tests {
         assert!(!core.is_closed_to_writers(ino) && !core.writers.may_write_unasked(ino));
         let wants = vec![node(ino, false)];
         assert_eq!(core.acquire_write_permit(ino, true, now), Err(Fault::Tree(Need::Rights(wants))));
-        assert!(!core.writers.may_write_unasked(ino), "the kernel was not answered");
+        assert!(!core.writers.may_write_unasked(ino), "no permit was given");
     }
 
     #[test]
-    fn what_the_servers_did_not_know_when_another_call_asked_may_be_there_by_now() {
+    fn inode_missing_in_a_reply_to_an_earlier_call_is_requested_again() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let name = Name::try_from("a").expect("a name");
         let ino = make_file(&mut core, root, &name);
@@ -474,8 +474,8 @@ mod tests {
         core.begin();
         let write = |core: &mut Core| core.write(ino, 0, &Bytes::from_static(b"x"), false, now);
         assert!(matches!(write(&mut core), Err(Fault::Tree(_))), "it may be there by now");
-        // A reply to a request from before that arrives only now.
+        // The reply to an earlier request arrives late.
         unknown(&mut core);
-        assert!(matches!(write(&mut core), Err(Fault::Tree(_))), "what it says is old");
+        assert!(matches!(write(&mut core), Err(Fault::Tree(_))), "that reply is outdated");
     }
 }

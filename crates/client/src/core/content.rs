@@ -33,7 +33,7 @@ impl Core {
         }
     }
 
-    /// Makes sure that the extents of a range are known, and those that touch it.
+    /// Fails with a need unless the extents in a range, and those that adjoin it, are cached.
     fn know(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
         match self.content(ino)?.known.first_gap(start.saturating_sub(1), end.saturating_add(1)) {
             Some(gap) => Err(Fault::Tree(Need::Extents(ino, gap))),
@@ -87,13 +87,13 @@ impl Core {
         Ok(pieces)
     }
 
-    /// Whether a file is fetched as a whole, whatever part of it is read.
+    /// Whether a file is so short that any read fetches all of it.
     pub(crate) fn is_short(&self, ino: InodeId) -> bool {
         self.cache.peek(ino).is_some_and(|node| node.inode.size <= READ_WHOLE_BYTES_MAX)
     }
 
-    /// What to fetch for content that is not cached. When the files of a directory are read one after the
-    /// other, the contents of all.
+    /// The need for content that is not cached: extents of the file, or the contents of all files of the
+    /// directory if a program reads them one after the other.
     fn lacks_content(&mut self, ino: InodeId, gap: u64) -> Need {
         if let Some(node) = self.cache.peek(ino)
             && node.inode.size <= self.inline_bytes
@@ -108,7 +108,7 @@ impl Core {
                 return Need::Directory { dir, contents: true };
             }
         }
-        // A file may be read backward.
+        // Aligned down, since the file may be read backward.
         let before = gap - gap % EXTENTS_ALIGN_BYTES;
         let known = self.content(ino).ok().map(|content| &content.known);
         Need::Extents(ino, known.and_then(|known| known.first_gap(before, gap)).unwrap_or(gap))
@@ -131,8 +131,8 @@ impl Core {
         known.into_iter().filter(|block| self.blocks.is_stored(block.id)).collect()
     }
 
-    /// The kernel asks for a permit to write to a file. It is given when the exclusive right to the file is
-    /// here. `waits`: the caller waits until then.
+    /// Gives the kernel the permit to write to a file, if the client has the exclusive right to it. `waits`:
+    /// the caller waits if it has not.
     pub(crate) fn acquire_write_permit(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
         self.alive()?;
         if self.is_closed_to_writers(ino) {
@@ -171,8 +171,8 @@ impl Core {
         self.may_change(ino)?;
         self.content(ino)?;
         let size = self.cache.need(ino)?.inode.size;
-        // A small file may move into a block as a whole. All extents that the steps below need are fetched
-        // first, so that none of these steps can fail.
+        // A small file may move into a block as a whole. All extents that the steps below need must be cached
+        // first, so that no step returns a need after another has changed something.
         let from = if size <= self.inline_bytes { 0 } else { offset };
         self.know(ino, from, end)?;
         let put = |content, declare, offset, len| Op::Write {
@@ -189,7 +189,7 @@ impl Core {
             && next == offset
             && let Some(filled) = self.blocks.open_len(id)
         {
-            // The writer continues where it stopped: as much as fits is appended to its block.
+            // A sequential writer: as much as fits is appended to its open block.
             let fits = len.min(block_room(offset - u64::from(filled), filled));
             if fits > 0 {
                 let part = data.slice(..fits as usize);
@@ -331,8 +331,8 @@ impl Core {
         Ok(())
     }
 
-    /// The part of a write behind a block's end. It was admitted with the first part, and all it needs is
-    /// cached.
+    /// Writes the part behind a block's end. It was admitted with the first part, and all extents that it
+    /// needs are cached.
     fn write_rest(
         &mut self,
         ino: InodeId,
@@ -380,7 +380,7 @@ impl Core {
         self.admit(room)?;
         self.report_to_write(ino)?;
         self.may_change(ino)?;
-        // Both steps see the same extents: if these are known, neither can fail half-way.
+        // Both steps below need the same extents: if these are cached, the second cannot fail.
         self.know(ino, offset, end)?;
         let op = |content, size_min| Op::Write {
             ino,
@@ -403,7 +403,7 @@ impl Core {
         Ok(())
     }
 
-    /// Blocks named in a range must be stored as blocks, whatever their size.
+    /// Blocks named in a range must be stored as blocks, even if they are small enough to be inlined.
     fn share_blocks(&mut self, ino: InodeId, start: u64, end: u64) -> Outcome<()> {
         for (_, extent) in self.cache.extents(ino, start, end)? {
             if let Extent::Block(block) = extent {

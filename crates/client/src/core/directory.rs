@@ -1,4 +1,4 @@
-//! What is known of a directory's names.
+//! The cached names of a directory.
 
 use crate::limits::CONTENDED_LOOKUPS_MAX;
 use shoal_namespace::Dentry;
@@ -17,23 +17,23 @@ struct Slot {
     modified: BatchSeq,
 }
 
-/// The names of a directory as far as they are known, in the order of listings.
+/// The names of a directory as far as they are cached, in the order of listings.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     slots: BTreeMap<(Cookie, Name), Slot>,
     /// All names are in `slots`: what is not there does not exist.
     complete: bool,
-    /// Some inodes of these names were evicted, so a listing with attributes is fetched again.
+    /// Some inodes of these names were evicted, so READDIRPLUS has to fetch the listing again.
     pub(crate) thin: bool,
-    /// The listing came without the contents of files.
+    /// The listing was fetched without the contents of files.
     pub(crate) bare: bool,
-    /// Files whose content has been fetched one by one since.
+    /// Number of files whose content has been fetched singly since.
     pub(super) singly: u32,
-    /// Another client has changed names since all were known.
+    /// Another client has changed names since all were cached.
     torn: bool,
-    /// Names that have been looked up one by one since another client changed names.
+    /// Number of names that have been looked up singly since another client changed names.
     asked: u32,
-    /// Changes when names are dropped: a listing in several pages is complete only if it did not.
+    /// Changes when names are invalidated: a listing fetched in several pages is complete only if it did not.
     pub(crate) version: u64,
 }
 
@@ -41,32 +41,32 @@ pub(crate) struct Directory {
 pub(crate) const SLOT_BYTES: usize = 120;
 
 impl Directory {
-    /// A directory that was just made: empty, and known to be.
+    /// A directory that was just created: known to be empty.
     pub(crate) fn born() -> Directory {
         Directory { complete: true, ..Directory::default() }
     }
 
-    /// Whether nothing is known of it.
+    /// Whether no name is cached.
     pub(crate) fn is_empty(&self) -> bool {
         self.slots.is_empty()
     }
 
-    /// Drops names, and the knowledge that all are cached. Returns by how many bytes this grew.
+    /// Invalidates names, and the knowledge that all are cached. Returns by how many bytes this grew.
     pub(crate) fn forget(&mut self, names: &[Name], version: u64) -> isize {
         (self.complete, self.torn, self.version, self.asked) = (false, true, version, 0);
         let mut known = |name: &&Name| self.slots.remove(&(name.cookie(), (*name).clone())).is_some();
         -((names.iter().filter(|name| known(name)).count() * SLOT_BYTES) as isize)
     }
 
-    /// Drops all names. Returns by how many bytes this grew.
+    /// Evicts all names. Returns by how many bytes this grew.
     pub(crate) fn forget_all(&mut self, version: u64) -> isize {
         let bytes = self.bytes() as isize;
         *self = Directory { version, ..Directory::default() };
         -bytes
     }
 
-    /// Whether an unknown name should be looked up by itself, because another client works here and will soon
-    /// change names again.
+    /// Whether to look up an unknown name singly, because another client changes names here. Counts the
+    /// lookup.
     pub(super) fn asks_alone(&mut self) -> bool {
         let alone = self.torn && self.asked < CONTENDED_LOOKUPS_MAX;
         self.asked += u32::from(alone);
@@ -87,7 +87,7 @@ impl Directory {
         }
     }
 
-    /// Changes a name. Returns by how many bytes this grew.
+    /// Sets or removes a name. Returns by how many bytes this grew.
     pub(crate) fn set(&mut self, name: &Name, dentry: Option<Dentry>, modified: BatchSeq) -> isize {
         let key = (name.cookie(), name.clone());
         if dentry.is_none() && self.complete {
@@ -102,7 +102,8 @@ impl Directory {
         }
     }
 
-    /// Takes a name from a server that had everything up to `acked`; what was changed here later counts more.
+    /// Installs a name from a server that had everything up to `acked`, unless it was changed here later.
+    /// Returns by how many bytes this grew.
     pub(crate) fn install(&mut self, name: &Name, dentry: Option<Dentry>, acked: BatchSeq) -> isize {
         let key = (name.cookie(), name.clone());
         match self.slots.get_mut(&key) {
@@ -118,7 +119,7 @@ impl Directory {
         }
     }
 
-    /// All names have been installed.
+    /// All names have been installed: a missing one does not exist. Returns by how many bytes this grew.
     pub(crate) fn set_complete(&mut self) -> isize {
         (self.complete, self.torn) = (true, false);
         let before = self.slots.len();
@@ -128,8 +129,7 @@ impl Directory {
 
     /// Names that exist, after a cookie, in order.
     pub(crate) fn after(&self, cookie: Cookie) -> impl Iterator<Item = (&Name, Dentry)> {
-        // Every name of a cookie is shown together, so the next one begins with the next cookie, and with the
-        // smallest of all names.
+        // All names of a cookie are listed together, so the next page begins with the next cookie.
         let from = (Cookie(cookie.0.saturating_add(1)), LOWEST.clone());
         self.slots.range(from..).filter_map(|((_, name), slot)| Some((name, slot.dentry?)))
     }

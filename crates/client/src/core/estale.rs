@@ -1,6 +1,7 @@
-//! Calls that the kernel has decided on the basis of a dentry that another client has changed since.
-//! Where acting on the outdated dentry would do harm, the call fails with `ESTALE`. The kernel then looks the
-//! names up again (`retry_estale`) and retries the call: see [`Retries`](super::Retries).
+//! Fails calls with `ESTALE` that the kernel bases on a dentry that another client has changed since.
+//!
+//! Only where acting on the outdated dentry would do harm. The kernel then looks the names up again
+//! (`retry_estale`) and retries the call: see [`Retries`](super::Retries).
 
 use super::cache::{Body, Node};
 use super::retry_reservations::{Retry, Then};
@@ -54,14 +55,14 @@ impl Core {
         match self.may_do_again(&retry, &subjects) {
             Ok(keeps) => Ok(Some(keeps)),
             Err(Fault::Tree(need)) => Err(Fault::Tree(need)),
-            // A directory has been removed. The retry will get that error itself.
+            // A directory has been removed: the retry itself will fail with that error.
             Err(Fault::Errno(_)) => Ok(None),
         }
     }
 
     /// The inodes that the names lead to, as far as they are cached. Missing ones arrive with the rights.
-    /// They are not looked up here: the other directory may be gone, and that error would not belong to this
-    /// lookup.
+    /// They are not looked up here, because this lookup must not fail when the other directory of a rename
+    /// was removed.
     fn subjects(&mut self, Retry { names, .. }: &Retry) -> Vec<InodeId> {
         let mut known = |(dir, name): &(InodeId, Name)| Some(self.cached_name(*dir, name)??.ino);
         names.iter().filter_map(&mut known).collect()
@@ -75,7 +76,7 @@ impl Core {
         let named: Vec<(InodeId, &Name)> = names.iter().map(|(dir, name)| (*dir, name)).collect();
         let keeps = keeps(&named, subjects);
         match then {
-            // The name exists: the kernel will open it, which needs no right.
+            // The name exists: opening it needs no right.
             Then::Opens if !subjects.is_empty() => {}
             Then::Opens => self.may_name_all(&named, &[], false)?,
             Then::Removes | Then::Renames(_) => self.may_name_all(&named, subjects, true)?,
@@ -92,17 +93,17 @@ impl Core {
         }
     }
 
-    /// Another client is about to change a name. From now on the kernel's dentry of it counts as outdated.
+    /// Another client is about to change a name: from now on the kernel's dentry of it is outdated.
     pub(super) fn forget_name(&mut self, dir: InodeId, name: &Name) {
         if self.unseen.len() >= UNSEEN_NAMES_MAX {
             self.unseen.clear();
         }
         let known = self.cached_name(dir, name);
-        // An earlier entry stays, because it is what the kernel was told.
+        // An earlier entry has the dentry of the kernel's last lookup.
         self.unseen.entry((dir, name.clone())).or_insert(known);
     }
 
-    /// The kernel has just been told what the name leads to: its dentry is current.
+    /// The reply to the kernel says what the name leads to: its dentry is current.
     pub(super) fn is_known(&mut self, dir: InodeId, name: &Name) {
         self.refs.name_in(dir);
         if !self.unseen.is_empty() {
@@ -110,8 +111,8 @@ impl Core {
         }
     }
 
-    /// The kernel is told that a call has succeeded, so its dentries of these names are current. Not so after
-    /// a rename without directories: the kernel may be wrong about which file it moved.
+    /// A call succeeds, so the kernel's dentries of its names are current. Not so after a rename without
+    /// directories: the dcache may have another file under the old name than the one that was moved.
     pub(super) fn has_named(&mut self, op: &Op, subjects: &[InodeId]) {
         match op {
             Op::Create { parent, name, .. }
@@ -143,9 +144,9 @@ impl Core {
         }
     }
 
-    /// Fails with `ESTALE` if the kernel may mean another directory than the one that would be removed, moved
-    /// or replaced. Likewise if the kernel means directories and there are none any more. The kernel then
-    /// looks the names up and retries. A name that leads to the inode that the kernel knows is not outdated.
+    /// Fails with `ESTALE` if a name has another directory in the dcache than the one that would be removed,
+    /// moved or replaced, or a directory where there is none any more. A name that leads again to the inode
+    /// in the dcache is not outdated.
     pub(super) fn was_seen(&mut self, by: u32, op: &Op, subjects: &[InodeId]) -> Outcome<()> {
         let before = |dir: &InodeId, name: &Name| self.unseen.get(&(*dir, name.clone())).copied();
         let unseen = |dir, name, now: Option<&InodeId>| {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_exchanged_with_itself_whatever_its_name_has_stood_for_meanwhile() {
+    fn exchange_of_a_directory_with_itself_ignores_outdated_dentries() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let name = Name::try_from("a").expect("a name");
         let ino = make_directory(&mut core, &name);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_is_moved_where_the_kernel_would_put_a_directory_over_one_that_lives_on_elsewhere() {
+    fn rename_of_a_file_fails_with_estale_if_the_dcache_may_replace_a_directory() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [from, to] = ["a", "b"].map(|name| Name::try_from(name).expect("a name"));
         let ino = make_file(&mut core, root, &from);
@@ -243,7 +244,7 @@ mod tests {
             believes(&mut core, before, target);
             assert_eq!(rename(&mut core, false), refused);
         }
-        assert_eq!(rename(&mut core, true), Err(Errno::ENOENT.into()), "nothing dies of it");
+        assert_eq!(rename(&mut core, true), Err(Errno::ENOENT.into()), "an exchange removes nothing");
         // These renames replace nothing, or a file instead of another one: an outdated dentry does no harm.
         for (before, target) in [(Some(Some(was)), Some(None)), (file(was), file(replaced))] {
             believes(&mut core, before, target);
@@ -279,7 +280,7 @@ mod tests {
                 answer => break answer,
             };
             asked += 1;
-            assert!(asked < 3, "the servers know nothing of it, however often they are asked");
+            assert!(asked < 3, "the servers do not have the directory any more");
             let (rights, records) = (vec![Right::Cover(root)], vec![record(root, known.clone())]);
             let reply = AcquireReply { rights, records, ..AcquireReply::default() };
             let ticket = core.ticket();
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn lookup_that_fails_in_any_case_is_not_retried() {
+    fn call_that_fails_in_any_case_does_not_fail_with_estale() {
         let (mut core, root, now) = (core(), InodeId::ROOT, Timestamp::default());
         let [full, other, file] = ["a", "b", "c"].map(|name| Name::try_from(name).expect("a name"));
         let (dir, _) = (make_directory(&mut core, &full), make_directory(&mut core, &other));

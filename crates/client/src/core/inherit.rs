@@ -1,13 +1,13 @@
-//! What one session hands over to the next: the kernel's references to inodes, and losses that are to be
-//! reported.
+//! What one session hands over to the next: the kernel's references to inodes, and losses that calls have yet
+//! to report.
 //!
 //! Everything else ends with its session: cache, rights, grants, and the journal, whose uncommitted part is
 //! lost.
 //!
-//! **Errors.** The kernel opens files without a request, so it is not known which open file made a lost
-//! change. Since fsync(2) of any file is a barrier for all earlier changes, the next fsync of *every* inode
-//! that the kernel refers to fails once, and so of every open file. In addition, the next change of the
-//! content of each file that lost a change fails once, so that no writer continues after a missing part.
+//! **Errors.** The kernel opens files without a request, so it is unknown through which open file a lost
+//! change was made. Since fsync(2) of any file is a barrier for all earlier changes, the next fsync of
+//! *every* inode that the kernel refers to fails once. In addition, the next change of the content of each
+//! file that lost a change fails once, so that no writer continues after a missing part.
 
 use super::{Core, Outcome};
 use shoal_types::{Errno, InodeId, Timestamp};
@@ -15,7 +15,7 @@ use shoal_types::{Errno, InodeId, Timestamp};
 /// The operations of an ended session that were answered and not committed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Loss {
-    /// Number of these operations, as programs called them.
+    /// Number of these operations, before merging.
     pub(crate) operations: u64,
     /// Number of inodes that they changed and did not remove.
     pub(crate) inodes: usize,
@@ -40,7 +40,7 @@ impl Core {
         Loss { operations, inodes, since }
     }
 
-    /// Takes over from a session that has ended, and marks the losses that are to be reported.
+    /// Takes over from a session that has ended, and marks the inodes on which calls have to fail.
     pub(crate) fn inherit(&mut self, ended: &mut Core) -> Loss {
         let loss = ended.loss();
         self.refs = std::mem::take(&mut ended.refs);
@@ -57,7 +57,7 @@ impl Core {
         loss
     }
 
-    /// Fails once if something was lost that was done before this fsync(2).
+    /// Fails once if a change before this fsync(2) was lost.
     pub(crate) fn report_to_sync(&mut self, ino: InodeId) -> Result<(), Errno> {
         self.report(ino, |unreported| &mut unreported.to_sync)
     }

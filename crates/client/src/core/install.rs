@@ -1,9 +1,9 @@
-//! Taking in what a server answered.
+//! Installs replies of servers in the cache.
 //!
-//! A reply describes the server's state at some moment after the request. Meanwhile this client has
-//! continued. Three rules keep what is newer:
+//! A reply describes the server's state at some moment after the request. This client may have changed
+//! things meanwhile. Three rules keep what is newer:
 //!
-//! 1. What is cached stays. The cache is right, by lease, and may be ahead of the server.
+//! 1. A cached object is kept: it is valid by lease, and may be ahead of the server.
 //! 2. A name changed here in a batch that was not committed *when the request was made* takes precedence over
 //!    the reply.
 //! 3. If such a recent change was evicted while the request was in flight, the reply may show the state
@@ -16,7 +16,7 @@ use shoal_namespace::Dentry;
 use shoal_types::{BatchSeq, Extent, Inode, InodeId, Name};
 use shoal_wire::{AcquireReply, DirEntry, ExtentsReply, FileRecord, LookupReply, MOVES, Right, Want};
 
-/// Taken when a request is made, presented when its reply arrives.
+/// The state of the cache when a request was made, by which its reply is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     acked: BatchSeq,
@@ -41,7 +41,7 @@ impl Core {
         unknown && (self.cache.is_dead(ino) || self.outdated(ticket))
     }
 
-    /// Takes in an inode.
+    /// Installs the record of an inode.
     pub(crate) fn install_inode(&mut self, ticket: Ticket, record: FileRecord) {
         if !self.outdated(ticket) {
             self.take_record(record);
@@ -78,7 +78,7 @@ impl Core {
         self.cache.insert(ino, inode, xattrs.into_iter().collect(), body, BatchSeq(0));
     }
 
-    /// Takes in what one name leads to.
+    /// Installs a dentry, positive or negative, with the record of its inode.
     pub(crate) fn install_name(
         &mut self,
         ticket: Ticket,
@@ -97,13 +97,13 @@ impl Core {
         }
     }
 
-    /// Rule 2. Returns whether the server's reply counts.
+    /// Installs a dentry by rule 2. Returns whether the cache now has the server's.
     fn take_name(&mut self, ticket: Ticket, dir: InodeId, name: &Name, dentry: Option<Dentry>) -> bool {
         let Some(node) = self.cache.node(dir) else { return false };
         let Body::Directory(names) = &mut node.body else { return false };
         self.rights.watch(dir);
         if names.is_complete() {
-            // Everything about this directory is cached, and newer; a file may still be missing.
+            // All names of this directory are cached, and newer; the record of the inode may be missing.
             return names.get(name).flatten() == dentry;
         }
         let grown = names.install(name, dentry, ticket.acked);
@@ -112,7 +112,7 @@ impl Core {
         counts
     }
 
-    /// The version of what is known of a directory: see [`install_end`](Self::install_end).
+    /// The version of the cached names of a directory, for [`install_end`](Self::install_end).
     pub(crate) fn version(&self, dir: InodeId) -> Option<u64> {
         match &self.cache.peek(dir)?.body {
             Body::Directory(names) => Some(names.version),
@@ -120,14 +120,15 @@ impl Core {
         }
     }
 
-    /// Takes in rights.
+    /// Installs granted rights, with the records and names that came along.
     pub(crate) fn install_rights(&mut self, ticket: Ticket, wants: &[Want], reply: AcquireReply) {
-        // The servers do not know what was made here and is not committed. Anything else that they do not
-        // know does not exist any more.
+        // The servers lack what was created here and is not committed. Anything else that they lack does not
+        // exist any more.
         let told = |want: &&Want| reply.records.iter().all(|record| record.ino != want.ino);
         let unknown = wants.iter().filter(|want| want.ino != MOVES).filter(told);
         self.rights.missing.clear();
-        // Otherwise it may have been uncommitted when the request was made, and committed and dropped since.
+        // If outdated, the inode may have been uncommitted when the request was made, and committed and
+        // invalidated since.
         if !self.outdated(ticket) {
             self.rights.missing.extend(unknown.map(|want| want.ino));
         }
@@ -170,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Exclusive rights to covers that no other client watches, granted along with a reply.
+    /// Installs exclusive rights to covers, granted along with a reply because no other client watches them.
     pub(crate) fn install_exclusive(&mut self, ticket: Ticket, covers: &[InodeId]) {
         for cover in covers {
             if !self.has_died(ticket, *cover) {
@@ -179,7 +180,7 @@ impl Core {
         }
     }
 
-    /// Takes in a page of a listing.
+    /// Installs a page of a listing.
     pub(crate) fn install_page(&mut self, ticket: Ticket, dir: InodeId, entries: Vec<DirEntry>) {
         if self.outdated(ticket) {
             return;
@@ -228,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Takes in extents of `[start, ...)`.
+    /// Installs extents of `[start, ...)`.
     pub(crate) fn install_extents(&mut self, ticket: Ticket, ino: InodeId, start: u64, reply: ExtentsReply) {
         if self.outdated(ticket) {
             return;

@@ -22,16 +22,16 @@ pub(crate) struct Sealed {
     pub(crate) ops: Vec<Op>,
     /// Blocks that must be durable first.
     pub(crate) blocks: Vec<BlockId>,
-    /// See [`shoal_wire::Commit`].
+    /// Inodes created or moved to another cover, each with its cover: `born` of [`shoal_wire::Commit`].
     pub(crate) born: Vec<(InodeId, InodeId)>,
-    /// See [`shoal_wire::Commit`].
+    /// Deleted inodes, the rights to which end: `gone` of [`shoal_wire::Commit`].
     pub(crate) gone: Vec<InodeId>,
 }
 
 /// What the open batch knows of an inode.
 #[derive(Debug, Default)]
 struct Track {
-    /// Operations about it.
+    /// Indexes of the operations on it.
     ops: Vec<u32>,
     /// Operations that change names in it.
     as_parent: u32,
@@ -39,9 +39,9 @@ struct Track {
     created: bool,
     /// Entangled with other inodes (renamed, linked, cloned): its operations cannot simply be left out.
     entangled: bool,
-    /// The latest operation, while nothing else has touched the inode.
+    /// The latest operation on it, into which a next one may be merged. `None` once a name in it was changed.
     last: Option<u32>,
-    /// The operation that took its last name.
+    /// The last unlink, rmdir or rename of it.
     unlinked: Option<u32>,
 }
 
@@ -49,21 +49,22 @@ struct Track {
 struct Open {
     ops: Vec<Option<Op>>,
     tracks: FxHashMap<InodeId, Track>,
-    /// Directories of files that were made and deleted in this batch: their times have changed.
+    /// Directories of files that were created and deleted in this batch: their times have changed.
     touched: BTreeSet<InodeId>,
-    /// Inodes that were made here, or have another cover from now on: the cover, and whether they were made
-    /// here.
+    /// Inodes that were created in this batch, or moved to another cover: the cover, and whether they were
+    /// created.
     born: BTreeMap<InodeId, (InodeId, bool)>,
     /// Deleted inodes to which there was a right.
     gone: Vec<InodeId>,
     bytes: usize,
     room: u64,
-    /// Operations, as calls made them, and when the first of them was done.
+    /// Number of operations before merging.
     recorded: u64,
+    /// Time of the first of them.
     since: Option<Timestamp>,
 }
 
-/// Accounts of a batch that is not committed.
+/// Totals of a batch that is not committed.
 #[derive(Debug)]
 struct Uncommitted {
     seq: BatchSeq,
@@ -144,7 +145,7 @@ impl Journal {
         self.uncommitted_room + self.open.room
     }
 
-    /// Operations that are not committed, as calls made them, and when the first of them was done.
+    /// The number of uncommitted operations, before merging, and the time of the first.
     pub(crate) fn uncommitted_operations(&self) -> (u64, Option<Timestamp>) {
         let sealed = self.uncommitted.iter().map(|batch| (batch.recorded, batch.since));
         let open = self.has_open().then_some((self.open.recorded, self.open.since));
@@ -222,18 +223,18 @@ impl Journal {
     pub(super) fn record_forget(&mut self, op: Op, ino: InodeId, died: bool, blocks: &mut Blocks) {
         self.recorded += 1;
         self.open.count(&op);
-        // Whatever was done to the file after it lost its last name needs it alive.
+        // An operation after the loss of the last name needs the inode, so the removal must keep it.
         let unlinked = self
             .open
             .tracks
             .get(&ino)
             .and_then(|track| track.unlinked.filter(|index| track.ops.last() == Some(index)));
-        // One that lives on may have been moved by that operation, not replaced.
+        // An inode that lives on may have been moved by that operation, not replaced.
         let Some(index) = unlinked.filter(|_| died) else {
             self.open.push(op, &[ino], &[], blocks);
             return;
         };
-        // The operation that took the last name is still here: it need not keep the file.
+        // The operation that removed the last name is in the open batch: it need not keep the inode.
         self.merged += 1;
         let mut parent = None;
         if let Some(Some(
@@ -261,7 +262,7 @@ impl Journal {
         if !cancels {
             return;
         }
-        // The name was taken by a rename over it, which must stay.
+        // A rename that replaced the inode must be sent.
         if !matches!(open.ops.get(removal as usize), Some(Some(Op::Unlink { .. } | Op::Rmdir { .. }))) {
             return;
         }
@@ -296,7 +297,7 @@ impl Journal {
         let begun = open.finish_blocks(cache, blocks, inline_bytes);
         let ops: Vec<Op> = open.ops.into_iter().flatten().collect();
         if ops.is_empty() {
-            // Everything cancelled out. What was stamped with this number equals the server's state.
+            // Everything cancelled out: what is stamped with this number equals the server's state.
             (self.open.room, self.open.born, self.open.gone) = (open.room, open.born, open.gone);
             return;
         }
@@ -312,7 +313,7 @@ impl Journal {
     }
 }
 
-/// What an operation costs in the journal's accounts.
+/// Bytes that an operation is charged for in the journal.
 fn op_bytes(op: &Op) -> usize {
     OP_OVERHEAD_BYTES
         + match op {
@@ -422,7 +423,7 @@ impl Open {
     }
 }
 
-/// A later change of attributes becomes part of an earlier one, unless order matters.
+/// Merges a later change of attributes into an earlier one, unless order matters.
 fn merge_attrs(earlier: &mut SetAttr, later: &SetAttr) -> bool {
     if earlier.size.is_some() || later.size.is_some() || earlier.clear_setid || later.clear_setid {
         return false;
@@ -436,9 +437,9 @@ fn merge_attrs(earlier: &mut SetAttr, later: &SetAttr) -> bool {
     true
 }
 
-/// A later write becomes part of an earlier one if together they are one run of inline bytes or of one block.
-/// So does one that covers all of an earlier inline write. The cache has carried both out and holds the
-/// outcome, so nothing is copied.
+/// Merges a later write into an earlier one if together they are one run of inline bytes or of one block, or
+/// if the later covers all of an earlier inline write. The cache has carried out both and holds the outcome,
+/// so no bytes are copied.
 fn merge_writes(ino: InodeId, earlier: &mut Op, later: &Op, cache: &Cache, blocks: &mut Blocks) -> bool {
     let (
         Op::Write { offset, len, content, size_min, time, clear_setid, declare, .. },

@@ -1,8 +1,12 @@
-//! The client's state without I/O: what it knows of the tree (cache), what it has promised (journal), and
-//! content on its way to bricks (blocks). No clock, no I/O, no threads, no locks.
+//! The client's state, as a pure state machine: the cache of the namespace, the journal of uncommitted
+//! operations, and blocks that are not durable yet. No clock, no I/O, no threads, no locks.
 //!
-//! Every call answers from this state or returns what it [`Need`]s. The session fetches that, installs it,
-//! and runs the call again. A call that needs something has changed nothing.
+//! **Assumes** that calls are made one at a time, under the session's lock, and that servers recall what is
+//! cached before another client changes it.
+//!
+//! **Promises.** A call answers from this state, or returns the [`Need`] that keeps it from answering. The
+//! session fetches that, installs it, and runs the call again. A call that returns a need has carried out and
+//! recorded nothing.
 
 mod attrs;
 mod blocks;
@@ -48,7 +52,7 @@ use shoal_wire::Want;
 use std::ops::Range;
 use writers::Writers;
 
-/// What the core must be given before it can answer.
+/// What is missing for an answer: a cache miss, a right, or room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The record of an inode.
@@ -66,15 +70,15 @@ pub(crate) enum Need {
     Extents(InodeId, u64),
     /// More inode numbers.
     Inodes,
-    /// More room on the volume, in bytes.
+    /// More granted room on the volume, in bytes.
     Room(u64),
-    /// Fewer uncommitted bytes.
+    /// Commits: the window of uncommitted bytes is full.
     Window,
     /// The right to change all of these.
     Rights(Vec<Want>),
-    /// That no thread of this mount waits any more for the right to change names in these directories.
+    /// The end of all waits, by threads of this mount, for the right to change names in these directories.
     LocalWaiters(Vec<InodeId>),
-    /// That the right to change a file, which is being recalled, has been given back.
+    /// The end of the recall of the right to change this file.
     RecallDone(InodeId),
 }
 
@@ -86,9 +90,9 @@ pub(crate) struct Core {
     pub(crate) cache: Cache,
     pub(crate) journal: Journal,
     pub(crate) blocks: Blocks,
-    /// Bytes that may still be written under the grants so far.
+    /// Bytes of granted room that are left.
     pub(crate) room: u64,
-    /// Inode numbers that may still be given out.
+    /// Granted inode numbers that are left.
     pub(crate) inodes: Range<u64>,
     /// Content up to this size is kept inline.
     pub(crate) inline_bytes: u64,
@@ -96,16 +100,15 @@ pub(crate) struct Core {
     /// Programs that walk through trees.
     pub(crate) walks: Walks,
     refs: References,
-    /// Losses that are to be reported for the root.
+    /// Losses that calls on the root have yet to report.
     root_unreported: Unreported,
-    /// Names that another client has changed and that the kernel has not been told of since, each with what
-    /// it led to before, if that is known. The kernel may have another directory under such a name. If it
-    /// removes or replaces that one, it marks the wrong directory dead (`S_DEAD`), for good.
+    /// Names that another client has changed since the kernel last looked them up, each with its dentry
+    /// before the change, if that is known. In the dcache such a name may still lead to another directory: a
+    /// local rmdir or rename would mark that one dead (`S_DEAD`).
     unseen: FxHashMap<(InodeId, Name), Option<Option<Dentry>>>,
     pub(crate) retries: Retries,
     pub(crate) writers: Writers,
-    /// Set for good when something acknowledged to the caller was lost, or the session has ended: every later
-    /// call fails with it.
+    /// The error of all later calls: set once an acknowledged change was lost or the session has ended.
     dead: Option<Errno>,
 }
 
@@ -138,7 +141,7 @@ impl Core {
         self.cache.evict();
     }
 
-    /// Fails if the session has come to an end.
+    /// Fails if the session has ended.
     pub(crate) fn alive(&self) -> Result<(), Errno> {
         self.dead.map_or(Ok(()), Err)
     }
@@ -153,12 +156,12 @@ impl Core {
         self.blocks.session()
     }
 
-    /// Bytes that were promised to callers and are not committed.
+    /// Bytes that were acknowledged to callers and are not committed.
     pub(crate) fn uncommitted_bytes(&self) -> u64 {
         self.journal.uncommitted_bytes() + self.blocks.bytes()
     }
 
-    /// Makes sure that an operation of this cost can be carried out and recorded.
+    /// Checks that the session is alive, the window is not full, and the granted room suffices.
     pub(crate) fn admit(&mut self, room: u64) -> Outcome<()> {
         self.alive()?;
         if self.uncommitted_bytes() > UNCOMMITTED_BYTES_MAX {
@@ -176,8 +179,8 @@ impl Core {
         self.execute_by(UNKNOWN_THREAD, op, subjects, parents, room)
     }
 
-    /// Carries out an operation of the thread `by`, which may be refused with `ESTALE`, or be the retry of
-    /// one that was.
+    /// Carries out an operation for the thread `by`. It may fail with `ESTALE`, or be the retry of an
+    /// operation that failed so.
     fn execute_by(
         &mut self,
         by: u32,
@@ -206,8 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// Closes the open batch for further operations. Returns the batch up to which everything recorded so far
-    /// is contained.
+    /// Seals the open batch. Returns the last sealed batch: everything recorded so far is in it or before.
     pub(crate) fn seal(&mut self) -> BatchSeq {
         self.journal.seal(&mut self.cache, &mut self.blocks, self.inline_bytes);
         self.journal.last_sealed()
@@ -236,7 +238,7 @@ impl Core {
         self.refs.referred()
     }
 
-    /// The `count` inodes that the kernel has referred to for longest; different ones with each call.
+    /// The `count` inodes that the kernel has referred to for longest. The next call returns the next ones.
     pub(crate) fn oldest_referred(&mut self, count: usize) -> Vec<InodeId> {
         self.refs.oldest(count)
     }
@@ -251,15 +253,15 @@ impl Core {
         self.left(cover);
     }
 
-    /// Records that this session does not hold the inode any more. An orphan is deleted, without a trace if
-    /// its whole life fits the open batch.
+    /// Records that this session no longer holds the inode. An orphan is deleted; if it was also created in
+    /// the open batch, none of its operations is sent.
     fn bury(&mut self, ino: InodeId) {
         let op = Op::Forget { ino };
         let dies = self.cache.is_unlinked(ino) && ops::apply(&mut self.cache, &op).is_ok();
         self.journal.record_forget(op, ino, dies, &mut self.blocks);
         let batch = self.cache.stamp();
         self.rights.let_go.insert(ino, batch);
-        // One that still has names is only not held any longer.
+        // An inode that still has names lives on.
         if dies {
             self.died(ino);
         }

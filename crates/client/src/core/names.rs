@@ -22,13 +22,13 @@ impl Core {
     /// What a name leads to. A directory of moderate size is fetched whole, because a program that looks up
     /// one name usually looks up more.
     pub(super) fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
-        // A cached name counts, whatever another client has changed in the directory.
+        // A cached name is valid even in a stale directory.
         if let Some(Node { body: Body::Directory(names), .. }) = self.cache.node(dir) {
             if let Some(known) = names.get(name) {
                 return Ok(known);
             }
-            // Another client works in this directory. Asking for this name alone does not recall its rights
-            // to the rest.
+            // Another client works in this directory. A lookup of this name alone does not recall its rights
+            // to all the names.
             if names.asks_alone() {
                 return Err(Fault::Tree(Need::Name(dir, name.clone())));
             }
@@ -43,8 +43,8 @@ impl Core {
         }
     }
 
-    /// lookup by a thread, with a kernel reference for what is found. `fetched`: something was fetched for
-    /// this very call.
+    /// LOOKUP by a thread; the kernel gains a reference to what is found. `fetched`: something was fetched
+    /// for this very call.
     pub(crate) fn lookup(
         &mut self,
         by: u32,
@@ -76,7 +76,7 @@ impl Core {
         }))
     }
 
-    /// A file by its number, with a kernel reference.
+    /// An inode by its number; the kernel gains a reference.
     pub(crate) fn enter(&mut self, ino: InodeId) -> Outcome<Entry> {
         self.alive()?;
         let entry = self.entry(ino)?;
@@ -84,7 +84,7 @@ impl Core {
         Ok(entry)
     }
 
-    /// Makes a file of any kind.
+    /// Creates an inode of any kind.
     #[allow(clippy::too_many_arguments)] // Those of mknod(2) and symlink(2) together.
     pub(crate) fn create(
         &mut self,
@@ -214,9 +214,9 @@ impl Core {
         self.execute_by(by, op, &subjects, parents, 0)
     }
 
-    /// Shows the names of a directory that is known whole. With `inodes`, each name that the visitor takes
-    /// gains a kernel reference. `fetched`: the directory was fetched for this very call, so inodes that are
-    /// still missing will not come.
+    /// Lists a directory of which all names are cached. With `inodes`, the kernel gains a reference to the
+    /// inode of each name that the visitor accepts. `fetched`: the directory was fetched for this very call,
+    /// so inodes that are still missing are not fetched again.
     pub(crate) fn readdir(
         &mut self,
         dir: InodeId,
@@ -236,7 +236,7 @@ impl Core {
         }
         let mut at = after;
         loop {
-            // Small pages keep the borrow of the directory apart from that of its children.
+            // Copied page by page, since the borrow of the directory excludes one of its children.
             let (_, names) = self.directory(dir)?;
             let page: Vec<(Name, Dentry)> =
                 names.after(at).take(READDIR_PAGE).map(|(name, dentry)| (name.clone(), dentry)).collect();
@@ -280,7 +280,7 @@ impl Core {
     }
 }
 
-/// Names taken out of a directory at once.
+/// Names copied out of a directory at once.
 const READDIR_PAGE: usize = 64;
 
 /// A name from a call, or the error that lookups of such a name end with.

@@ -1,8 +1,8 @@
 //! Carrying out recalls: giving rights back.
 //!
 //! Three steps: stop changing what is recalled, commit what was changed (the session waits for that), then
-//! drop it from this cache and from the kernel's. Between the first and the last step, reads are answered
-//! from the cache as before, because no other client has changed anything yet.
+//! invalidate it in this cache and in the kernel's. Until the last step reads are answered from the cache:
+//! no other client changes anything before the acknowledgement.
 
 use super::Core;
 use super::cache::Body;
@@ -59,14 +59,15 @@ impl Core {
         needed.min(self.journal.last_sealed())
     }
 
-    /// Other clients may find an inode that was deleted here until that is committed.
+    /// The batch by which the deletion of an inode here will be committed, 0 if it is not deleted. Until then
+    /// other clients find the inode.
     fn end_of(&self, ino: InodeId) -> BatchSeq {
         if self.cache.is_dead(ino) { self.cache.stamp() } else { BatchSeq(0) }
     }
 
-    /// The changes are committed: drops what is recalled from the cache. Before the acknowledgement is sent,
-    /// the kernel must drop `stale`.
-    /// Returns `None` if the inode has been changed again meanwhile, or released and referred to anew. Then
+    /// The changes are committed: invalidates what is recalled in this cache, and adds to `stale` what must
+    /// be invalidated in the kernel before the acknowledgement is sent.
+    /// Returns `None` if an inode has been changed again meanwhile, or released and referred to anew. Then
     /// the recall starts over.
     pub(crate) fn finish_recall(&mut self, recall: &Recall, stale: &mut Vec<Stale>) -> Option<Ack> {
         let dirty = |item: &Item| match item {
@@ -138,7 +139,7 @@ impl Core {
     fn lose_interest_in(&mut self, cover: InodeId, is_used: bool, ack: &mut Ack, stale: &mut Vec<Stale>) {
         let holds = self.rights.holds_under(cover);
         let Some(right) = self.rights.covers.get_mut(&cover) else {
-            // Nothing of it was ever taken in.
+            // Nothing under it is cached.
             if self.refs.under(cover).next().is_none() {
                 ack.unwatched.push(cover);
             }
@@ -203,8 +204,8 @@ impl Core {
         }
     }
 
-    /// What this session holds, for a leader of another term, in messages of at most `part` entries. Replies
-    /// of earlier terms count for nothing from now on.
+    /// What this session holds, for a leader of another term, in messages of at most `part` entries. From now
+    /// on replies of earlier terms grant no rights and are not cached.
     pub(crate) fn reclaim(&mut self, term: u64, part: usize) -> Vec<Reclaim> {
         self.rights.term = term;
         let session = self.session();

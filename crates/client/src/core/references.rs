@@ -33,16 +33,16 @@ impl ByCover {
 #[derive(Debug)]
 struct Refs {
     count: u64,
-    /// The inode's cover when it was last looked at.
+    /// The inode's cover, as last known.
     cover: InodeId,
-    /// For a directory: where the kernel was last told that it is.
+    /// For a directory: its parent in the last reply to the kernel.
     place: Option<InodeId>,
-    /// The place before that: the kernel may have failed to move the directory since.
+    /// The parent before that, where the dcache may still have it: `d_splice_alias` may have failed.
     before: Option<InodeId>,
-    /// For a directory: the kernel was told of names in it, present or absent, and may have cached them.
+    /// For a directory: the kernel may have cached dentries of it, positive or negative.
     named: bool,
     unreported: Unreported,
-    /// The number of its place in the order.
+    /// The number of its entry in the order.
     since: u64,
 }
 
@@ -51,8 +51,8 @@ struct Refs {
 pub(super) struct References {
     known: FxHashMap<InodeId, Refs>,
     under: ByCover,
-    /// In the order in which they were first referred to or last named as the oldest. A place counts if its
-    /// number is that of the inode; the rest is left over from inodes that were forgotten.
+    /// Inodes in the order in which they were first referred to, or last returned by
+    /// [`oldest`](Self::oldest). An entry is valid if its number is that of the inode.
     order: VecDeque<(InodeId, u64)>,
     last_place: u64,
     forgotten: u64,
@@ -63,7 +63,7 @@ pub(super) struct References {
 pub struct Referred {
     /// How many.
     pub inodes: usize,
-    /// How many have been forgotten so far.
+    /// How many the kernel has forgotten so far (FORGET).
     pub forgotten: u64,
 }
 
@@ -108,20 +108,20 @@ impl References {
         Some(cover)
     }
 
-    /// Appends an inode to the order; returns its place.
+    /// Appends an inode to the order; returns the number of the entry.
     fn append(&mut self, ino: InodeId) -> u64 {
         self.last_place += 1;
         self.order.push_back((ino, self.last_place));
         self.last_place
     }
 
-    /// How many inodes are and were referred to.
+    /// Counts of inodes that are referred to, and that were forgotten.
     pub(super) fn referred(&self) -> Referred {
         Referred { inodes: self.known.len(), forgotten: self.forgotten }
     }
 
-    /// The `count` inodes that have been referred to for longest. They count as the youngest from then on, so
-    /// the next call names different ones.
+    /// The `count` inodes that have been referred to for longest. They move to the end of the order, so the
+    /// next call returns the next ones.
     pub(super) fn oldest(&mut self, count: usize) -> Vec<InodeId> {
         let mut oldest = Vec::new();
         for _ in 0..self.order.len() {
@@ -150,8 +150,8 @@ impl References {
         }
     }
 
-    /// The kernel is told that a directory is in `dir`. Returns where it was told before that the directory
-    /// is, if elsewhere. Otherwise returns, as the second value, where the kernel may still have it.
+    /// A reply tells the kernel that a directory is in `dir`. Returns the parent in the reply before, if that
+    /// is another one. Otherwise returns, as the second value, the parent that the dcache may still have.
     pub(super) fn place(&mut self, ino: InodeId, dir: InodeId) -> (Option<InodeId>, Option<InodeId>) {
         let Some(refs) = self.known.get_mut(&ino) else { return (None, None) };
         match refs.place.replace(dir).filter(|last| *last != dir) {
@@ -163,7 +163,7 @@ impl References {
         }
     }
 
-    /// The kernel is told of a name in a directory.
+    /// A reply tells the kernel of a name in a directory.
     pub(super) fn name_in(&mut self, dir: InodeId) {
         if let Some(refs) = self.known.get_mut(&dir) {
             refs.named = true;
@@ -175,17 +175,17 @@ impl References {
         self.known.get(&dir).is_some_and(|refs| refs.named)
     }
 
-    /// The kernel has moved a directory to this one, or made it there.
+    /// The kernel itself has moved a directory to `dir`, or created it there.
     pub(super) fn has_placed(&mut self, ino: InodeId, dir: InodeId) {
         if let Some(refs) = self.known.get_mut(&ino) {
             (refs.place, refs.before) = (Some(dir), None);
         }
     }
 
-    /// Whether the kernel has a directory at or below another one.
+    /// Whether the kernel has the directory `dir` at or below `above`.
     pub(super) fn is_below(&self, dir: InodeId, above: InodeId) -> bool {
         let mut here = Some(dir);
-        // Moves by other clients may have made a loop of the places.
+        // After moves by other clients the recorded parents may form a loop.
         for _ in 0..self.known.len() + 1 {
             match here {
                 Some(ino) if ino == above => return true,
@@ -205,12 +205,12 @@ impl References {
         self.under.of(cover)
     }
 
-    /// What is to be reported of an inode.
+    /// The losses that calls on an inode have yet to report.
     pub(super) fn unreported(&mut self, ino: InodeId) -> Option<&mut Unreported> {
         self.known.get_mut(&ino).map(|refs| &mut refs.unreported)
     }
 
-    /// What is to be reported of each of the inodes.
+    /// The losses that calls on each of the inodes have yet to report.
     pub(super) fn all_unreported(&mut self) -> impl Iterator<Item = &mut Unreported> {
         self.known.values_mut().map(|refs| &mut refs.unreported)
     }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oldest_references_come_first_and_each_once_in_a_round() {
+    fn each_reference_is_returned_once_before_any_is_returned_again() {
         let mut refs = References::default();
         let inode = |number: u64| InodeId(number);
         (10..15).for_each(|number| refs.add(inode(number), inode(1)));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn order_of_references_does_not_grow_with_what_was_forgotten() {
+    fn order_of_references_does_not_grow_with_forgotten_inodes() {
         let mut refs = References::default();
         refs.add(InodeId(2), InodeId(1));
         for _ in 0..10 * STALE_REFERENCES_MIN {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn inodes_are_found_under_what_they_are_counted_under_now() {
+    fn inode_is_found_under_its_present_cover_only() {
         let mut refs = References::default();
         let [one, other, file] = [InodeId(10), InodeId(11), InodeId(12)];
         refs.add(file, one);

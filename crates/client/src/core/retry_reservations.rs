@@ -1,6 +1,7 @@
 //! Calls that were refused with `ESTALE` and whose retry is expected.
-//! The kernel looks the names up again and retries the call once (`retry_estale`). What the second lookup
-//! answers must therefore still be right when the retry arrives. So the second lookup is answered only when
+//!
+//! The kernel looks the names up again and retries the call once (`retry_estale`). The reply to the second
+//! lookup must therefore still be valid when the retry arrives. So the second lookup is answered only when
 //! the client has all rights that the retry needs. Recalls of these rights are delayed until the retry has
 //! arrived, for a bounded time. From the second lookup on the thread holds the kernel's locks of these
 //! directories, so no other program of this mount comes in between.
@@ -46,7 +47,7 @@ struct Expected {
     by: u32,
     /// When the refusal was first observed. The call itself may have begun long before.
     refused: Option<Timestamp>,
-    /// For each name, what the thread has been told since the refusal.
+    /// For each name: the reply to the second lookup of it, if there was one.
     told: Vec<Option<Option<FileKind>>>,
     /// The second lookup has been answered, and the client has the rights for the retry.
     has_looked: bool,
@@ -69,7 +70,7 @@ impl Expected {
         keeps.iter().copied().filter(move |ino| moves || *ino != MOVES)
     }
 
-    /// Whether the kernel will not retry, given what it has been told.
+    /// Whether the kernel will not retry, given the replies to its lookups.
     fn is_over(&self) -> bool {
         let is_directory =
             |at: usize| self.told[at].map(|found| found.map(|kind| kind == FileKind::Directory));
@@ -121,14 +122,14 @@ pub(crate) struct Retries {
     expected: Vec<Expected>,
     /// Directories in which threads of this mount wait for the right to change names, once for each wait.
     waited_for: Vec<InodeId>,
-    /// The list has changed, and waiting recalls have to look at it again.
+    /// The list has changed, so waiting recalls have to check it again.
     news: bool,
 }
 
 impl Retries {
-    /// A call of thread `by` is refused: its retry is expected from now on.
+    /// A call of thread `by` fails with `ESTALE`: its retry is expected from now on.
     pub(super) fn expect(&mut self, by: u32, retry: Retry) {
-        // A thread makes one call at a time, so an earlier refusal of it is over.
+        // A thread makes one call at a time, so no retry of an earlier call is expected any more.
         self.expected.retain(|known| known.by != by || by == UNKNOWN_THREAD);
         if self.expected.len() >= RETRIES_MAX {
             self.expected.remove(0);
@@ -225,16 +226,16 @@ impl Retries {
         dirs.iter().any(|dir| self.waited_for.contains(dir))
     }
 
-    /// A thread of this mount begins to wait for the right to change names in these directories. It holds the
-    /// kernel's locks of them. A retry that needs these locks cannot arrive before. Returns whether retries
-    /// are expected, so that waiting recalls have to look again.
+    /// A thread of this mount begins to wait for the right to change names in these directories. It holds
+    /// their inode locks, so a retry that needs these locks cannot arrive before. Returns whether retries are
+    /// expected, so that waiting recalls have to check again.
     pub(crate) fn wait_for(&mut self, dirs: &[InodeId]) -> bool {
         self.waited_for.extend(dirs);
         !self.expected.is_empty()
     }
 
-    /// That thread waits no longer. Returns whether retries are expected, so that waiting recalls have to
-    /// look again.
+    /// A wait that [`wait_for`](Self::wait_for) recorded has ended. Returns whether retries are expected, so
+    /// that waiting recalls have to check again.
     pub(crate) fn have_waited_for(&mut self, dirs: &[InodeId]) -> bool {
         for dir in dirs {
             if let Some(at) = self.waited_for.iter().position(|waited| waited == dir) {
@@ -244,7 +245,8 @@ impl Retries {
         !self.expected.is_empty()
     }
 
-    /// Whether waiting recalls have to look again. Sets the times of what has happened since the last call.
+    /// Whether waiting recalls have to check the list again. Sets the times of refusals and lookups since the
+    /// last call.
     pub(crate) fn take_news(&mut self, now: impl FnOnce() -> Timestamp) -> bool {
         if !std::mem::take(&mut self.news) {
             return false;
@@ -259,7 +261,7 @@ impl Retries {
         true
     }
 
-    /// For how long the recall has to be delayed; `None` if it can go on.
+    /// For how long a recall has to be delayed; `None` if it can go on.
     pub(crate) fn keep(&mut self, recall: &Recall, now: Timestamp) -> Option<Duration> {
         self.expected.retain(|expected| expected.is_known(now));
         let wanted = |ino: &InodeId| recall.items.iter().any(|item| subject(item) == *ino);
@@ -305,7 +307,7 @@ mod tests {
         assert_eq!(retries.keep(&recall(OTHER), at(1)), None);
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
         retries.came_back(1, &[(DIR, &name)]);
-        assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_some(), "two were");
+        assert!(retries.take_news(|| at(2)) && retries.keep(&recall(DIR), at(2)).is_some(), "thread 2");
         retries.came_back(1, &[(DIR, &name)]);
         retries.came_back(3, &[(DIR, &name)]);
         assert!(!retries.take_news(|| at(2)), "another thread");
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_does_not_retry_is_not_waited_for_long() {
+    fn delay_for_a_thread_that_does_not_retry_is_bounded() {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         refuse(&mut retries, 1, retry(&["a"], Then::Removes));
         assert_eq!(retries.keep(&recall(DIR), at(400)), Some(RETRY_WAIT_MAX - Duration::from_millis(400)));
@@ -331,15 +333,15 @@ mod tests {
         assert_eq!(
             retries.keep(&recall(OTHER), at(600)),
             Some(RETRY_LOOKED_MAX),
-            "it has nothing else to do"
+            "the wait begins with the second lookup"
         );
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 10, nanos: 100_000_000 }), None);
         assert_eq!(retries.keep(&recall(DIR), Timestamp { secs: 19, nanos: 0 }), None);
-        assert!(retries.looks_again(1, DIR, &name).is_none(), "it has forgotten");
+        assert!(retries.looks_again(1, DIR, &name).is_none(), "the refusal has expired");
     }
 
     #[test]
-    fn a_call_that_has_waited_for_long_is_waited_for_from_when_it_was_refused() {
+    fn wait_for_a_retry_is_counted_from_the_refusal() {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         let later = Timestamp { secs: 100, nanos: 0 };
         for noticed in [false, true] {
@@ -351,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_makes_one_call_at_a_time() {
+    fn refusal_of_a_thread_ends_the_expectation_of_its_earlier_retry() {
         let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
         for by in [UNKNOWN_THREAD, 1] {
             let mut retries = Retries::default();
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_cannot_retry_is_not_waited_for() {
+    fn recall_is_not_delayed_while_waiters_hold_the_lock_of_the_retry() {
         let mut retries = Retries::default();
         assert!(!retries.wait_for(&[DIR, DIR]));
         refuse(&mut retries, UNKNOWN_THREAD, retry(&["a"], Then::Removes));
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn moves_from_one_directory_to_another_exclude_each_other() {
+    fn retry_of_a_move_between_directories_is_not_expected_while_another_move_waits() {
         let mut retries = Retries::default();
         let names = |dirs: [InodeId; 2]| dirs.map(|dir| (dir, Name::try_from("a").expect("a name"))).to_vec();
         let then = Then::Renames(RenameFlags { no_replace: false, exchange: false });
@@ -391,25 +393,25 @@ mod tests {
     }
 
     #[test]
-    fn thread_that_needs_a_lock_held_by_waiters_is_answered_after_them() {
+    fn second_lookup_waits_for_threads_that_hold_the_lock_it_needs() {
         let (mut retries, name) = (Retries::default(), Name::new("a").expect("a name"));
         // A directory that is about to be removed.
         let removed = OTHER;
         refuse(&mut retries, 1, Retry { keeps: vec![DIR, removed], ..retry(&["a"], Then::Removes) });
         assert!(!retries.gives_way(1, DIR, &name, &[removed]), "no thread waits");
         assert!(retries.wait_for(&[removed]) && retries.are_waited_for(&[DIR, removed]));
-        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "it cannot come back before them");
+        assert_eq!(retries.keep(&recall(DIR), at(1)), None, "the waiters hold the lock that the retry needs");
         assert!(!retries.gives_way(2, DIR, &name, &[removed]), "another thread");
         for _ in 0..RETRY_GIVES_WAY_MAX {
             assert!(retries.gives_way(1, DIR, &name, &[removed]));
         }
-        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "not for ever");
+        assert!(!retries.gives_way(1, DIR, &name, &[removed]), "the number of times is bounded");
         assert!(retries.have_waited_for(&[removed]) && !retries.are_waited_for(&[removed]));
         assert!(retries.keep(&recall(DIR), at(1)).is_some());
     }
 
     #[test]
-    fn thread_without_a_reason_to_retry_is_not_waited_for() {
+    fn recall_is_not_delayed_if_the_second_lookup_rules_out_a_retry() {
         use FileKind::{Directory, Regular};
         let [one, other] = ["a", "b"].map(|name| Name::new(name).expect("a name"));
         let flags = |no_replace, exchange| Then::Renames(RenameFlags { no_replace, exchange });

@@ -12,13 +12,13 @@ use shoal_types::{BatchSeq, InodeId, Name};
 use shoal_wire::{Right, Want};
 use std::collections::BTreeSet;
 
-/// A cover of which something is cached.
+/// A watched cover: something under it is or was cached.
 #[derive(Debug, Default)]
 pub(super) struct CoverRight {
     /// All of it may be changed.
     pub(super) exclusive: bool,
     pub(super) modified: BatchSeq,
-    /// How many recalls there were since a program here used it.
+    /// Recalls since something under it was last installed in the cache.
     pub(super) unused: u32,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct NodeRight {
     pub(super) cover: InodeId,
     pub(super) names: BTreeSet<Name>,
     pub(super) modified: BatchSeq,
-    /// All other sessions that refer to the inode have been asked to report that they hold it. A session that
-    /// looks at it later causes a recall of this right first.
+    /// All other sessions that refer to the inode are recorded as holders. A session that looks it up later
+    /// causes a recall of this right first.
     pub(super) asked: bool,
 }
 
@@ -53,20 +53,20 @@ pub(crate) struct Rights {
     pub(super) dead_covers: FxHashSet<InodeId>,
     /// Inodes that the servers know this client to hold, whatever becomes of their names.
     pub(super) held: FxHashSet<InodeId>,
-    /// Those of them that the servers have not confirmed yet: a new leader is told them once more.
+    /// Members of `held` that no server has confirmed: they are reported again to a new leader.
     pub(super) said_to_refer: FxHashSet<InodeId>,
     /// Inodes that this client has released, and the batch that says so. It is committed before they may be
     /// held again.
     pub(super) let_go: FxHashMap<InodeId, BatchSeq>,
-    /// Wanted inodes that the servers did not know when they were asked for the current call. They may know
-    /// them later.
+    /// Wanted inodes that did not exist on the servers when the current call requested them. They may exist
+    /// by the next call.
     pub(crate) missing: Vec<InodeId>,
     /// Recalls carried out.
     pub(crate) recalled: u64,
 }
 
 impl Rights {
-    /// What it watches and holds, as lines for people; of each kind of right the first `lines_max`.
+    /// The rights as lines of text, at most `lines_max` for each kind.
     pub(crate) fn describe(&self, lines_max: usize) -> Vec<String> {
         let exclusive = self.covers.iter().filter(|(_, right)| right.exclusive);
         let mut lines = vec![format!(
@@ -96,7 +96,7 @@ impl Rights {
         lines
     }
 
-    /// Something under this cover has been taken into the cache.
+    /// Something under this cover is installed in the cache.
     pub(super) fn watch(&mut self, cover: InodeId) {
         self.covers.entry(cover).or_default().unused = 0;
     }
@@ -111,8 +111,8 @@ impl Rights {
     ) {
         match right {
             Right::Cover(cover) => {
-                // These inodes are held through the cover from now on. But an inode that was moved here is
-                // still recalled by itself, until the move is committed.
+                // The right to the cover replaces those to single inodes under it. But an inode that was
+                // moved here is still recalled by itself, until the move is committed.
                 let nodes: Vec<InodeId> = self.under.of(cover).collect();
                 let mut modified = BatchSeq(0);
                 for ino in nodes {
@@ -196,7 +196,8 @@ impl Rights {
         }
     }
 
-    /// Gives the right to an inode back. Returns which batch has to be committed before that counts.
+    /// Gives the right to an inode back. Returns the batch that must be committed before this may be
+    /// acknowledged.
     pub(super) fn release(&mut self, ino: InodeId) -> BatchSeq {
         let own = self.go_down(ino);
         if let Some(right) = self.take(ino) {
@@ -215,9 +216,9 @@ impl Rights {
         }
     }
 
-    /// Gives back the right to change a whole cover. Returns which batch has to be committed before that
-    /// counts. Also called where the servers know only of a right to the inode itself: it may have got
-    /// further names since, and be its own cover here.
+    /// Gives back the right to change a whole cover. Returns the batch that must be committed before this may
+    /// be acknowledged. Also called for a right to a single inode: a file that has gained another name here
+    /// since is its own cover.
     pub(super) fn go_down(&mut self, cover: InodeId) -> BatchSeq {
         if let Some(right) = self.covers.get_mut(&cover)
             && std::mem::take(&mut right.exclusive)
@@ -233,8 +234,8 @@ impl Rights {
         *known = modified.max(*known);
     }
 
-    /// Gives back the rights to all single inodes under a cover. Returns which batch has to be committed
-    /// before that counts.
+    /// Gives back the rights to all single inodes under a cover. Returns the batch that must be committed
+    /// before this may be acknowledged.
     pub(super) fn release_under(&mut self, cover: InodeId) -> BatchSeq {
         let inodes: Vec<InodeId> = self.under.of(cover).collect();
         inodes.into_iter().map(|ino| self.release(ino)).max().unwrap_or(BatchSeq(0))
@@ -255,14 +256,14 @@ impl Rights {
         }
     }
 
-    /// An inode is deleted that the servers have never heard of.
+    /// An inode is deleted that was never sent to the servers.
     pub(super) fn forget(&mut self, ino: InodeId) {
         self.take(ino);
         self.covers.remove(&ino);
     }
 
-    /// What a new leader is told besides the current rights: those that were used in batches that are not
-    /// committed. Covers, and single inodes.
+    /// Rights that were given back, but used in batches that are not committed: covers, and single inodes. A
+    /// new leader is told of them as well.
     pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
         let covers = self.gone_down.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
         let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);

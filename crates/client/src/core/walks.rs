@@ -1,11 +1,11 @@
-//! Programs that walk through a tree (tar, find, grep -r, cp -r, rm -r), and what they will look at next.
+//! Prefetches for programs that walk through a tree (tar, find, grep -r, cp -r, rm -r).
 //!
 //! **The model.** A program that lists a directory is expected in its sub-directories, in the order of the
 //! listing, and in their sub-directories before the next one. When several sub-directories of one directory
 //! have been listed, this is a *walk* through everything below that directory, the *scope*. Then the next
 //! directories are prefetched, many at a time.
 //!
-//! **Scope.** What is beside a tree may be used by another client, which would have to recall it from here
+//! **Scope.** Another client may work beside the tree, and would have to recall what is cached of it here
 //! before each change. So nothing outside of the scope is prefetched. The scope grows to the parent when the
 //! program continues with the next sub-directory there.
 //!
@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// sub-directories.
 type Place = Vec<u32>;
 
-/// How far an expected directory has come.
+/// How far the prefetch of an expected directory has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Not requested.
@@ -48,7 +48,7 @@ struct Walk {
     places: FxHashMap<InodeId, Place>,
     /// Place of the directory that was listed last.
     at: Place,
-    /// For each directory on the way there, from the first one of the walk on: how many of its
+    /// For each directory on the path there, from the first one of the walk on: how many of its
     /// sub-directories were listed.
     visited: Vec<u32>,
     /// Directories with files that were listed since one of their files was read.
@@ -59,7 +59,7 @@ struct Walk {
     entered: VecDeque<InodeId>,
     asked: usize,
     here: usize,
-    /// About how many directories fit into a reply.
+    /// Estimate of how many directories fit into a reply.
     fit: usize,
     /// Content in blocks of the files of these directories, in the order in which it will be read.
     runs: VecDeque<BlockRef>,
@@ -84,7 +84,7 @@ pub(crate) struct Walks {
     bytes: usize,
     /// Requests in flight.
     requests: usize,
-    /// Something may have to be prefetched.
+    /// Set when something may have to be prefetched; cleared by [`Walks::take_news`].
     news: bool,
     /// Content that is to be read ahead.
     runs: Vec<BlockRef>,
@@ -117,14 +117,14 @@ impl Walk {
         self.unread < WALK_UNREAD_MAX
     }
 
-    /// How many more may be requested.
+    /// How many more directories may be requested.
     fn free(&self) -> usize {
         let is_in_doubt = self.reads() && self.unread >= WALK_UNREAD_DOUBTFUL;
         let most = if is_in_doubt { WALK_AHEAD_DIRS_DOUBTFUL } else { WALK_AHEAD_DIRS_MAX };
         most.saturating_sub(self.asked + self.here)
     }
 
-    /// The fewest that are worth a request while more are in flight.
+    /// The fewest directories that are worth a request while another is in flight.
     fn fewest(&self) -> usize {
         WALK_ASK_DIRS_MIN.min(self.fit)
     }
@@ -162,8 +162,8 @@ impl Walk {
         self.recalls = 0;
     }
 
-    /// The place of the scope: the topmost directory on the way of which several sub-directories were listed.
-    /// `None`: this is not a walk (yet).
+    /// The place of the scope: the topmost directory on the path of which several sub-directories were
+    /// listed. `None`: this is not a walk (yet).
     fn scope(&self) -> Option<&[u32]> {
         let depth = self.visited.iter().position(|visited| *visited >= WALK_SIBLINGS_MIN)?;
         self.at.get(..depth)
@@ -206,8 +206,8 @@ impl Walk {
         behind.chain(before).find(expected).map(|(place, (dir, _))| (place.clone(), *dir))
     }
 
-    /// A cached directory that the walk has passed. If there is none and `whatever` is set, the last one that
-    /// is cached.
+    /// The first prefetched directory that the walk has passed. If there is none and `whatever` is set, the
+    /// last prefetched one.
     fn least_needed(&self, whatever: bool) -> Option<InodeId> {
         let here =
             |(_, (dir, stage)): (&Place, &(InodeId, Stage))| matches!(stage, Stage::Here(_)).then_some(*dir);
@@ -215,13 +215,13 @@ impl Walk {
         passed.or_else(|| if whatever { self.order.iter().rev().find_map(here) } else { None })
     }
 
-    /// Directories that are cached and will be listed next.
+    /// Prefetched directories that will be listed next.
     fn next_here(&self) -> impl Iterator<Item = InodeId> {
         let behind = self.order.range(self.at.clone()..).take(WALK_RUNS_DIRS_AHEAD);
         behind.filter_map(|(_, (dir, stage))| matches!(stage, Stage::Here(_)).then_some(*dir))
     }
 
-    /// What will be read next, as much as is read ahead: here, and then in the next directories.
+    /// The content to read ahead: that of this directory, then `next`, up to the limits of read-ahead.
     fn runs_ahead(&self, next: &[BlockRef]) -> Vec<BlockRef> {
         let mut bytes = 0;
         let fits = |run: &&BlockRef| {
@@ -292,7 +292,7 @@ impl Walks {
         }
     }
 
-    /// Content in a block was read: what comes next is to be read ahead.
+    /// A block was read: sets the content that is to be read ahead after it.
     pub(super) fn read_block(&mut self, id: BlockId) {
         for walk in &mut self.walks {
             let near = walk.runs.iter().take(WALK_RUNS_AHEAD_MAX).position(|run| run.id == id);
@@ -314,12 +314,12 @@ impl Walks {
         self.bytes
     }
 
-    /// Whether something may have to be prefetched; true once.
+    /// Whether something may have to be prefetched. Resets the flag.
     pub(crate) fn take_news(&mut self) -> bool {
         std::mem::take(&mut self.news)
     }
 
-    /// Whether no more may be requested for now.
+    /// Whether the bytes prefetched and in flight have reached their limit.
     fn is_full(&self) -> bool {
         self.bytes + self.requests * WALK_REPLY_BYTES_TARGET >= WALK_AHEAD_BYTES_MAX
     }
@@ -398,10 +398,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_a_tree_is_not_asked_for() {
+    fn directory_outside_the_scope_is_not_prefetched() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 111]);
-        assert_eq!(ahead(&mut walks), [], "it may be a path and no walk");
+        assert_eq!(ahead(&mut walks), [], "it may be a path lookup and no walk");
         walk_into(&mut walks, &[112]);
         assert_eq!(ahead(&mut walks), [113]);
         walk_into(&mut walks, &[113]);
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beside_a_tree_is_asked_for_once_the_walk_has_gone_on_there() {
+    fn scope_grows_to_the_parent_when_the_walk_continues_there() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 111, 112, 113, 12]);
         assert_eq!(ahead(&mut walks), [121, 122, 123, 13]);
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_walk_has_passed_over_comes_last() {
+    fn directories_that_the_walk_has_skipped_are_prefetched_last() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 112, 113]);
         assert_eq!(ahead(&mut walks), [111]);
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_that_is_recalled_before_the_walk_has_reached_it_is_given_up_alone_at_first() {
+    fn recalled_directory_ahead_of_the_walk_is_given_up_alone_at_first() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 12]);
         assert_eq!(walks.recalled(InodeId(121)), [InodeId(121)]);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn walk_that_does_not_go_on_is_given_up_whole_when_directories_ahead_are_recalled_again_and_again() {
+    fn walk_that_does_not_continue_is_given_up_after_repeated_recalls() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 12]);
         let recalled: Vec<Vec<InodeId>> =
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn recalls_are_counted_anew_when_the_walk_goes_on() {
+    fn count_of_recalls_is_reset_when_the_walk_continues() {
         let mut walks = Walks::default();
         walk_into(&mut walks, &[1, 11, 12]);
         for dir in [111, 112, 113] {

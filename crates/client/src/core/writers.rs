@@ -1,9 +1,9 @@
-//! Files that the kernel may write to without a request for permission.
+//! Write permits: the files that the kernel may write to.
 //!
 //! The kernel puts written bytes into its page cache before it sends WRITE, and readers of this mount see
-//! them there. That is right only if the client already has the exclusive right to the file, and keeps it
+//! them there. That is coherent only if the client already has the exclusive right to the file, and keeps it
 //! until the WRITE has arrived. Before the first write the kernel asks for `security.capability`
-//! (`file_remove_privs`). The answer is the permit: it is sent when the client has the exclusive right. The
+//! (`file_remove_privs`). The reply is the permit: it is sent when the client has the exclusive right. The
 //! kernel remembers it (`S_NOSEC`), and sends no request before later writes.
 //!
 //! Before the right is given back the permit is revoked, so that the kernel asks again
@@ -67,7 +67,7 @@ impl Writers {
         self.unasked.insert(ino, now);
     }
 
-    /// A write to a file that is dropped here is treated as one without a permit.
+    /// Forgets the older half of the permits. A later write to such a file is treated as one without.
     fn forget_older_half(&mut self) {
         let mut times: Vec<Timestamp> = self.unasked.values().copied().collect();
         let middle = times.len() / 2;
@@ -88,14 +88,13 @@ impl Writers {
         self.unasked.contains_key(&ino)
     }
 
-    /// The kernel does not know the file any more, or its attributes were invalidated.
+    /// The kernel has forgotten the inode, or its attributes were invalidated.
     pub(crate) fn forget(&mut self, ino: InodeId) {
         self.unasked.remove(&ino);
     }
 
     /// Gives no more permits for what is recalled. Returns the files whose permit has to be revoked in the
-    /// kernel. Of the files under a recalled cover these are only those that may be being written to at this
-    /// moment.
+    /// kernel. Of the files under a recalled cover these are only those that were written to lately.
     pub(super) fn close(
         &mut self,
         recall: &Recall,
@@ -184,7 +183,7 @@ mod tests {
         assert_eq!(writers.close(&all, cover, at(50)), [OTHER], "the other was written to long ago");
         assert!(
             writers.may_write_unasked(ONE) && writers.may_write_unasked(OTHER),
-            "the right is here still"
+            "the right has not been given back"
         );
         assert!(writers.is_closed(ONE, Some(DIR)) && !writers.is_closed(ELSEWHERE, Some(ELSEWHERE)));
         writers.open(&all, cover);
@@ -215,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_to_last_is_asked_about_if_it_is_too_much() {
+    fn most_recently_written_files_are_kept_if_there_are_too_many() {
         let mut writers = Writers::default();
         let count = WRITERS_MAX as u64 + 1;
         for n in 0..count {
@@ -230,10 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_to_again_and_again_is_not_forgotten() {
+    fn file_that_is_written_to_keeps_its_permit() {
         let mut writers = Writers::default();
         writers.has_written(ONE, at(1));
-        assert!(!writers.may_write_unasked(ONE), "no thread has asked");
+        assert!(!writers.may_write_unasked(ONE), "no permit was requested");
         writers.may_write(ONE, at(1));
         writers.has_written(ONE, at(90));
         assert_eq!(writers.close(&recall(Item::Downgrade(DIR)), cover, at(90)), [ONE]);

@@ -1,4 +1,4 @@
-//! Following walks in the cache: where programs are, what is prefetched, what has arrived.
+//! Connects walks with the cache: where programs are, what is prefetched, what has arrived.
 
 use super::{Ahead, Stage};
 use crate::core::Core;
@@ -8,7 +8,7 @@ use shoal_types::{BlockRef, Cookie, Extent, FileKind, InodeId};
 use shoal_wire::{DirEntry, WalkReply};
 
 impl Core {
-    /// A program lists a directory. `begins`: it may be the first of many.
+    /// A program lists a directory. `begins`: a new walk may begin with it.
     pub(in crate::core) fn walks_into(&mut self, dir: InodeId, begins: bool) {
         let walks = &self.walks;
         let known = walks.position_of(dir).is_some();
@@ -32,7 +32,7 @@ impl Core {
         }
     }
 
-    /// Content in blocks of the files of a directory, in the order in which they are listed.
+    /// The blocks of the files of a directory, in the order in which the files are listed.
     fn runs_in(&self, dir: InodeId) -> Vec<BlockRef> {
         let Some(Node { body: Body::Directory(names), .. }) = self.cache.peek(dir) else { return Vec::new() };
         let files = names.after(Cookie::START).filter(|(_, dentry)| dentry.kind == FileKind::Regular);
@@ -78,8 +78,8 @@ impl Core {
         None
     }
 
-    /// A program needs a directory. Returns whether it is being fetched, together with the next ones if this
-    /// is a walk.
+    /// A program needs a directory. Returns whether a walk has requested it, or requests it now together with
+    /// the next ones.
     pub(crate) fn walk_needs(&mut self, dir: InodeId) -> bool {
         let Some(number) = self.walks.position_of(dir) else { return false };
         let Some(walk) = self.walks.walks.get_mut(number) else { return false };
@@ -92,7 +92,7 @@ impl Core {
         if let Some(place) = walk.places.get(&dir).cloned() {
             walk.arrive(&place);
         }
-        // Whether this becomes a walk shows when the directory is listed.
+        // Not a walk yet: that is decided when the directory is listed.
         if !goes_on {
             return false;
         }
@@ -137,7 +137,7 @@ impl Core {
             }
         }
         let walk = self.walks.walks.get_mut(number)?;
-        // A few are not worth a request while more are in flight.
+        // Too few for a request while another is in flight.
         if dirs.is_empty() || (dirs.len() < walk.fewest() && walk.asked > dirs.len()) {
             for dir in dirs {
                 if let Some(place) = walk.places.get(&dir).cloned() {
@@ -151,7 +151,8 @@ impl Core {
         Some(Ahead { dirs, versions, contents, ticket: self.ticket() })
     }
 
-    /// A request was answered, or failed: what has not arrived is not in flight any more.
+    /// A request was answered, or failed: the directories of it that have not arrived are not in flight any
+    /// more.
     pub(crate) fn walk_answered(&mut self, ahead: &Ahead, reply: Option<&WalkReply>) {
         self.walks.requests = self.walks.requests.saturating_sub(1);
         self.walks.news = true;
@@ -177,12 +178,12 @@ impl Core {
         }
     }
 
-    /// No other client watches a directory that has arrived.
+    /// Installs the exclusive right to a directory that has arrived and that no other client watches.
     pub(crate) fn walk_gives(&mut self, ahead: &Ahead, dir: InodeId) {
         self.install_exclusive(ahead.ticket, &[dir]);
     }
 
-    /// Takes in a directory that has arrived.
+    /// Installs a directory that has arrived.
     pub(crate) fn walk_came(&mut self, ahead: &Ahead, dir: InodeId, entries: Vec<DirEntry>) {
         let before = self.cache.bytes();
         let version = ahead.dirs.iter().position(|one| *one == dir).and_then(|at| *ahead.versions.get(at)?);
@@ -200,7 +201,7 @@ impl Core {
         }
     }
 
-    /// Room is needed: what was prefetched and not used is evicted first.
+    /// Evicts some directories that were prefetched and not used, while the cache is above its limit.
     pub(in crate::core) fn make_room_of_walks(&mut self) {
         for _ in 0..EVICT_STEPS {
             let mut walks = self.walks.walks.iter();
