@@ -26,15 +26,14 @@ use std::cell::Cell;
 static ZEROS: [u8; 1 << 20] = [0; 1 << 20];
 
 impl Client {
-    /// Finds a name; `None` if there is none. A file found gains a kernel reference (see
-    /// [`forget`](Self::forget)). `.` and `..` are looked up by a file server that knows only an inode
-    /// number: `.` of a file of any kind.
+    /// Looks a name up; `None` if there is none. What is found gains a kernel reference (see
+    /// [`forget`](Self::forget)). An NFS server looks up `.` and `..` by file handle; `.` may be any file.
     pub fn lookup(&self, wait: Wait, parent: InodeId, name: &[u8]) -> Reply<Option<Entry>> {
         Ok(self.find(wait, UNKNOWN_THREAD, parent, name)?.map(|found| found.entry))
     }
 
-    /// Finds a name for a thread (0 if unknown). A thread that was refused with `ESTALE` is answered when its
-    /// retry can be carried out.
+    /// [`lookup`](Self::lookup) by a thread (0 if unknown). A thread that was refused with `ESTALE` is
+    /// answered when its retry can be carried out.
     pub fn find(&self, wait: Wait, by: u32, parent: InodeId, name: &[u8]) -> Reply<Option<Looked>> {
         let by_number =
             |entry| Some(Looked { entry, moved_from: None, may_be_in: None, is_above: false, again: false });
@@ -46,8 +45,8 @@ impl Client {
                 .map(by_number),
             name => {
                 let name = core::name(name)?;
-                // The inode may be gone when it is asked for. Then the name has been recalled meanwhile, and
-                // may lead to another one.
+                // `ENOENT` also means that the inode was deleted before it could be fetched. Then the name
+                // was recalled, and may lead to another one by now.
                 let (session, mut tries) = (self.current(), LOOKUP_TRIES);
                 loop {
                     match session.call_again(wait, |core, fetched| core.lookup(by, parent, &name, fetched)) {
@@ -66,14 +65,14 @@ impl Client {
         self.current().context.state.lock().core.retries.looks_again_in(by, parent, &name)
     }
 
-    /// The directory that a directory is in (`..`); the root's is the root.
+    /// The parent of a directory (`..`); that of the root is the root.
     pub fn parent(&self, wait: Wait, dir: InodeId) -> Reply<InodeId> {
         self.current().call(wait, |core| core.parent(dir))
     }
 
     /// The kernel drops `count` of its references to an inode. An unlinked file is deleted with the last one.
     pub fn forget(&self, ino: InodeId, count: u64) {
-        // The references move to the next session as a whole, and none is lost in between.
+        // The session is not replaced meanwhile, so the reference is dropped in the one that counts it.
         self.mount.with_current(|session| session.forget(ino, count));
     }
 
@@ -82,13 +81,12 @@ impl Client {
         self.mount.with_current(|session| session.context.state.lock().core.referred_count())
     }
 
-    /// The `count` inodes that the kernel has referred to for longest. Each is named again only after all the
-    /// rest.
+    /// The `count` inodes that the kernel has referred to for longest. The next call returns the next ones.
     pub fn oldest_referred(&self, count: usize) -> Vec<InodeId> {
         self.mount.with_current(|session| session.context.state.lock().core.oldest_referred(count))
     }
 
-    /// The time that changes get now: that of the servers' clock.
+    /// The time of the servers' clock, with which changes are stamped.
     pub fn now(&self) -> Timestamp {
         self.mount.clock().now()
     }
@@ -227,7 +225,7 @@ impl Client {
         self.read_pieces(wait, ino, offset, len).map(|(_, parts)| parts)
     }
 
-    /// Like [`read`](Self::read), with where the parts were.
+    /// Like [`read`](Self::read); also returns the pieces that the parts were read from.
     pub(crate) fn read_pieces(
         &self,
         wait: Wait,
@@ -261,9 +259,8 @@ impl Client {
         Err(Errno::EIO.into())
     }
 
-    /// The kernel asks for a permit to write to a file. It does not ask again before
-    /// [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) revokes the permit. Waits until the
-    /// client has the exclusive right to the file.
+    /// Acquires a write permit for a file, for the kernel. Waits until the client has the exclusive right to
+    /// the file. [`KernelCache::hold_writes`](crate::KernelCache::hold_writes) revokes the permit.
     pub fn acquire_write_permit(&self, wait: Wait, ino: InodeId) -> Reply<()> {
         let now = self.now();
         self.current().call(wait, |core| core.acquire_write_permit(ino, wait == Wait::Allowed, now))
@@ -354,8 +351,8 @@ impl Client {
         self.current().call(wait, call).inspect_err(|_| observe(false))
     }
 
-    /// copy_file_range(2): shares content instead of copying it. Returns how much was done (less at the
-    /// source's end).
+    /// copy_file_range(2): shares blocks instead of copying them. Returns the number of bytes, fewer at the
+    /// end of the source.
     pub fn copy_file_range(
         &self,
         wait: Wait,
@@ -468,7 +465,7 @@ impl Client {
     }
 }
 
-/// Fetches what is not cached; `None` if that would mean to wait.
+/// Reads pieces that are not in memory from bricks; `None` if the call must not wait.
 fn gather(
     session: &Session,
     wait: Wait,
@@ -506,7 +503,7 @@ fn gather(
     Ok(Some(parts))
 }
 
-/// Lists a directory that is not cached whole: the server's pages, after a flush of what was done here.
+/// Lists a directory that is too large to be cached: pages of the server, after a flush of the journal.
 fn readdir_huge(
     session: &Session,
     wait: Wait,
@@ -524,7 +521,7 @@ fn readdir_huge(
     let bytes_max = HUGE_PAGE_BYTES as u64;
     let (reply, request) = session.fetcher.ask(Question::List { dir, after, prefetch, bytes_max })?;
     let Found::List(page) = reply.found else { return Err(session.context.confused().into()) };
-    // Taken in under one lock, before anything of it can be recalled.
+    // Installed under one hold of the lock, before any of it can be recalled.
     let mut shown = Vec::with_capacity(page.entries.len());
     {
         let core = &mut session.context.state.lock().core;

@@ -57,8 +57,7 @@ impl Client {
         self.mount.interrupt();
     }
 
-    /// The mount was taken away by force. Calls that wait fail, and [`close`](Self::close) waits for hardly
-    /// anything.
+    /// The mount was unmounted by force. Calls that wait fail, and [`close`](Self::close) is cut short.
     pub fn abandon(&self) {
         self.mount.abandon();
     }

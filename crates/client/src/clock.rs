@@ -1,12 +1,11 @@
-//! Times that a mount gives to what it changes: this machine's clock, corrected by that of the servers.
+//! The clock that stamps changes: this machine's, corrected by that of the servers.
 //!
-//! **Model.** A server says what its clock shows when it answers. That was between request and reply, so its
-//! clock is ahead of this machine's by something between `said - answered` and `said - asked`. The correction
-//! moves only if it lies outside of that interval, and only to the nearer end. So the time that a message
-//! takes is never taken for a difference of clocks. Clocks that are kept together (NTP) are left alone, to
-//! the nanosecond.
+//! **Model.** A server sends its time with a reply. It read its clock between request and reply, so its clock
+//! is ahead of this machine's by something between `said - answered` and `said - asked`. The correction moves
+//! only if it lies outside of that interval, and only to the nearer end. So the latency of a message is never
+//! taken for a difference of clocks, and clocks that NTP keeps together are not corrected at all.
 //!
-//! **Assumes.** Nothing of either clock: both may be set at any time, and the next reply corrects that. Times
+//! **Assumes** nothing of either clock: both may be set at any time, and the next reply corrects that. Times
 //! may go back then.
 
 use crate::limits::CLOCK_DIFFERENCE_SAID;
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 pub(crate) struct Clock {
     /// How far the servers' clock is ahead, as far as is known, in nanoseconds.
     ahead_ns: AtomicI64,
-    /// It has been logged that the two are far apart.
+    /// A large difference has been logged.
     said: AtomicBool,
 }
 
@@ -44,7 +43,7 @@ impl Clock {
             // This machine's clock was set back meanwhile.
             return;
         }
-        // Two replies at once may each move it: both were right.
+        // Two replies may move it at the same time: both corrections are valid.
         let known = self.ahead_ns.load(Ordering::Relaxed);
         let ahead = known.clamp(least, most);
         if ahead != known {
@@ -100,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_wrong_is_set_right_as_far_as_is_proven() {
+    fn wrong_clock_is_corrected_as_far_as_the_reply_proves() {
         let clock = Clock::default();
         clock.learn(at(0), at(5_000), at(10));
         assert_eq!(ahead_ms(&clock), 4_990);
-        // A slower reply proves less, a faster one more.
+        // A slower reply bounds the difference less tightly, a faster one more.
         clock.learn(at(100), at(5_105), at(150));
         assert_eq!(ahead_ms(&clock), 4_990);
         clock.learn(at(200), at(5_200), at(202));
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_during_which_the_clock_was_set_back_says_nothing() {
+    fn reply_during_which_the_clock_was_set_back_is_ignored() {
         let clock = Clock::default();
         clock.learn(at(10_000), at(50), at(20));
         assert_eq!(ahead_ms(&clock), 0);

@@ -23,11 +23,11 @@ pub(crate) struct SessionState {
     pub(crate) stopping: bool,
     /// Calls that wait are to fail: the mount has been interrupted.
     pub(crate) interrupted: bool,
-    /// The servers have ended the session: another one follows.
+    /// The servers have ended the session: a new one replaces it.
     pub(crate) ended: bool,
     /// The denial because of which they ended it.
     pub(crate) denied: Option<Denial>,
-    /// The mount was taken away by force: nothing is worth a long wait any more.
+    /// The mount was unmounted by force: long waits are cut short.
     pub(crate) abandoned: bool,
 }
 
@@ -107,12 +107,12 @@ impl Context {
         }
     }
 
-    /// A server gave the reply to another question.
+    /// A server sent a reply of another type than requested.
     pub(crate) fn confused(&self) -> Errno {
         self.refused(MetaError::other_answer())
     }
 
-    /// Invalidates the whole kernel cache: no recalls keep it right any more.
+    /// Invalidates the whole kernel cache, because recalls do not reach this session any more.
     pub(crate) fn invalidate_kernel(&self) {
         let inodes = self.state.lock().core.referred_inodes();
         if let Some(kernel) = self.shared.kernel.get() {

@@ -1,4 +1,4 @@
-//! What a client holds, caches and waits for, as lines for people: the state dump of a mount.
+//! The state dump of a mount: what a client holds, caches and waits for, as lines of text.
 
 use crate::client::Client;
 use crate::limits::DUMP_LINES_MAX;

@@ -1,8 +1,8 @@
-//! What happens when the lease runs out.
+//! Expiry of the lease: invalidates the whole kernel cache.
 //!
-//! Without a renewal the client stops answering from its caches and invalidates the whole kernel cache. This
-//! happens before the servers let other clients change what it caches. Calls wait until the servers answer
-//! again, or have ended the session.
+//! Without a renewal the client answers nothing from its caches and invalidates the kernel's. This happens
+//! before the servers let other clients change what it caches. Calls wait until the servers answer again, or
+//! have ended the session.
 
 use crate::context::Context;
 use crate::limits::CLOCK_LOOK_EVERY;
@@ -25,7 +25,7 @@ fn watch(context: &Context) {
         }
         let left = context.lease.left();
         if left > Duration::ZERO {
-            // The machine may be suspended meanwhile, which this wait does not count.
+            // Bounded, because the wait's clock does not advance while the machine is suspended.
             context.ending.wait_for(&mut state, left.min(CLOCK_LOOK_EVERY));
             continue;
         }
@@ -45,7 +45,7 @@ fn watch(context: &Context) {
         }
     }
     // Recalls do not reach this session any more, so the kernel must not answer from its cache. If the
-    // servers have ended the session, `Mount` does this before it opens the next one.
+    // servers have ended the session, `Mount` invalidates the cache before it opens the next one.
     let lost = !state.stopping && !state.ended;
     drop(state);
     if lost {

@@ -1,6 +1,6 @@
-//! Fetching what a call needs: from the metadata servers, with the right to keep it.
+//! Fetches what a call needs from the metadata leader, with the right to cache it.
 //!
-//! A reply is taken in and the call is repeated under one hold of the lock. So each fetch makes progress,
+//! A reply is installed and the call is repeated under one hold of the lock. So each fetch makes progress,
 //! even if what it brought is recalled at once. A recall waits for the replies that were sent before it
 //! ([`Tokens`](crate::tokens::Tokens)).
 
@@ -22,10 +22,10 @@ use shoal_wire::{
 };
 use std::sync::Arc;
 
-/// A reply that is to be taken in.
+/// A reply that is to be installed in the core.
 pub(crate) struct Fetched<'a> {
     install: Box<dyn FnOnce(&mut Core) -> bool + 'a>,
-    /// In flight until then.
+    /// The request counts as in flight until the reply is installed.
     request: Option<Request<'a>>,
 }
 
@@ -34,7 +34,7 @@ impl Fetched<'_> {
         Fetched { install: Box::new(|_| true), request: None }
     }
 
-    /// Takes the reply in. Returns whether it counts.
+    /// Installs the reply. Returns false if it was discarded as outdated.
     pub(crate) fn install(self, core: &mut Core) -> bool {
         core.rights.missing.clear();
         self.request.as_ref().is_none_or(Request::counts) && (self.install)(core)
@@ -60,7 +60,7 @@ impl Fetcher {
         Fetcher { context, grants, shipper: shipper.clone(), walker: walker.clone() }
     }
 
-    /// Gets what a call needs.
+    /// Fetches what a call needs, or waits for it.
     pub(crate) fn fetch(&self, need: Need) -> Result<Fetched<'_>, Errno> {
         let done = |()| Fetched::nothing();
         match need {
@@ -92,7 +92,7 @@ impl Fetcher {
         self.context.state.lock().core.ticket()
     }
 
-    /// Fetches an inode that no call waits for, and takes it in.
+    /// Fetches an inode that no call waits for, and installs it.
     pub(crate) fn look_at(&self, ino: InodeId) -> Result<(), Errno> {
         let fetched = self.fetch_inode(ino)?;
         fetched.install(&mut self.context.state.lock().core);
@@ -109,9 +109,9 @@ impl Fetcher {
         })
     }
 
-    /// Makes a request until a leader has answered it. Each attempt has a new token, because the reply to an
-    /// earlier one may be lost with its connection. No recall must wait for such a reply, least of all a
-    /// recall for which the next attempt waits.
+    /// Repeats a request until a leader has answered it. Each attempt has a new token, because the reply to
+    /// an earlier one may be lost with its connection: no recall may wait for a lost reply, least of all one
+    /// for which the next attempt waits.
     fn attempts<T>(
         &self,
         attempt: impl Fn(Token, Token) -> Result<T, MetaError>,
@@ -182,7 +182,7 @@ impl Fetcher {
                 return Ok(page);
             }
             if !page.install(&mut self.context.state.lock().core) {
-                // Without this page the listing is not complete.
+                // The page was discarded, so the listing will not be complete.
                 return Ok(Fetched::nothing());
             }
             after = last.ok_or(Errno::EIO)?;
@@ -220,7 +220,7 @@ impl Fetcher {
     }
 }
 
-/// The inodes of wants, for people.
+/// The inodes of wants, for the trace.
 fn inodes(wants: &[Want]) -> String {
     let names = |want: &Want| match want.names.len() {
         0 => format!("inode {}", want.ino.0),
@@ -241,7 +241,7 @@ fn locked_for(wants: &[Want]) -> Vec<InodeId> {
     dirs
 }
 
-/// A reply of a term. It counts for nothing in another one.
+/// A reply of a leader's term. It is discarded if the session's term is another one when it is installed.
 fn taken<'a>(
     (request, ticket): (Request<'a>, Ticket),
     term: u64,

@@ -10,7 +10,7 @@ use shoal_runtime::time::Instant;
 use shoal_types::{BatchSeq, Errno};
 
 impl Shipper {
-    /// Waits until enough is committed for writers to go on.
+    /// Waits until the window of uncommitted bytes has room.
     pub(crate) fn wait_for_window(&self) -> Result<(), Errno> {
         self.context.state.lock().core.seal();
         self.ship_ready();
@@ -77,7 +77,7 @@ impl Shipper {
         Ok(())
     }
 
-    /// Makes everything durable, or gives up when nothing has become durable for long.
+    /// Commits everything, or gives up when nothing was committed for long.
     pub(crate) fn last_flush(&self) -> Result<(), Errno> {
         let seq = {
             let mut state = self.context.state.lock();

@@ -47,8 +47,8 @@ impl Grants {
         }
     }
 
-    /// Requests more inode numbers or room, unless another thread just did. `flush` makes the journal
-    /// durable.
+    /// Requests more inode numbers or room, unless another thread has just done so. `flush` commits the
+    /// journal.
     pub(crate) fn fetch(
         &self,
         bytes: u64,
@@ -72,7 +72,7 @@ impl Grants {
         if self.context.state.lock().core.room >= bytes {
             return Ok(());
         }
-        // What is in flight may free room, or may have been counted twice meanwhile.
+        // Uncommitted operations may free room, or be charged twice at present.
         flush()?;
         let lacking = bytes.saturating_sub(self.context.state.lock().core.room);
         ask(lacking)?;
@@ -101,8 +101,8 @@ impl Grants {
         self.renew_now();
     }
 
-    /// Tops up grants, unless another thread is requesting a grant. That thread may be waiting for the caller
-    /// of this function, to send what is not committed.
+    /// Tops up grants, unless another thread is requesting a grant: that thread may wait for a commit, and so
+    /// for the caller of this function.
     pub(crate) fn top_up(&self) {
         if let Some(_one) = self.granting.try_lock() {
             self.renew_now();
@@ -118,7 +118,7 @@ impl Grants {
         let want = if room < ROOM_LOW_BYTES { ROOM_GRANT_BYTES } else { 0 };
         // No call needs the grant yet: one that does will request it again and get the error.
         if let Err(errno) = self.grant(inodes, want) {
-            tracing::debug!(%errno, "renewing the session");
+            tracing::debug!(%errno, "renewing the session failed");
         }
     }
 }
@@ -128,11 +128,11 @@ pub(crate) fn runs_low(core: &Core) -> bool {
     core.room < ROOM_LOW_BYTES || core.inodes.end - core.inodes.start < INODE_LOW
 }
 
-/// Takes in what was granted.
+/// Records what was granted in the core.
 pub(crate) fn take_grant(core: &mut Core, grant: GrantReply) {
     core.room += grant.bytes;
     if grant.inodes > 0 {
-        // The rest of the old range is given up: numbers are plenty, and ranges stay simple.
+        // The rest of the old range is given up: there are enough numbers, and one range is simpler than two.
         core.inodes = grant.first_inode..grant.first_inode + grant.inodes;
     }
 }

@@ -1,12 +1,11 @@
-//! Where blocks are: which group holds which block, as far as this client knows.
+//! The cache of block groups: on which bricks a block is.
 //!
-//! **Model.** A hint and no more. A block that was moved (healed, rebalanced) is missing where the hint says,
-//! and the metadata server is asked again. What is known is bounded: the groups used longest ago are
-//! forgotten first. Groups of blocks that this client stored and whose batch is not committed yet are known
-//! to this client alone, and stay.
+//! **Model.** An entry is a hint. If a block is not where the hint says (it was healed or rebalanced), the
+//! metadata leader is asked. The cache is bounded: the groups used longest ago are evicted first. Groups of
+//! blocks that this client stored and whose batch is not committed are known to no server, and stay.
 //!
-//! **A volume without a cluster** keeps every block in the empty group. The first such block shows this for
-//! good. From then on nothing is remembered and no server is asked.
+//! **A volume without a cluster** keeps every block in the empty group. The first such block shows this. From
+//! then on nothing is cached and no server is asked.
 
 use crate::limits::GROUPS_KNOWN_MAX;
 use rustc_hash::FxHashMap;
@@ -16,7 +15,7 @@ use shoal_wire::FileRecord;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The places of blocks.
+/// The groups of blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     /// Every block of the volume is in the empty group.
@@ -45,7 +44,7 @@ impl Known {
 }
 
 impl Groups {
-    /// Takes in where blocks are.
+    /// Caches the groups of blocks.
     pub(crate) fn learn(&self, blocks: impl IntoIterator<Item = (BlockId, BlockGroup)>) {
         if self.is_local() {
             return;
@@ -60,13 +59,13 @@ impl Groups {
         }
     }
 
-    /// Takes in where the blocks of files are.
+    /// Caches the groups of the blocks in file records.
     pub(crate) fn learn_records<'r>(&self, records: impl IntoIterator<Item = &'r FileRecord>) {
         let blocks = records.into_iter().flat_map(|record| &record.blocks);
         self.learn(blocks.map(|(id, info)| (*id, info.group)));
     }
 
-    /// Where a block is, if that is known.
+    /// The group of a block, if it is known.
     pub(crate) fn find(&self, id: BlockId) -> Option<BlockGroup> {
         if self.is_local() {
             return Some(BlockGroup::default());
@@ -93,7 +92,7 @@ impl Groups {
         }
     }
 
-    /// A block of this client is not needed. Returns where it is.
+    /// A block of this client is not needed. Returns its group.
     pub(crate) fn dropped(&self, id: BlockId) -> BlockGroup {
         match self.is_local() {
             true => BlockGroup::default(),
@@ -101,7 +100,7 @@ impl Groups {
         }
     }
 
-    /// Where a block is that this client has stored and whose batch is not committed.
+    /// The group of a block that this client has stored and whose batch is not committed.
     pub(crate) fn own(&self, id: BlockId) -> Option<BlockGroup> {
         match self.is_local() {
             true => Some(BlockGroup::default()),
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_committed_is_never_forgotten() {
+    fn group_of_an_uncommitted_block_is_not_evicted() {
         let groups = Groups::default();
         groups.stored(block(0), group(7));
         groups.stored(block(1), group(8));
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_outlives_what_is_not() {
+    fn group_that_is_used_is_evicted_after_one_that_is_not() {
         let groups = Groups::default();
         groups.learn([(block(0), group(7))]);
         groups.learn([(block(1), group(7))]);
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_in_the_empty_group_tells_that_all_are() {
+    fn one_block_in_the_empty_group_shows_that_all_are() {
         let groups = Groups::default();
         assert_eq!(groups.find(block(5)), None);
         groups.learn([(block(0), BlockGroup::default())]);

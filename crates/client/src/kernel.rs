@@ -1,13 +1,13 @@
-//! The cache in front of the client: the kernel's.
+//! The kernel's cache, which is in front of the client.
 //!
-//! The kernel answers programs from what it was told before, without a request. When the session gives back a
-//! right, the client drops what it cached under it and has the front end invalidate the kernel's cache,
-//! before it acknowledges.
+//! The kernel answers programs from earlier replies, without a request. When the client gives back a right,
+//! it invalidates what is cached under it, here and through the front end in the kernel, before it
+//! acknowledges.
 
 use shoal_types::{InodeId, Name};
 use std::time::Duration;
 
-/// Something that may no longer be answered from a cache.
+/// An object that the kernel must not answer from its cache any more.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Stale {
     /// A dentry, positive or negative, and the listing of its directory.
@@ -26,8 +26,8 @@ pub enum Stale {
 
 /// A cache in front of the client. Set once, with [`Client::set_kernel`](crate::Client::set_kernel).
 ///
-/// If not said otherwise, calls come from a thread of the client that holds no lock. They must not wait for
-/// requests of this mount that wait for a server: the server may be waiting for this very call.
+/// If not said otherwise, calls come from a thread of the client that holds no lock. They must not wait for a
+/// request of this mount that waits for a server: the server may be waiting for this call.
 pub trait KernelCache: Send + Sync + 'static {
     /// Invalidates the kernel's cache. When this returns, nothing of `stale` is answered from it any more.
     fn forget(&self, stale: &[Stale]);
@@ -37,15 +37,15 @@ pub trait KernelCache: Send + Sync + 'static {
     fn forget_all(&self, inodes: &[InodeId]);
 
     /// The lease was renewed: the cache may be used until this time since boot
-    /// ([`since_boot`](shoal_runtime::time::since_boot)). A guard needs it, to invalidate the cache should
-    /// this process be stopped. Called often.
+    /// ([`since_boot`](shoal_runtime::time::since_boot)). The guard invalidates the cache then if this
+    /// process is stopped. Called often.
     fn may_answer_until(&self, until: Duration) {
         // Without a cache nothing is used.
         let _ = until;
     }
 
-    /// A call of a thread has changed names in these directories, and will be answered. Called with the locks
-    /// of the client held.
+    /// A call of a thread has changed names in these directories, and is about to be answered. Called under
+    /// the locks of the client.
     fn has_changed(&self, thread: u32, dirs: [InodeId; 2]) {
         // Without a dcache there is nothing to wait for later.
         let _ = (thread, dirs);

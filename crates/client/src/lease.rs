@@ -4,7 +4,7 @@ use shoal_runtime::planted::mistake;
 use shoal_runtime::time::{Duration, since_boot};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Until when caches may be used. The clock includes suspend, as the servers' clocks continue meanwhile.
+/// Until when caches may be used, on a clock that includes suspend (`CLOCK_BOOTTIME`).
 pub(crate) struct Lease {
     pub(crate) length: Duration,
     until_ms: AtomicU64,

@@ -1,10 +1,10 @@
 //! A mounted volume, as a plain Rust API: session, cache, journal, content. No FUSE in it.
 //!
-//! **The model.** What a client has cached is right: it is recalled before another client changes it. What
-//! the client has the right to change, it changes in its cache at once, and appends the operation to a
-//! journal. The journal streams to the metadata server in batches. A call waits for a server only in these
-//! cases: the first access to something, the first change of something that another client watches, fsync(2),
-//! and a full window of uncommitted bytes.
+//! **The model.** A cached object is valid: it is recalled before another client changes it. What the client
+//! has the right to change, it changes in its cache at once, and appends the operation to a journal. The
+//! journal is sent to the metadata leader in batches. A call waits for a server only in these cases: first
+//! access to an object, first change of one that another client watches, fsync(2), and a full window of
+//! uncommitted bytes.
 //!
 //! **The parts.** [`core`] is pure: cache, journal and blocks in progress, without clock, threads or I/O. It
 //! answers or says what it needs. The session around it has one lock for the core and never holds it while it
@@ -12,18 +12,18 @@
 //! - [`api`]: the calls; [`mapped`]: writes back what programs change through shared mappings;
 //! - [`client`]: opens and closes the volume; [`mount`]: replaces a session that the servers have ended;
 //! - [`session`]: composes the parts of a session, runs calls against the core and has their needs fetched;
-//! - [`fetch`]: from the servers, with the right to keep it; [`recalls`]: until it is recalled;
+//! - [`fetch`]: fetches metadata, with the right to cache it; [`recalls`]: gives these rights back;
 //! - [`mapping_locks`]: which mount may have shared writable mappings of a file; [`locks`]: locks of
 //!   programs, which exclude each other across mounts;
 //! - [`flush`]: waits for the journal; [`ship`]: sends it, in order; [`put`]: stores its blocks first;
-//! - [`grants`]: room and inode numbers; [`expiry`]: what happens when the lease runs out;
-//! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: from whichever bricks have them;
+//! - [`grants`]: room and inode numbers; [`expiry`]: invalidates all caches when the lease runs out;
+//! - [`reader`]: reads blocks, and ahead of sequential readers; [`locate`]: finds the bricks that have them;
 //! - [`walk`]: prefetches for programs that walk through trees;
 //! - [`wait`]: waits that servers or bricks can cause;
 //! - [`context`]: what these parts share: the connection ([`transport`]), the state and its lock, the
-//!   [`lease`], requests in flight ([`tokens`]) and where blocks are ([`groups`]);
-//! - [`failover`]: finds the leader among the replicas of a metadata group, and sends again what one of them
-//!   lost;
+//!   [`lease`], requests in flight ([`tokens`]) and the groups of blocks ([`groups`]);
+//! - [`failover`]: finds the leader among the replicas of a metadata group, and resends uncommitted batches
+//!   to it;
 //! - [`trace`]: what a call waits for, for the log of slow operations.
 //!
 //! **Promises.** Commit order is the order of the calls. `fsync` returns when everything before it is

@@ -10,14 +10,13 @@ pub const BATCH_BYTES_TARGET: usize = 1 << 20;
 pub const JOURNAL_AGE_MAX: Duration = Duration::from_millis(50);
 /// Bytes of content in blocks that one batch may wait for, so that a stream of writes commits in steps.
 pub const BATCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of small blocks that travel inline when a batch is sealed; the rest are stored as blocks, small as
-/// they are. With [`BATCH_BYTES_TARGET`] and one more operation it keeps a batch well below the largest
-/// message.
+/// Bytes of small blocks that one batch carries inline; further ones are stored as blocks. With
+/// [`BATCH_BYTES_TARGET`] and one more operation it keeps a batch well below the largest message.
 pub const BATCH_INLINED_BYTES_MAX: usize = 2 << 20;
 /// Bytes of operations and blocks that are not committed yet; beyond it, writers wait (backpressure). Bounds
 /// the client's memory and the time that an fsync can take.
 pub const UNCOMMITTED_BYTES_MAX: u64 = 128 << 20;
-/// What an operation costs in the journal's accounts besides its data: its record and index entries.
+/// Bytes that an operation is charged in the journal besides its data: its record and index entries.
 pub const OP_OVERHEAD_BYTES: usize = 160;
 /// Room on the volume that an operation is charged besides its data: keys, records and their copies in the
 /// store.
@@ -32,11 +31,10 @@ pub const INODE_GRANT: u64 = 1 << 16;
 /// Below this many granted numbers more are requested in the background.
 pub const INODE_LOW: u64 = 1 << 14;
 
-/// Files that the log names, once each, because their mapping lock was refused. Bounds that memory.
+/// Files whose refused mapping lock is logged, once each. Bounds the memory of what was logged.
 pub const MAPPING_REFUSALS_KEPT_MAX: usize = 4096;
 
-/// Places of forgotten inodes that the order of the kernel's references may keep, besides one for each inode
-/// that is referred to.
+/// Entries of forgotten inodes in the order of the kernel's references beyond which it may be compacted.
 pub const STALE_REFERENCES_MIN: usize = 1024;
 
 /// Metadata and small contents cached by default, in bytes.
@@ -55,10 +53,10 @@ pub const DIR_CACHE_ENTRIES_MAX: u64 = 65_536;
 pub const DIR_CONTENT_BYTES_MAX: usize = 32 << 20;
 /// Bytes requested in one page of a listing.
 pub const LIST_PAGE_BYTES: usize = 4 << 20;
-/// Programs that walk through trees at the same time; the one that was idle for longest is forgotten.
+/// Walks at the same time; beyond it the one that was idle for longest is forgotten.
 pub const WALKS_MAX: usize = 8;
-/// Sub-directories of one directory that are listed before this is taken for a walk through all of them: a
-/// single one may be on the way to a file.
+/// Sub-directories of one directory that are listed before this counts as a walk through all of them: a
+/// single one may be on the path to a file.
 pub const WALK_SIBLINGS_MIN: u32 = 2;
 /// Recalls of directories that a walk has not reached, without progress of the walk, after which it is given
 /// up: another client works there.
@@ -87,7 +85,7 @@ pub const WALK_UNREAD_DOUBTFUL: u32 = 2;
 pub const WALK_AHEAD_DIRS_DOUBTFUL: usize = 24;
 /// After this many directories with files, without a file being read, contents are not prefetched any more.
 pub const WALK_UNREAD_MAX: u32 = 8;
-/// Directories that were listed last, by which reads of their files are known to belong to the walk.
+/// Directories listed last that a walk remembers: a read of a file in one of them belongs to the walk.
 pub const WALK_ENTERED_MAX: usize = 64;
 /// Runs of content in blocks that are read ahead of a walk.
 pub const WALK_RUNS_AHEAD_MAX: usize = 16;
@@ -95,7 +93,7 @@ pub const WALK_RUNS_AHEAD_MAX: usize = 16;
 pub const WALK_RUNS_AHEAD_BYTES_MAX: u64 = 8 << 20;
 /// Directories that a walk has not reached and whose first content in blocks is read ahead, too.
 pub const WALK_RUNS_DIRS_AHEAD: usize = 6;
-/// Runs of content that are remembered to be read on a walk's way.
+/// Runs of content in blocks that a walk remembers, to read them ahead.
 pub const WALK_RUNS_MAX: usize = 1024;
 /// Files of a directory listed without contents that are fetched one by one, before the contents of all are
 /// fetched.
@@ -116,24 +114,24 @@ pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A call that failed with `ESTALE` delays recalls of what its retry needs for this long at most. The second
 /// lookup comes after a few messages, unless other threads hold the kernel's locks.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
-/// After its second lookup it delays them this long at most. The retry follows at once or never, but the
-/// thread may have to wait for a processor.
+/// After the second lookup of such a call recalls are delayed this long at most. The retry follows at once or
+/// never, but the thread may have to wait for a processor.
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
-/// Either delay while other threads of the mount wait for the right to change names: one of them may hold the
-/// lock of a directory on the retry's path.
+/// Bound of either delay of recalls while other threads of the mount wait for the right to change names: one
+/// of them may hold the lock of a directory on the retry's path.
 pub const RETRY_BESIDE_WAITERS_MAX: Duration = Duration::from_millis(100);
 /// A second lookup gives way this often to threads that wait with a lock that the retry needs. Each lookup is
 /// tried twice, first without waiting, and both tries count.
 pub const RETRY_GIVES_WAY_MAX: usize = 4;
-/// A refused call is remembered for this long. A retry that comes later has waited for other threads, each of
-/// which took less.
+/// A call that failed with `ESTALE` is remembered for this long, in which a thread can wait for several other
+/// threads before it retries.
 pub const RETRY_KNOWN_MAX: Duration = Duration::from_secs(10);
 /// Refused calls that are remembered; when there are more, the oldest is forgotten.
 pub const RETRIES_MAX: usize = 1024;
-/// Files with a write permit that are remembered. A write to any further file may be visible to programs of
-/// the mount a moment before it counts, if another client uses the file.
+/// Files with a write permit that are remembered. A write to any further file may be visible on the mount
+/// before it is carried out, if another client uses the file.
 pub const WRITERS_MAX: usize = 1024;
-/// When a directory is recalled, those of its files count as being written to that were written to within
+/// When a directory is recalled, writes may be in flight to those of its files that were written to within
 /// this time.
 pub const WRITTEN_LATELY_MAX: Duration = Duration::from_secs(1);
 /// Files whose write permit is revoked for one recall: each costs some microseconds.
@@ -165,12 +163,12 @@ pub const SESSION_PAUSE_MIN: Duration = Duration::from_millis(50);
 pub const SESSION_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Threads that write blocks: enough that several fsyncs of a disk overlap.
 pub const PUT_THREADS: usize = 6;
-/// Times a block is written before its failure counts.
+/// Attempts to store a block before the failure is final.
 pub const PUT_TRIES: u32 = 3;
 /// Threads that read blocks ahead: as many fetches are in flight.
 pub const READ_AHEAD_THREADS: usize = 8;
 /// Bytes of a block that are fetched at once where a file is read in sequence. Less would cost more requests
-/// per byte, and more would fetch in vain where a sequence ends, and keep fewer fetches in flight.
+/// per byte; more would waste more where a sequence ends, and keep fewer fetches in flight.
 pub const FETCH_BYTES_MAX: u32 = 1 << 20;
 /// Extents that are considered for one read. A file of small extents is read ahead over fewer bytes.
 pub const READ_AHEAD_EXTENTS_MAX: usize = 64;
@@ -178,8 +176,8 @@ pub const READ_AHEAD_EXTENTS_MAX: usize = 64;
 pub const AHEAD_BYTES_MIN: u64 = FETCH_BYTES_MAX as u64;
 /// Bytes fetched ahead of a long sequence.
 pub const AHEAD_BYTES_MAX: u64 = 20 << 20;
-/// What is fetched ahead of a sequence in the middle of a file is this part of what was read of it, so that
-/// random reads of any size fetch little in vain.
+/// In the middle of a file, the length of a sequence divided by this is read ahead, so that random reads of
+/// any size waste little.
 pub const AHEAD_SHARE: u64 = 4;
 /// A file is read in sequence where more than this was read without a gap, in bytes: it is fetched ahead from
 /// there on. A random read of 1 MiB arrives as up to eight requests, and the kernel reads 2 MiB ahead by
@@ -193,7 +191,7 @@ pub const SEQUENTIAL_FROM_START_BYTES_MIN: u64 = 512 << 10;
 pub const GAP_BYTES_MAX: u64 = 64 << 10;
 /// How far requests of one sequence may overtake each other, in bytes: as far as the kernel reads ahead.
 pub const REORDERED_BYTES_MAX: u64 = 2 << 20;
-/// Places of one file that may be read in sequence at the same time.
+/// Sequential readers of one file at different offsets.
 pub const RUNS_PER_FILE_MAX: usize = 8;
 /// A file up to this size is read as a whole, in bytes. The kernel would read it in pieces, each one request.
 pub const READ_WHOLE_BYTES_MAX: u64 = 1 << 20;
@@ -204,10 +202,10 @@ pub const READ_TRIES: u32 = 8;
 /// once more.
 pub const LOOKUP_TRIES: u32 = 8;
 
-/// Blocks whose place is remembered; beyond it, those used longest ago are forgotten. At about 80 bytes each
+/// Blocks whose group is remembered; beyond it, those used longest ago are forgotten. At about 80 bytes each
 /// these are 5 MiB, for 256 GiB of content in full blocks.
 pub const GROUPS_KNOWN_MAX: usize = 65_536;
-/// Times that the place of a missing block is asked for again: each time it may just have been moved once
+/// Times that the group of a missing block is looked up again: each time the block may have been moved once
 /// more.
 pub const LOCATE_TRIES: u32 = 4;
 /// First pause before a request that a server or brick did not answer is repeated.
@@ -234,11 +232,11 @@ pub const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
 /// Servers must deny a session its volume for this long, with no replica leading, before the session ends. So
 /// an administrator can undo a step at once without a cost to any mount.
 pub const DENIAL_GRACE: Duration = Duration::from_secs(2);
-/// A mount that was taken away by force tries this long to make durable what it still holds.
+/// A mount that was unmounted by force tries this long to commit what is uncommitted.
 pub const ABANDONED_CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Mounting gives up when no metadata leader has answered for this long.
 pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
-/// The end of a session is announced for this long at most: servers find out by themselves later.
+/// Closing a session is tried for this long at most. Servers end it later by themselves.
 pub const CLOSE_SESSION_WAIT: Duration = Duration::from_secs(5);
 /// Unmounting waits as long as something still becomes durable now and then, and this long when nothing does.
 /// Longer than the restart of a server, shorter than an administrator's patience.
@@ -247,5 +245,5 @@ pub const CLOSE_WAIT_DEFAULT: Duration = Duration::from_secs(60);
 pub const TRACE_STEPS_MAX: usize = 16;
 /// Lines of each part of a state dump: some pages.
 pub const DUMP_LINES_MAX: usize = 256;
-/// Sessions that have ended and that were not asked for yet, as texts.
+/// Descriptions of ended sessions that are kept until they are fetched.
 pub const LOSSES_KEPT_MAX: usize = 16;

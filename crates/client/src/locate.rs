@@ -1,5 +1,5 @@
-//! Reads a block from where it is. Asks for its place if that is not known, looks again if it was moved, and
-//! waits for bricks that do not answer.
+//! Reads a block from the bricks of its group: looks the group up if it is unknown, or outdated because the
+//! block was moved, and waits for bricks that do not answer.
 
 use crate::backoff::Backoff;
 use crate::context::Context;
@@ -18,8 +18,8 @@ pub(crate) enum Persistence {
     GiveUp,
 }
 
-/// Part of a block, from a brick. [`BlockError::Missing`] if the block is no more. `near` are blocks that
-/// will be wanted next: if the place of this one has to be asked for, so are theirs.
+/// Part of a block, from a brick. [`BlockError::Missing`] if the block was deleted. `near` are blocks that
+/// will be read next: if the group of this one has to be looked up, so are theirs.
 pub(crate) fn read_block(
     context: &Context,
     piece: BlockRef,
@@ -67,9 +67,9 @@ pub(crate) fn read_block(
     }
 }
 
-/// Asks where a block is. [`BlockError::Missing`] if the server does not know it any more.
+/// Looks up the group of a block. [`BlockError::Missing`] if the block was deleted.
 fn locate(context: &Context, id: BlockId, near: &[BlockRef]) -> Result<BlockGroup, BlockError> {
-    // The server does not know yet what this client has not committed.
+    // The servers do not have the groups of uncommitted blocks.
     if let Some(group) = context.groups.own(id) {
         return Ok(group);
     }

@@ -1,18 +1,17 @@
-//! Locks of programs, which exclude each other across mounts: requested from the servers, and remembered, to
-//! be reclaimed from a new leader.
+//! Locks of programs, which exclude each other across mounts: requested from the leader, and reclaimed from a
+//! new one.
 //!
-//! **Waiting.** A request that waits is answered when its turn comes. [`LockWait`] is the handle to end it
-//! earlier: the servers then say which of the two came first.
+//! **Waiting.** A request that waits is answered when the lock is granted. [`LockWait`] cancels it: the
+//! leader then says whether the grant or the cancellation came first.
 //!
-//! **What is held** is what the servers last said, in the order in which they did it: their replies may
-//! overtake each other. A reply of a leader from whose successor the locks have been reclaimed counts for
-//! nothing, and the request is made again. Locks that an unanswered request gives up are not
-//! reclaimed: another client may have been granted them already, and reclaims them too.
+//! **Held locks** are those in the latest reply by the leader's count: replies may overtake each other. A
+//! reply of a leader is ignored once the locks were reclaimed from its successor, and the request is made
+//! again. Locks that an unanswered request gives up are not reclaimed: another client may have been granted
+//! them already, and reclaims them too.
 //!
-//! **What was lost** with a session that the servers have ended is remembered. The owner of a lost lock does
-//! not know that another client may have it by now. Until the owner has given up what it believes to have, it
-//! gets no further lock in that file. It may neither read nor write through the descriptor with which it took
-//! the lock.
+//! **Lost locks** of a session that the servers have ended are remembered, because their owner still counts
+//! on them. Until the owner has given up a lost lock, it gets no further lock in that file. It can neither
+//! read nor write through the descriptor with which it took the lock.
 
 use crate::context::Context;
 use crate::limits::LOCK_RETRY_PAUSE;
@@ -31,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Lock {
     /// The file.
     pub ino: InodeId,
-    /// The family.
+    /// The kind of lock: `fcntl`, `flock` or mapping.
     pub space: LockSpace,
     /// The kernel's number for the process or the open file.
     pub owner: u64,
@@ -39,11 +38,11 @@ pub struct Lock {
     pub pid: u32,
     /// The bytes.
     pub range: LockRange,
-    /// How much it excludes.
+    /// Shared or exclusive.
     pub kind: LockKind,
 }
 
-/// The wait of one request, so that it can be ended.
+/// The wait of one request for a lock, which can be cancelled.
 #[derive(Default)]
 pub struct LockWait {
     cancelled: AtomicBool,
@@ -52,13 +51,13 @@ pub struct LockWait {
 }
 
 impl LockWait {
-    /// From now on the request does not wait. [`cancel_lock`](crate::Client::cancel_lock) ends a wait that
-    /// has begun.
+    /// The request does not begin to wait after this. [`cancel_lock`](crate::Client::cancel_lock) ends a wait
+    /// that has begun.
     pub fn give_up(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the request does not wait any more.
+    /// Whether [`give_up`](Self::give_up) was called.
     pub fn is_given_up(&self) -> bool {
         self.cancelled.load(Ordering::SeqCst)
     }
@@ -68,39 +67,39 @@ impl LockWait {
 struct Locks(Mutex<LockTable>);
 
 struct LockTable {
-    /// The term in which all of this was last reclaimed.
+    /// The leader's term in which the locks were last reclaimed.
     term: u64,
     last: u64,
     /// The requests in flight.
     out: BTreeMap<u64, LockOp>,
     held: BTreeMap<Key, Held>,
-    /// What the servers took away, by owner.
+    /// Locks lost with earlier sessions, by owner.
     lost: BTreeMap<Key, Vec<LockRange>>,
 }
 
-/// An owner's locks of a family in a file.
+/// An owner's locks of one kind in a file.
 pub(crate) type Key = (InodeId, LockSpace, u64);
 
-/// Whose locks the reply to a request tells.
+/// What the reply to a request says about held locks.
 pub(crate) enum Tells {
     Nothing,
-    /// What an owner has.
+    /// All locks of an owner.
     Held(Key),
-    /// That these owners have no locks any more.
+    /// These owners have no locks any more.
     Released(Vec<Key>),
 }
 
-/// What an owner has, or may have: it has requested locks and not closed the file since, or an earlier
-/// request is still in flight.
+/// The locks of an owner that has requested some and not closed the file since, or of which a request is
+/// still in flight.
 #[derive(Default)]
 struct Held {
-    /// When the servers said so, in their count.
+    /// The leader's count in the reply that `locks` is from.
     at: u64,
     locks: Vec<LockRecord>,
-    /// How many of its requests are in flight.
+    /// The number of its requests in flight.
     asking: usize,
-    /// The owner has closed the file and is not known to have got anything since. The entry stays for replies
-    /// to earlier requests, which may still arrive.
+    /// The owner has closed the file and was granted nothing since, as far as is known. The entry stays while
+    /// replies to earlier requests may arrive.
     closed: bool,
 }
 
@@ -110,7 +109,7 @@ struct Request<'a> {
     id: u64,
     below: u64,
     tells: Tells,
-    /// If false, it is unknown what the servers have done with the request.
+    /// If false, it is unknown whether the request was carried out.
     answered: bool,
 }
 
@@ -134,14 +133,14 @@ impl Drop for Request<'_> {
 }
 
 impl LockTable {
-    /// Forgets an owner that has closed the file, once no reply can say anything else.
+    /// Removes the entry of an owner that has closed the file and has no request in flight.
     fn forget_closed(&mut self, key: &Key) {
         if self.held.get(key).is_some_and(|held| held.closed && held.asking == 0) {
             self.held.remove(key);
         }
     }
 
-    /// Leaves out the locks that a request has given up for certain, if it was carried out.
+    /// Removes the locks that a request certainly gives up if it is carried out.
     fn give_up(&mut self, op: &LockOp) {
         match op {
             LockOp::Unset { ino, space, owner, range } => {
@@ -184,7 +183,7 @@ impl LockTable {
     }
 }
 
-/// What is left of locks without a range.
+/// The locks without the part that lies in a range.
 fn without(locks: &[LockRecord], range: LockRange) -> Vec<LockRecord> {
     let left = |lock: &LockRecord| {
         let lock = *lock;
@@ -215,7 +214,7 @@ impl Locks {
         Request { locks: self, id, below, tells, answered: false }
     }
 
-    /// Takes in the reply to a request. Returns false if it does not count.
+    /// Records the reply to a request. Returns false if it is from a leader of another term.
     fn take(&self, request: &mut Request<'_>, reply: &LockReply) -> bool {
         let mut state = self.0.lock();
         if state.term != reply.term {
@@ -234,7 +233,7 @@ impl Locks {
             }
             Tells::Released(keys) => {
                 for key in keys {
-                    // What was granted by the release itself was granted after it.
+                    // A lock with the same count was granted by the release itself, after it.
                     if let Some(held) = state.held.get_mut(key).filter(|held| held.at < reply.at) {
                         held.at = reply.at;
                         held.closed = true;
@@ -247,7 +246,7 @@ impl Locks {
         true
     }
 
-    /// All that is held, to be reclaimed from a new leader, in parts.
+    /// All held locks, in messages of at most `part` locks to a new leader.
     fn reclaim(&self, session: SessionId, term: u64, part: usize) -> Vec<Reclaim> {
         let mut state = self.0.lock();
         state.term = term;
@@ -279,7 +278,7 @@ impl Locks {
         self.0.lock().lost.contains_key(key)
     }
 
-    /// An owner gives up a range, and so knows that it does not have it.
+    /// An owner gives up a range, and with it the lost locks in it.
     fn give_up_lost(&self, key: &Key, range: LockRange) {
         let mut state = self.0.lock();
         if let Some(lost) = state.lost.get_mut(key) {
@@ -296,7 +295,7 @@ impl Locks {
     }
 }
 
-/// Requests locks of programs from the servers, and remembers what is held.
+/// Requests locks of programs from the leader, and records which are held.
 pub(crate) struct LockClient {
     context: Arc<Context>,
     locks: Locks,
@@ -318,7 +317,7 @@ impl LockClient {
         self.locks.count()
     }
 
-    /// All that is held, to be reclaimed from a new leader, in parts.
+    /// All held locks, in messages of at most `part` locks to a new leader.
     pub(crate) fn reclaim(&self, term: u64, part: usize) -> Vec<Reclaim> {
         self.locks.reclaim(self.context.id, term, part)
     }
@@ -337,7 +336,7 @@ impl LockClient {
         LockRecord { ino, space, owner: self.owner(owner), pid, range, kind }
     }
 
-    /// Makes a request until it is answered.
+    /// Repeats a request until it is answered.
     pub(crate) fn ask(
         &self,
         tells: Tells,
@@ -355,10 +354,10 @@ impl LockClient {
             let asked = LockRequest { session, id, below, op: op(waits) };
             match wait_for(|done| self.context.transport.meta.lock(asked, done)) {
                 Ok(reply) if self.locks.take(&mut request, &reply) => break Ok(reply.outcome),
-                Ok(_) => tracing::debug!(request = id, "the answer of an earlier leader about a lock"),
+                Ok(_) => tracing::debug!(request = id, "ignoring an earlier leader's reply about a lock"),
                 Err(
                     error @ (MetaError::NotLeader { .. } | MetaError::Unavailable(_) | MetaError::Failed(_)),
-                ) => tracing::debug!(request = id, %error, "asking about a lock"),
+                ) => tracing::debug!(request = id, %error, "a lock request failed; trying again"),
                 Err(error) => break Err(self.context.refused(error)),
             }
             until = until.or_else(|| self.context.until());
@@ -403,8 +402,7 @@ impl LockClient {
             if wait_for(|done| self.context.transport.meta.lock(asked, done)).is_ok() {
                 return;
             }
-            // If this is not answered, neither is the request, which does not wait any more when it is made
-            // again.
+            // Without an answer here, the request itself gets none either. It is repeated without waiting.
             if self.context.pause_call(LOCK_RETRY_PAUSE, None).is_err() {
                 return;
             }
@@ -447,7 +445,7 @@ impl LockClient {
         state.held.range(all.clone()).next().is_some() || state.lost.range(all).next().is_some()
     }
 
-    /// Whether any of these owners believes to have a lock in a file that was lost with a session.
+    /// Whether any of these owners has a lock in a file that was lost with a session and not given up since.
     pub(crate) fn have_lost(&self, ino: InodeId, owners: impl IntoIterator<Item = u64>) -> bool {
         let state = self.locks.0.lock();
         let lost = |owner, space| state.lost.contains_key(&(ino, space, owner));
@@ -455,7 +453,7 @@ impl LockClient {
             && owners.into_iter().any(|its| lost(its, LockSpace::Posix) || lost(its, LockSpace::Flock))
     }
 
-    /// Gives up all that these owners have in a file.
+    /// Gives up all locks of these owners in a file.
     pub(crate) fn release(&self, ino: InodeId, owners: &[u64]) -> Result<(), Errno> {
         let its: Vec<LockOwner> = owners.iter().map(|owner| self.owner(*owner)).collect();
         let keys: Vec<Key> =
@@ -543,7 +541,7 @@ mod tests {
             drop((takes, releases));
             assert_eq!(locks.count(), usize::from(at > 5), "granted at {at}, told first");
         }
-        // A lock may be granted by the release itself, which comes before it.
+        // A lock may be granted by the release itself, right after it.
         for at in [4, 5, 6] {
             let locks = Locks::new(TERM);
             let mut takes = locks.asks();
@@ -556,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_closed_the_file_and_asks_for_nothing_is_forgotten_unless_an_answer_is_missing() {
+    fn owner_that_closed_the_file_is_forgotten_unless_a_reply_is_missing() {
         let locks = Locks::new(TERM);
         let (mut refused, unanswered) = (locks.asks(), locks.asks());
         locks.closes(5);
@@ -579,14 +577,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_leader_said_before_the_next_one_was_told_does_not_count() {
+    fn reply_of_a_leader_is_ignored_once_the_locks_were_reclaimed_from_the_next() {
         let locks = Locks::new(TERM);
         let (mut takes, mut again) = (locks.asks(), locks.asks());
         assert!(locks.take(&mut takes, &reply(4, &[lock()])));
         drop(takes);
         assert_eq!(locks.reclaim(SESSION, TERM + 1, 10).len(), 1);
         assert!(!locks.take(&mut again, &reply(5, &[])));
-        assert_eq!(locks.count(), 1, "the next one was told of it, and has to be asked");
+        assert_eq!(locks.count(), 1, "the lock was reclaimed from the new leader");
     }
 
     #[test]
@@ -607,7 +605,7 @@ mod tests {
             (tens(Write), LockOp::Test(all(Posix, Write)), tens(Write)),
             (tens(Write), release(), vec![]),
             (vec![of(Posix, 0, 14, Write)], set(of(Posix, 5, 9, Read)), mixed.to_vec()),
-            // It may still wait.
+            // The request may still wait, so it gives up nothing.
             (tens(Write), set(of(Posix, 0, 29, Read)), tens(Write)),
             (tens(Read), set(of(Posix, 0, 29, Write)), tens(Read)),
             (vec![all(Flock, Read)], set(all(Flock, Write)), vec![]),
@@ -622,10 +620,10 @@ mod tests {
                 assert!(locks.take(&mut had, &reply(4, &held)));
                 drop(had);
                 let request = locks.begin(Tells::Nothing, op.clone());
-                assert_eq!(locks.count(), held.len(), "it is known to be given up when that is answered");
+                assert_eq!(locks.count(), held.len(), "it is held until the request is answered");
                 let request = (!gave_up_asking).then_some(request);
                 assert_eq!(reclaimed(&locks), left, "{op:?}, {gave_up_asking}");
-                assert_eq!(locks.count(), left.len(), "the next leader knows of no more");
+                assert_eq!(locks.count(), left.len(), "no more was reclaimed");
                 drop(request);
             }
         }

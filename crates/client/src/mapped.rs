@@ -12,15 +12,16 @@ use bytes::Bytes;
 use shoal_types::InodeId;
 use std::ops::Range;
 
-/// The baseline of pages, what they were read from: see [`Client::before_write_back`].
+/// The baseline of pages: the content that the kernel filled them with, or that they were last written back
+/// with.
 pub struct Before {
-    /// Where the content was, if the pages are as they were read from there.
+    /// The pieces that the pages were filled from.
     pieces: Option<Vec<Piece>>,
     bytes: Vec<u8>,
 }
 
 impl Before {
-    /// Some of the pages were not read from the file: they have been this since they were written back last.
+    /// Some of the pages were written back since they were filled: they had this content then.
     pub fn replace(&mut self, at: usize, page: &[u8]) {
         let end = at + page.len();
         if self.bytes.len() < end {
@@ -68,7 +69,7 @@ impl Client {
     }
 }
 
-/// Where new bytes differ from old ones. They do where there are no old ones.
+/// Ranges in which new bytes differ from old ones, or have none to compare with.
 fn changed(old: &[u8], new: &[u8]) -> Vec<Range<usize>> {
     let mut ranges: Vec<Range<usize>> = Vec::new();
     for (at, byte) in new.iter().enumerate() {
@@ -88,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_found_to_the_byte() {
+    fn changed_bytes_are_found_exactly() {
         assert_eq!(changed(b"", b""), []);
         assert_eq!(changed(b"abc", b"abc"), []);
         assert_eq!(changed(b"abc", b"ab"), []);

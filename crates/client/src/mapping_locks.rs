@@ -6,13 +6,12 @@
 //! writing. A file whose lock another client has is opened past the page cache (`FOPEN_DIRECT_IO` of FUSE),
 //! and such a mapping of it fails with `ENODEV`.
 //!
-//! **A file that was created here** needs no request while nothing else is known of it: another client finds
-//! it only when a right of this one is recalled. Before any recall is acknowledged, the locks of such files
-//! are requested.
+//! **A file that was created here** needs no request at first: another client can find it only after a right
+//! of this one was recalled. Before any recall is acknowledged, the locks of such files are requested.
 //!
-//! **With a session** that the servers have ended its locks are lost. The next session requests them again. A
-//! file that another client has opened meanwhile can neither be read nor be written here until its programs
-//! have closed it: they may rely on a mapping.
+//! **When the servers end a session** its locks are lost. The next session requests them again. A file that
+//! another client has opened meanwhile can neither be read nor written here until all programs here have
+//! closed it: they may rely on a mapping.
 
 use crate::limits::MAPPING_REFUSALS_KEPT_MAX;
 use crate::locks::{LockClient, Tells};
@@ -23,7 +22,7 @@ use shoal_wire::{LockKind, LockOp, LockOutcome, LockOwner, LockRange, LockRecord
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The number of the one owner that a client is.
+/// The owner number of all mapping locks of a client.
 const OWNER: u64 = 0;
 
 /// The mapping locks of a mount.
@@ -39,33 +38,33 @@ pub(crate) struct MappingLocks {
 #[derive(Default)]
 struct MappingTable {
     files: BTreeMap<InodeId, File>,
-    /// Files of which the log says already that another client has them.
+    /// Files whose refusal has been logged.
     reported: BTreeSet<InodeId>,
 }
 
 /// A file that programs have open for reading and writing.
 struct File {
-    /// How many times.
+    /// The number of opens.
     opens: usize,
     lock: Status,
-    /// A request about it is in flight. Until it is answered nothing here is changed.
+    /// A request about it is in flight. Until it is answered this entry does not change.
     busy: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Status {
-    /// The file was created in this session, and the servers do not know of the lock yet.
+    /// The file was created in this session, and the lock has not been requested.
     Unrequested(SessionId),
     /// The servers granted it in this session.
     Granted(SessionId),
     /// Lost with its session.
     Lost,
-    /// Lost, and another client has had it since.
+    /// Lost, and granted to another client since.
     Taken,
 }
 
 impl Status {
-    /// Whether programs may use what they have open.
+    /// Whether programs may read and write the open file.
     fn is_good(self) -> bool {
         matches!(self, Status::Unrequested(_) | Status::Granted(_))
     }
@@ -83,7 +82,7 @@ impl MappingLocks {
         }
     }
 
-    /// A request has been answered: this is the lock's status now. `None`: the file is not open any more.
+    /// A request has been answered: sets the lock's status. `None`: the file is not open any more.
     fn settle(&self, state: &mut MappingTable, ino: InodeId, status: Option<Status>) {
         match (status, state.files.get_mut(&ino)) {
             (Some(status), Some(file)) => (file.lock, file.busy) = (status, false),
@@ -103,7 +102,7 @@ impl MappingLocks {
         file.opens += 1;
     }
 
-    /// The session has been replaced: what the next one has not requested again is lost.
+    /// The session has been replaced: locks that the new one has not requested again are lost.
     pub(crate) fn session_replaced(&self, session: SessionId) {
         let mut state = self.lock();
         for file in state.files.values_mut() {
@@ -127,7 +126,7 @@ impl MappingLocks {
             self.wait_for(&mut state, ino);
             match state.files.get_mut(&ino) {
                 Some(file) if with(file.lock) => file.busy = true,
-                // It was closed, or another thread has requested it.
+                // The file was closed, or another thread has requested the lock.
                 _ => continue,
             }
             drop(state);
@@ -150,7 +149,7 @@ impl MappingLocks {
         Ok(())
     }
 
-    /// Requests the locks that the servers do not know of: another client may find the files from now on.
+    /// Requests the locks of files that were created here, because other clients are about to find them.
     pub(crate) fn request_of_created(&self, client: &LockClient) -> Result<(), Errno> {
         self.request(client, |status| status == Status::Unrequested(client.session()))
     }
@@ -161,7 +160,7 @@ impl MappingLocks {
         let mine = |status| matches!(status, Status::Unrequested(of) | Status::Granted(of) if of == session);
         let earlier = |status| status != Status::Taken && !mine(status);
         if let Err(error) = self.request(client, earlier) {
-            tracing::debug!(%error, "requesting mapping locks once more");
+            tracing::debug!(%error, "requesting the mapping locks of an earlier session failed");
         }
     }
 
@@ -185,8 +184,9 @@ impl MappingLocks {
         Ok(None)
     }
 
-    /// The request for the lock of a file that is being opened has been answered: with the client that has
-    /// it, if another one does. `is_current`: the session that made the request has not been replaced.
+    /// The request for the lock of a file that is being opened has been answered. `holder`: the session that
+    /// has the lock, if it was not granted. `is_current`: the session that made the request has not been
+    /// replaced.
     pub(crate) fn end_open(
         &self,
         ino: InodeId,
@@ -249,7 +249,7 @@ impl MappingLocks {
 }
 
 impl LockClient {
-    /// Requests the lock of a file. Returns the client that has it, if another one does.
+    /// Requests the lock of a file. Returns the session that has it, if it is not granted.
     pub(crate) fn request_mapping_lock(&self, ino: InodeId) -> Result<Option<SessionId>, Errno> {
         let owner = LockOwner { session: self.session(), owner: OWNER };
         let (space, range, kind) = (LockSpace::Mapping, LockRange::ALL, LockKind::Write);

@@ -1,17 +1,17 @@
 //! A mount outlives its sessions: when the servers have ended one, the next begins.
 //!
-//! **Model.** A [`Session`] holds all that a session knows. When the servers have ended it, it is dead for
-//! good: calls that wait in it get `EIO`, and it sends and takes in nothing more. The next session begins
-//! with nothing but what `core::inherit` hands over. A call runs in the session that is current when it
-//! begins, and stays in it, so no state of one session gets into another.
+//! **Model.** A [`Session`] owns all state of a session. When the servers have ended it, it is dead for good:
+//! calls that wait in it get `EIO`, it sends nothing more and installs no reply. The next session begins with
+//! nothing but what `core::inherit` hands over. A call runs in the session that is current when it begins,
+//! and stays in it, so no state of one session gets into another.
 //!
-//! **Denials.** If the servers [deny](shoal_wire::Denial) the client the volume, the session ends likewise,
+//! **Denials.** If the servers [deny](shoal_wire::Denial) the volume to the client, the session ends as well,
 //! and calls fail with `ENOTCONN` or `EACCES`. The next session begins when they serve the client again;
 //! never, if the denial is final.
 //!
 //! **Order.** First the loss is logged, then the whole kernel cache is invalidated, then the next session
-//! begins. Until then calls fail with `EIO` instead of waiting for it: the kernel cannot invalidate pages and
-//! directories that waiting calls hold locked.
+//! begins. Until then calls fail with `EIO` instead of waiting for it: a waiting call would hold locks that
+//! the invalidation needs.
 //!
 //! **Promises.** A change that was answered and is lost is reported by the next fsync(2) of each open file. A
 //! mount whose session was ended works again as soon as a server answers. Unmounting waits for none of this.
@@ -43,7 +43,7 @@ pub(crate) struct Mount {
     servers: Servers,
     /// Which files its programs may map shared and writable.
     mapping_locks: Arc<MappingLocks>,
-    /// Sessions that the servers have ended, and what was lost with them, in words.
+    /// One line for each ended session: what was lost with it.
     losses: Mutex<Vec<String>>,
     current: RwLock<Arc<Session>>,
     course: Mutex<Course>,
@@ -87,7 +87,7 @@ fn open(
                 process = process.number,
                 "its process is gone: its session ends"
             );
-            // If this fails, the servers find out by themselves.
+            // If this fails, the servers end the session when its lease has run out.
             let _ = transport.meta.close_session(*session);
         }
     }
@@ -165,14 +165,14 @@ impl Mount {
         self.current().context.interrupt();
     }
 
-    /// The mount was taken away by force: its end waits for hardly anything.
+    /// The mount was unmounted by force: calls fail, and its end waits for no server.
     pub(crate) fn abandon(&self) {
         self.course.lock().abandoned = true;
         self.current().context.state.lock().abandoned = true;
         self.interrupt();
     }
 
-    /// No session follows the current one, which is returned.
+    /// Ends the replacement of sessions. Returns the current session.
     pub(crate) fn end(&self) -> Arc<Session> {
         let mut course = self.course.lock();
         course.ending = true;
@@ -213,7 +213,7 @@ impl Mount {
         course.ending || course.interrupted
     }
 
-    /// Waits, unless the mount is over.
+    /// Sleeps, unless the mount ends.
     fn pause(&self, pause: Duration) {
         let due = Instant::now() + pause;
         let mut course = self.course.lock();
@@ -247,7 +247,7 @@ impl Mount {
         let lost_at = Instant::now();
         self.tell_loss(&ended.context, ended.locks.count());
         ended.context.invalidate_kernel();
-        // If the session was lost for another reason, this frees at once what other clients wait for.
+        // A session that was denied may still exist: this frees its rights at once.
         let _ = ended.context.transport.meta.close_session(ended.context.id);
         ended.retire();
         let denied = ended.context.state.lock().denied.clone();
@@ -270,8 +270,7 @@ impl Mount {
         course.past = add(past, &course.past);
         course.past.retain(|stat| grows(stat.name));
         course.sessions_ended += 1;
-        // Threads of the last session end by themselves, some perhaps only when a server or brick has
-        // answered.
+        // Threads of the last session end by themselves, some only when a server or brick has answered.
         course.threads = threads;
         let (ending, interrupted) = (course.ending, course.interrupted);
         session.context.state.lock().abandoned = course.abandoned;
@@ -280,7 +279,7 @@ impl Mount {
             session.context.interrupt();
         }
         if ending {
-            // No call has run in it.
+            // No call has run in the new session.
             let _ = session.close();
             return;
         }
@@ -307,8 +306,8 @@ impl Mount {
             }
             match open(&self.shared, &transport, instance) {
                 Ok(opened) => {
-                    // If the servers have not ended it, it still exists, and its rights would be in the way
-                    // of the new one.
+                    // If the servers have not ended the old session, its rights would conflict with those of
+                    // the new one.
                     let _ = transport.meta.close_session(ended);
                     return Some(Session::start(&self.shared, &self.mapping_locks, transport, opened));
                 }
@@ -374,15 +373,15 @@ impl Mount {
     }
 }
 
-/// Watches again what the kernel refers to. Otherwise an open file that is not used for a while could not
-/// outlive its last name.
+/// Watches the covers of all inodes that the kernel refers to. Otherwise this session is not recalled, and so
+/// not recorded as a holder, before an open file loses its last name.
 fn look_again(session: &Session) {
     let covers = session.context.state.lock().core.referred_covers();
     for cover in covers {
         if session.context.state.lock().core.alive().is_err() {
             return;
         }
-        // An inode may be deleted, and a call that needs a failed answer asks again.
+        // A failure is ignored: the inode may be deleted, and calls fetch what they need.
         let _ = session.fetcher.look_at(cover);
     }
 }

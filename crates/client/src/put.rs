@@ -1,4 +1,4 @@
-//! Stores the blocks of a session on bricks, and removes those that nothing will ever name.
+//! Stores the blocks of a session on bricks, and deletes those that no operation will name.
 
 use crate::backoff::Backoff;
 use crate::context::Context;
@@ -44,7 +44,7 @@ impl BlockWriter {
         self.tasks.lock().take();
     }
 
-    /// Gives work on blocks to the threads for it.
+    /// Queues work on blocks for the threads.
     pub(crate) fn run(&self, todo: Vec<BlockTask>) {
         if todo.is_empty() {
             return;
@@ -59,7 +59,7 @@ impl BlockWriter {
 
     fn run_one(&self, task: BlockTask) {
         if self.context.state.lock().core.alive().is_err() {
-            // The outcome does not matter any more, and what is stored by now is collected with the session.
+            // The outcome does not matter any more: the blocks of an ended session are swept.
             return;
         }
         match task {

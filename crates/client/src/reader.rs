@@ -1,8 +1,8 @@
 //! Reads blocks, and ahead of sequential readers.
 //!
-//! A random reader gets just the bytes it asks for. Where a file is read in sequence ([`crate::sequence`]),
-//! its blocks are fetched in *chunks* of up to [`FETCH_BYTES_MAX`], several at a time, whatever the size of
-//! the single reads: record size must not matter.
+//! For a random read just the requested bytes are fetched. Where a file is read in sequence
+//! ([`crate::sequence`]), its blocks are fetched in *chunks* of up to [`FETCH_BYTES_MAX`], several at a time.
+//! So throughput does not depend on the size of the single reads.
 
 use crate::context::Context;
 use crate::core::Piece;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// A cached chunk of a block: the block, and where the chunk begins.
 type Key = (BlockId, u32);
 
-/// A chunk to be read ahead, and those that are wanted around the same time.
+/// A chunk to be read ahead, and the chunks that are read around the same time.
 pub(crate) struct Order {
     chunk: BlockRef,
     near: Arc<[BlockRef]>,
@@ -43,9 +43,9 @@ struct Cached {
     bytes: usize,
 }
 
-/// Files whose sequences are remembered; beyond it, all are forgotten, which costs a few small reads.
+/// Files whose sequences are recorded. Beyond it all records are discarded, which costs a few small reads.
 const SEQUENCE_FILES_MAX: usize = 4096;
-/// Chunks that may wait to be read ahead; more are not ordered.
+/// Length of the read-ahead queue in chunks. Beyond it no more are queued.
 const AHEAD_QUEUE_MAX: usize = 64;
 
 /// Reads blocks for a session: the block cache, and the sequences in which files are read.
@@ -98,7 +98,7 @@ impl BlockReader {
         }
     }
 
-    /// A thread that reads ahead takes an order. Returns false if nothing is left to do.
+    /// A read-ahead thread takes an order. Returns false if another thread has taken it.
     fn takes(&self, chunk: BlockRef) -> bool {
         match self.cached.lock().slots.get_mut(&(chunk.id, chunk.offset)) {
             Some(slot @ Slot::Ordered) => {
@@ -132,7 +132,7 @@ impl BlockReader {
 }
 
 impl Cached {
-    /// Forgets a chunk that is ready. Returns whether it was.
+    /// Evicts a chunk that is ready. Returns whether it was.
     fn forget(&mut self, key: Key) -> bool {
         let Some(Slot::Ready(bytes)) = self.slots.get(&key) else { return false };
         self.bytes -= bytes.len();
@@ -201,8 +201,8 @@ impl BlockReader {
         })
     }
 
-    /// The chunks in which the pieces of a read are fetched, or are cached; the rest is fetched as it is
-    /// asked for. If the file is being read in sequence there, what will be read next is ordered.
+    /// The chunks in which pieces of a read are cached or are to be fetched; the other pieces are fetched as
+    /// they are. If the file is being read in sequence there, the next chunks are queued for read-ahead.
     pub(crate) fn chunks_for(&self, ino: InodeId, offset: u64, len: u64, pieces: &[Piece]) -> Vec<BlockRef> {
         if in_memory(pieces) {
             return Vec::new();
@@ -231,7 +231,7 @@ impl BlockReader {
                     Ahead::Forward(_) => chunks[last..].to_vec(),
                     Ahead::Backward(_) => chunks[..first].iter().rev().copied().collect(),
                 };
-                // What is read comes first.
+                // The chunks of this read come first.
                 self.order(&read, u64::MAX);
                 self.order(&next, before + behind);
             }
@@ -252,13 +252,13 @@ impl BlockReader {
         cut(&bytes, chunk, piece).ok_or(BlockError::Invalid { id: piece.id, what: "short read".into() })
     }
 
-    /// Has extents fetched that will be read next, up to `bytes_max` bytes.
+    /// Queues extents for read-ahead, up to `bytes_max` bytes.
     pub(crate) fn read_ahead(&self, extents: &[BlockRef], bytes_max: u64) {
         let chunks: Vec<BlockRef> = extents.iter().copied().flat_map(chunks_of).collect();
         self.order(&chunks, bytes_max);
     }
 
-    /// Orders chunks, up to `bytes_max` bytes.
+    /// Queues chunks for read-ahead, up to `bytes_max` bytes.
     fn order(&self, chunks: &[BlockRef], bytes_max: u64) {
         let ahead = self.ahead.lock();
         let Some(ahead) = &*ahead else { return };
@@ -274,7 +274,7 @@ impl BlockReader {
             if cached.slots.contains_key(&key) {
                 continue;
             }
-            // A full queue means that the bricks have enough to do.
+            // Backpressure: a full queue means that the bricks are busy.
             if ahead.try_send(Order { chunk: *chunk, near: near.clone() }).is_err() {
                 return;
             }
@@ -301,7 +301,7 @@ impl BlockReader {
                 _ => break,
             }
         }
-        // It may be ready and shorter: more of the block is referred to now.
+        // A shorter one may be cached, from a time when the extent was shorter.
         if cached.forget(key) {
             cached.order.retain(|other| *other != key);
         }
@@ -328,7 +328,7 @@ fn is_in(piece: &Piece, chunk: &BlockRef) -> bool {
     matches!(piece, Piece::Block(block) if overlap(block, chunk))
 }
 
-/// Whether all of these can be had without waiting.
+/// Whether no piece is on a brick.
 fn in_memory(pieces: &[Piece]) -> bool {
     !pieces.iter().any(|piece| matches!(piece, Piece::Block(_)))
 }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_split_where_chunks_begin_and_end() {
+    fn piece_is_split_at_the_borders_of_chunks() {
         let [one, two] = [part(0, MIB), part(MIB, MIB)];
         assert_eq!(split(part(3, 4), &[]), [(part(3, 4), None)]);
         assert_eq!(split(part(3, 4), &[two, one]), [(part(3, 4), Some(one))]);

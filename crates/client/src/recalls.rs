@@ -1,8 +1,8 @@
-//! Recalls: heard by the long-poll, which also renews the lease, and carried out.
+//! Receives recalls by a long-poll, which also renews the lease, and carries them out.
 //!
-//! They are carried out by several threads, because each may wait for servers or for the kernel. A recall
-//! stops changes of what is recalled, commits what was changed, drops it here and in the kernel, and is
-//! acknowledged.
+//! Several threads carry them out, because each recall may wait for servers or for the kernel. Changes of
+//! what is recalled stop, those that were made are committed, it is invalidated here and in the kernel, and
+//! the recall is acknowledged.
 
 use crate::context::{Context, SessionState};
 use crate::kernel::Stale;
@@ -35,8 +35,8 @@ struct Recallers {
 }
 
 impl Recallers {
-    /// A recall is queued. Returns whether a thread has to be started, which counts from now on: each recall
-    /// may wait for another one, so none may wait for a thread.
+    /// A recall is queued. Returns whether the caller has to start a thread, which is counted already. One
+    /// recall may wait for another one, so none may wait for a thread.
     fn hands_over(&mut self) -> bool {
         self.queued += 1;
         let starts = self.queued > self.idle && self.threads < RECALL_THREADS_MAX;
@@ -49,7 +49,7 @@ impl Recallers {
         (self.queued, self.idle) = (self.queued - 1, self.idle - 1);
     }
 
-    /// An idle thread wants to end. Returns false if it is needed after all.
+    /// Whether an idle thread may end: no queued recall needs it.
     fn ends(&mut self) -> bool {
         let ends = self.queued < self.idle;
         (self.threads, self.idle) = (self.threads - usize::from(ends), self.idle - usize::from(ends));
@@ -57,7 +57,7 @@ impl Recallers {
     }
 }
 
-/// Hears recalls of a session, and carries them out.
+/// Receives the recalls of a session, and carries them out.
 pub(crate) struct RecallWorker {
     context: Arc<Context>,
     shipper: Arc<Shipper>,
@@ -99,8 +99,8 @@ impl RecallWorker {
             (state.stopping, state.ended)
         };
         if !stopping && !ended {
-            // The session is lost for a reason of our own: what it held should be free at once. If this
-            // fails, the servers find out by themselves.
+            // The client ended the session, so its rights should be free at once. If this fails, the servers
+            // end the session when its lease has run out.
             let _ = self.context.transport.meta.close_session(self.context.id);
         }
     }
@@ -147,8 +147,8 @@ impl RecallWorker {
                     return;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "asking for recalls");
-                    // Ends early only if the session does.
+                    tracing::debug!(%error, "the long-poll for recalls failed; trying again");
+                    // The pause fails only if the session ends, which the loop checks.
                     let _ = self.context.pause(POLL_PAUSE);
                 }
             }
@@ -184,11 +184,11 @@ impl RecallWorker {
         };
         if let Err(error) = Builder::new().name("shoal-recall".into()).spawn(run) {
             (pool.threads, pool.idle) = (pool.threads - 1, pool.idle - 1);
-            tracing::error!(%error, "no thread to carry out recalls");
+            tracing::error!(%error, "cannot start a thread to carry out recalls");
         }
     }
 
-    /// Tells a new leader what this session holds.
+    /// Reclaims from a new leader what this session holds.
     fn reclaim(&self, term: u64) {
         let mut said = self.locks.reclaim(term, RECLAIM_PART);
         said.extend(self.context.state.lock().core.reclaim(term, RECLAIM_PART));
@@ -200,8 +200,8 @@ impl RecallWorker {
             if let Err(error) = self.context.transport.meta.reclaim(part) {
                 match error {
                     MetaError::Fenced(_) => drop(self.context.refused(error)),
-                    // The next long-poll tells whether, and to which leader, it has to be repeated.
-                    error => tracing::debug!(%error, "reclaiming rights"),
+                    // The reply to the next long-poll says whether it has to be repeated, for which term.
+                    error => tracing::debug!(%error, "reclaiming rights failed"),
                 }
                 return;
             }
@@ -220,7 +220,7 @@ impl RecallWorker {
         if !overtakes && !self.context.tokens.wait(&recall.after, Instant::now() + ANSWER_WAIT_MAX) {
             tracing::warn!(
                 recall = recall.id,
-                "an answer that came before a recall has not arrived, and will not count"
+                "a reply that was sent before a recall has not arrived; it will be ignored"
             );
         }
         if mistake("acknowledge a recall without carrying it out") {
@@ -253,8 +253,8 @@ impl RecallWorker {
         self.acknowledge(term, ack);
     }
 
-    /// From now on nothing that is recalled is changed here. Returns the batch up to which the journal must
-    /// be committed.
+    /// Revokes write permits, then stops changes of what is recalled. Returns the batch up to which the
+    /// journal must be committed.
     fn begin_recall(&self, recall: &Recall) -> BatchSeq {
         let mut state = self.let_come_back(recall);
         if let Some(kernel) = self.context.shared.kernel.get() {
@@ -271,8 +271,8 @@ impl RecallWorker {
         needed
     }
 
-    /// Waits until each thread that was refused with `ESTALE` and needs what is recalled has retried, or its
-    /// time is over.
+    /// Waits until each thread that was refused with `ESTALE` and needs what is recalled has retried, for a
+    /// bounded time.
     fn let_come_back(&self, recall: &Recall) -> MutexGuard<'_, SessionState> {
         let mut state = self.context.state.lock();
         while let Some(left) = state.core.retries.keep(recall, self.context.shared.clock.now()) {
@@ -292,11 +292,11 @@ impl RecallWorker {
         loop {
             let poll = Poll { session, term, seen: 0, acks: vec![ack.clone()], below, wait_ms: 0 };
             match wait_for(|done| self.context.transport.meta.recalls(poll, done)) {
-                // Even if the leader of that term is gone: the references in it have been recorded.
+                // Also from a later leader: the references in the acknowledgement have been recorded.
                 Ok(_) => return self.context.state.lock().core.acknowledged(&ack),
                 Err(MetaError::Fenced(_)) => return,
                 Err(error) => {
-                    tracing::debug!(%error, recall = ack.id, "acknowledging a recall");
+                    tracing::debug!(%error, recall = ack.id, "acknowledging a recall failed; trying again");
                     if self.context.pause(POLL_PAUSE).is_err() {
                         return;
                     }
@@ -311,12 +311,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_recall_does_not_wait_for_another_one() {
+    fn recall_does_not_wait_for_a_thread_busy_with_another_recall() {
         let mut pool = Recallers::default();
         assert!(pool.hands_over(), "there is no thread yet");
         pool.takes();
         pool.idle += 1;
-        assert!(!pool.hands_over(), "there is one with nothing to do");
+        assert!(!pool.hands_over(), "one is idle");
         // That thread may have received the recall without having counted it yet.
         assert!(pool.hands_over());
         assert!(!pool.ends(), "both are needed");
@@ -324,10 +324,10 @@ mod tests {
         pool.takes();
         assert_eq!((pool.threads, pool.idle, pool.queued), (2, 0, 0));
         (pool.idle, pool.threads) = (1, RECALL_THREADS_MAX);
-        assert!(!pool.hands_over() && !pool.hands_over(), "more are not started");
+        assert!(!pool.hands_over() && !pool.hands_over(), "the pool is at its limit");
         pool.takes();
         pool.idle += 1;
-        assert!(!pool.ends(), "one more is left to be taken");
+        assert!(!pool.ends(), "another recall is queued");
         pool.takes();
         pool.idle += 1;
         assert!(pool.ends());

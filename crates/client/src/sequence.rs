@@ -1,29 +1,28 @@
 //! Recognises files that are read in sequence.
 //!
-//! **Model.** What programs ask for arrives as requests of the kernel: a read(2) is split into requests of up
-//! to 1 MiB, the kernel's own read-ahead adds more, and several threads serve them in any order. So a file
-//! has *runs*: ranges that requests have covered without a gap. A request extends the run that it adjoins, in
-//! either order, and adjoining runs become one. A file is read in sequence where its run is longer than what
-//! one random read and the kernel's read-ahead cause: [`SEQUENTIAL_BYTES_MIN`], or less for a run that begins
-//! with the file. A run that grows at its start is read backward.
+//! **Model.** The kernel splits a read(2) into requests of up to 1 MiB, its own read-ahead adds more, and
+//! several threads serve them in any order. So a file has *runs*: ranges that requests have covered without a
+//! gap. A request extends the run that it adjoins at either end, and adjoining runs become one. A file is
+//! read in sequence where its run is longer than one random read with the kernel's read-ahead:
+//! [`SEQUENTIAL_BYTES_MIN`], or less for a run that begins with the file. A run that grows at its start is
+//! read backward.
 //!
-//! **Assumptions.** A random reader rarely continues where it has just read. Recording a request twice
-//! changes nothing, so a call may be repeated.
+//! **Assumes** that a random reader rarely continues where it has just read.
 //!
-//! **Bounds.** A file has at most [`RUNS_PER_FILE_MAX`] runs: the run that was extended longest ago is
-//! forgotten.
+//! **Promises** that recording is idempotent, since a call may be repeated, and that a file has at most
+//! [`RUNS_PER_FILE_MAX`] runs: the one that was extended longest ago is discarded.
 
 use crate::limits::{
     AHEAD_BYTES_MAX, AHEAD_BYTES_MIN, AHEAD_SHARE, GAP_BYTES_MAX, REORDERED_BYTES_MAX, RUNS_PER_FILE_MAX,
     SEQUENTIAL_BYTES_MIN, SEQUENTIAL_FROM_START_BYTES_MIN,
 };
 
-/// What is worth fetching ahead of a request.
+/// How much to read ahead of a request, and in which direction.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Ahead {
-    /// So many bytes behind it.
+    /// This many bytes after it.
     Forward(u64),
-    /// So many bytes before it.
+    /// This many bytes before it.
     Backward(u64),
 }
 
@@ -32,19 +31,19 @@ pub(crate) enum Ahead {
 struct Run {
     start: u64,
     end: u64,
-    /// Bytes by which it has grown at its start, since it has grown at its end.
+    /// Bytes by which it has grown at its start since it last grew at its end.
     backward: u64,
 }
 
 /// The runs of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
-    /// The run that was extended last is the last.
+    /// In the order in which they were last extended.
     runs: Vec<Run>,
 }
 
 impl Run {
-    /// Whether a request extends this run, or repeats what was read of it last.
+    /// Whether a request extends this run at either end, or repeats its end.
     fn adjoins(&self, request: Run) -> bool {
         request.start <= self.end.saturating_add(GAP_BYTES_MAX)
             && request.start.saturating_add(REORDERED_BYTES_MAX) >= self.end
@@ -94,13 +93,13 @@ impl Run {
 }
 
 impl Sequences {
-    /// Records a request. `Some` if it belongs to a sequence: what is worth fetching ahead. That grows with
-    /// the sequence, so that a short one costs little.
+    /// Records a request. `Some` if it belongs to a sequence: how much to read ahead. That grows with the
+    /// sequence, so that a short one costs little.
     pub(crate) fn record(&mut self, offset: u64, len: u64) -> Option<Ahead> {
         let request = Run { start: offset, end: offset.saturating_add(len), backward: 0 };
         let holds = |run: &Run| run.start <= request.start && request.end <= run.end;
         if let Some(at) = self.runs.iter().rposition(|run| run.backward > 0 && holds(run)) {
-            // What was read backward is read once more, or a request is recorded twice.
+            // A range that was read backward is read again, or the request was recorded before.
             let run = self.runs.remove(at);
             self.runs.push(run);
             return run.ahead();
@@ -143,8 +142,7 @@ mod tests {
         })
     }
 
-    /// A read(2), as requests; `swapped`: each two of them arrive in the wrong order, and each is recorded
-    /// twice.
+    /// Records a read(2) as requests, each twice; `swapped`: in each pair of requests the second comes first.
     fn read(file: &mut Sequences, offset: u64, len: u64, swapped: bool) -> Option<Ahead> {
         let mut requests: Vec<u64> = (0..len.div_ceil(REQUEST)).map(|n| offset + n * REQUEST).collect();
         if swapped {
@@ -173,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn few_random_reads_of_a_small_file_are_taken_for_a_sequence() {
+    fn few_random_reads_of_a_small_file_count_as_a_sequence() {
         let mut file = Sequences::default();
         let reads = offsets(64 * MIB, 256 * KIB, 4000);
         let sequential = reads.filter(|offset| read(&mut file, *offset, 256 * KIB, true).is_some()).count();
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_fetched_ahead_grows_with_the_sequence() {
+    fn read_ahead_grows_with_the_sequence() {
         let mut file = Sequences::default();
         let ahead: Vec<Ahead> = (0..64).filter_map(|n| file.record(n * MIB, MIB)).collect();
         let [first, last] = [2 * MIB, AHEAD_BYTES_MAX].map(Ahead::Forward);
@@ -276,7 +274,7 @@ mod tests {
             let late = 2 * (SEQUENTIAL_BYTES_MIN + REORDERED_BYTES_MAX) / size + 3;
             assert!(backward + late >= count, "{backward} of {count} reads of {size}, swapped: {swapped}");
             assert_eq!(ahead.last(), Some(&Ahead::Backward(ahead_of(&file))), "reads of {size}");
-            // It turns round.
+            // The reader turns round.
             let turned = (0..16).filter_map(|n| read(&mut file, 1064 * MIB + n * MIB, MIB, swapped)).last();
             assert!(matches!(turned, Some(Ahead::Forward(_))), "{turned:?}");
         }

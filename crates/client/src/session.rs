@@ -105,7 +105,7 @@ impl Session {
         self.run(wait, has_changed, |core, _| call(core, by))
     }
 
-    /// Runs a call that wants to know whether something was already fetched for it.
+    /// Runs a call; its second argument says whether something was already fetched for it.
     pub(crate) fn call_again<T>(
         &self,
         wait: Wait,
@@ -133,7 +133,7 @@ impl Session {
             let mut state = self.context.state.lock();
             state.core.alive()?;
             match fetched.take() {
-                // If it does not count any more, it is fetched once more.
+                // If the reply is outdated, it is discarded and fetched again.
                 Some(fetched) => _ = fetched.install(&mut state.core),
                 None => state.core.begin(),
             }
@@ -149,8 +149,8 @@ impl Session {
                 self.context.changed.notify_all();
             }
             match outcome {
-                // The process may have been stopped since the lease was checked. So it is checked again, now
-                // that the answer is there.
+                // The process may have been stopped since the lease was checked, so it is checked once more
+                // after the read.
                 Ok(_) if !changed && !self.context.lease.holds() => {}
                 Ok(answer) => {
                     if !again {
@@ -169,14 +169,14 @@ impl Session {
         }
     }
 
-    /// The kernel drops references. Never waits.
+    /// The kernel drops references (FORGET). Never waits.
     pub(crate) fn forget(&self, ino: InodeId, count: u64) {
         let mut state = self.context.state.lock();
         state.core.forget(ino, count);
         self.hand_over(state);
     }
 
-    /// Hands over the work that a call has left, to the threads for it.
+    /// Hands the background work that a call has caused to its threads.
     fn hand_over(&self, mut state: MutexGuard<'_, SessionState>) {
         let block_tasks = match state.core.blocks.has_block_tasks() {
             true => state.core.blocks.take_block_tasks(),
@@ -211,7 +211,7 @@ impl Session {
         closed.and(alive)
     }
 
-    /// Ends this session, which another one replaces.
+    /// Ends this session without a message: the servers have ended it.
     pub(crate) fn retire(&self) {
         self.stop();
         self.context.give_up();
@@ -235,7 +235,7 @@ impl Session {
         let c = &self.context.counters;
         let state = self.context.state.lock();
         let core = &state.core;
-        // Operations bear the time of the servers' clock.
+        // Operations carry times of the servers' clock.
         let oldest = core.journal.uncommitted_operations().1;
         let age_ms = oldest.map_or(0, |since| self.context.shared.clock.age_ms(since));
         [

@@ -15,6 +15,6 @@ pub(crate) struct MountShared {
     pub(crate) clock: Clock,
     /// The cache in front of the client.
     pub(crate) kernel: OnceLock<Arc<dyn KernelCache>>,
-    /// Is sent each session that the servers have ended.
+    /// The sending end for sessions that the servers have ended.
     pub(crate) ended: Sender<SessionId>,
 }

@@ -39,7 +39,7 @@ impl Shipper {
         Builder::new().name("shoal-journal".into()).spawn(run).expect("the system has room for a thread")
     }
 
-    /// Wakes the shipping thread if what a call has recorded is for it.
+    /// Wakes the shipping thread if a call has left work for it.
     pub(crate) fn wake_for(&self, state: &SessionState) {
         let sealed = state.core.journal.has_sealed();
         if sealed || (state.shipper_idle && state.core.journal.has_open()) {
@@ -88,8 +88,8 @@ impl Shipper {
         }
     }
 
-    /// Sends those sealed batches that need not wait, neither for blocks nor for the lock, so that a caller
-    /// in a hurry need not wait for the shipping thread. The rest is left to that thread.
+    /// Sends the sealed batches that wait neither for blocks nor for the lock, on the calling thread, which
+    /// saves a wake-up. The rest is left to the shipping thread.
     pub(crate) fn ship_ready(&self) {
         if let Some(_order) = self.shipping.try_lock() {
             while let Ok(Some(sealed)) = self.next_sealed(false) {
@@ -149,7 +149,7 @@ impl Shipper {
         let mut declared = Vec::new();
         for op in &mut sealed.ops {
             if let Op::Write { declare: Some((id, info)), .. } = op {
-                // A block without a place could never be found again.
+                // A block without a group could never be found again.
                 let early = || mistake("name a block before it is stored").then(BlockGroup::default);
                 let place = self.context.groups.own(*id).or_else(early);
                 info.group = place.expect("a durable block of this session has a place");
@@ -160,7 +160,7 @@ impl Shipper {
     }
 }
 
-/// Takes in the outcome of a commit.
+/// Records the outcome of a commit in the core.
 fn committed(context: &Context, outcome: Result<CommitReply, MetaError>) {
     match outcome {
         Ok(reply) => {

@@ -17,7 +17,7 @@ pub(crate) struct Tokens {
 struct UnderWay {
     last: u64,
     out: BTreeSet<u64>,
-    /// Waited for too long: their replies are not taken in.
+    /// Waited for too long: their replies will be discarded.
     void: BTreeSet<u64>,
 }
 
@@ -27,7 +27,7 @@ impl UnderWay {
     }
 }
 
-/// A request in flight, until its reply has been taken in.
+/// A request in flight, until its reply has been installed.
 pub(crate) struct Request<'a> {
     tokens: &'a Tokens,
     pub(crate) token: Token,
@@ -45,7 +45,7 @@ impl Drop for Request<'_> {
 }
 
 impl Request<'_> {
-    /// Whether its reply may be taken in.
+    /// Whether its reply may be installed.
     pub(crate) fn counts(&self) -> bool {
         !self.tokens.state.lock().void.contains(&self.token.0)
     }
@@ -65,8 +65,8 @@ impl Tokens {
         self.state.lock().below()
     }
 
-    /// Waits until the replies to these requests have been taken in, or are lost. Returns false at `due`:
-    /// replies that are still missing will not be taken in.
+    /// Waits until the replies to these requests have been installed, or are lost. Returns false at `due`:
+    /// replies that are still missing will be discarded.
     pub(crate) fn wait(&self, tokens: &[Token], due: Instant) -> bool {
         let mut state = self.state.lock();
         while tokens.iter().any(|token| state.out.contains(&token.0)) {

@@ -1,9 +1,9 @@
 //! What a call waits for, and for how long: for the log of slow operations and for state dumps.
 //!
 //! **Model.** The front end makes a [`Trace`] for a call that may wait, and [follows](Trace::follow) it on
-//! the thread that makes the call. Wherever that thread begins to wait, it says so ([`waits`]); waits may
-//! be nested, and time counts for the innermost. On a thread that follows no trace this costs one look at
-//! a thread-local variable.
+//! the thread that makes the call. Each wait of that thread is recorded ([`waits`]). Waits may be nested:
+//! time counts for the innermost. On a thread that follows no trace this costs one read of a thread-local
+//! variable.
 //!
 //! **Assumes** that the calling thread itself waits. Work of other threads shows as the wait for it.
 
@@ -23,11 +23,11 @@ pub enum Hop {
     Lease,
     /// A metadata server to lead.
     Leader,
-    /// The metadata leader's answer, for which other clients may have to give something back.
+    /// The reply of the metadata leader, which may have to recall rights of other clients first.
     Metadata,
     /// Batches of the journal to be committed.
     Commit,
-    /// Another client that is given a right back here.
+    /// A recall: another client gets a right that this one gives back.
     Recall,
     /// Bricks.
     Brick,
@@ -90,7 +90,7 @@ thread_local! {
 #[must_use]
 pub struct Waiting(Option<Arc<Trace>>);
 
-/// The current thread begins to wait. `what` describes for what exactly, for people.
+/// The current thread begins to wait. `what` describes what for, as text.
 pub fn waits(hop: Hop, what: impl FnOnce() -> String) -> Waiting {
     let trace = FOLLOWED.with_borrow(Clone::clone);
     if let Some(trace) = &trace {
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn time_counts_for_the_innermost_wait_on_the_thread_that_follows() {
+    fn time_counts_for_the_innermost_wait_of_a_traced_thread() {
         let trace = Arc::new(Trace::default());
         let pause = Duration::from_millis(20);
         drop(waits(Hop::Brick, || panic!("no trace is followed")));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_bounded_and_the_longest_stays() {
+    fn recorded_waits_are_bounded_and_the_longest_stay() {
         let mut state = Waits::default();
         for n in 0..10 * TRACE_STEPS_MAX as u64 {
             let took = if n == 5 { Duration::from_secs(9) } else { Duration::from_millis(n) };

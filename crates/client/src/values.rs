@@ -7,7 +7,7 @@ use std::ops::{ControlFlow, Range};
 /// Whether a call may wait for a server, a brick, or for room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Answer from memory or fail with [`Failure::WouldBlock`], having done nothing.
+    /// Answer from memory, or change nothing and fail with [`Failure::WouldBlock`].
     Never,
     /// Wait as long as it takes.
     Allowed,
@@ -20,12 +20,12 @@ impl Wait {
     }
 }
 
-/// How a call is made that changes names.
+/// The context of a call that changes names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Calling {
     /// Whether it may wait.
     pub wait: Wait,
-    /// The thread of a program that makes it, 0 if unknown. `None`: not through the kernel.
+    /// The calling thread, 0 if unknown. `None`: the call does not come through the kernel.
     pub thread: Option<u32>,
 }
 
@@ -38,10 +38,10 @@ impl From<Wait> for Calling {
 /// Why a call failed. It has changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Failure {
-    /// The caller gets this error.
+    /// The error for the caller.
     #[error(transparent)]
     Errno(#[from] Errno),
-    /// The answer is not in memory and the call was not to wait: repeat it where it may.
+    /// The answer is not in memory and the call must not wait: repeat it on a thread that may.
     #[error("would have to wait")]
     WouldBlock,
 }
@@ -81,9 +81,9 @@ pub enum Seek {
 /// The outcome of lseek(2) for data or holes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sought {
-    /// Where it is; `None` if there are no more data (`ENXIO`).
+    /// The offset; `None` if there are no more data (`ENXIO`).
     pub found: Option<u64>,
-    /// The hole on which that rests: behind `found`, or before the data found. Empty if none was met.
+    /// The hole that decided this: behind `found`, or before the data found. Empty if there was none.
     pub hole: Range<u64>,
 }
 
@@ -118,17 +118,17 @@ pub enum Fallocate {
 pub struct Looked {
     /// The file found.
     pub entry: Entry,
-    /// For a directory: where the kernel was last told that it is, or has moved it, if that is elsewhere.
+    /// For a directory: its parent in the dcache, if that is another one than it was found in.
     pub moved_from: Option<InodeId>,
-    /// For a directory: where the kernel was told before that it is, and may still have it.
+    /// For a directory: an earlier parent, which the dcache may still have, if `d_splice_alias` has failed.
     pub may_be_in: Option<InodeId>,
-    /// `moved_from` or `may_be_in` is set, and the kernel has the directory above the one in which it was
-    /// found. `d_splice_alias` refuses that as a loop.
+    /// `moved_from` or `may_be_in` is set, and in the dcache the directory is an ancestor of the one in which
+    /// it was found. `d_splice_alias` refuses that as a loop.
     pub is_above: bool,
     /// This is the second lookup of a thread that was refused with `ESTALE`.
     pub again: bool,
 }
 
-/// What a listing hands out per name: the name, what it leads to, and its inode if inodes were asked for. `.`
-/// and `..` are not among them. `Break` means that the name did not fit: it is listed again next time.
+/// Called for each name of a listing except `.` and `..`, with its dentry, and its inode if inodes are
+/// wanted. `Break` means that the name did not fit: the next listing begins with it.
 pub type Visit<'a> = &'a mut dyn FnMut(&Name, Dentry, Option<&Inode>) -> ControlFlow<()>;

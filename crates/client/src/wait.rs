@@ -1,7 +1,6 @@
-//! Waiting: for what other threads of the session bring about, for servers and bricks that do not answer, and
-//! for the end.
+//! Waits: for other threads of the session, and for servers and bricks that do not answer.
 //!
-//! Besides success, three things end a wait: the session dies, the mount's time limit (`fail_after`) is over,
+//! Besides success, three things end a wait: the session ends, the mount's time limit (`fail_after`) is over,
 //! or the mount is interrupted (`interrupt`). In the latter two cases the call fails and the session goes on.
 
 use crate::context::{Context, SessionState};
@@ -49,12 +48,13 @@ impl Context {
         Ok(())
     }
 
-    /// When a call that begins to wait now is to fail.
+    /// The deadline of a call that begins to wait now.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.shared.options.fail_after.map(|wait| Instant::now() + wait)
     }
 
-    /// Waits until something has changed. Fails when there is no point in waiting any longer.
+    /// Waits until the state has changed. Fails if the session has ended, the time is over, or the mount was
+    /// interrupted.
     pub(crate) fn wait_for_change(
         &self,
         state: &mut MutexGuard<'_, SessionState>,
@@ -100,7 +100,7 @@ impl Context {
         }
     }
 
-    /// Nothing is sent any more, and no call waits for servers.
+    /// Ends the connection: nothing is sent any more, and no call waits for servers.
     pub(crate) fn give_up(&self) {
         if let Some(failover) = &self.transport.failover {
             failover.stop();

@@ -1,7 +1,7 @@
 //! Prefetches for programs that walk through trees.
 //!
-//! What is prefetched is watched, and recalled, like anything else. A call that needs something that is being
-//! prefetched waits for it, for a bounded time: the servers may be waiting for another client.
+//! What is prefetched is watched, and recalled, like anything else. A call that needs a directory that is
+//! being prefetched waits for it, for a bounded time: the servers may be waiting for another client.
 
 use crate::context::Context;
 use crate::core::Ahead;
@@ -62,7 +62,8 @@ impl Walker {
         }
     }
 
-    /// Requests some directories and takes in what arrives. A failure is left to the call that needs them.
+    /// Requests some directories and installs those that arrive. A failure is left to the call that needs
+    /// them.
     fn fetch_ahead(&self, ahead: &Ahead) {
         self.context.counters.walks.add(1);
         let request = self.context.tokens.begin();
@@ -76,7 +77,7 @@ impl Walker {
         let reply = match wait_for(|done| self.context.transport.meta.ask(ask, done)) {
             Ok(reply) => reply,
             Err(error) => {
-                tracing::debug!(%error, "asking ahead");
+                tracing::debug!(%error, "a prefetch failed");
                 return self.answered_ahead(ahead, None);
             }
         };
@@ -84,7 +85,7 @@ impl Walker {
         let entries = found.dirs.iter().flat_map(|(_, entries)| entries.iter().flatten());
         self.context.groups.learn_records(entries.filter_map(|entry| entry.record.as_ref()));
         for (dir, entries) in &mut found.dirs {
-            // Each under a lock of its own: programs are waiting for it.
+            // The lock is released between directories: calls wait for it.
             let mut state = self.context.state.lock();
             let core = &mut state.core;
             if core.rights.term != reply.term || !request.counts() {

@@ -40,7 +40,7 @@ impl Denials {
 }
 
 impl FailoverState {
-    /// Why no call has a point any more, if that is so.
+    /// Why every call has to fail, if that is so.
     pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
         match self.denials.verdict() {
             Some(denial) => Some(Unled::Denied(denial.clone()).into()),
@@ -52,7 +52,7 @@ impl FailoverState {
 }
 
 impl Inner {
-    /// Takes what a leader answered. A denial means that it does not lead: another replica may.
+    /// Handles the reply of a leader. A denial means that it does not lead: another replica may.
     pub(super) fn understand<T>(self: &Arc<Self>, outcome: Result<T, MetaError>) -> Result<T, MetaError> {
         match outcome {
             // The denials were decided while this call waited.
@@ -73,7 +73,7 @@ impl Inner {
         if state.seat.is_some() || state.stopping {
             return;
         }
-        // A session that has not begun has nothing to lose.
+        // Before there is a session there is nothing to lose.
         let at_once = state.session.is_none();
         if !state.denials.note(denial, Instant::now(), at_once) {
             return;
@@ -94,7 +94,7 @@ mod tests {
     use shoal_wire::Reason;
 
     #[test]
-    fn denials_decide_when_they_have_kept_coming_and_not_after_a_pause() {
+    fn denials_decide_after_an_unbroken_series_only() {
         let denial = Denial { reason: Reason::VolumeStopped, epoch: 1, detail: "stopped".into() };
         let begun = Instant::now();
         let at = |ms: u64| begun + Duration::from_millis(ms);

@@ -5,20 +5,20 @@
 //! lease. Calls wait until a replica leads. Batches are kept until their outcome is final, and sent again in
 //! order to a new leader ([`outbox`]).
 //!
-//! **Assumes.** A replica that does not lead says so before it says anything else. A stub to a node that does
-//! not answer fails with [`MetaError::Unavailable`] within bounded time, and its `submit` does not wait for
-//! the node. Requests are idempotent: sessions are opened by instance, batches are numbered, a lost grant is
-//! taken back with the next one's report.
+//! **Assumes.** A replica that does not lead refuses a request before it looks at anything else in it. A stub
+//! to a node that does not answer fails with [`MetaError::Unavailable`] within bounded time, and its `submit`
+//! does not wait for the node. Requests are idempotent: sessions are opened by instance, batches are
+//! numbered, and the report in the next request for a grant returns a lost one.
 //!
-//! **Promises.** The death of a leader is a wait and never an error. Each `done` is called once, in order,
-//! and under no lock. When the mount ends, or is interrupted, every wait ends at once.
+//! **Promises.** When a leader dies, calls wait for the next one and do not fail. Each `done` is called once,
+//! in order, and under no lock. When the mount ends, or is interrupted, every wait ends at once.
 //!
 //! **Denials.** A replica or the cluster map may [deny](Denial) the client the volume. If no replica leads
 //! and denials continue for [`DENIAL_GRACE`], every wait and every later call ends with
-//! [`MetaError::Denied`]. Before there is a session, one denial is enough. A denial by an older map than this
-//! client knows counts for nothing: without a majority, only a node with the newest map ends waits.
+//! [`MetaError::Denied`]. Before there is a session, one denial is enough. A denial by an older map than the
+//! client's is ignored.
 //!
-//! **Refuses.** More than one session: the session that follows an ended one has a `Failover` of its own.
+//! **Refuses** more than one session: each has a `Failover` of its own.
 
 mod denial;
 mod outbox;
@@ -43,17 +43,17 @@ use shoal_wire::{
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Where a metadata group's replicas are.
+/// The replicas of a metadata group, as the cluster map has them.
 pub trait Replicas: Send + Sync + 'static {
-    /// All of them, as far as is known. Returns at once.
+    /// All known replicas. Returns at once.
     fn all(&self) -> Vec<(NodeId, Arc<dyn MetaService>)>;
     /// No replica leads, so the list may be outdated: has a newer one fetched, without waiting for it.
     fn refresh(&self);
-    /// Epoch of the newest cluster map that is known. Denials by older ones do not count.
+    /// Epoch of the newest cluster map that is known. Denials by older ones are ignored.
     fn epoch(&self) -> u64 {
         0
     }
-    /// Why the client may not use the volume, as far as that is known without asking its replicas.
+    /// The denial that the client's own copy of the cluster map states, if it does.
     fn denial(&self) -> Option<Denial> {
         None
     }
@@ -84,16 +84,17 @@ struct Inner {
     replicas: Arc<dyn Replicas>,
     options: FailoverOptions,
     state: Mutex<FailoverState>,
-    /// A replica leads, or waiting has become pointless.
+    /// A leader was found, or waits for one have to end.
     found: Condvar,
     /// There may be something to send.
     work: Condvar,
 }
 
-/// The replica that led when it was last heard of.
+/// The leader, as last known.
 #[derive(Clone)]
 struct Seat {
-    /// Counts the leaders found, by which outdated answers are recognised.
+    /// Number of this leader in the order in which leaders were found; not Raft's term. It marks outdated
+    /// replies.
     term: u64,
     node: NodeId,
     service: Arc<dyn MetaService>,
@@ -103,9 +104,9 @@ struct FailoverState {
     seat: Option<Seat>,
     terms: u64,
     session: Option<SessionId>,
-    /// Replicas that have been asked whether they lead and have not answered.
+    /// Replicas to which a question whether they lead is in flight.
     asked: BTreeSet<NodeId>,
-    /// When all are asked again, and how long to wait after that.
+    /// When all are asked again, and the pause after that round.
     next_round: Instant,
     pause: Duration,
     /// The backoff since the last leader was lost.
@@ -116,7 +117,7 @@ struct FailoverState {
     in_flight: InFlight,
     /// The term in which the outbox sends.
     sending: u64,
-    /// Nothing is sent before.
+    /// No batch is sent before this (backoff).
     hold: Instant,
     /// Outcomes to be reported, in order.
     told: VecDeque<Told>,
@@ -128,7 +129,7 @@ struct FailoverState {
     stall_max: Duration,
 }
 
-/// Why waiting for a leader came to an end without one.
+/// Why a wait for a leader ended without one.
 enum Unled {
     Denied(Denial),
     Stopping,
@@ -204,7 +205,7 @@ impl Failover {
         self.inner.tell(state, told);
     }
 
-    /// Where the leader is, or since when it is looked for; for people.
+    /// The leader, or for how long there has been none, as lines of text.
     pub(crate) fn dump(&self) -> Vec<String> {
         let state = self.inner.state.lock();
         let leader = match (&state.seat, &state.waiting) {
@@ -331,8 +332,8 @@ impl MetaService for Failover {
         }
     }
 
-    // The following calls block the calling thread, since another leader may have to be asked. They are not
-    // made on threads that must not block.
+    // The following calls block the calling thread although they take a callback, since a leader may have to
+    // be found. So they are made only on threads that may block.
 
     /// One attempt, if the answer gives a right: a retry is another request, see `Session::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
@@ -361,7 +362,7 @@ impl MetaService for Failover {
         );
     }
 
-    /// One attempt: the waiter may have given up meanwhile, and then asks the next leader for something else.
+    /// One attempt: before a retry the caller checks whether it still waits, and changes the request if not.
     fn lock(&self, request: LockRequest, done: Done<LockReply>) {
         let wait = self.inner.options.fail_after;
         done(

@@ -6,8 +6,8 @@
 //! The servers apply each batch once, however often it arrives, so sending it again is harmless and only
 //! costs time.
 //!
-//! **Promises.** The outcome of every batch is reported once, in order. A late answer to an earlier attempt
-//! counts if it is a success, or final. Its errors about leaders do not.
+//! **Promises.** The outcome of every batch is reported once, in order. A late reply to an earlier attempt is
+//! accepted if it is a success or a final error, and ignored if it is an error about leadership.
 
 use crate::limits::{RESEND_WINDOW_BATCHES, RESEND_WINDOW_BYTES};
 use shoal_runtime::planted::mistake;
@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 
 /// What follows from an outcome.
 pub(super) enum Effect {
-    /// Nothing: it was known, or is out of date.
+    /// Nothing: the outcome was known, or belongs to an earlier attempt.
     Nothing,
     /// These outcomes are to be reported.
     Told(Vec<Told>),

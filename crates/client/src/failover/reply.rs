@@ -1,8 +1,8 @@
-//! Calls that wait for the leader's answer: they end early when the answer is pointless.
+//! Calls that wait for the leader's reply: they fail early when the session or the mount ends.
 //!
-//! A leader answers some calls only when another client has given something back. It may be alive and never
-//! answer: a program holds the lock, or the volume was stopped. So the end of the session, or of the mount,
-//! does not wait for answers.
+//! A leader answers some calls only when another client has given back a right or a lock. It may be alive and
+//! never answer: a program holds the lock, or the volume was stopped. So the end of the session, or of the
+//! mount, does not wait for replies.
 
 use super::Inner;
 use shoal_runtime::channel;
@@ -43,7 +43,7 @@ impl InFlight {
 }
 
 impl Inner {
-    /// Makes a call that is answered later, and waits for the answer, or until that is pointless.
+    /// Makes a call that is answered by callback, and waits for the reply, or until the call is made to fail.
     pub(super) fn wait_for<T: Send + 'static>(
         &self,
         interruptible: bool,

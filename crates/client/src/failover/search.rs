@@ -14,7 +14,8 @@ use shoal_types::{NodeId, SessionId};
 use shoal_wire::{MetaError, MetaService};
 use std::sync::Arc;
 
-/// The session that a replica is asked about before there is one. Every leader knows that it does not exist.
+/// The session named in the question whether a replica leads, before there is one. Only a leader says that it
+/// does not exist.
 const NO_SESSION: SessionId = SessionId(u64::MAX);
 
 impl Inner {
@@ -105,7 +106,7 @@ impl Inner {
         }
     }
 
-    /// The leader did not answer as one.
+    /// A request to the leader failed: it does not lead any more, or does not answer.
     pub(super) fn lost(&self, seat: &Seat, error: &MetaError) {
         let mut state = self.state.lock();
         if state.seat.as_ref().is_none_or(|now| now.term != seat.term) {

@@ -60,7 +60,7 @@ impl Inner {
         let stuck = silent && state.outbox.first() == first && state.seat.is_some();
         drop(state);
         if stuck {
-            // A disk may be slow. But if another replica leads by now, this one will never answer.
+            // The disk may just be slow. But if another replica leads by now, this one will never answer.
             self.ask_all();
         }
         Some(())
