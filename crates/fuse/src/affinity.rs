@@ -1,13 +1,12 @@
 //! Moves the threads that read requests to the processor of the program that keeps them busy.
 //!
 //! A program that makes small calls one after the other waits for each reply, so one processor is enough for
-//! it and for the answering thread. On two processors each message costs an interrupt in either direction: on
-//! virtual machines that is most of the cost of a small call. Where several programs make calls, or a program
-//! moves much data call after call, the threads run on any processor. A single large call, such as for a
-//! longer file of a tree, does not count.
+//! it and for the answering thread. On two processors each message costs an inter-processor interrupt in
+//! either direction, which on virtual machines is most of the cost of a small call. Where several programs
+//! make calls, or a program makes large calls in a row, the threads run on any processor.
 //!
-//! A thread that is bound to fewer processors than the process, as those that take requests over io_uring
-//! are, stays where it is.
+//! A thread that is bound to fewer processors than the process is not moved, such as those that take requests
+//! over io_uring.
 
 use crate::limits::{LARGE_CALLS_MIN, NEAR_AFTER, NEAR_LOOK_EVERY, SMALL_BYTES_MAX};
 use crate::thread::processor_of;
@@ -17,16 +16,16 @@ use std::sync::OnceLock;
 /// The processors that this process may use.
 static ALL: OnceLock<Processors> = OnceLock::new();
 
-/// Where a reading thread runs, and because of which thread's requests.
+/// The affinity of a reading thread, and the calling thread that it follows.
 #[derive(Default)]
 pub(crate) struct Affinity {
     /// The thread whose requests it has read last.
     tid: u32,
     /// Its number of requests in a row.
     calls: u32,
-    /// The number of the last ones in a row that were not small.
+    /// The number of the last requests in a row that were not small.
     large: u32,
-    /// The one processor to which the reading thread is bound because of that.
+    /// The processor to which the reading thread is bound by this module.
     on: Option<usize>,
     /// Whether the reading thread is bound for another reason; `None`: not known yet.
     is_bound: Option<bool>,
@@ -64,7 +63,7 @@ impl Processors {
         unsafe { libc::CPU_COUNT(&self.0) }
     }
 
-    /// Binds the current thread to these processors. Returns whether that succeeded.
+    /// Binds the current thread to these processors. Returns false on failure.
     fn take(&self) -> bool {
         // SAFETY: the call reads a set of this size.
         unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) == 0 }
@@ -105,7 +104,7 @@ impl Affinity {
     }
 }
 
-/// Notes which processors there are. To be called on a thread that is not bound, before others are.
+/// Records the processors of the process. To be called on a thread that is not bound, before others are.
 pub(crate) fn remember() {
     all();
 }
@@ -148,15 +147,15 @@ mod tests {
             let mut affinity = Affinity::default();
             let me = nix::unistd::gettid().as_raw() as u32;
             (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
-            assert_eq!(processors(), 1, "it is where the other one, which is itself, was last");
+            assert_eq!(processors(), 1, "the processor of the calling thread, which is this thread");
             std::thread::spawn(everywhere).join().expect("it runs");
             affinity.met(me, SMALL_BYTES_MAX + 1);
             affinity.met(me, 0);
-            assert_eq!(processors(), 1, "one long file is no stream");
+            assert_eq!(processors(), 1, "one large call is no stream");
             (0..LARGE_CALLS_MIN).for_each(|_| affinity.met(me, SMALL_BYTES_MAX + 1));
-            assert_eq!(processors(), before, "but this is");
+            assert_eq!(processors(), before, "a stream of large calls");
             (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(me, 0));
-            assert_eq!(processors(), 1, "it has come back");
+            assert_eq!(processors(), 1, "small calls again");
             affinity.met(me + 1, 0);
             assert_eq!(processors(), before);
             (0..=NEAR_AFTER + NEAR_LOOK_EVERY).for_each(|_| affinity.met(u32::MAX, 0));

@@ -33,7 +33,7 @@ fail! {
     ReplyOpen ReplyStatfs ReplyWrite ReplyXattr
 }
 
-/// What the kernel gets to know of a name and its inode, and for how long it may use the attributes.
+/// The entry part of a reply: an inode, and for how long the kernel may cache its attributes.
 fn shown(Entry { ino, inode }: &Entry, attr_lifetime: Duration) -> shoal_channel::Entry {
     shoal_channel::Entry {
         node: node(*ino),

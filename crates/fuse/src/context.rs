@@ -1,6 +1,5 @@
-//! What is known of a request of the kernel while it is answered: what it asks for, which thread has made the
-//! call, and which kernel locks it holds. Made when the request is read, and passed on to every part of the
-//! answer.
+//! The context of a request of the kernel: its kind, inode and calling thread, and the kernel locks that it
+//! holds. Made when the request is read, and passed along until it is answered.
 
 use shoal_channel::Request;
 use shoal_client::Caller;

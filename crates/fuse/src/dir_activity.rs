@@ -1,9 +1,8 @@
-//! Directories in which threads work with names: they may hold its inode lock at this moment, or take it the
-//! next (`docs/KERNEL_CACHE.md`, hazard 5).
+//! Directories whose inode lock may be held, or about to be taken (`docs/KERNEL_CACHE.md`, hazard 5).
 //!
-//! That is certain only of threads whose requests wait in this process. Another thread may have taken the
-//! lock before its request arrives, or hold it still after the reply. So each thread that has recently looked
-//! up or changed a name counts as well.
+//! A thread whose request waits in this process certainly holds it. Another thread may have taken the lock
+//! before its request arrives, or still hold it after the reply. So each thread that has recently looked up
+//! or changed a name in the directory counts as well.
 
 use crate::limits::{BUSY_LATELY_MAX, BUSY_PLACES};
 use crate::places::{Places, TID_BITS};
@@ -87,7 +86,7 @@ mod tests {
     const OTHER: u32 = 200;
 
     #[test]
-    fn only_thread_finds_no_other_at_work() {
+    fn only_thread_of_a_directory_does_not_find_it_busy() {
         let busy = DirActivity::new();
         assert!(!busy.are_others(ME, DIR));
         busy.note(ME, DIR);
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_seen_for_a_moment_also_if_one_was_there_oneself_since() {
+    fn directory_stays_busy_for_a_moment_after_another_thread_left() {
         let mut busy = DirActivity::new();
         busy.note(OTHER, DIR);
         assert!(busy.are_others(ME, DIR) && !busy.are_others(OTHER, DIR));
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_something_between_directories_is_in_the_way_everywhere() {
+    fn move_between_directories_makes_every_directory_busy() {
         let busy = DirActivity::new();
         busy.note_both(OTHER, [DIR; 2]);
         assert!(!busy.are_others(ME, ELSEWHERE));

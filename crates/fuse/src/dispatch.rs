@@ -74,8 +74,7 @@ impl Dispatcher {
         self.shared.nodes.inode(node)
     }
 
-    /// Finishes waiting requests, or makes them fail: the kernel has closed the connection and takes no
-    /// replies.
+    /// Finishes the requests that wait, or makes them fail: the kernel has closed the connection.
     pub(crate) fn drain(&mut self) {
         let Shared { client, invalidator, locks, running, .. } = &*self.shared;
         running.end();
@@ -88,8 +87,9 @@ impl Dispatcher {
         }
     }
 
-    /// Queues a request for a thread that may wait. While the queue is full this thread reads no requests,
-    /// and would not notice the end of the mount. So if the mount has ended, waiting calls are interrupted.
+    /// Queues a request for a thread that may wait. While the queue is full, the current thread waits for
+    /// room and reads no requests. Meanwhile it checks whether the mount has ended, and then interrupts all
+    /// waiting calls.
     fn submit(&self, lane: Lane, job: Job) {
         self.slow.submit(lane, job, || {
             if self.is_over() {
@@ -106,13 +106,13 @@ impl Dispatcher {
         polled.is_ok() && seen.intersects(PollFlags::POLLERR | PollFlags::POLLHUP)
     }
 
-    /// A request that is to be answered.
+    /// A request with its unsent reply.
     pub(crate) fn pending<R>(&self, context: Context, reply: R) -> Pending<'_, R> {
         Pending { dispatcher: self, context, reply }
     }
 
-    /// Whether requests through an open file are to be refused, because a lock that the program believes to
-    /// hold was lost with a session.
+    /// Whether requests through an open file are to be refused, because a lock taken through it was lost with
+    /// a session.
     pub(crate) fn bars(&self, ino: NodeId, fh: FileHandle) -> bool {
         let Shared { client, locks, .. } = &*self.shared;
         locks.bars(client, fh) || handle::is_mappable(fh) && client.has_lost_mapping_lock(inode_id(ino))

@@ -1,5 +1,5 @@
-//! The requests of the kernel, one method each: decode, call the client, encode. Threads that wait are in
-//! `dispatch`.
+//! The requests of the kernel, one method each: decode, call the client, encode. Calls that have to wait are
+//! handed to other threads by `dispatch`.
 
 use crate::affinity::Affinity;
 use crate::answer;
@@ -254,8 +254,9 @@ impl shoal_channel::Filesystem for Filesystem {
         };
         let Context { ino: from, thread: by, .. } = pending.context;
         let to = self.dispatcher.inode(new_dir);
-        // The kernel skips a rename of a name to itself, unless it knows the two as different aliases; it
-        // would then mark one of them dead. After `ESTALE` it looks both up again.
+        // The kernel sends a rename of a name to itself only if the parent has two aliases, and the name a
+        // dentry under each. On success it would mark one of them dead. After `ESTALE` it looks both up
+        // again.
         if from == to && name == new_name && !flags.exchange {
             return pending.refuse(Errno::ESTALE);
         }
@@ -291,7 +292,7 @@ impl shoal_channel::Filesystem for Filesystem {
         self.affinity.met(req.pid(), 0);
         let pending = self.cacheable_request(Op::Getattr, req, reply);
         let (Context { ino, thread, .. }, invalidator) = (pending.context, self.dispatcher.invalidator());
-        // Only read(2) and lseek(2) name an open file in GETATTR: they want the size.
+        // Only read(2) and lseek(2) send GETATTR with an open file: they need the size.
         let is_look = invalidator.is_look(thread, ino, handle.is_some());
         if handle.is_some() && !is_look && invalidator.was_dropped(ino) {
             return pending.show_size();

@@ -1,8 +1,8 @@
 //! The inodes with the most requests of each kind, for `shoal volume top`.
 //!
 //! **Model.** Space-saving counting: a table keeps a bounded number of inodes. When it is full, the less
-//! frequent half is dropped, and the largest dropped count becomes the table's *floor*. An inode that
-//! comes in afterwards begins with the floor, since it may have been counted and dropped before.
+//! frequent half is removed, and the largest removed count becomes the table's *floor*. An inode that is
+//! added afterwards begins with the floor, since it may have been counted and removed before.
 //!
 //! **Promises.** The true count of a listed inode is at most `count` and at least `count - over_max`. An
 //! inode with more requests than the floor is listed. Bytes are those counted while the inode was in the
@@ -20,9 +20,9 @@ use std::time::Instant;
 pub struct HotInode {
     /// The inode; of requests about names, their directory.
     pub ino: InodeId,
-    /// Requests, at most.
+    /// Upper bound of the number of requests.
     pub count: u64,
-    /// How far that may be too high.
+    /// By how much `count` may be too high.
     pub over_max: u64,
     /// Bytes read or written.
     pub bytes: u64,
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequent_inodes_stay_while_many_others_pass_through() {
+    fn frequent_inode_stays_while_many_rare_ones_are_counted() {
         let hot = HotInodes::new(2);
         let frequent = 7;
         for n in 0..200_000u64 {

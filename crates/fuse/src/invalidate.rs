@@ -1,23 +1,23 @@
 //! Invalidates what the kernel caches of the mount, before another client changes it.
 //!
 //! **Model.** The kernel answers names, attributes, listings and content from its caches, and is notified
-//! when one of them becomes wrong: [`KernelCache`]. `INVAL_ENTRY` takes the inode lock of the directory, and
-//! `INVAL_INODE` waits for locked pages. A local change holds such a lock while its request waits for a
-//! server, and the server may wait for this very invalidation. So no thread may simply wait for the kernel;
-//! `docs/KERNEL_CACHE.md` has a section for each hazard. The defences here:
-//! - Waiting changes are registered with the locks that they hold ([`Invalidator::under_way`]).
+//! before one of them becomes stale: [`KernelCache`]. `INVAL_ENTRY` takes the inode lock of the directory,
+//! and `INVAL_INODE` waits for locked pages. A local change holds such a lock while its request waits for a
+//! server, which may wait for this invalidation: a deadlock. `docs/KERNEL_CACHE.md` has a section for each
+//! such hazard. The defences here:
+//! - Changes that wait are registered with the locks that they hold ([`Invalidator::under_way`]).
 //! - *Names* in a locked directory are invalidated by `INC_EPOCH`, which outdates all names of the mount
 //!   without a lock. This is also done if the directory stays locked for
 //!   [`NAME_PATIENCE`](limits::NAME_PATIENCE) for another reason (hazard 1).
 //! - *Pages* that a waiting write may have locked get notifications of their own, which are not waited for,
 //!   unless the pages are being read. A locked page cannot be read, and the kernel fills it anew. The write's
 //!   pages are invalidated once more after the write is carried out and before it is answered (hazard 10).
-//! - Pages *changed through a mapping* that the kernel cannot write back before a waiting change ends are not
-//!   waited for: see `stuck` (hazard 16).
+//! - *Dirty pages of a mapping* that the kernel cannot write back before a waiting change ends are not waited
+//!   for: see [`unflushable_pages`] (hazard 16).
 //! - A write to cached pages is visible on this mount before its request is sent. The write gate makes the
-//!   kernel ask before, while no other client can change the file: see `ask` (hazard 12). A write that passes
-//!   the gate without the right (such as the writeback of a mapping) has its pages invalidated, so that they
-//!   show the old content until it is carried out.
+//!   kernel request a permit before it: see [`write_gate`] (hazard 12). A write that passes the gate without
+//!   the right (such as the writeback of a mapping) has its pages invalidated, so that they show the old
+//!   content until it is carried out.
 //!
 //! Notifications are sent by threads of their own, which may block. No other thread depends on them, and the
 //! process can end without them. Invalidation is synchronous: the caller blocks until the kernel has
@@ -106,7 +106,7 @@ struct Counts {
     pruned: AtomicU64,
 }
 
-/// Invalidates the kernel's caches of one mount. The module describes how.
+/// Invalidates the kernel's caches of one mount.
 pub(crate) struct Invalidator {
     me: Weak<Invalidator>,
     client: Weak<Client>,
@@ -159,14 +159,14 @@ impl Invalidator {
         })
     }
 
-    /// The mount begins; `conversation` is its open `/dev/fuse`. Before that there is nothing to invalidate.
+    /// The mount begins; `conversation` is its open `/dev/fuse`. Before that the kernel has cached nothing.
     pub(crate) fn begin(&self, conversation: &File) -> io::Result<()> {
         let notifications = Notifications::of(conversation)?;
         self.kernel.get_or_init(|| notifications);
         Ok(())
     }
 
-    /// What the guard process needs. See [`stopped`](crate::stopped).
+    /// The descriptors for the guard process: see [`stopped`](crate::stopped).
     pub(crate) fn watch(&self) -> io::Result<Watch> {
         let kernel = self.kernel.get().ok_or(io::ErrorKind::NotConnected)?;
         Ok(Watch { kernel: kernel.file().try_clone()?, deadline: self.deadline.file()? })
@@ -187,7 +187,7 @@ impl Invalidator {
         }
     }
 
-    /// A thread looks a name up in a directory, perhaps because it is about to change it.
+    /// A thread looks a name up in a directory. It may hold the inode lock, for a change of the name.
     pub(crate) fn looks_at_names(&self, tid: u32, dir: InodeId) {
         self.busy.note(tid, dir);
     }
@@ -215,8 +215,8 @@ impl Invalidator {
         }
     }
 
-    /// A change begins to wait. It ends when the returned value is dropped, which must not be before its
-    /// request was answered.
+    /// A change begins to wait. It ends when the returned value is dropped, which must be after its request
+    /// was answered.
     pub(crate) fn under_way(self: &Arc<Invalidator>, holds: Holds) -> Option<UnderWay> {
         if holds == Holds::Nothing {
             return None;
@@ -234,8 +234,8 @@ impl Invalidator {
         Some(UnderWay { invalidator: self.clone(), holds, write })
     }
 
-    /// A READ is in flight until the returned value is dropped, which must not be before the request was
-    /// answered. `fills`: the kernel fills pages of its cache with the content.
+    /// A READ is in flight until the returned value is dropped, which must be after the request was answered.
+    /// `fills`: the kernel fills pages of its cache with the content.
     pub(crate) fn is_read(
         self: &Arc<Invalidator>,
         ino: InodeId,
@@ -256,8 +256,8 @@ impl Invalidator {
         })
     }
 
-    /// A write with `O_DIRECT` is stored and not answered yet: invalidates what was read into its pages since
-    /// the kernel invalidated them, before it sent the request (hazard 20).
+    /// A write with `O_DIRECT` is stored and not answered yet: invalidates its pages, which may have been
+    /// filled since the kernel invalidated them and sent the request (hazard 20).
     pub(crate) fn is_written_directly(&self, write: Write) {
         self.note_drops(&[write.ino]);
         self.send(&[Notice::Node { ino: write.ino, pages: Pages::of_bytes(write.offset, write.len) }]);
@@ -298,8 +298,8 @@ impl Invalidator {
     }
 
     /// Whether the kernel may cache the attributes of a reply. Otherwise they may be from before a change: a
-    /// local one in a directory that has been answered, or one of another client whose invalidation was
-    /// skipped.
+    /// local one in the directory that has been answered, or one of another client for which the invalidation
+    /// was skipped.
     pub(crate) fn may_keep(&self, asking: Asking, ino: InodeId, inode: &Inode) -> bool {
         self.is_asked_about(ino);
         self.skips.load(SeqCst) == asking.skips
@@ -322,7 +322,7 @@ impl Invalidator {
             for node in aliased {
                 // Offset 0 invalidates the pages of a listing as well.
                 if let Err(error) = kernel.inode(node, 0, 0) {
-                    tracing::error!(%error, %node, "the kernel cannot drop what was changed under another number");
+                    tracing::error!(%error, %node, "the kernel refuses to invalidate an alias of a changed directory");
                 }
             }
         }
@@ -331,8 +331,8 @@ impl Invalidator {
         }
     }
 
-    /// Answers a change of an inode whose resulting attributes the reply does not carry. Earlier replies with
-    /// attributes that other threads have not handled yet are made void first.
+    /// Answers a change of an inode with a reply that does not carry the new attributes. The kernel ignores
+    /// earlier replies with attributes that other threads have not consumed yet.
     pub(crate) fn answer_unheard(
         &self,
         reply: shoal_channel::ReplyEmpty,
@@ -351,13 +351,13 @@ impl Invalidator {
         let Some(kernel) = self.kernel.get() else { return };
         for node in self.nodes.of(ino) {
             if let Err(error) = kernel.attributes(node) {
-                tracing::error!(%error, %ino, "the kernel cannot drop the attributes of what was changed");
+                tracing::error!(%error, %ino, "the kernel refuses to invalidate the attributes of a changed inode");
             }
         }
     }
 
-    /// A thread has changed names, and is about to be answered. Replies to other threads with earlier
-    /// attributes of the directories are made void first (hazard 8).
+    /// A thread has changed names, and is about to be answered. Before that, makes the kernel ignore earlier
+    /// attributes of the directories in replies to other threads (hazard 8).
     fn names_changed(&self, [one, other]: [InodeId; 2], by: u32) {
         for dir in std::iter::once(one).chain((other != one).then_some(other)) {
             if !self.askers.changed(by, dir) {
@@ -400,8 +400,7 @@ impl Invalidator {
         self.state.lock().note_drops(inodes);
     }
 
-    /// Inodes are about to be invalidated because other clients change them. Permits of local writers are
-    /// void; a writer has to acquire one again.
+    /// Inodes are about to be invalidated because other clients change them: write permits for them end.
     fn void_write_permits(&self, inodes: &[InodeId]) {
         self.note_drops(inodes);
         if let Some(client) = self.client.upgrade() {
@@ -453,7 +452,7 @@ impl Invalidator {
     fn outdate(&self) {
         self.counts.epochs.fetch_add(1, SeqCst);
         if let Some(Err(error)) = self.kernel.get().map(Notifications::epoch) {
-            tracing::error!(%error, "the kernel refuses to outdate names: programs may see names as they were");
+            tracing::error!(%error, "the kernel refuses INC_EPOCH: programs may see outdated names");
         }
     }
 
@@ -471,7 +470,7 @@ impl Invalidator {
             let name = format!("fuse-notify-{}", state.threads);
             if let Err(error) = Builder::new().name(name).spawn(move || me.work()) {
                 state.threads -= 1;
-                tracing::error!(%error, "no thread to invalidate what other clients have changed");
+                tracing::error!(%error, "cannot start a thread for invalidations");
             }
         }
     }
@@ -519,7 +518,7 @@ impl Invalidator {
                 self.counts.names.fetch_add(1, Relaxed);
                 for node in self.nodes.of(*dir) {
                     if let Err(error) = kernel.entry(node, name) {
-                        tracing::warn!(%error, %dir, "the kernel cannot drop a name: all names are outdated instead");
+                        tracing::warn!(%error, %dir, "the kernel refuses to invalidate a name: all names are outdated instead");
                         self.outdate();
                     }
                 }
@@ -570,7 +569,7 @@ impl Invalidator {
                 }
                 Ok(Dropped::Unknown) => return false,
                 Err(error) => {
-                    tracing::error!(%error, %ino, "the kernel cannot invalidate what other clients have changed");
+                    tracing::error!(%error, %ino, "the kernel refuses to invalidate an inode that another client changes");
                     return false;
                 }
             }
@@ -615,8 +614,8 @@ impl KernelCache for Invalidator {
         nodes.retain(|ino| !state.empty.skips(*ino));
         self.skips.store(state.empty.skipped(), SeqCst);
         drop(state);
-        // Names come before inodes: `INVAL_ENTRY` waits for the directory's lock, and so for readers of the
-        // directory.
+        // Names come before inodes: `INVAL_ENTRY` waits for the inode lock of the directory, and so for
+        // readers of the directory.
         if crate::kernel::keeps_names() {
             let epochs = self.epochs();
             if all_names {
@@ -658,7 +657,7 @@ impl KernelCache for Invalidator {
     }
 }
 
-/// Whether an invalidation is left out, as the defect that `make check-planted` has to find.
+/// Whether an invalidation is left out: the planted defect that `make check-planted` has to find.
 #[cfg(feature = "planted")]
 fn is_passed_over() -> bool {
     /// One invalidation in this many is left out.
@@ -698,8 +697,8 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The change was carried out, and is about to be answered. What it requires is invalidated now and not
-    /// after the reply: a later `INVAL_INODE` would void the GETATTR of a read that follows the write.
+    /// The change was carried out, and is about to be answered. Its pages are invalidated before the reply: a
+    /// later `INVAL_INODE` would make the kernel ignore the GETATTR of a read that follows the write.
     pub(crate) fn carried_out(&self) {
         // The change may have taken longer than directories count as busy.
         self.invalidator.is_at_work(self.holds);

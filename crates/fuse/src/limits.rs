@@ -58,8 +58,8 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub const DRAIN_WAIT: Duration = Duration::from_secs(2);
 /// Threads that send notifications and are not blocked in the kernel. One notification takes microseconds.
 pub const NOTIFIERS: usize = 4;
-/// Threads that send notifications, including blocked ones. A thread is blocked when a local change comes in
-/// between, until that change is answered.
+/// Threads that send notifications, including blocked ones. A thread is blocked in the kernel as long as a
+/// local change holds the lock that its notification needs.
 pub const NOTIFIERS_MAX: usize = 256;
 /// Threads that send `INVAL_ENTRY`, which takes the inode lock of a directory. With more all names are
 /// outdated instead, which takes no lock.
@@ -68,14 +68,14 @@ pub const NAME_NOTIFIERS_MAX: usize = 32;
 pub const NOTIFIER_IDLE_MAX: Duration = Duration::from_secs(10);
 /// Notifications that are queued at once by one caller: bounds the queue.
 pub const DROPS_AT_ONCE_MAX: usize = 16_384;
-/// lseek(2) for data or holes looks so often whether a mapping has changed what it found meanwhile.
+/// Rounds of lseek(2) for data or holes: another one is needed if a mapping has changed what was found.
 pub const SEEK_ROUNDS_MAX: u32 = 100;
 /// Only a notification that takes longer than this can be blocked. Also the interval at which that is
 /// checked.
 pub const BLOCKED_AFTER: Duration = Duration::from_millis(2);
-/// After this time pages that are not invalidated while their file is changed locally count as impossible to
-/// write back until that is over. Their baselines are read then, which costs messages; as a rule they are
-/// only being read or written.
+/// Pages that are not invalidated within this time while a local change of their file waits count as
+/// impossible to write back. Their baselines are read then, which costs messages; usually such pages are just
+/// being read or written.
 pub const STUCK_AFTER: Duration = Duration::from_millis(10);
 /// The time of [`STUCK_AFTER`] for a file of which the kernel has written back no page so far.
 pub const STUCK_UNKNOWN_AFTER: Duration = Duration::from_millis(200);
@@ -133,13 +133,13 @@ pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
 /// Threads that make the kernel ask before it writes, for one recall: each may have to wait for a write in
 /// flight.
 pub const ASK_THREADS: usize = 4;
-/// The size of a file is not told while the file settles, for this long at most: invalidating its pages may
-/// wait for readers.
+/// Replies with the size of a file wait while the file settles, for this long at most: invalidating its pages
+/// may wait for readers.
 pub const SETTLE_WAIT_MAX: Duration = Duration::from_millis(250);
 /// An append to a file that other clients use waits until recent readers have consumed their replies, for
 /// this long at most.
 pub const APPEND_WAIT_MAX: Duration = Duration::from_millis(100);
-/// Threads that are remembered to have read such files.
+/// Threads that are remembered as recent readers of files to which other clients append.
 pub const READERS_KEPT_MAX: usize = 256;
 /// The right to change names is given back when local changes have reached the dcache, or after this time.
 /// The calling thread runs sooner, unless the machine is overloaded.
@@ -156,7 +156,7 @@ pub const ARRIVAL_WAIT: Duration = Duration::from_secs(1);
 /// Interval of these repetitions.
 pub const ARRIVAL_LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Invalidations are no longer waited for when the kernel has completed none for this long. They wait for
-/// reads in flight, so this is longer than a read takes whose brick has died.
+/// reads in flight, so this is longer than a read takes that has to leave a dead brick for another.
 pub const KERNEL_WAIT_MAX: Duration = Duration::from_secs(20);
 /// The deadline until which the kernel's cache may be used is written for the guard process only when it has
 /// grown by this much.
@@ -217,15 +217,15 @@ pub const PRUNE_MESSAGE_INODES: usize = 512;
 pub const HOT_INODES_KEPT: usize = 128;
 /// Tables of inodes for each kind of request.
 pub const HOT_SHARDS: usize = 8;
-/// An operation that takes longer is logged, unless the mount says otherwise: longer than an election, and
-/// half of what a silent client may hold up others.
+/// An operation that takes longer is logged, unless the mount says otherwise. It is longer than an election,
+/// and half of the time for which a silent client may delay other clients.
 pub const SLOW_OPERATION: Duration = Duration::from_secs(5);
 /// Slow operations that are logged in each [`SLOW_LOGGED_PERIOD`]; others are counted. When servers are away,
 /// every operation is slow.
 pub const SLOW_LOGGED_MAX: u64 = 20;
-/// See [`SLOW_LOGGED_MAX`].
+/// The period in which at most [`SLOW_LOGGED_MAX`] slow operations are logged.
 pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
 /// Shortest pause of the thread that looks for slow operations.
 pub const SLOW_LOOK_EVERY_MIN: Duration = Duration::from_millis(50);
-/// Its longest pause.
+/// Longest pause of the thread that looks for slow operations.
 pub const SLOW_LOOK_EVERY_MAX: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! The state that all threads of a mount share, and what a request does with it whichever thread answers.
+//! The state that all threads of a mount share, and one attempt of a request over it.
 
 use crate::context::{Context, Holds, Write};
 use crate::encode::settled;
@@ -80,7 +80,7 @@ impl<'a> Attempt<'a> {
         &self.shared.client
     }
 
-    /// How the client's call is made that changes names.
+    /// The context of a client call that changes names.
     pub(crate) fn calling(self) -> Calling {
         self.wait.by(self.context.thread)
     }
@@ -134,8 +134,8 @@ impl<'a> Attempt<'a> {
 
     /// write(2) to a file opened with `flags`.
     ///
-    /// With `O_APPEND` the bytes belong at the end of the file. Their offset is where the kernel takes the
-    /// end to be, and where it has put the bytes in its page cache.
+    /// With `O_APPEND` the bytes are stored at the end of the file. The request's offset is the kernel's
+    /// `i_size`, at which it has put the bytes in its page cache.
     ///
     /// With `O_DIRECT` the pages are invalidated once more before the reply (`docs/KERNEL_CACHE.md`, hazard
     /// 20). That may wait for a READ in flight, so a thread does it that answers no READ.
@@ -143,7 +143,7 @@ impl<'a> Attempt<'a> {
         let Attempt { shared: Shared { counters, invalidator, client, .. }, context, wait } = self;
         let Write { ino, offset, .. } = write;
         let (appends, direct) = (flags & libc::O_APPEND != 0, flags & libc::O_DIRECT != 0);
-        // What follows in these cases has to wait.
+        // The invalidations below have to wait.
         if wait == Wait::Never && (direct || appends && client.getattr(wait, ino)?.size != offset) {
             return Err(Failure::WouldBlock);
         }

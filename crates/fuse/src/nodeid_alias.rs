@@ -1,26 +1,26 @@
 //! Node ids: the numbers by which the kernel knows inodes. A node id is the inode number, with two
 //! exceptions.
 //!
-//! **The root.** The root of a mount is `FUSE_ROOT_ID` to the kernel, whatever directory of the volume it is:
-//! node and inode differ when a subdirectory is mounted. A client that moved directories can bring that
-//! subdirectory below a process's working directory. A lookup by name then finds it a second time, and is
-//! told an alias: the kernel refuses an entry with the number of its root.
+//! **The root.** The root of a mount is `FUSE_ROOT_ID` to the kernel: node id and inode number differ when a
+//! subdirectory is mounted. Another client can move that subdirectory below an open directory of this mount.
+//! A lookup by name then finds the root, and is answered with an alias: the kernel refuses an entry with
+//! `FUSE_ROOT_ID`.
 //!
 //! **Moved directories** (`docs/KERNEL_CACHE.md`, hazard 5). A directory has one place in the dcache. When a
 //! lookup finds it under a new parent, `d_splice_alias` moves its dentry, and only tries the locks for that:
-//! the inode lock of the old parent, and the file system's rename lock. Changes of names hold these locks,
-//! perhaps the very rename(2) that looks up. If the trylock fails, the call ends with `ESTALE`: at once for
-//! mkdir(2), mknod(2), symlink(2) and link(2), and after a second walk for other calls.
+//! the inode lock of the old parent, and the file system's rename lock. Changes of names hold these locks;
+//! one of them may be the rename(2) that looks up. If the trylock fails, the call ends with `ESTALE`: at once
+//! for mkdir(2), mknod(2), symlink(2) and link(2), and after a second walk for other calls.
 //!
 //! So where another thread may hold these locks, or the calling thread is on its second walk, the reply
 //! carries an *alias*: another node id for the same directory, which the kernel has never seen and so need
 //! not move. Processes in the old directory stay there; operations on either node id are carried out on the
-//! one inode. Where no thread is in the way the directory keeps its node id, and processes in it get the new
-//! path.
+//! one inode. Where no other thread may hold the locks, the directory keeps its node id, and processes in it
+//! get the new path.
 //!
-//! On the second walk a thread is told aliases of all moved directories on its paths. The kernel does not
-//! report whether it has moved a dentry. If it may have failed, the directory counts as moved for the next
-//! lookup as well.
+//! On the second walk a thread gets aliases of all moved directories on its paths. The kernel does not report
+//! whether it has moved a dentry. If it may have failed, the directory counts as moved for the next lookup as
+//! well.
 
 use crate::limits::{ALIASES_MAX, ARRIVAL_AGAIN_MAX, ARRIVALS_MAX};
 use parking_lot::Mutex;
@@ -44,16 +44,16 @@ pub(crate) struct Found {
     pub ino: InodeId,
     /// The node id of the directory in which it was found.
     pub node: NodeId,
-    /// Its parent when the kernel was last told of it, if that is another one.
+    /// Its parent in the last reply about it, if that is another one.
     pub moved_from: Option<InodeId>,
-    /// Its parent before that.
+    /// Its parent in the reply before, where the dcache may still have it.
     pub may_be_in: Option<InodeId>,
     /// The thread will not look up again: this is its second walk, or the kernel would refuse to move the
     /// directory in any case.
     pub is_last: bool,
 }
 
-/// A thread was told that a directory has moved.
+/// A reply to a thread said that a directory has moved.
 #[derive(Debug)]
 struct Arrival {
     ino: InodeId,
@@ -63,7 +63,7 @@ struct Arrival {
     at: Instant,
 }
 
-/// A thread on its second walk: whatever it looks up, it does so for the second time.
+/// A thread on its second walk: all its lookups belong to that.
 #[derive(Debug)]
 struct Again {
     tid: u32,
@@ -95,7 +95,7 @@ impl Aliases {
     /// Adds a reference to the current alias.
     fn last(&mut self, ino: InodeId, node: NodeId) -> NodeId {
         let Some((alias, count)) = self.live.last_mut() else {
-            // Under its own number the kernel knows the directory at another place.
+            // Under its own node id the directory is at another place in the dcache.
             return self.another(ino, node);
         };
         *count += 1;
@@ -123,8 +123,8 @@ struct State {
 }
 
 impl State {
-    /// Whether the kernel may fail to move a directory to where a thread has found it, so that the call would
-    /// fail.
+    /// Whether a reply has to carry another node id, because the kernel may fail to move the dentry of the
+    /// directory to where a thread has found it.
     fn is_to_be_another(
         &mut self,
         tid: u32,
@@ -195,14 +195,13 @@ impl NodeIds {
         ino == self.root
     }
 
-    /// The node id for a lookup by number, as a file server does it: the kernel connects the inode to no
-    /// parent.
+    /// The node id for a lookup by file handle (NFS): the kernel connects the inode to no parent.
     pub(crate) fn by_number(&self, ino: InodeId) -> NodeId {
         if ino == self.root { NodeId::ROOT } else { NodeId(ino.0) }
     }
 
-    /// The node id under which a thread is told of a directory that it has found. `belongs_to_another`: other
-    /// threads may hold the inode lock of that directory or the rename lock at this moment.
+    /// The node id in the reply to a thread that has found a directory. `belongs_to_another`: other threads
+    /// may hold the inode lock of that directory or the rename lock at this moment.
     pub(crate) fn found(
         &self,
         tid: u32,
@@ -287,7 +286,7 @@ mod tests {
         Found { moved_from: Some(InodeId(HERE.0)), ..found(ino, node) }
     }
 
-    /// The node id that a thread is told while no other thread works with names.
+    /// The node id in the reply to a thread while no other thread works with names.
     fn told(nodes: &NodeIds, tid: u32, found: Found) -> NodeId {
         nodes.found(tid, found, |_| false)
     }
@@ -298,7 +297,7 @@ mod tests {
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN);
         assert_eq!(told(&nodes, 1, found(DIR, HERE)), OWN, "it has not moved");
         assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN);
-        assert_eq!(told(&nodes, 2, found(DIR, THERE)), OWN, "another one asks for the first time");
+        assert_eq!(told(&nodes, 2, found(DIR, THERE)), OWN, "the first lookup of another thread");
         let alias = told(&nodes, 1, found(DIR, THERE));
         assert!(alias != OWN && inode_id(alias) == DIR);
         assert_eq!(told(&nodes, 2, found(DIR, THERE)), alias);
@@ -317,40 +316,36 @@ mod tests {
         let alias_below = told(&nodes, 1, moved(below, alias));
         assert!(
             inode_id(alias_below) == below && nodes.of(below).len() == 2,
-            "also in another number of its place"
+            "also below an alias of its parent"
         );
         told(&nodes, 1, moved(deeper, alias_below));
-        assert_eq!(
-            nodes.of(deeper).len(),
-            2,
-            "it is there for the first time, but the kernel fails only once more"
-        );
+        assert_eq!(nodes.of(deeper).len(), 2, "its first lookup there, but the call has no third walk");
         assert_eq!(told(&nodes, 2, moved(other, alias)), NodeId(other.0), "another thread");
         assert_ne!(told(&nodes, 1, moved(other, HERE)), NodeId(other.0), "the second path of a rename");
         let refused = Found { is_last: true, ..moved(InodeId(81), THERE) };
         assert_ne!(
             told(&nodes, 3, refused),
             NodeId(81),
-            "its call was refused, or the kernel would see a ring"
+            "its call was refused, or the kernel would refuse a loop"
         );
     }
 
     #[test]
-    fn what_was_moved_out_of_a_directory_in_which_others_are_at_work_has_another_number_at_once() {
+    fn directory_moved_out_of_a_busy_directory_gets_an_alias_at_once() {
         let nodes = NodeIds::new(InodeId::ROOT);
         let belongs_to_another = |dir: InodeId| dir == InodeId(HERE.0);
         assert_eq!(nodes.found(1, found(DIR, THERE), belongs_to_another), OWN, "it has not moved");
         let alias = nodes.found(1, moved(DIR, THERE), belongs_to_another);
         assert_ne!(alias, OWN);
         let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
-        assert_eq!(nodes.found(1, still, belongs_to_another), alias, "that one has never been elsewhere");
+        assert_eq!(nodes.found(1, still, belongs_to_another), alias, "the alias is at this place only");
     }
 
     #[test]
-    fn what_the_kernel_may_have_failed_to_move_has_another_number_when_others_are_at_work_there() {
+    fn directory_that_the_kernel_may_not_have_moved_gets_an_alias_if_its_old_parent_is_busy() {
         let nodes = NodeIds::new(InodeId::ROOT);
         let still = Found { may_be_in: Some(InodeId(HERE.0)), ..found(DIR, THERE) };
-        assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN, "the thread does not ask again");
+        assert_eq!(told(&nodes, 1, moved(DIR, THERE)), OWN, "the thread does not look up again");
         assert_eq!(told(&nodes, 2, still), OWN);
         let alias = nodes.found(3, still, |dir| dir == InodeId(HERE.0));
         assert_ne!(alias, OWN);
@@ -358,13 +353,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_a_directory_of_several_numbers_may_be_below_another_of_them() {
+    fn directory_below_an_aliased_parent_may_be_below_another_alias_of_it() {
         let nodes = NodeIds::new(InodeId::ROOT);
         let below = InodeId(78);
         let alias = nodes.found(1, moved(DIR, THERE), |_| true);
         let first = nodes.found(1, found(below, alias), |dir| dir == DIR);
         assert_ne!(first, NodeId(below.0));
-        assert_eq!(nodes.found(1, found(below, alias), |_| true), first, "now it is known where it is");
+        assert_eq!(nodes.found(1, found(below, alias), |_| true), first, "its place is known now");
         let again = nodes.found(1, moved(DIR, HERE), |_| true);
         assert_eq!(told(&nodes, 1, found(below, again)), first, "the kernel moves it");
         assert_ne!(nodes.found(2, found(below, again), |_| true), first, "or has failed to");
@@ -375,7 +370,7 @@ mod tests {
         let nodes = NodeIds::new(DIR);
         assert_eq!((nodes.inode(NodeId::ROOT), nodes.inode(HERE)), (DIR, InodeId(HERE.0)));
         assert_eq!((nodes.by_number(DIR), nodes.by_number(InodeId(5))), (NodeId::ROOT, HERE));
-        assert_eq!(nodes.of(DIR), [DIR, InodeId::ROOT], "node 1 counts, and is told last");
+        assert_eq!(nodes.of(DIR), [DIR, InodeId::ROOT], "node 1 is the current one, and the last");
         assert_eq!(nodes.of(InodeId(5)), [InodeId(5)]);
         assert_eq!(NodeIds::new(InodeId::ROOT).of(InodeId::ROOT), [InodeId::ROOT]);
     }
@@ -400,7 +395,7 @@ mod tests {
         assert_eq!(nodes.of(DIR).len(), 2);
         nodes.forgotten(alias, 1, || true);
         assert_eq!(nodes.of(DIR).len(), 1);
-        assert_ne!(told(&nodes, 1, found(DIR, THERE)), OWN, "that one is elsewhere");
+        assert_ne!(told(&nodes, 1, found(DIR, THERE)), OWN, "that node id is at another place");
         nodes.forgotten(OWN, 2, || false);
         assert_eq!((nodes.of(DIR).len(), told(&nodes, 1, found(DIR, THERE))), (1, OWN));
     }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// The requests that wait.
 pub(crate) struct Running {
-    /// Longer ones are logged; `None`: none is.
+    /// Requests that take longer are logged; `None`: none is.
     threshold: Option<Duration>,
     state: Mutex<State>,
     /// Signalled at the end of the mount.
@@ -115,7 +115,7 @@ impl Running {
 impl State {
     fn log_slow(&mut self, threshold: Duration, log: &LogLimit) {
         let is_due = |request: &&mut Request| {
-            // A program may hold a lock for as long as it likes.
+            // Waits for locks are not logged: a program may hold a lock for any time.
             request.logging == Logging::NotYet
                 && request.context.op != Op::Setlkw
                 && request.context.begun.elapsed() >= threshold

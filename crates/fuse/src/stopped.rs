@@ -72,7 +72,7 @@ impl Deadline {
 
 fn write(file: &File, until_ms: u64) {
     if let Err(error) = file.write_all_at(&until_ms.to_ne_bytes(), 0) {
-        tracing::warn!(%error, "the process that guards this mount is not told how long what it caches may be used");
+        tracing::warn!(%error, "cannot write the deadline of the kernel's cache for the guard process");
     }
 }
 

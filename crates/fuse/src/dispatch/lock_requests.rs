@@ -77,7 +77,7 @@ impl Pending<'_, ReplyEmpty> {
     pub(crate) fn release(self, fh: FileHandle) {
         let (ino, shared) = (self.context.ino, self.shared());
         shared.locks.closed_for_good(ino, fh, |owners| {
-            // What cannot be done without a request is left.
+            // Tried without waiting: a release that needs no request is done at once.
             let was_mappable = handle::is_mappable(fh)
                 && shared.client.close_mappable(Wait::Never, ino) == Err(Failure::WouldBlock);
             if owners.is_empty() && !was_mappable {
@@ -134,7 +134,7 @@ impl Pending<'_, ReplyEmpty> {
         );
     }
 
-    /// Answers that all is well.
+    /// Answers with success.
     fn done(self) {
         self.dispatcher.note(&self.context);
         self.reply.ok();
@@ -233,7 +233,7 @@ impl LockWaiter {
         };
         // Without a thread the reply is dropped, which is an error for the program.
         if let Err(error) = Builder::new().name("fuse-lock".into()).spawn(run) {
-            tracing::error!(%error, "no thread to wait for a lock");
+            tracing::error!(%error, "cannot start a thread to wait for a lock");
             shared.locks.give_thread_back();
             shared.locks.waits_no_more(unique);
         }

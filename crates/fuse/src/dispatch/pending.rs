@@ -1,5 +1,5 @@
-//! A request that is due an answer. Its call is made on the thread that read it; if that would have to wait,
-//! it is made once more by a thread that may.
+//! A request that has not been answered. Its call is made on the thread that read it, without waiting. If the
+//! call would block, it is made once more by a thread that may wait.
 
 use super::Dispatcher;
 use crate::answer::Fail;
@@ -14,12 +14,12 @@ use shoal_types::{Errno, InodeId, SessionId};
 use std::borrow::Borrow;
 use std::sync::Arc;
 
-/// An argument that a request lends to a call. It is copied only if the call has to wait.
+/// An argument that a request lends to a call. It is cloned only if the call has to wait.
 pub(crate) trait Lent: ToOwned<Owned: Send + 'static> {}
 
 impl<A: ToOwned<Owned: Send + 'static> + ?Sized> Lent for A {}
 
-/// A request, with the reply that it is due. One of its methods makes its call and answers with the outcome.
+/// A request with its unsent reply. One of its methods makes the call and answers with the outcome.
 pub(crate) struct Pending<'a, R> {
     pub(super) dispatcher: &'a Dispatcher,
     pub context: Context,
@@ -97,7 +97,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         shared.invalidator.is_answered(holds);
     }
 
-    /// Makes a call that always waits.
+    /// Makes a call that always goes to a thread that may wait.
     pub(crate) fn serve_slow<T>(
         self,
         call: impl FnOnce(Attempt<'_>) -> Result<T, Errno> + Send + 'static,
@@ -151,7 +151,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         &self.dispatcher.shared
     }
 
-    /// The attempt of the thread that has read the request.
+    /// The attempt on the thread that has read the request.
     fn at_once(&self) -> Attempt<'_> {
         Attempt { shared: self.shared(), context: &self.context, wait: Wait::Never }
     }
@@ -174,7 +174,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         self.later(move |attempt| call(attempt, arg.borrow()), answer);
     }
 
-    /// Whether too many requests or bytes wait already for this one to wait.
+    /// Whether so many requests or bytes wait that this one is refused.
     pub(super) fn is_too_much(&self) -> bool {
         self.dispatcher.slow.refuses(Lane::of(&self.context))
             || self.shared().invalidator.is_too_much(self.context.holds)
@@ -190,7 +190,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
         dispatcher.submit(lane, self.waiting().job(call, answer));
     }
 
-    /// The request as a thread that may wait will answer it.
+    /// Turns this into a request for a thread that may wait.
     pub(super) fn waiting(self) -> Waiting<R> {
         let Pending { dispatcher, context, reply } = self;
         let shared = dispatcher.shared.clone();
@@ -199,7 +199,7 @@ impl<'a, R: Send + 'static> Pending<'a, R> {
     }
 }
 
-/// A request that a thread which may wait will answer.
+/// A request to be answered by a thread that may wait.
 pub(super) struct Waiting<R> {
     pub shared: Arc<Shared>,
     pub context: Context,
@@ -219,8 +219,8 @@ impl<R: Send + 'static> Waiting<R> {
         let under_way = shared.invalidator.under_way(context.holds);
         let waits = shared.running.begin(context);
         Box::new(move || {
-            // A request that waits when its session ends fails. It rests on what the kernel was told in that
-            // session.
+            // A request fails if its session ends while it waits: the kernel has sent it on the basis of
+            // replies of that session.
             let outdated = shared.client.session() != session;
             let attempt = Attempt { shared: &shared, context: &context, wait: Wait::Allowed };
             let outcome = if outdated { Err(Errno::EIO.into()) } else { waits.run(|| call(attempt)) };
@@ -233,7 +233,7 @@ impl<R: Send + 'static> Waiting<R> {
     }
 }
 
-/// Sends a listing, or why there is none.
+/// Sends a listing, or the error.
 fn answer_listing<S: Sink>(shared: &Shared, context: &Context, listing: Listing<S>, outcome: Reply<()>) {
     let outcome = settled(outcome);
     shared.counters.record(context, outcome.is_err());

@@ -56,7 +56,7 @@ impl Pending<'_, ReplyWrite> {
                 client.write_back(Wait::Allowed, ino, offset, &data, before.as_ref())?;
                 counters.written(attempt.context, data.len());
                 // Also if the pages equal the file: a client that waited for their invalidation may have been
-                // let go on.
+                // granted its change.
                 invalidator.differ(write, &data);
                 Ok(())
             };

@@ -1,15 +1,15 @@
 //! Hides appended bytes that the kernel puts at the wrong offset of its page cache (`docs/KERNEL_CACHE.md`,
 //! hazard 13).
 //!
-//! `generic_write_checks` takes the end of the file before the kernel asks for `security.capability` (see
-//! [`ask`](super::write_gate)), and other clients may append while the writer waits there. So the file is
-//! invalidated before that question is answered, and from then on until the write is carried out no thread is
-//! told the size (see [`settle`](super::size_barrier)).
+//! `generic_write_checks` takes the end of the file before the kernel requests `security.capability` (see
+//! [`write_gate`](super::write_gate)), and other clients may append while the writer waits for that reply. So
+//! the file is invalidated before the reply is sent. From then on until the write is carried out no reply
+//! carries the size (see [`size_barrier`](super::size_barrier)).
 //!
-//! That leaves threads that were told the size before and are about to read: they fill a page, into which the
-//! kernel then puts the bytes. Such threads have asked or read recently. So each of them is waited for until
-//! it sleeps for another reason than to read, or has run for long enough. If one has read by then, the file
-//! is invalidated once more.
+//! That leaves threads that got the size before and are about to read: they fill a page, into which the
+//! kernel then puts the bytes. Such threads have sent GETATTR or READ recently. So each of them is waited for
+//! until it sleeps outside of a read, or has run for long enough. If one has read by then, the file is
+//! invalidated once more.
 
 use super::getattr_inflight::Looker;
 use super::{Invalidator, whole};
@@ -60,7 +60,7 @@ impl Readers {
 /// A thread that may be about to read.
 struct Waited {
     looker: Looker,
-    /// Tells whether it reads, once that is known.
+    /// Receives whether it is in a read of the file.
     probe: Option<Receiver<bool>>,
 }
 
@@ -71,8 +71,8 @@ impl Waited {
 
     /// Whether the thread sleeps in a read of the file. Also true as long as that is not known.
     ///
-    /// Another thread finds out. `/proc/TID/syscall` is read under `exec_update_lock`. execve(2) holds that
-    /// while it closes files, and there it may wait for any mount, this one included.
+    /// Another thread reads `/proc/TID/syscall`, because that takes `exec_update_lock`. execve(2) holds this
+    /// lock while it closes files, and there it may wait for any mount, this one included.
     fn is_about_to_read(&mut self, ino: InodeId) -> bool {
         let tid = self.looker.tid;
         let probe = self.probe.get_or_insert_with(|| probe(move || reads(tid, ino)));
@@ -89,14 +89,14 @@ fn probe(question: impl FnOnce() -> bool + Send + 'static) -> Receiver<bool> {
     let (tell, answer) = channel();
     let ask = move || tell.send(question()).unwrap_or_default();
     if let Err(error) = Builder::new().name("probe".into()).spawn(ask) {
-        tracing::debug!(%error, "no thread to look at a reader");
+        tracing::debug!(%error, "cannot start a thread to read the state of a reader");
     }
     answer
 }
 
 impl Invalidator {
-    /// The kernel is about to be allowed to append to a file to which other clients may have appended. The
-    /// right to change the file is here.
+    /// The kernel is about to get the permit to append to a file to which other clients may have appended.
+    /// The client has the right to change the file.
     pub(crate) fn is_about_to_append(&self, ino: InodeId) {
         let begun = Instant::now();
         loop {
@@ -112,14 +112,14 @@ impl Invalidator {
         self.size_barrier.expect(ino);
     }
 
-    /// The bytes were stored at another offset than that at which the page cache has them. The right to
-    /// change the file is here, and stays: the rest of the program's write may be in flight.
+    /// The bytes were stored at another offset than that at which the page cache has them. The client has the
+    /// right to change the file and keeps it: the rest of the program's write may be in flight.
     pub(crate) fn has_appended_elsewhere(&self, ino: InodeId) {
         self.note_drops(&[ino]);
         self.send(&whole(&[ino]));
     }
 
-    /// Waits until threads that asked about the file or read it recently have consumed their replies. Returns
+    /// Waits until threads that recently sent GETATTR or READ of the file have consumed the replies. Returns
     /// false if that took too long.
     fn wait_for_readers(&self, ino: InodeId, begun: Instant) -> bool {
         let state = self.state.lock();
@@ -156,7 +156,7 @@ mod tests {
     const OTHER: InodeId = InodeId(8);
 
     #[test]
-    fn reader_that_cannot_be_looked_at_does_not_hold_the_writer() {
+    fn reader_whose_state_cannot_be_read_does_not_block_the_writer() {
         let (release, held) = channel::<()>();
         let hung = probe(move || held.recv().is_ok());
         let mut waited = Waited { probe: Some(hung), ..Waited::now(std::process::id()) };
@@ -182,7 +182,7 @@ mod tests {
         for tid in 0..READERS_KEPT_MAX as u32 {
             readers.reads(OTHER, tid);
         }
-        assert_eq!(readers.threads(FILE).count(), 0, "it is forgotten");
+        assert_eq!(readers.threads(FILE).count(), 0, "its entries were replaced");
         assert_eq!(readers.lately.len(), READERS_KEPT_MAX);
     }
 }

@@ -29,7 +29,7 @@ struct Change {
     is_answered: bool,
 }
 
-/// The last changes of names or listings, one of each thread, oldest first.
+/// The last call of each thread that changed or listed names, oldest first.
 #[derive(Default, Debug)]
 pub(super) struct DentryUpdates(Mutex<Changes>);
 
@@ -40,8 +40,8 @@ struct Changes {
 }
 
 impl Changes {
-    /// A thread makes one call at a time, and has consumed the reply to the one before. Threads of other
-    /// containers cannot be told apart.
+    /// A thread makes one call at a time, so its earlier change is removed. Threads of other containers all
+    /// have the id 0.
     fn is_about_to_be_answered(&mut self, dirs: [InodeId; 2], by: u32) {
         self.lately.retain(|change| change.by != by || by == 0);
         if self.lately.len() >= NAMED_KEPT_MAX {
@@ -130,14 +130,14 @@ impl Invalidator {
         self.listed.is_answered([dir; 2], tid);
     }
 
-    /// All names were outdated because of some in these directories. Names in replies that were in flight are
-    /// outdated as well.
+    /// All names were outdated because of some in these directories. Waits for listings in flight of these
+    /// directories, and outdates all names again.
     pub(super) fn outdate_listed(&self, concerns: impl Fn(InodeId) -> bool) {
         if !self.listed.is_any(&concerns) {
             return;
         }
         if !self.listed.wait(concerns) {
-            tracing::debug!("programs have listed that get no processor to take the answers in");
+            tracing::debug!("a listing was not consumed in time: names in it may be outdated");
         }
         self.outdate();
     }
@@ -146,7 +146,7 @@ impl Invalidator {
     /// [`KernelCache::settle_names`](shoal_client::KernelCache::settle_names).
     pub(super) fn wait_for_names(&self, concerns: &dyn Fn(InodeId) -> bool) {
         if !self.named.wait(concerns) {
-            tracing::debug!("programs have called that get no processor to take the answers in");
+            tracing::debug!("a change of names was not consumed in time: the dcache may be outdated");
         }
     }
 }

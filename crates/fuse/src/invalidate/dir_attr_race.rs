@@ -7,9 +7,9 @@
 //! requests. That costs a notification. It is sent only if another thread than the caller has asked recently;
 //! the caller itself has consumed all its replies.
 //!
-//! The table has a fixed size. Directories that share a place count as one, which costs notifications and
-//! nothing else. Only directories are recorded: after a local change of a file's content, size or link count
-//! the kernel ignores earlier replies by itself.
+//! The table has a fixed size. Directories that share a place count as one, which only costs notifications.
+//! Only directories are recorded: after a local change of a file's content, size or link count the kernel
+//! itself ignores earlier replies.
 
 use crate::limits::{ASKER_PLACES, LATE_ANSWER_MAX};
 use crate::places::{Places, TID_BITS};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// No thread has asked.
 const NONE: u64 = 0;
-/// The thread id of all threads of other containers, which cannot be told apart.
+/// Stands for all threads of other containers: the kernel reports them as 0.
 const STRANGER: u32 = u32::MAX;
 
 #[derive(Default, Debug)]
@@ -74,7 +74,7 @@ impl DirAttrRace {
                 Err(now) => seen = now,
             }
         }
-        // Either this thread sees the number of the change, or the change sees this thread's entry.
+        // `SeqCst`: either this thread sees the number of the change, or `changed` sees this thread's entry.
         place.changed.load(SeqCst) <= asking.changes
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn an_answer_that_a_change_overtakes_is_not_kept() {
         let askers = DirAttrRace::new();
         let asking = askers.asks(OTHER, 0);
-        assert!(!askers.changed(ME, DIR), "it was not answered yet");
+        assert!(!askers.changed(ME, DIR), "no other thread was answered");
         assert!(!askers.answered(asking, DIR));
         ask(&askers, OTHER);
         let elsewhere = askers.asks(OTHER, 0);
@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_cannot_be_told_apart_are_taken_for_different_ones() {
+    fn threads_of_other_containers_count_as_different_threads() {
         let askers = DirAttrRace::new();
         ask(&askers, 0);
         assert!(askers.changed(0, DIR));
     }
 
     #[test]
-    fn what_others_asked_long_ago_does_not_count() {
+    fn getattr_of_another_thread_long_ago_is_ignored() {
         let mut askers = DirAttrRace::new();
         ask(&askers, OTHER);
         ask(&askers, ME);

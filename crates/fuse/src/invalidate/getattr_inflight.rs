@@ -3,11 +3,11 @@
 //! `fuse_change_attributes` ignores a reply if the inode was invalidated after the request, and a read(2)
 //! that wanted the size continues with the old one. So `INVAL_INODE` is deferred until no GETATTR is in
 //! flight and each reply has been consumed. The kernel does not report consumption. But a thread that was
-//! answered does not sleep before it has consumed the reply, and consumes it as soon as it runs; on a busy
-//! machine that may take a while.
+//! answered does not sleep before it has consumed the reply, and consumes it as soon as it runs. On a busy
+//! machine that may take milliseconds.
 //!
-//! A GETATTR that arrives after the invalidation has begun is waited for as well, because what the kernel has
-//! cached may be older than its reply. There are few: once one reply is consumed, the kernel asks no more.
+//! A GETATTR that arrives after the invalidation has begun is waited for as well, because the attributes in
+//! the kernel may be older than its reply. There are few: once a reply is consumed, the kernel sends no more.
 
 use crate::limits::{
     ANSWERS_KEPT_MAX, ATTRIBUTES_GRACE, ATTRIBUTES_LOOK_TIME, ATTRIBUTES_WAIT_MAX, LOOK_WAIT_MAX, TICK_MAX,
@@ -44,7 +44,7 @@ impl Questions {
         *self.under_way.entry(ino).or_insert(0) += 1;
     }
 
-    /// A GETATTR was answered, and its reply need not be waited for.
+    /// A GETATTR is not in flight any more, and no thread has a reply to consume.
     pub(super) fn is_over(&mut self, ino: InodeId) {
         if let Some(count) = self.under_way.get_mut(&ino) {
             *count -= 1;
@@ -60,7 +60,7 @@ impl Questions {
         lately.filter(move |answered| answered.ino == ino).map(|answered| answered.tid)
     }
 
-    /// This thread was answered; `before` is its state just before that, if it was read.
+    /// A GETATTR of this thread was answered; `before` is its state just before that, if it was read.
     pub(super) fn answered(&mut self, ino: InodeId, tid: u32, before: Option<Thread>) {
         self.is_over(ino);
         if self.answered.len() >= ANSWERS_KEPT_MAX {
@@ -138,7 +138,7 @@ impl Looker {
     }
 }
 
-/// The observed states of a thread since it was answered, or just before.
+/// The observed states of a thread, from just before it was answered on.
 #[derive(Default, Debug)]
 struct Evidence {
     first: Option<Thread>,
@@ -201,8 +201,8 @@ mod tests {
         // This thread runs, and nothing shows that it has run since the reply.
         questions.answered(FILE, nix::unistd::gettid().as_raw() as u32, None);
         waiting.hear(&questions);
-        assert_eq!(waiting.lookers.len(), 1, "the other is gone");
-        assert!(!waiting.is_over(), "it was seen for the first time");
+        assert_eq!(waiting.lookers.len(), 1, "the other has ended");
+        assert!(!waiting.is_over(), "this is its first observed state");
         while !is_over(&questions, &mut waiting) {
             std::hint::spin_loop();
         }
@@ -241,15 +241,15 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_never_interrupted_is_believed_after_a_tick() {
+    fn thread_that_was_never_preempted_has_consumed_its_reply_after_a_tick() {
         let mut evidence = Evidence::default();
         assert!(!evidence.shows_look(runs(3, Duration::ZERO)));
         assert!(evidence.shows_look(runs(3, TICK_MAX + ATTRIBUTES_LOOK_TIME)));
-        assert!(Evidence::default().shows_look(None), "it is gone");
+        assert!(Evidence::default().shows_look(None), "it has ended");
     }
 
     #[test]
-    fn a_thread_that_was_asleep_and_has_run_since_is_not_waited_for() {
+    fn thread_that_slept_before_the_reply_has_consumed_it_after_running() {
         let first = Some(Thread { sleeps: true, ran: TICK_MAX, turns: 3, is_exact: false });
         let mut evidence = Evidence { first, again: None };
         assert!(!evidence.shows_look(runs(4, TICK_MAX)));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_has_asked_again_is_waited_for_once() {
+    fn thread_with_several_getattrs_is_waited_for_once() {
         let mut questions = Questions::default();
         let mut waiting = Waiting::of(FILE);
         for _ in 0..3 {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn old_answers_make_room() {
+    fn oldest_replies_are_forgotten() {
         let mut questions = Questions::default();
         for _ in 0..ANSWERS_KEPT_MAX + 1 {
             questions.asked(FILE);

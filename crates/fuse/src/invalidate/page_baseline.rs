@@ -1,9 +1,9 @@
 //! Baselines of cached pages that a mapping changes while other clients change the file
 //! (`docs/KERNEL_CACHE.md`, hazards 15 and 16). A page needs one in two cases:
-//! - The kernel has written it back but not invalidated it yet. A program may change it once more, and then
-//!   only what differs from the written-back content is new.
-//! - The kernel cannot write it back, and other clients are not to wait for that (see
-//!   [`stuck`](super::stuck)). What differs from the content that was read is new.
+//! - The kernel has written it back but not invalidated it yet. A program may change it once more; then only
+//!   bytes that differ from the written-back content are new.
+//! - The kernel cannot write it back, and other clients do not wait for that (see
+//!   [`unflushable_pages`](super::unflushable_pages)). Bytes that differ from the content read are new.
 //!
 //! A baseline is kept until the page is invalidated, or filled again by a READ.
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_pages_that_are_kept_is_not_new_in_them() {
+    fn write_to_a_page_updates_its_baseline() {
         let mut mapped = PageBaselines::default();
         mapped.keep(range(0, 8192), &[b'.'; 8192]);
         mapped.overwrite(range(4094, 4), b"abcd");
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_while_it_is_dropped_is_to_be_dropped_once_more() {
+    fn page_with_a_baseline_stored_during_an_invalidation_is_invalidated_again() {
         let mut mapped = PageBaselines::default();
         mapped.keep(range(0, 4096), b"a");
         let begun = mapped.begin_drop();

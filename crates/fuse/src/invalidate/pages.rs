@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_bytes_is_all_pages_that_it_touches() {
+    fn range_of_bytes_covers_all_pages_that_it_touches() {
         assert_eq!(Pages::of_bytes(0, 1), pages(0, 0));
         assert_eq!(Pages::of_bytes(4095, 2), pages(0, 1));
         assert_eq!(Pages::of_bytes(8192, 8192), pages(2, 3));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_a_write_may_hold_are_dropped_by_themselves() {
+    fn pages_that_a_write_may_lock_are_invalidated_separately() {
         let parts = Pages::ALL.apart([pages(10, 13)]);
         assert_eq!(parts, [pages(0, 9), pages(10, 10), pages(11, 12), pages(13, 13), pages(14, LAST)]);
         assert_eq!(Pages::ALL.apart([pages(0, 0)]), [pages(0, 0), pages(1, LAST)]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_can_be_taken_out_of_others() {
+    fn pages_are_subtracted_from_a_range() {
         assert_eq!(Pages::runs([1, 2, 3, 7, 9, 10]), [pages(1, 3), pages(7, 7), pages(9, 10)]);
         let left = Pages::ALL.without(&[pages(0, 3), pages(7, 7), pages(8, 10)]);
         assert_eq!(left, [pages(4, 6), pages(11, LAST)]);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_not_taken_apart_again() {
+    fn split_parts_are_not_split_again() {
         let writes = [pages(10, 13), pages(12, 40), pages(100, 101)];
         for part in Pages::ALL.apart(writes) {
             assert_eq!(part.apart(writes), [part]);

@@ -3,15 +3,16 @@
 //! read(2) asks for attributes that were invalidated, and then reads up to `i_size`. That is not always the
 //! size in the reply. `fuse_change_attributes` ignores a reply if the attributes were touched after its
 //! request: by `INVAL_INODE`, or by a local write, truncate, link or unlink. While a write beyond the end or
-//! a truncate is in flight (`FUSE_I_SIZE_UNSTABLE`), it takes no size at all. The read then ends at the old
+//! a truncate is in flight (`FUSE_I_SIZE_UNSTABLE`), it ignores every size. The read then ends at the old
 //! size.
 //!
 //! So a reader of a file that other clients have changed is answered only when the kernel has been *seen* to
-//! have a size that was right after the request. A thread of the mount calls statx(2) like a program, so that
-//! the kernel asks in turn, and then looks at the size that the kernel has. If that differs, the thread calls
-//! lseek(2) with `SEEK_END`. That takes the inode lock of local changes, so none of them is in flight then.
+//! have a size that was valid after the request. A thread of the mount calls statx(2) with
+//! `AT_STATX_FORCE_SYNC`, so that the kernel sends GETATTR, and then reads the cached size with
+//! `AT_STATX_DONT_SYNC`. If that is not the size in the reply, the thread calls lseek(2) with `SEEK_END`,
+//! which takes the inode lock, so no local change is in flight then.
 //!
-//! From the moment at which the size was looked at until the reader has consumed its reply the file is not
+//! From the moment at which the cached size was read until the reader has consumed its reply, the file is not
 //! invalidated.
 
 use super::{AttributesAsked, Invalidator};
@@ -89,7 +90,7 @@ impl Place {
     }
 }
 
-/// How a thread of the mount makes the kernel ask for a size.
+/// How a thread of the mount makes the kernel send GETATTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     /// By statx(2), which takes no lock.
@@ -132,14 +133,14 @@ impl Looks {
         look.and_then(|look| look.told)
     }
 
-    /// Whether a GETATTR comes from a thread of the mount that looks at this file; `names_file`: it names an
-    /// open file.
+    /// Whether a GETATTR comes from a thread of the mount that checks the size of this file; `names_file`: it
+    /// names an open file.
     pub(super) fn is_ours(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.any.load(SeqCst) > 0
             && self.looks.lock().get(&tid).is_some_and(|look| look.matches(ino, names_file))
     }
 
-    /// The reply to a looking thread is about to carry this size.
+    /// The reply to a thread that checks a size is about to carry this size.
     pub(super) fn tell(&self, tid: u32, size: u64, asked: AttributesAsked) {
         let told = Told { size, _asked: asked };
         let before = match self.looks.lock().get_mut(&tid) {
@@ -150,7 +151,7 @@ impl Looks {
     }
 }
 
-/// A thread that waits for an inode lock. Its place is free again when this is dropped.
+/// A thread that may wait for an inode lock, counted until this is dropped.
 pub(super) struct Locker(Arc<Invalidator>);
 
 impl Locker {
@@ -185,7 +186,7 @@ struct Seen {
 }
 
 impl Invalidator {
-    /// Whether a GETATTR comes from a thread of the mount that looks at what the kernel makes of the reply.
+    /// Whether a GETATTR comes from a thread of the mount that checks whether the kernel accepts the reply.
     pub(crate) fn is_look(&self, tid: u32, ino: InodeId, names_file: bool) -> bool {
         self.looks.is_ours(tid, ino, names_file)
     }
@@ -220,7 +221,7 @@ impl Invalidator {
             drop(told);
             self.wait_until_settled(ino);
             if self.is_too_late(begun) {
-                tracing::debug!(%ino, "the kernel has not taken a size in");
+                tracing::debug!(%ino, "the kernel has not accepted a size in time");
                 break;
             }
             match Call::of(tid).is_some_and(|call| call.number == libc::SYS_lseek) {
@@ -264,7 +265,7 @@ impl Invalidator {
         })
     }
 
-    /// Looks under the inode lock, on a thread of its own: it may wait for as long as a local change does.
+    /// Checks the size under the inode lock, on a thread of its own: it may wait for a local change.
     fn look_in_turn(
         self: &Arc<Invalidator>,
         ino: InodeId,

@@ -2,16 +2,17 @@
 //! 14). Such a file *settles*.
 //!
 //! A write with `O_APPEND` that had to wait may have put its bytes at the wrong offset of the page cache: the
-//! kernel takes the end of the file before it asks for `security.capability`. Its pages are invalidated when
+//! kernel takes the end of the file before it requests `security.capability`. Its pages are invalidated when
 //! the write has been carried out, and before it is answered
 //! ([`UnderWay::carried_out`](super::UnderWay::carried_out)). In between the file is longer, and the page
-//! cache may have zeros there, so no thread is told the size. For an append, the file settles from before the
-//! kernel's question is answered (see [`append`](super::append)).
+//! cache may have zeros there, so no reply carries the size. For an append, the file settles from before that
+//! request of the kernel is answered (see [`append`](super::append)).
 //!
 //! A file also settles while its size is changed in any other way. The kernel updates `i_size` when the
 //! calling thread runs again after the reply, and ignores other replies with a new size until then. A program
-//! that asks in between would be told of bytes that it cannot read yet. Where the file was cut, a reader
-//! would see zeros up to the old end. So both wait until the calling thread has been seen to run.
+//! that calls stat(2) in between would see a size up to which it cannot read yet. Where the file was
+//! truncated, a reader would see zeros up to the old end. So both wait until the calling thread has been seen
+//! to run.
 
 use super::Invalidator;
 use super::getattr_inflight::Looker;
@@ -60,19 +61,20 @@ struct File {
     ino: InodeId,
     /// The order in which the changes began.
     number: u64,
-    /// The file may have become shorter.
+    /// The change may truncate the file.
     cut: bool,
     stage: Stage,
 }
 
-/// What a file settles for, in the order of a change.
+/// The stages of a change for which a file settles.
 enum Stage {
     /// A write is expected until this time, and may never come.
     Expected(Instant),
     /// A thread of the mount process is changing it. If the change fails, a write may still be expected until
     /// this time.
     Changing(ThreadId, Option<Instant>),
-    /// The change was answered. The calling thread has to run, which is waited for until this time at most.
+    /// The change was answered. The calling thread has to consume the reply, which is waited for until this
+    /// time.
     Taken(Looker, Instant),
 }
 
@@ -108,7 +110,8 @@ impl File {
 enum Who {
     /// GETATTR by this thread. A thread does not wait for a change of its own.
     WriteGate(u32),
-    /// LOOKUP. The kernel shows its result to no program before it has updated `i_size`.
+    /// LOOKUP. It does not wait for a change that was answered: the kernel shows no program the result before
+    /// it has updated `i_size`.
     LooksUp,
     /// READ, which fills pages of the page cache.
     Reads,
@@ -133,7 +136,7 @@ impl SizeBarrier {
         });
     }
 
-    /// Replaces what a file settles for: one change of a file is carried out at a time.
+    /// Sets the stage of a file's change: only one change of a file is carried out at a time.
     fn set(&self, ino: InodeId, cut: bool, stage: impl FnOnce(Option<Stage>) -> Stage) {
         let mut files = self.files.lock();
         let now = Instant::now();
@@ -154,8 +157,8 @@ impl SizeBarrier {
         });
     }
 
-    /// A thread was answered for which the current thread has changed a file, perhaps. A thread makes one
-    /// call at a time, so it has also consumed the replies to its earlier changes.
+    /// Thread `tid` was answered; the current thread may have changed a file for it. A thread makes one call
+    /// at a time, so it has consumed the replies to its earlier changes.
     fn is_taken_in(&self, ino: InodeId, tid: u32) {
         if self.any.load(SeqCst) == 0 {
             return;
@@ -170,7 +173,7 @@ impl SizeBarrier {
         self.any.store(files.list.len(), SeqCst);
     }
 
-    /// A change is over, and the kernel has nothing of it to consume.
+    /// A change is over, without a reply that the kernel has to consume.
     fn end(&self, ino: InodeId) {
         self.update(ino, |_| None);
     }
@@ -230,7 +233,7 @@ impl SizeBarrier {
         while self.look(&mut files.list, who, ino) {
             let now = Instant::now();
             if now >= until {
-                tracing::debug!(%ino, "a file is shown while it is changed");
+                tracing::debug!(%ino, "a file did not settle in time: its size is shown while it changes");
                 return false;
             }
             // No event reports that a thread has run, so it is polled.
@@ -244,14 +247,14 @@ impl SizeBarrier {
 pub(crate) struct Late<'a> {
     invalidator: &'a Invalidator,
     write: Write,
-    /// The pages need not be invalidated for waiting: that was done already, or the write is retried by a
-    /// thread that may wait.
+    /// The pages need not be invalidated because the write waits: that was done, or the write will be retried
+    /// by a thread that may wait.
     has_waited: AtomicBool,
 }
 
 impl Late<'_> {
-    /// The write is about to be carried out (`begins`), or was not after all. To be called while the file
-    /// cannot be read.
+    /// The write is about to be carried out (`begins`), or has failed. To be called while the file cannot be
+    /// read.
     pub(crate) fn is_about_to(&self, begins: bool) {
         let Late { invalidator, write, has_waited } = self;
         if begins {
@@ -277,7 +280,7 @@ impl Invalidator {
         Late { invalidator: self, write, has_waited: AtomicBool::new(wait == Wait::Never) }
     }
 
-    /// The size of a file is about to be changed (`begins`), or was not after all. To be called while the
+    /// The size of a file is about to be changed (`begins`), or the change has failed. To be called while the
     /// file cannot be read.
     pub(crate) fn is_about_to_resize(&self, ino: InodeId, begins: bool) {
         match begins {
@@ -286,7 +289,7 @@ impl Invalidator {
         }
     }
 
-    /// The size of a file is about to be changed (`begins`), or was not after all, and cannot become smaller.
+    /// A file is about to grow (`begins`), or that has failed. To be called while the file cannot be read.
     pub(crate) fn is_about_to_grow(&self, ino: InodeId, begins: bool) {
         match begins {
             true => self.size_barrier.begin(ino, false),
@@ -312,7 +315,7 @@ impl Invalidator {
         Unanswered { invalidator: self.clone(), tid }
     }
 
-    /// Waits while the size of the file that a LOOKUP has found is changing, so that it is not told.
+    /// Waits while the size of the file that a LOOKUP has found is changing, and reads the attributes again.
     pub(crate) fn wait_for_size(
         &self,
         client: &Client,
@@ -387,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_begun_does_not_end() {
+    fn end_of_a_change_needs_its_begin() {
         let size_barrier = SizeBarrier::default();
         size_barrier.end(FILE);
         size_barrier.begin(FILE, false);
@@ -415,9 +418,9 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(begun.elapsed() >= SETTLE_WAIT_MAX);
-        assert!(size_barrier.holds_up(Who::LooksUp, OTHER), "it has come");
+        assert!(size_barrier.holds_up(Who::LooksUp, OTHER), "this write has begun");
         size_barrier.begin(OTHER, false);
-        assert_eq!(size_barrier.any.load(SeqCst), 1, "the other is forgotten");
+        assert_eq!(size_barrier.any.load(SeqCst), 1, "the other file is removed");
     }
 
     #[test]
@@ -433,17 +436,17 @@ mod tests {
         size_barrier.is_taken_in(FILE, me);
         size_barrier.end(FILE);
         assert_eq!(size_barrier.held_up(FILE), [Who::WriteGate(0), Who::Reads]);
-        assert!(!size_barrier.holds_up(Who::WriteGate(me), FILE), "it asks itself");
+        assert!(!size_barrier.holds_up(Who::WriteGate(me), FILE), "it made the change itself");
         while size_barrier.holds_up(Who::Reads, FILE) {
             std::hint::spin_loop();
         }
         size_barrier.is_taken_in(OTHER, NO_THREAD);
-        assert!(size_barrier.wait(Who::Reads, OTHER), "who did it is gone");
+        assert!(size_barrier.wait(Who::Reads, OTHER), "the thread has ended");
         assert_eq!(size_barrier.any.load(SeqCst), 0);
     }
 
     #[test]
-    fn a_write_that_comes_to_nothing_is_expected_again() {
+    fn write_that_fails_is_expected_again() {
         let size_barrier = SizeBarrier::default();
         size_barrier.begin(FILE, false);
         size_barrier.give_up(FILE);
@@ -459,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_takes_one_change_in_at_a_time() {
+    fn thread_has_at_most_one_reply_to_consume() {
         let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
         for ino in 1..=100 {
@@ -470,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_thread_of_ours_has_begun_goes_on() {
+    fn change_begun_by_another_mount_thread_is_not_ended() {
         let size_barrier = SizeBarrier::default();
         let me = nix::unistd::gettid().as_raw() as u32;
         // The thread sends its replies late: the calling thread has made more changes by then.
@@ -488,6 +491,6 @@ mod tests {
         size_barrier.give_up(FILE);
         assert_eq!(size_barrier.held_up(FILE), ALL);
         size_barrier.is_taken_in(OTHER, me);
-        assert!(size_barrier.holds_up(Who::WriteGate(0), InodeId(9)), "it began later");
+        assert!(size_barrier.holds_up(Who::WriteGate(0), InodeId(9)), "this change began later");
     }
 }

@@ -1,5 +1,5 @@
-//! The state of invalidation: the queue, the notifications on the threads, and the local changes that may
-//! block them.
+//! The state of invalidation: queued notifications, those that threads are sending, and the local requests
+//! that may block them.
 
 mod unflushable_pages;
 
@@ -22,7 +22,7 @@ pub(super) enum Notice {
     Node { ino: InodeId, pages: Pages },
 }
 
-/// A call that waits for its notifications.
+/// A round: the notifications that one caller waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct RoundId(u64);
 
@@ -53,7 +53,7 @@ struct Running {
     since: Instant,
     /// The round no longer waits for it.
     not_waited_for: bool,
-    /// Parts of its pages have notifications of their own.
+    /// Parts of its pages have got notifications of their own.
     apart: bool,
 }
 
@@ -62,14 +62,14 @@ struct Writing {
     id: u64,
     pages: Pages,
     len: u64,
-    /// Its pages were to be invalidated while it waited: they are invalidated once more when it has been
-    /// carried out.
+    /// Its pages were invalidated, or were to be, while it waited: they are invalidated once more when it has
+    /// been carried out.
     late: bool,
     /// It has been carried out: pages read again after a later invalidation contain it.
     carried_out: bool,
 }
 
-/// Local changes that wait for a server, by the kernel locks that they hold meanwhile.
+/// Local changes that wait for a server, by the kernel locks that they hold.
 #[derive(Default, Debug)]
 struct UnderWay {
     /// Inodes, with the number of changes that hold the lock of each.
@@ -260,7 +260,7 @@ impl State {
 
     // --- rounds ---
 
-    /// A thread is about to write its notification; its waits before that do not count as blocked.
+    /// A thread is about to write its notification to the kernel: from now on it may be blocked there.
     pub fn goes_to_the_kernel(&mut self, id: u64) {
         if let Some(running) = self.running.iter_mut().find(|running| running.id == id) {
             running.since = Instant::now();
@@ -362,8 +362,8 @@ impl State {
     }
 
     /// Whether an `INVAL_ENTRY` in a directory would block on its lock: a local change holds it, or another
-    /// thread is already blocked on it. Also true when as many threads are blocked on directory locks as may
-    /// be; the rest is kept for `INVAL_INODE`, for which local changes may be waiting.
+    /// thread is already blocked on it. Also true when the bound of threads in `INVAL_ENTRY` is reached: the
+    /// rest is kept for `INVAL_INODE`, for which local changes may be waiting.
     fn is_held(&self, dir: InodeId) -> bool {
         let mut names = 0;
         self.under_way.dirs.contains_key(&dir)
@@ -408,13 +408,12 @@ impl State {
         round.is_some_and(|round| round.left == 0)
     }
 
-    // --- what is in the way ---
+    // --- blocked notifications ---
 
     /// Whether a thread that is blocked by a local write already invalidates exactly these pages. One is
     /// enough: it invalidates them when they are unlocked, and a locked page cannot be read. Successive
-    /// writes may unlock the pages for moments only, and each causes an invalidation of its own. Not so if no
-    /// write is in flight by now: the pages may have been filled since, and the thread waits for something
-    /// else.
+    /// writes may unlock the pages for moments only, and each causes an invalidation of its own. False if no
+    /// write is in flight: the pages may have been filled since, and the thread waits for something else.
     fn is_waited_for(&self, ino: InodeId, pages: Pages) -> bool {
         let writes = self.under_way.writes.get(&ino).into_iter().flatten();
         writes.into_iter().any(|write| write.pages.overlaps(pages))
@@ -482,8 +481,8 @@ impl State {
                 (running.not_waited_for, running.apart) = (true, parts.len() > 1);
             }
             match parts {
-                // The notification waits for a page that a write has locked: it cannot be read, and is filled
-                // with new content.
+                // The notification waits for a page that a write has locked. The page cannot be read before
+                // it is filled with new content.
                 parts if parts.len() == 1 => self.count_done(Some(round), 1),
                 parts => self.replace(Some(round), ino, parts),
             }
@@ -492,7 +491,7 @@ impl State {
     }
 }
 
-/// Whether a thread sleeps on a lock in the kernel, and not merely waits for a processor.
+/// Whether a thread is in uninterruptible sleep in the kernel (state `D`).
 fn is_blocked(tid: i32) -> bool {
     // If the state cannot be read, the thread counts as blocked, because a round waits for it.
     thread_state(&format!("/proc/self/task/{tid}/stat")).is_none_or(|state| state == 'D')
@@ -524,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_ends_when_the_kernel_was_told_all_of_it() {
+    fn round_ends_when_all_its_notifications_were_sent() {
         let mut state = State::default();
         let round = state.begin([entry("a"), node(FILE)].into_iter());
         let (a, b) = (told(state.step(NO_THREAD)), told(state.step(NO_THREAD)));
@@ -542,7 +541,7 @@ mod tests {
         let round = state.begin([entry("a"), entry("b"), entry("c")].into_iter());
         let first = told(state.step(NO_THREAD));
         state.lock_dir(DIR);
-        assert!(state.unblock(round), "the first is in the kernel, which waits");
+        assert!(state.unblock(round), "the first is blocked in the kernel");
         assert!(matches!(state.step(NO_THREAD), Step::Outdate(_)));
         state.outdated(round);
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
@@ -561,7 +560,7 @@ mod tests {
         let round = state.begin([name(1)].into_iter());
         let first = told(state.step(NO_THREAD));
         std::thread::sleep(NAME_PATIENCE);
-        assert!(state.unblock(round), "whichever thread has the lock");
+        assert!(state.unblock(round), "the lock is held by a thread without a request here");
         state.outdated(round);
         assert!(state.left(round).is_none());
         let again = state.begin([name(1), node(FILE)].into_iter());
@@ -636,7 +635,7 @@ mod tests {
         let last = state.begin(notice());
         assert!(matches!(state.step(NO_THREAD), Step::Idle));
         assert!(state.left(last).is_none());
-        assert_eq!(state.carried_out(FILE, write), None, "what is dropped later shows the write");
+        assert_eq!(state.carried_out(FILE, write), None, "pages invalidated later are filled with the write");
         state.done(blocked);
         let round = state.begin(notice());
         told(state.step(NO_THREAD));
@@ -682,7 +681,7 @@ mod tests {
             parts.push((id, pages));
         }
         assert!(parts.iter().any(|(_, pages)| *pages == written), "{parts:?}");
-        assert!(parts.iter().any(|(_, pages)| pages.overlaps(read)), "it may be old: {parts:?}");
+        assert!(parts.iter().any(|(_, pages)| pages.overlaps(read)), "it may read old content: {parts:?}");
         for (id, pages) in parts {
             assert!(state.left(round).is_some());
             if pages != written {
@@ -696,7 +695,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_was_sent_before_its_file_was_dropped_is_followed_up() {
+    fn write_sent_before_an_invalidation_has_its_pages_invalidated_again() {
         let mut state = State::default();
         state.note_drops(&[FILE]);
         let write = state.begin_write(Write { ino: FILE, offset: 0, len: 1 });
@@ -739,13 +738,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_runs_is_not_blocked() {
+    fn running_thread_is_not_blocked() {
         assert!(!is_blocked(nix::unistd::gettid().as_raw()));
         assert!(is_blocked(NO_THREAD));
     }
 
     #[test]
-    fn writes_elsewhere_hold_up_nothing() {
+    fn write_to_another_file_does_not_end_the_wait_for_a_notification() {
         let mut state = State::default();
         state.begin_write(Write { ino: DIR, offset: 0, len: 1 });
         let round = state.begin([node(FILE)].into_iter());
@@ -758,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn notification_that_is_no_longer_waited_for_is_sent_all_the_same() {
+    fn notification_of_an_abandoned_round_is_still_sent() {
         let mut state = State::default();
         let round = state.begin([entry("a"), node(FILE)].into_iter());
         state.lock_dir(DIR);

@@ -4,14 +4,13 @@
 //! request may wait for another client, which may wait for these very pages to be invalidated: a deadlock.
 //!
 //! So where pages of a file are not invalidated while a local change of it waits, a thread asks the kernel
-//! which of them are dirty (cachestat(2)). Their baselines are read and stored; the content is still there,
-//! as long as the invalidation is waited for. Then the dirty pages are not waited for any more, and the other
-//! pages are invalidated by themselves. When the kernel can write them back, only bytes that differ from the
-//! baseline are written: see [`write_back`](crate::dispatch::Dispatcher::write_back).
+//! which of them are dirty (cachestat(2)). Their baselines are read and stored: no other client changes the
+//! file before this invalidation is over. Then the dirty pages are not waited for any more, and the other
+//! pages are invalidated by themselves. When the kernel can write the dirty ones back, only bytes that differ
+//! from the baseline are written: see [`write_back`](crate::dispatch::Dispatcher::write_back).
 //!
-//! A baseline must be what the page was read from. So it does not count if the kernel has filled the page or
-//! written it back since before the dirty pages were looked up. An existing baseline of a page stays as it
-//! is.
+//! A baseline must be the content that the page was filled with. So it is discarded if the kernel has filled
+//! the page or written it back since the dirty pages were looked up. An existing baseline of a page is kept.
 //!
 //! The file stays open as long as a local change of it waits. To open it the kernel asks for its attributes,
 //! which causes another recall, so opening it each time would make no progress.
@@ -83,8 +82,8 @@ fn changed(file: &OwnedFd, pages: Pages) -> io::Result<Vec<Pages>> {
     Ok(changed)
 }
 
-/// A thread that has a file open and looks up its dirty pages. It has no other file open, and its close is
-/// not waited for: that takes until all pages are written back.
+/// A thread that has a file open and looks up its dirty pages. It has no other file open. Its end is not
+/// waited for, because close(2) waits until all pages are written back.
 struct Asking {
     ask: Sender<Pages>,
     answers: Receiver<io::Result<Vec<Pages>>>,
@@ -135,7 +134,7 @@ impl Invalidator {
                 me.state.lock().mapped.end_looks(ino);
             };
             if let Err(error) = Builder::new().name("fuse-stuck".into()).spawn(run) {
-                tracing::warn!(%error, "no thread to look after what the kernel cannot drop");
+                tracing::warn!(%error, "cannot start a thread for pages that the kernel cannot write back");
                 state.mapped.end_looks(ino);
             }
         }

@@ -1,18 +1,18 @@
-//! The write gate: makes the kernel ask before it writes (`docs/KERNEL_CACHE.md`, hazard 12).
+//! The write gate: makes the kernel request a permit before it writes (`docs/KERNEL_CACHE.md`, hazard 12).
 //!
-//! Before its first write to a file the kernel asks for `security.capability`, under the inode lock
-//! (`file_remove_privs`), and remembers the answer in `S_NOSEC`. A writer that has to wait for another client
-//! waits at this question: its bytes are in no page cache yet. See
+//! Before its first write to a file the kernel sends GETXATTR for `security.capability`, under the inode lock
+//! (`file_remove_privs`), and remembers the reply in `S_NOSEC`. A writer that has to wait for another client
+//! waits for this reply, before its bytes are in the page cache. See
 //! [`Client::acquire_write_permit`](shoal_client::Client::acquire_write_permit).
 //!
-//! Before the right to change the file is given back, the kernel has to forget `S_NOSEC`. It does so when any
-//! `security.` attribute is set, under the inode lock, even if that is refused. So a thread of the mount
-//! tries to set one. When the call returns, the writes in flight have arrived, and later writers ask.
+//! Before the right to change the file is given back, `S_NOSEC` has to be cleared. The kernel does so when
+//! any `security.` attribute is set, under the inode lock, even if that is refused. So a thread of the mount
+//! tries to set one. When the call returns, the writes in flight have arrived, and later ones send GETXATTR.
 //!
-//! That thread waits for the inode lock. If a writer holds it that waits at the gate because the right is
-//! being given back, it has already asked. If link(2), unlink(2), rename(2) or the like holds it, perhaps
-//! waiting for a client that waits for this one, then no write is in flight, and the thread takes the lock
-//! before later writers. So in both cases the thread is not waited for.
+//! That thread waits for the inode lock, but is not waited for in two cases. A writer at the gate holds the
+//! lock: its write is not in flight yet. Or link(2), unlink(2) or rename(2) holds it, perhaps waiting for a
+//! client that waits for this one: no write is in flight then, and the thread gets the lock before later
+//! writers.
 
 use super::Invalidator;
 use super::size::Locker;
@@ -58,8 +58,8 @@ impl WriteGate {
         self.news.notify_all();
     }
 
-    /// Waits until all are done. A file for which `is_settled` is true is not waited for; it is given the
-    /// time since which the file is waited for.
+    /// Waits until all files are done, except those for which `is_settled` is true. Its second argument is
+    /// the time at which the wait for the file began.
     fn wait(&self, is_settled: impl Fn(InodeId, Instant) -> bool) -> Result<(), usize> {
         let begun = Instant::now();
         let mut left = self.left.lock();
@@ -80,8 +80,8 @@ impl WriteGate {
 }
 
 impl Invalidator {
-    /// Clears `S_NOSEC` of these files. Returns when the kernel will ask before the next write to each, or
-    /// when that takes too long.
+    /// Clears `S_NOSEC` of these files. Returns when the kernel will request a permit before the next write
+    /// to each, or when that takes too long.
     pub(super) fn have_asked(&self, files: &[InodeId]) {
         let (Some(me), Some(client)) = (self.me.upgrade(), self.client.upgrade()) else { return };
         let left = Mutex::new(Left { queue: files.to_vec(), ..Left::default() });
@@ -97,7 +97,7 @@ impl Invalidator {
                 }
             };
             if let Err(error) = Builder::new().name(format!("fuse-ask-{n}")).spawn(run) {
-                tracing::warn!(%error, "no thread to have the kernel ask before it writes");
+                tracing::warn!(%error, "cannot start a thread to revoke write permits");
                 break;
             }
         }
@@ -106,10 +106,10 @@ impl Invalidator {
                 || (since.elapsed() >= ASK_PATIENCE && self.state.lock().is_any_locked())
         };
         if let Err(undone) = asks.wait(is_settled) {
-            tracing::debug!(undone, "files are being written to for long that others want to use");
+            tracing::debug!(undone, "write permits of recalled files were not revoked in time");
         }
         for (ino, error) in asks.left.lock().failed.drain(..) {
-            tracing::debug!(%error, %ino, "the kernel cannot be made to ask before it writes");
+            tracing::debug!(%error, %ino, "a write permit could not be revoked");
         }
     }
 
@@ -123,7 +123,7 @@ impl Invalidator {
         // SAFETY: the call reads a path and a name that end with a zero, and nothing of the value.
         let set = unsafe { libc::setxattr(path.as_ptr(), ASK.as_ptr(), std::ptr::null(), 0, 0) };
         match (set, io::Error::last_os_error()) {
-            // The refusal of this mount: see `front`.
+            // This mount refuses to set the attribute, with this error.
             (-1, error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
             (-1, error) => Err(error),
             _ => Err(io::Error::other("it was set")),
@@ -143,8 +143,8 @@ mod tests {
         let left = Mutex::new(Left { queue: vec![ONE, OTHER], ..Left::default() });
         let asks = WriteGate { left, news: Condvar::new() };
         assert_eq!(asks.next(), Some(OTHER));
-        assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "no thread takes the first");
-        assert_eq!(asks.wait(|ino, _| ino == OTHER), Ok(()), "it is given up");
+        assert_eq!(asks.wait(|ino, _| ino == OTHER), Err(1), "no thread has begun with the first");
+        assert_eq!(asks.wait(|ino, _| ino == OTHER), Ok(()), "it was removed from the queue");
         assert_eq!(asks.next(), None);
         asks.done(OTHER, Ok(()));
         assert_eq!(asks.wait(|_, _| false), Ok(()));

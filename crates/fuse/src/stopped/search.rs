@@ -1,4 +1,4 @@
-//! Finds the inodes of a mount that programs use, in `/proc`, while no one process can hold up the search.
+//! Finds the inodes of a mount that programs use, in `/proc`, without being blocked by any one process.
 //!
 //! A link of `/proc/PID/fd` is read under `exec_update_lock` of that process (`proc_fd_access_allowed`). In
 //! execve(2) the process holds this lock while its close-on-exec files are flushed, and a FLUSH of a stopped

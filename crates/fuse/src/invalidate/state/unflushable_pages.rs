@@ -1,4 +1,5 @@
-//! Invalidations of pages that cannot be written back: see [`stuck`](super::super::stuck).
+//! Finds invalidations that are blocked by pages that cannot be written back: see
+//! [`unflushable_pages`](super::super::unflushable_pages).
 
 use super::super::pages::Pages;
 use super::{Notice, Running, State, is_blocked};
