@@ -1,7 +1,7 @@
 //! What the threads of a replica share: its progress, its failure or end, and the path of a proposal.
 //!
-//! The driver, the applier, the flush thread and the replica itself stand above this module. They know each
-//! other only through it: by messages and tasks, and by the state in [`Core`].
+//! The driver, the applier, the flush thread and the replica itself use this module. They communicate only
+//! through it: by messages, tasks, and the state in [`Core`].
 
 mod flush_tasks;
 mod messages;
@@ -42,7 +42,7 @@ pub(crate) struct DriverStats {
     pub(crate) flush: Histogram,
 }
 
-/// How far the store is, and whether the replica still runs.
+/// The applied index, and whether the replica still runs.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) applied: u64,
@@ -123,7 +123,7 @@ impl<M: Machine> Core<M> {
         self.proposals.give_up(&MetaError::Failed(why.to_owned()));
     }
 
-    /// See [`Progress::running`].
+    /// Fails if the replica has failed or is stopping.
     pub(crate) fn running(&self) -> Result<(), MetaError> {
         self.state.lock().running()
     }
@@ -137,7 +137,7 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Waits a moment, if need be, until a condition holds on a replica that may lead, and answers its value.
+    /// Waits for a bounded time until a condition holds on a replica that may lead, and returns its value.
     pub(crate) fn wait_for<T>(
         &self,
         longest: Duration,
@@ -218,7 +218,7 @@ impl<M: Machine> Core<M> {
         let (id, context) = self.proposals.begin(data.len(), waiter);
         let sent = self.inputs.send(Input::Propose { id, context, data, since: Instant::now() });
         if sent.is_err() || self.running().is_err() {
-            // If all waiters were failed meanwhile, this one may have been missed.
+            // All waiters may have been failed before this one was registered.
             let error = self.running().err().unwrap_or_else(stopping);
             if let Some(waiter) = self.proposals.take(id) {
                 waiter(Err(error));
@@ -241,7 +241,7 @@ impl<M: Machine> Core<M> {
 
     /// The store is durable up to `index`: the log before it may be truncated.
     pub(crate) fn flushed(&self, index: u64) {
-        // A driver that has ended has no use for it.
+        // Fails only if the driver has ended.
         let _ = self.inputs.send(Input::Durable(index));
     }
 

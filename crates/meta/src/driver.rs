@@ -36,8 +36,8 @@ pub(crate) struct Driver<M: Machine> {
     heard: BTreeMap<u64, Instant>,
     /// This is the only replica of the group.
     alone: bool,
-    /// Until then it ignores requests for votes: before its restart it may have acknowledged a leader, whose
-    /// lease counts on that.
+    /// Until then requests for votes are ignored: before its restart this replica may have acknowledged a
+    /// leader, whose lease counts on that.
     promised_until: Option<Instant>,
     leads: bool,
     /// Leadership is being transferred.
@@ -52,7 +52,7 @@ pub(crate) struct Driver<M: Machine> {
 }
 
 impl<M: Machine> Driver<M> {
-    /// Starts. The only replica of a group starts an election at once.
+    /// A driver for this log. The only voter of a group starts an election at once.
     pub(crate) fn new(
         core: Arc<Core<M>>,
         storage: LogStorage,
@@ -191,7 +191,8 @@ impl<M: Machine> Driver<M> {
                 log.drop_through(needless).map_err(|error| error.to_string())?;
                 self.measure_log();
                 if further {
-                    // The log may have grown too long again meanwhile, and perhaps no further write comes.
+                    // Checked here because the log may have grown too long during the flush, without a later
+                    // write.
                     self.shorten();
                 }
             }
@@ -203,8 +204,7 @@ impl<M: Machine> Driver<M> {
     fn hear(&mut self, message: Message) -> Result<(), String> {
         let kind = message.get_msg_type();
         if let Some(until) = self.promised_until {
-            // Before its restart it may have acknowledged a leader, whose lease counts on it not to vote. A
-            // vote for a transfer of leadership is allowed.
+            // The vote may break a leader's lease. A vote for a transfer of leadership does not.
             let vote = matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
             if Instant::now() >= until {
                 self.promised_until = None;
@@ -225,13 +225,13 @@ impl<M: Machine> Driver<M> {
             // The sender is not, or no longer, in the group.
             Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
             Err(raft::Error::Store(error)) => return Err(error.to_string()),
-            Err(error) => tracing::debug!(%error, from, "a message was not taken"),
+            Err(error) => tracing::debug!(%error, from, "a Raft message was refused"),
         }
         let raft = &self.node.raft;
         let have = raft.raft_log.committed.min(raft.raft_log.persisted);
         if kind == MessageType::MsgHeartbeat && raft.leader_id == from && commit < have {
-            // The leader does not know this replica's progress: it got its state otherwise than through the
-            // log.
+            // The leader does not know this replica's progress, because the replica got its state by a
+            // snapshot and not through the log.
             let mut ack =
                 Message { to: from, from: raft.id, term: raft.term, index: have, ..Message::default() };
             ack.set_msg_type(MessageType::MsgAppendResponse);
@@ -261,7 +261,7 @@ impl<M: Machine> Driver<M> {
         self.keep_the_lead();
         if let Some(peers) = &self.core.peers {
             let behind = self.node.store().take_behind();
-            // By now it may have returned with a fetched state.
+            // Checked again, since the replica may have fetched the state by now.
             for behind in behind.into_iter().filter(|id| self.lacks_log(*id)) {
                 peers.send(ReplicaId(behind), crate::snapshot::hint());
             }
@@ -269,8 +269,8 @@ impl<M: Machine> Driver<M> {
         self.publish();
     }
 
-    /// Raft draws the election timeout itself, too, but not from the random source that the simulator
-    /// controls.
+    /// Draws the election timeout from the random source that the simulator controls. Raft's own draw is
+    /// overwritten.
     fn draw_patience(&mut self) {
         let (term, state) = (self.node.raft.term, self.node.raft.state);
         if (self.patience.1, self.patience.2) != (term, state) {
@@ -324,7 +324,7 @@ impl<M: Machine> Driver<M> {
             if entry.get_entry_type() == EntryType::EntryConfChange {
                 let change = ConfChange::decode(entry.data.as_slice()).map_err(|error| error.to_string())?;
                 let mut conf = self.node.apply_conf_change(&change).map_err(|error| error.to_string())?;
-                // It goes into the store, which is the same to the byte on all replicas.
+                // Sorted, because it is stored, and the stores of all replicas are equal to the byte.
                 conf.voters.sort_unstable();
                 conf.learners.sort_unstable();
                 members = Some(conf);

@@ -1,5 +1,4 @@
-//! What an administrator sees of a volume's sessions and locks, and may remove: for `volume status NAME
-//! clients` and `volume clear-locks`.
+//! Sessions and locks of a volume, for `volume status NAME clients` and `volume clear-locks`.
 //!
 //! **Assumes** that this server leads its group: rights and locks are in the memory of the leader.
 
@@ -165,7 +164,7 @@ impl Server {
         Ok(paths)
     }
 
-    /// Removes locks of programs in a file. The programs are not told: a holder goes on as if it had them.
+    /// Removes locks of programs in a file. The holders do not learn of it, and continue as if they had them.
     pub fn clear_locks(&self, ino: InodeId, what: ClearLocks) -> Result<Cleared, MetaError> {
         let shared = &self.shared;
         let term = shared.serving()?;
@@ -183,7 +182,7 @@ impl Server {
         };
         if cleared.granted_count + cleared.blocked_count > 0 {
             let Cleared { granted_count, blocked_count, .. } = cleared;
-            tracing::warn!(%ino, granted_count, blocked_count, "locks were taken away by an administrator");
+            tracing::warn!(%ino, granted_count, blocked_count, "an administrator has removed locks");
         }
         Ok(cleared)
     }

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_runs_out_by_itself_and_needs_what_was_decided_before_it() {
+    fn lease_expires_and_is_valid_only_with_earlier_entries_applied() {
         let lead = Lead::new();
         assert_eq!(lead.holds(100), None);
         let long = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Leadership of a volume's server: it learns which sessions exist, creates the volume if the group has just
-//! begun, and does the background work until leadership is lost.
+//! A term of leadership of a volume's server: reads the sessions from the store, creates the volume if the
+//! group has just begun, and does the background work until leadership is lost.
 
 use crate::background;
 use crate::limits::RETRY_AFTER;
@@ -29,7 +29,7 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
             if core.running().is_err() {
                 return;
             }
-            tracing::warn!(group = %core.group, %error, "taking over the lead");
+            tracing::warn!(group = %core.group, %error, "taking over leadership failed");
             shoal_runtime::thread::sleep(LOOK_EVERY / 10);
             continue;
         }
@@ -43,7 +43,7 @@ pub(crate) fn run(shared: &Arc<Shared>, options: &Options) {
             background::run(shared, options);
         }
         shared.heal.lead(false);
-        // An error that ended a leader's work will not go away at once.
+        // Backoff: an error that ended a leader's work may last.
         let _ = core.wait_for(RETRY_AFTER, |_| (!leads_still(shared, term)).then_some(()));
     }
 }

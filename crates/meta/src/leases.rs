@@ -125,10 +125,10 @@ impl Leases {
         while self.work.try_recv().is_ok() {}
     }
 
-    /// Has one of the dedicated threads run a job.
+    /// Queues a job for the dedicated threads.
     pub(crate) fn run(&self, job: Job) {
         if let Some(jobs) = &*self.jobs.lock() {
-            // The receiver is kept here.
+            // The receiver lives as long as this.
             let _ = jobs.send(job);
         }
     }
@@ -203,7 +203,7 @@ impl Leases {
         self.inner.lock().table.unacknowledged(session)
     }
 
-    /// The parked requests that have waited for longer than this and were not named before.
+    /// The parked requests that have waited for longer than this and were not returned before.
     pub(crate) fn take_slow(&self, longer: Duration) -> Vec<Waiter> {
         let mut inner = self.inner.lock();
         let is_due = |place: &Place| !place.is_logged && place.since.elapsed() > longer;
@@ -244,8 +244,8 @@ impl TermLeases {
         self.parked.insert(id, Place { parked, since: Instant::now(), is_logged: false });
     }
 
-    /// Keeps a long-poll open until there are recalls, or until `due`. Its client has given up waiting for an
-    /// older one: that one is answered by the job.
+    /// Keeps a long-poll open until there are recalls, or until `due`. The returned job answers the session's
+    /// older long-poll, for which its client does not wait any more.
     pub(crate) fn keep_poll(
         &mut self,
         session: SessionId,
@@ -268,7 +268,7 @@ impl TermLeases {
         Box::new(move || (poll.done)(Ok(Recalls { term, reclaim: false, recalls: Vec::new() })))
     }
 
-    /// A session has ended: its rights and locks are released. The jobs refuse its requests.
+    /// A session has ended: its rights and locks are released. The returned jobs refuse its requests.
     pub(crate) fn session_ended(&mut self, session: SessionId) -> Vec<Job> {
         let its_own = |(id, place): (&RequestId, &Place)| (place.parked.session() == session).then_some(*id);
         let ids: Vec<RequestId> = self.parked.iter().filter_map(its_own).collect();
@@ -287,8 +287,8 @@ impl TermLeases {
         jobs
     }
 
-    /// Replies to send after a change of the table. Locks are not touched before all sessions have declared
-    /// theirs.
+    /// Replies to lock requests after a change of the table. No lock is granted before all sessions have
+    /// reclaimed theirs.
     fn locks_go_on(&mut self) -> Vec<locks::Answer> {
         match self.locks.has_put_off() && self.table.undeclared().is_empty() {
             true => self.locks.go_on(),
@@ -334,7 +334,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn work_that_no_thread_is_left_for_keeps_nothing_alive() {
+    fn jobs_left_after_the_threads_ended_are_dropped() {
         let (leases, server) = (Leases::new(), Arc::new(()));
         let refers = server.clone();
         leases.run(Box::new(move || drop(refers)));

@@ -1,8 +1,8 @@
 //! The metadata server of a volume: a Raft group of replicas that keeps the namespace.
 //!
-//! **Model.** Every change is a command in the Raft log. When a majority has it, it is applied to the
-//! namespace, a deterministic state machine over a key-value store, and then answered. A server that is alone
-//! in its process (`shoal up`) is a group of one.
+//! **Model.** Every change is a command in the Raft log. Once committed by a majority, it is applied to the
+//! namespace, a deterministic state machine over a key-value store, and then answered. A single process
+//! (`shoal up`) runs a group of one.
 //!
 //! ```text
 //!  submit ──> proposals ──> driver: Raft, log, one flush per group ──> applier: namespace, store ──> answer
@@ -32,16 +32,16 @@
 //! **Failure.** When the log or the store fails, or is corrupt, the replica stops answering; it never limps
 //! on. As long as the others are a majority, they continue without it.
 //!
-//! **Sessions** (`sessions`). A new leader takes them over. A server that is alone ends those of an earlier
-//! process, since their client lived in the process that died.
+//! **Sessions** (`sessions`). A new leader takes them over. A group of one ends those of an earlier process,
+//! since their client lived in the process that died.
 //!
-//! **Rights** (`rights`, on the table in `leases`). What a client is told it may cache, until another client
-//! wants to change it; then it is recalled.
+//! **Rights** (`rights`, on the table in `leases`). A client may cache what a reply has granted. It is
+//! recalled before another client changes it.
 //!
 //! **Background work** (`background`): dead inodes are reaped, unreferenced blocks deleted, fragmented files
 //! compacted. All of it is paced, in bounded steps, and started by the changes that make it necessary. Blocks
 //! with too few copies are healed, and moved where an administrator wants them (`background::heal`).
-//! The tasks stand in `tasks`, where changes add them.
+//! Changes queue this work in `tasks`.
 //!
 //! **Layers.** Modules know only those below them. Driver, applier, flush thread and replica know each other
 //! through `core`. The parts of a volume's server know each other through `shared`:

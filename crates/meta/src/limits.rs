@@ -31,13 +31,13 @@ pub const MEMTABLE_BYTES_MIN: usize = 4 << 20;
 pub const BLOB_FILE_BYTES_MIN: u64 = 2 << 20;
 /// A segment of the log is one part in this many of the log.
 pub const LOG_SEGMENTS: u64 = 4;
-/// The log is kept for followers that are behind, up to this many times its size; beyond it they fetch the
-/// state.
+/// The log is kept for followers that are behind, up to this multiple of its usual size; beyond it they fetch
+/// the state.
 pub const LOG_KEPT_FACTOR: u64 = 2;
 /// The log is kept only for followers that were heard from within this time: several heartbeats may get lost,
 /// and a process may be restarted.
 pub const FOLLOWER_SILENT_MAX: Duration = Duration::from_secs(5);
-/// The log after a state that is being fetched is kept, up to this many times its size.
+/// The log after a state that is being fetched is kept, up to this multiple of its usual size.
 pub const LOG_FETCHED_FACTOR: u64 = 8;
 /// The log kept for fetched states takes no more than one part in this many of the reserve.
 pub const LOG_RESERVE_PART: u64 = 4;
@@ -72,10 +72,10 @@ pub const FETCH_ROUNDS_MAX: usize = 8;
 pub const CHECKPOINTS_MAX: usize = 2;
 /// A checkpoint that was not fetched from for this long is deleted.
 pub const CHECKPOINT_IDLE_MAX: Duration = Duration::from_secs(60);
-/// A checkpoint that was not fetched from for this long is replaced when a new one is requested. Its fetcher
-/// has died or been cut off, and is likely to be the one that asks.
+/// A checkpoint that was not fetched from for this long is replaced when a new one is requested: its fetcher
+/// has died or was cut off, and is probably the sender of that request.
 pub const CHECKPOINT_ABANDONED_AFTER: Duration = Duration::from_secs(10);
-/// Room that a session is assumed to hold until it says so to a new leader, in bytes.
+/// Room that a new leader assumes a session to hold until the session reports it, in bytes.
 pub const ADOPTED_ROOM_BYTES: u64 = 256 << 20;
 /// How long a request waits for a new leader to learn which sessions there are.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
@@ -94,7 +94,7 @@ pub const SESSION_DEAD_AFTER: Duration = Duration::from_secs(10);
 /// has been silent for this long. Longer than two polls of a client, which renew it, and shorter than any
 /// machine takes to boot.
 pub const REBOOT_SILENCE: Duration = Duration::from_secs(4);
-/// Other sessions of its machine that a new session is told about.
+/// Other sessions of the same machine that are listed in the reply to a new session.
 pub const SIBLINGS_MAX: usize = 256;
 /// The part of [`SESSION_DEAD_AFTER`] for which a client may use its caches after a renewal. The rest is for
 /// clock drift and for invalidating its kernel's caches.
@@ -175,8 +175,8 @@ pub const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// other work is to have most of the time.
 pub const SWEEP_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// All sessions are swept this often even without a reason: it finds blocks that a brick stored later than
-/// that, and anything else left there. It takes a while, as the bricks list all blocks. What it finds does no
-/// harm but for the space it takes.
+/// that, and anything else left there. It is rare because the bricks list all blocks, and what it finds only
+/// takes space.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(6 * 3600);
 /// After each page of a full sweep, the sweeper rests for this many times as long as the page took: at most a
 /// fifth of the disks' time goes into it.
@@ -251,9 +251,9 @@ pub const PATH_DEPTH_MAX: usize = 2048;
 pub const SLOW_REQUEST: Duration = Duration::from_secs(2);
 /// Slow requests that are logged in each [`SLOW_LOGGED_PERIOD`]; others are counted.
 pub const SLOW_LOGGED_MAX: u64 = 20;
-/// See [`SLOW_LOGGED_MAX`].
+/// The period in which at most [`SLOW_LOGGED_MAX`] slow requests are logged.
 pub const SLOW_LOGGED_PERIOD: Duration = Duration::from_secs(60);
 /// Lines of each part of a state dump: some pages.
 pub const DUMP_LINES_MAX: usize = 256;
-/// Sessions that this server has ended and that were not asked for yet, as texts; it is asked every second.
+/// Descriptions of ended sessions that are kept until they are fetched, which is every second.
 pub const ENDED_KEPT_MAX: usize = 256;

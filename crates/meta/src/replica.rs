@@ -1,8 +1,7 @@
 //! A replica of a metadata group: a state machine over a store, replicated by Raft.
 //!
-//! **Model.** Commands are proposed to the group's leader, committed by a majority, and applied on every
-//! replica in the same order. The proposer learns the outcome from this replica's own state machine, once it
-//! is applied here.
+//! **Model.** Commands are proposed on the group's leader, committed by a majority, and applied on every
+//! replica in the same order. The proposer gets the outcome from the leader's state machine.
 //!
 //! **Promises.** What was acknowledged survives the loss of any minority, at any moment. All replicas that
 //! have applied the log up to the same entry hold the same bytes ([`digest`](Replica::digest)).
@@ -113,7 +112,7 @@ impl<M: Machine> Replica<M> {
             match snapshot::fetch(&core.dir, (&*peers, from), kept, &|| core.stopped()) {
                 Ok(()) => core.installed.store(true, Ordering::Release),
                 Err(why) => {
-                    tracing::warn!(group = %core.group, why, "fetching the state from another replica")
+                    tracing::warn!(group = %core.group, why, "fetching the state from another replica failed")
                 }
             }
             core.fetching.store(false, Ordering::Release);
@@ -123,7 +122,7 @@ impl<M: Machine> Replica<M> {
         threads.push(fetching);
     }
 
-    /// Answers what another replica has [asked](Peers::ask).
+    /// Answers a request of another replica ([`Peers::ask`]).
     pub fn answer(&self, request: &[u8]) -> Result<Bytes, String> {
         self.core.running().map_err(|error| error.to_string())?;
         self.core.checkpoints.answer(&self.core.store, &self.core.founders, request)
@@ -184,7 +183,7 @@ impl<M: Machine> Replica<M> {
         Ok((index, digest))
     }
 
-    /// Counters, for people and for monitoring. Names of counters that only grow end in `_total`.
+    /// Counters, for administrators and monitoring. Names of counters that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         let (core, driver, status) = (&self.core, &self.core.driver, self.status());
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -234,12 +233,12 @@ impl<M: Machine> Replica<M> {
             self.transfer_leadership();
             let handed_over = |_| (self.core.lead.status().role != crate::lead::Role::Leader).then_some(());
             if self.core.wait_for(TRANSFER_PATIENCE, handed_over).is_err() {
-                tracing::info!(group = %self.core.group, "no replica took the lead over");
+                tracing::info!(group = %self.core.group, "no other replica became leader in time");
             }
         }
         self.stop();
         if let Err(error) = self.core.store.flush() {
-            tracing::error!(%error, "flushing the store at the end");
+            tracing::error!(%error, "flushing the store at shutdown failed");
         }
     }
 

@@ -1,11 +1,11 @@
-//! Rights of clients: executes what the table of `shoal_lease` decides.
+//! Rights of clients: carries out requests and recalls as the table of `shoal_lease` decides.
 //!
 //! **Requests that wait** for other clients hold no thread: they are parked, and a few dedicated threads
 //! resume them.
 //!
-//! **Order.** A session is registered for what it looks up before the store is read, so a later change of it
-//! waits for that session. A change is prepared while no other session can read what it is about: covers and
-//! names are looked up again until they are stable.
+//! **Order.** A read registers its session as a watcher before it reads the store, so a later change waits
+//! for that session. A change is prepared while no other session can read its targets; covers and names are
+//! looked up again until they are stable.
 //!
 //! **Fencing.** A session that blocks another is ended when it has been silent for [`SESSION_DEAD_AFTER`], or
 //! has not acknowledged a recall within [`RECALL_MAX`]. Silence is measured from the last request of any
@@ -58,7 +58,7 @@ impl Shared {
     /// A session has ended: its parked requests are refused, its rights and locks are released.
     fn lease_ends(self: &Arc<Self>, session: SessionId) {
         let Some(term) = self.leases.term() else { return };
-        // A table of another term learns of it when it is built.
+        // The table of another term is built without this session.
         let _ = self.with_table(term, |leases| {
             leases.session_ended(session).into_iter().for_each(|job| self.leases.run(job));
         });
@@ -71,7 +71,7 @@ impl Shared {
         if !mistake("accept what an ended session sends") {
             while let Outcome::Closed { more: true } = self.propose(&Command::CloseSession { session })? {}
         }
-        // Not earlier: nothing that the session has in flight can be committed any more.
+        // After the fence, because nothing that the session has in flight can be committed then.
         self.lease_ends(session);
         self.background.add(Work { sweep: vec![session], ..Work::default() });
         Ok(())
@@ -90,8 +90,8 @@ impl Shared {
         }
         let known = self.tree(query::session(&self.store, session))?;
         if known.is_some_and(|known| seq <= known.last) {
-            // The batch is retried: other sessions may know by now what it has created, including those that
-            // have not reclaimed from a new leader what they watch.
+            // The batch was applied before, and is retried: other sessions may watch by now what it has
+            // created, and may not have reclaimed that from a new leader.
             return Ok(());
         }
         self.with_table(term, |leases| leases.table.born(session, born))
@@ -107,7 +107,7 @@ impl Shared {
         gone: &[InodeId],
     ) {
         if !born.is_empty() || !gone.is_empty() {
-            // A table of another term does not know them.
+            // The table of another term has no such rights.
             let _ = self.with_table(term, |leases| {
                 leases.table.settled(session, born);
                 leases.table.gone(session, gone);
@@ -135,8 +135,8 @@ impl Shared {
         if refers.is_empty() {
             return self.answer_poll(poll, done);
         }
-        // The hold stays, whatever becomes of the change that caused the recall: the client is not asked
-        // about these inodes again.
+        // The hold is logged even if the change that caused the recall fails: the client does not report
+        // these inodes again.
         let shared = self.clone();
         self.leases.run(Box::new(move || match shared.hold(poll.session, refers) {
             Ok(()) => shared.answer_poll(poll, done),
@@ -148,7 +148,7 @@ impl Shared {
     fn hold(self: &Arc<Self>, session: SessionId, inodes: Vec<InodeId>) -> Result<(), MetaError> {
         self.admit(session)?;
         match self.propose(&Command::Hold { session, inodes })? {
-            // The session has ended, and holds nothing.
+            // A session that has ended holds nothing.
             Outcome::Done | Outcome::Fenced { .. } => Ok(()),
             other => Err(MetaError::Failed(format!("a hold was answered with {other:?}"))),
         }
@@ -223,12 +223,11 @@ impl Shared {
             let is_new = leases.table.is_undeclared(said.session);
             leases.table.reclaim(said.session, &said.covers, &nodes, said.last)?;
             leases.table.born(said.session, &moved);
-            // A delayed duplicate must not restore locks that were released since. No request waits yet for
-            // what is declared.
+            // A delayed duplicate must not restore locks that were released since.
             let locks = if is_new { said.locks.clone() } else { Vec::new() };
             Ok::<_, Refusal>(leases.locks.table.reclaim(said.session, locks).refused)
         })?;
-        // Always logged: one of two clients believes it has a right that it has not.
+        // Logged as an error: one of two clients counts on a right that it does not have.
         match taken {
             Ok(refused) if refused.is_empty() => Ok(()),
             contradiction => {

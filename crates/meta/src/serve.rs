@@ -68,7 +68,7 @@ impl Server {
         &self.shared.replica
     }
 
-    /// Counters, for people and for monitoring. Names of counters that only grow end in `_total`.
+    /// Counters, for administrators and monitoring. Names of counters that only grow end in `_total`.
     pub fn stats(&self) -> Vec<(&'static str, u64)> {
         let shared = &self.shared;
         let mut stats = shared.replica.stats();
@@ -121,7 +121,7 @@ impl Server {
         self.shared.tiering.set(settings);
     }
 
-    /// How the tiers are.
+    /// The state of the tiers.
     pub fn tier_state(&self) -> Result<TierState, MetaError> {
         self.shared.tier_state()
     }
@@ -272,8 +272,8 @@ impl MetaService for Server {
             Box::new(move |outcome| {
                 done(outcome.and_then(|outcome| match outcome {
                     Outcome::Applied { seq } => {
-                        // Not earlier: until the batch was applied the inodes could be found by their
-                        // numbers.
+                        // After the batch was applied, since the inodes could be found by their numbers until
+                        // then.
                         table.lease_applied(term, session, &born, &gone);
                         Ok(CommitReply { seq })
                     }
@@ -283,9 +283,9 @@ impl MetaService for Server {
                     }
                     // An earlier batch was lost when leadership changed.
                     Outcome::OutOfOrder { expected } => Err(MetaError::OutOfOrder { expected }),
-                    // An error of the client, which makes the batch one that cannot be applied.
+                    // The client has sent a batch that cannot be applied.
                     other => {
-                        tracing::error!(%session, %seq, ?other, "a batch makes no sense");
+                        tracing::error!(%session, %seq, ?other, "a batch cannot be applied");
                         Err(MetaError::Refused { session, seq, index: 0, errno: Errno::EINVAL })
                     }
                 }));

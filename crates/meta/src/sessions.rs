@@ -50,7 +50,7 @@ impl Sessions {
         self.living.lock().insert(session, living);
     }
 
-    /// A new leader learns which sessions exist, but not when they last renewed.
+    /// A session in the store of a new leader. When it last renewed is unknown.
     pub(crate) fn adopt(&self, sessions: impl Iterator<Item = (SessionId, String, Option<Origin>)>) {
         let now = Instant::now();
         let adopted = |(id, client, origin)| {
@@ -60,7 +60,7 @@ impl Sessions {
         *self.living.lock() = sessions.map(adopted).collect();
     }
 
-    /// A session has ended. Answers whether it was alive.
+    /// A session has ended. Returns whether it was alive.
     pub(crate) fn remove(&self, session: SessionId) -> bool {
         self.living.lock().remove(&session).is_some()
     }
@@ -148,7 +148,7 @@ impl Sessions {
         living.iter().map(silence).filter(|(_, silence)| *silence > long).collect()
     }
 
-    /// What a session's client calls itself.
+    /// The name of a session's client.
     pub(crate) fn client(&self, session: SessionId) -> String {
         self.living.lock().get(&session).map(|living| living.client.clone()).unwrap_or_default()
     }

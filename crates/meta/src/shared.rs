@@ -102,7 +102,7 @@ pub(crate) struct Shared {
     /// The term to which the table of sessions belongs.
     pub(crate) adopted: AtomicU64,
     pub(crate) slow_log: LogLimit,
-    /// Sessions that this server has ended, in words for administrators.
+    /// One line of text for each session that this server has ended.
     pub(crate) ended: Mutex<Vec<String>>,
 }
 
@@ -118,7 +118,7 @@ impl Shared {
         core.wait_for(ADOPTION_PATIENCE, |applied| core.lead.holds(applied).and_then(ready))
     }
 
-    /// Admits a request of a session, and renews the session. Answers the term in which this server serves.
+    /// Admits a request of a session, and renews the session. Returns the term in which this server serves.
     pub(crate) fn admit(&self, session: SessionId) -> Result<u64, MetaError> {
         let term = self.serving()?;
         match self.sessions.renew(session) {
@@ -145,7 +145,7 @@ impl Shared {
         self.replica.core.propose(command.encode())
     }
 
-    /// Makes sure that the store has applied all that was committed before this call, and that no other
+    /// Waits until the store has applied all that was committed before this call, and confirms that no other
     /// replica led the group then.
     pub(crate) fn catch_up(&self) -> Result<(), MetaError> {
         self.propose(&Command::GrantBlocks { count: 0 }).map(drop)
@@ -174,7 +174,7 @@ impl Shared {
         found
     }
 
-    /// Refused if this replica has lost leadership meanwhile: what was read may be old.
+    /// Fails if this replica has lost leadership meanwhile: what was read may be stale.
     pub(crate) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
         let core = &self.replica.core;
         match core.lead.holds(core.applied()) {

@@ -1,5 +1,4 @@
-//! Whole states: the messages between replicas besides Raft's own, and how a replica gets the state of
-//! another.
+//! Snapshots: how a replica fetches the state of another one, and the messages for that.
 //!
 //! **Model.** The state of a replica is its store, which knows the log index that it belongs to. A
 //! *checkpoint* of it is a directory of files. Another replica fetches them in pages, and puts them in the
@@ -32,7 +31,7 @@ const FETCH_STATE: u8 = 1;
 pub(crate) enum Said {
     /// A message of Raft.
     Raft(Box<Message>),
-    /// What the receiver lacks is not in the log any more: it should fetch the state.
+    /// The entries that the receiver lacks are not in the log any more: it should fetch the state.
     FetchState,
     /// A message that this version does not understand.
     Nothing,

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_compacted_and_what_lies_behind_the_end_unavailable() {
+    fn truncated_entries_are_compacted_and_entries_behind_the_end_unavailable() {
         let dir = tempfile::tempdir().expect("tempdir");
         let log =
             RaftLog::create(dir.path(), LogOptions::default(), 7, 2, &first_state(vec![1])).expect("create");

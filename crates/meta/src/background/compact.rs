@@ -1,10 +1,10 @@
 //! The compactor: merges runs of many small extents into blocks.
 //!
-//! A file is a candidate when the namespace says so (many extents, small on average). It is left alone for a
-//! while, as a writer that is still active would undo the work. Then each run of adjacent extents that fits a
-//! block is read and stored as one block. The block replaces them, if they are still the same. Readers see
-//! the same bytes before and after; a reader that looked the extents up before finds the old blocks gone, and
-//! looks again.
+//! The namespace lists candidates: files with many extents that are small on average. A candidate waits for
+//! some time, as a writer that is still active would undo the work. Then each run of adjacent extents that
+//! fits a block is read and stored as one block. The block replaces them, if they are still the same. Readers
+//! see the same bytes before and after. A reader with the old extents finds their blocks missing, and looks
+//! the extents up again.
 
 use super::Trouble;
 use crate::limits::*;
@@ -36,7 +36,7 @@ pub(crate) struct Compactor {
 }
 
 impl Compactor {
-    /// A compactor that leaves a candidate alone for `after`.
+    /// A compactor that compacts a candidate once it is `after` old.
     pub(crate) fn new(after: Duration) -> Compactor {
         // There may be candidates from before the last start.
         Compactor { after, ripe: BTreeMap::new(), look_at: Some(Instant::now()), ids: 0..0 }
@@ -143,15 +143,15 @@ impl Compactor {
             // Overwritten and collected since it was looked up, or damaged: a reader of the file gets that
             // error.
             Err(error) => {
-                tracing::debug!(%ino, %error, "reading what was to be compacted");
+                tracing::debug!(%ino, %error, "cannot read extents that are to be compacted");
                 return Ok(());
             }
         };
         let block = self.next_id(shared)?;
         let group = shared.bricks.store(block, &parts)?;
         if shared.background.stopped() {
-            // Leadership was lost meanwhile: the next leader may have taken the block for garbage, even if
-            // this replica is the next leader.
+            // Leadership was lost meanwhile: the next leader, perhaps this replica, may have deleted the
+            // block as garbage.
             return Ok(());
         }
         let info = BlockInfo { len, group };

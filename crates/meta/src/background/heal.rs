@@ -6,9 +6,10 @@
 //! - *rebalance* moves blocks to where placement would put them today;
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
-//! **Order.** See [`place`]. Blocks are copied by several threads, below a configurable rate.
+//! **Order** of copying, committing and deleting is that of [`place`]. Blocks are copied by several threads,
+//! below a configurable rate.
 //!
-//! **Where.** On the leader alone. A new leader surveys all blocks once.
+//! **Runs** on the leader alone. A new leader surveys all blocks once.
 
 use super::{Trouble, place};
 use crate::limits::{HEAL_FOUND_MAX, HEAL_PAGE, HEAL_READ_PAGE};
@@ -32,12 +33,12 @@ pub(crate) fn run(shared: &Shared) {
             tracing::info!(?task, moved, waiting, failed, took_ms = status.took_ms, "healed blocks");
         }
         if let Err(Trouble::Server(error)) = outcome {
-            tracing::info!(%error, "healing is put off");
+            tracing::info!(%error, "healing is deferred");
         }
     }
 }
 
-/// Answers whether it reached the end.
+/// Returns whether it has reached the end.
 fn walk(shared: &Shared, task: HealTask) -> Result<bool, Trouble> {
     let mut after = None;
     loop {
@@ -145,7 +146,7 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
         shared.heal.note(|status| status.waiting_blocks += 1);
     }
     if to == known.group && to != info.group {
-        // It is back where it should have been all the time.
+        // The copy is on its brick again: the recorded group does not change.
         shared.heal.note_moved(u64::from(info.len));
     }
     Ok((to != known.group).then_some(Placed { id, from: known.group, to }))

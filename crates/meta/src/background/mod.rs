@@ -1,9 +1,9 @@
 //! The background work of a metadata group: it reaps dead inodes, deletes unreferenced blocks and unknown
 //! copies on the bricks, and merges many small extents into blocks.
 //!
-//! One thread does it all, in bounded steps. It sleeps until a change makes work, which the applier sees in
-//! what it writes; only bricks are searched periodically, a few times a day. All decisions go through the
-//! log, like commands of clients, so the thread may stop or crash between any two steps and start again.
+//! One thread does all of it, in bounded steps. It sleeps until the applier has seen a change that makes
+//! work; only the sweep of the bricks is periodic. All decisions go through the log, like commands of
+//! clients, so the thread may stop or crash between any two steps and start again.
 
 mod collect;
 mod compact;
@@ -81,7 +81,7 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
             Err(Trouble::Server(error @ (MetaError::Unavailable(_) | MetaError::NotLeader { .. })))
                 if shared.serving().is_ok() =>
             {
-                tracing::debug!(%error, "background work waits");
+                tracing::debug!(%error, "background work is deferred");
                 shared.background.add(Work { compact: true, ..work });
                 shared.background.rest(RETRY_AFTER);
             }
@@ -93,8 +93,8 @@ pub(crate) fn run(shared: &Shared, options: &Options) {
                 return;
             }
             Err(Trouble::Brick(error)) => {
-                tracing::warn!(%error, "background work waits for the brick");
-                // Whichever step failed: the retry finds all of it again.
+                tracing::warn!(%error, "background work waits for a brick");
+                // Any step may have failed: all of the work is queued again.
                 shared.background.add(Work { compact: true, ..work });
                 shared.background.rest(RETRY_AFTER);
             }

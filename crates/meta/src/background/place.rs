@@ -1,4 +1,4 @@
-//! Moving blocks to other bricks: several at a time, then one command of the log, then the old copies go.
+//! Moves blocks to other bricks: copies several, commits their places with one command, deletes old copies.
 //!
 //! **Order.** A block is copied first, then its new place is committed to the log, and only then are excess
 //! copies deleted. A crash at any point leaves at worst a copy that the namespace does not know.
@@ -12,7 +12,7 @@ use shoal_runtime::sync::Mutex;
 use shoal_types::{BlockGroup, BlockId};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Copies blocks, several at a time; answers those whose bricks have changed.
+/// Copies blocks, several at a time; returns those whose bricks have changed.
 pub(super) fn copy(
     page: &[BlockId],
     one: impl Fn(BlockId) -> Result<Option<Placed>, Trouble> + Sync,
@@ -61,7 +61,7 @@ pub(super) fn commit(
         if placed {
             moved(&block, known.map_or(0, |block| u64::from(block.info.len)));
         }
-        // If the block was moved or deleted meanwhile, the new copies are the unknown ones.
+        // If the block was moved or deleted meanwhile, the new copies are in excess.
         let rest = if placed { from } else { to };
         let rest = rest.without_all(&keep);
         if !rest.is_empty() {
@@ -70,7 +70,7 @@ pub(super) fn commit(
     }
     // Copies left on a brick that does not answer are found by the sweep.
     if let Err(error) = than.and_then(|than| shared.bricks.discard_older(&excess, &than)) {
-        tracing::debug!(%error, "deleting copies in excess");
+        tracing::debug!(%error, "deleting copies in excess failed");
     }
     Ok(())
 }

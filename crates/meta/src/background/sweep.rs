@@ -14,9 +14,9 @@
 //! these sweeps is repeated once, and all sessions are swept periodically. No list of leftovers is needed,
 //! and nothing is left for ever.
 //!
-//! **How.** One page of a session is a step, so that other work gets its turn, however much a session has
-//! stored. When no brick answers, sweeping pauses, and resumes where it stopped. A single failed brick is
-//! skipped: no copy is deleted that it did not list, and when it is back all sessions are swept.
+//! **How.** A step handles one page of a session, so that a large session does not delay other work. When no
+//! brick answers, sweeping pauses, and resumes where it stopped. A single failed brick is skipped: no copy is
+//! deleted that it did not list, and when it is back all sessions are swept.
 
 use super::Trouble;
 use crate::limits::{COLLECT_PAGE, SWEEP_AGAIN_AFTER, SWEEP_PAGE, SWEEP_REST_FACTOR, SWEEP_RETRY_AFTER};
@@ -109,7 +109,7 @@ impl Sweeper {
         self.alone.insert(session, Due { at: now, last: false, pass: Pass::new(session) });
     }
 
-    /// Blocks of any session may be left somewhere.
+    /// Any session may have left blocks: requests a round.
     pub(crate) fn all(&mut self, now: Instant) {
         (self.all_at, self.asked) = (now, true);
     }
@@ -122,7 +122,7 @@ impl Sweeper {
         self.paused_until.map_or(first, |until| first.max(until))
     }
 
-    /// Sweeps a page of one session, if one is due. Answers whether a periodic round has begun.
+    /// Sweeps a page of one session, if one is due. Returns whether a periodic round has begun.
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let begun = Instant::now();
         let Some(piece) = self.next(begun) else { return Ok(false) };
@@ -226,7 +226,7 @@ fn sweep(shared: &Shared, mut pass: Pass) -> Result<Swept, Trouble> {
         if unknown(shared, page, has_ended, |_| false)?.is_empty() {
             continue;
         }
-        // A deposed leader that does not know it must not judge what the next leader has stored. Copies that
+        // Confirms leadership: a deposed leader must not delete what the next leader has stored. Copies that
         // the next leader makes after this moment are kept, however late the brick handles the deletion.
         let than = shared.bricks.moments()?;
         shared.catch_up()?;
@@ -266,7 +266,8 @@ struct Unknown {
     id: BlockId,
     /// The bricks with such a copy.
     on: BlockGroup,
-    /// The block as such is known: a later leader may copy it to these bricks once more.
+    /// The block itself is known, and only these copies are in excess: a later leader may copy it to these
+    /// bricks once more.
     is_known: bool,
 }
 
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_has_ended_is_swept_at_once_and_once_more_and_again_where_a_brick_did_not_delete() {
+    fn ended_session_is_swept_twice_and_again_if_a_brick_did_not_delete() {
         let (begun, session) = (Instant::now(), SessionId(7));
         let mut sweeper = Sweeper::new(EVERY);
         assert_eq!(sweeper.next(begun), None);
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_that_was_asked_for_is_repeated_soon_and_others_are_not() {
+    fn requested_round_is_repeated_soon_and_a_periodic_one_is_not() {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         let (one, other) = (SessionId(1), SessionId(2));
         sweeper.all(begun);
@@ -369,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_rests_between_the_pages_of_a_session() {
+    fn round_pauses_between_the_pages_of_a_session() {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         sweeper.all(begun);
         sweeper.begin(vec![SessionId(1), SessionId(2)], begun);
@@ -379,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_all_sweeping_pauses_and_what_failed_goes_on_for_itself() {
+    fn failed_session_is_retried_apart_after_a_pause_of_all_sweeping() {
         let (mut sweeper, begun) = (Sweeper::new(EVERY), Instant::now());
         sweeper.all(begun);
         sweeper.failed(Piece::Round, begun);

@@ -6,13 +6,13 @@
 //! often. Bricks count reads, and the mover takes the counts every second: reads of hot blocks go into the
 //! index, those of cold blocks are kept in memory.
 //!
-//! **Never** is a block moved that is being healed, or was used within the last seconds, or belongs to a file
-//! that was changed within them. All copies or shards are on the other tier, and were read back from disk,
-//! before the new place is committed to the log; then the old ones are deleted. A command for a block that
-//! has been placed elsewhere meanwhile changes nothing.
+//! **Promises.** A block is not moved while it is being healed, or for some seconds after it was used or its
+//! file was changed. All copies or shards are on the other tier, and were read back from disk, before the new
+//! place is committed to the log; then the old ones are deleted. A command for a block that has been placed
+//! elsewhere meanwhile changes nothing.
 //!
-//! **Where.** On the leader alone. The index is replicated: a new leader continues. Reads of cold blocks are
-//! counted anew.
+//! **Runs** on the leader alone. The index is replicated, so a new leader continues with it. The counts of
+//! reads of cold blocks begin at 0 again.
 
 use super::{Trouble, place};
 use crate::limits::{
@@ -244,14 +244,14 @@ pub(crate) fn run(shared: &Shared) {
         match mover.look(shared, settings) {
             Ok(true) => pause = Duration::ZERO,
             Ok(false) => {}
-            Err(Trouble::Brick(error)) => tracing::debug!(%error, "moving between tiers is put off"),
-            Err(Trouble::Server(error)) => tracing::info!(%error, "moving between tiers is put off"),
+            Err(Trouble::Brick(error)) => tracing::debug!(%error, "moving between tiers is deferred"),
+            Err(Trouble::Server(error)) => tracing::info!(%error, "moving between tiers is deferred"),
         }
     }
 }
 
 impl Mover {
-    /// Takes the counts of reads, and moves what is to be moved. Answers whether to look again at once.
+    /// Takes the counts of reads, and moves the planned blocks. Returns whether to plan again at once.
     fn look(&mut self, shared: &Shared, settings: TierSettings) -> Result<bool, Trouble> {
         self.note_reads(shared, settings)?;
         let is_empty = heat::longest_unused(&shared.store, None, 1)?.is_empty();
@@ -271,7 +271,7 @@ impl Mover {
             }
             self.carry_out(shared, page)?;
         }
-        // How full the tier is, bricks tell with a delay.
+        // Bricks report the use of the tier with a delay.
         Ok(plan.is_cut && !is_full)
     }
 

@@ -11,7 +11,7 @@ struct Tasks {
     reclaim: bool,
     busy: bool,
     stop: bool,
-    /// How much had been removed from the store, and when, at the last reclaim.
+    /// The count of removed records and the time, at the last reclaim.
     reclaimed: Option<(u64, Instant)>,
     /// Space is not reclaimed again before this.
     rests_until: Option<Instant>,
@@ -70,7 +70,7 @@ impl FlushTasks {
         self.idle.notify_all();
     }
 
-    /// Waits for a task; answers whether space is to be reclaimed, besides flushing. `None` to end.
+    /// Waits for a task; returns whether space is to be reclaimed, besides flushing. `None`: the thread ends.
     pub(crate) fn next(&self) -> Option<bool> {
         let mut state = self.state.lock();
         state.busy = false;
@@ -92,13 +92,13 @@ impl FlushTasks {
         }
     }
 
-    /// The store has been flushed. A caller that learns this may request the next flush.
+    /// The store has been flushed: the next flush may be requested.
     pub(crate) fn flushed(&self) {
         self.flushes.fetch_add(1, Ordering::Relaxed);
         self.state.lock().flush = false;
     }
 
-    /// Space was reclaimed, or could not be: `removed` is how much had been removed from the store before.
+    /// Space was reclaimed, or that failed. `removed`: the count of removed records before.
     pub(crate) fn reclaimed(&self, removed: u64, took: Duration) {
         self.reclaims.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();

@@ -14,9 +14,9 @@ impl<M: Machine> Driver<M> {
     /// Starts a quorum check, at every tick that is due for one.
     pub(super) fn keep_the_lead(&mut self) {
         if self.transferring && self.leads && self.node.raft.lead_transferee.is_none() {
-            // The transfer has failed, but its message may still be in flight, and its receiver need not wait
-            // for this lease to run out. A message of an earlier term is ignored, so this replica gives up
-            // its term.
+            // The transfer has failed, but its message may still be in flight, and its receiver would not
+            // wait for this leader's lease to run out. A message of an earlier term is ignored, so this
+            // replica steps down.
             let term = self.node.raft.term;
             self.node.raft.become_follower(term, raft::INVALID_ID);
         }

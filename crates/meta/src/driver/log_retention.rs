@@ -17,7 +17,7 @@ impl<M: Machine> Driver<M> {
         self.heard.retain(|_, when| when.elapsed() <= FOLLOWER_SILENT_MAX);
         let log = &self.node.store().log;
         let cut = log.first_index() - 1;
-        // A follower that lacks more than the log has needs none of it.
+        // A follower that is behind the start of the log fetches the state, and needs none of the log.
         let fits = |index: u64, most: u64| index >= cut && log.bytes_since(index + 1) <= most;
         let there = self.node.raft.prs().iter().filter(|(id, _)| self.heard.contains_key(id));
         // The progress of a follower that a new leader has not probed yet is unknown.

@@ -5,12 +5,11 @@
 //! fewer replicas than it can have. An unwanted leader hands leadership over as soon as a wanted member can
 //! take it, for clients only ask the wanted ones.
 //!
-//! Which members are alive is what Raft saw since its last quorum check: a dead one counts as alive until the
-//! next check, an election timeout at most. Leadership that is transferred to a dead member in that time is
-//! given up after another election timeout. The leader elected then has to hear from the members first, so
-//! this pause does not repeat. A member that loses its vote may have been needed, if other members have just
-//! died. The group then stands still until one of them is back, as if they had died a moment later. Neither
-//! loses an acknowledged write.
+//! Raft counts a member as alive if it has heard from it since its last quorum check. So a dead one counts as
+//! alive for up to an election timeout. Leadership that is transferred to a dead member in that time is given
+//! up after another election timeout. The leader elected then has to hear from the members first, so this
+//! pause does not repeat. If other members die just when one loses its vote, the group may lack a quorum
+//! until one of them is back. Neither loses an acknowledged write.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
@@ -73,7 +72,7 @@ impl<M: Machine> Driver<M> {
         if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
             return Some((ConfChangeType::AddNode, *caught_up));
         }
-        // All wanted members have a vote, or cannot get one now: then unwanted ones stay, too.
+        // Not all wanted members have a vote: unwanted members keep theirs meanwhile.
         if wanted.iter().any(|id| !conf.voters.contains(id)) {
             return None;
         }

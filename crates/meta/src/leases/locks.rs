@@ -4,7 +4,7 @@
 //! or has ended.
 //!
 //! **Retried requests** are idempotent: a holder is granted its lock once more, a waiter keeps its place. A
-//! duplicate that arrives after the session has reported all requests up to it as answered is refused.
+//! late duplicate is refused, once the session has reported all requests up to it as answered.
 
 use crate::limits::{LOCK_CANCELS_MAX, LOCKS_PUT_OFF_MAX};
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ impl ClearLocks {
 /// A reply, and the callback that takes it.
 pub(crate) type Answer = (Done<LockReply>, Result<LockReply, MetaError>);
 
-/// The subject of a reply: what this owner holds of a family in a file.
+/// The subject of a reply: the locks of one kind that this owner holds in a file.
 type Key = (InodeId, LockSpace, LockOwner);
 
 /// The locks and lock requests of a term.
@@ -52,7 +52,7 @@ pub(crate) struct Locks {
     /// Numbers the requests carried out.
     at: u64,
     waiting: BTreeMap<RequestKey, (Key, Done<LockReply>)>,
-    /// Deferred until all sessions have declared their locks.
+    /// Deferred until all sessions have reclaimed their locks.
     put_off: Vec<(LockRequest, Done<LockReply>)>,
     /// All requests of a session below this number have been answered.
     below: BTreeMap<SessionId, u64>,
@@ -67,14 +67,14 @@ impl Locks {
         Locks { term, ..Locks::default() }
     }
 
-    /// Refuses all waiters.
+    /// Refuses all requests that wait or are deferred.
     pub(crate) fn end(self, why: &MetaError) -> Vec<Answer> {
         let waiting = self.waiting.into_values().map(|(_, done)| done);
         let all = waiting.chain(self.put_off.into_iter().map(|(_, done)| done));
         all.map(|done| (done, Err(why.clone()))).collect()
     }
 
-    /// Defers a request until all sessions have declared.
+    /// Defers a request until all sessions have reclaimed their locks.
     pub(crate) fn put_off(&mut self, request: LockRequest, done: Done<LockReply>) -> Vec<Answer> {
         let session = request.session;
         let LockOp::Cancel { id } = request.op else {
@@ -91,7 +91,7 @@ impl Locks {
         let mut answers = vec![(done, Ok(self.reply(LockOutcome::Done)))];
         match self.put_off.iter().position(is_it) {
             Some(at) => {
-                // What its owner holds is unknown before its session has declared it.
+                // The locks of its owner are unknown before its session has reclaimed them.
                 let cancelled = LockReply { at: 0, ..self.reply(LockOutcome::Cancelled) };
                 answers.push((self.put_off.remove(at).1, Ok(cancelled)));
             }
@@ -115,7 +115,7 @@ impl Locks {
         let LockRequest { session, id, below, op } = request;
         let answered = self.below.entry(session).or_default();
         if id < *answered {
-            // Its sender has been answered, or has given up, long ago.
+            // Its sender does not wait for it any more.
             return vec![(done, Err(MetaError::Malformed("this request has been answered".into())))];
         }
         if below > *answered {
@@ -215,7 +215,7 @@ impl Locks {
         answers
     }
 
-    /// Removes locks of a file for an administrator. Answers the removed locks, the refused requests, and the
+    /// Removes locks of a file for an administrator. Returns the removed locks, the refused requests, and the
     /// replies to send.
     pub(crate) fn clear(
         &mut self,
@@ -245,8 +245,8 @@ impl Locks {
         (granted, blocked, answers)
     }
 
-    /// Whether a lock of this session is waited for, or another owner's request was refused because of it
-    /// within `silence`.
+    /// Whether another owner waits for a lock of this session, or was refused one because of it within
+    /// `silence`.
     pub(crate) fn is_in_the_way(&self, session: SessionId, silence: Duration) -> bool {
         let refused = self.refused_for.get(&session).is_some_and(|when| when.elapsed() < silence);
         self.table.held_count(session) > 0 && (refused || self.table.is_waited_for(session))

@@ -1,4 +1,4 @@
-//! Rights to change: prepared while other sessions cannot read what they are about, then granted.
+//! Grants rights to change: recalls the targets from all other sessions first, then grants and answers.
 
 use crate::leases::{Acquiring, Parked};
 use crate::limits::WANTS_MAX;
@@ -38,7 +38,7 @@ impl Shared {
             Err(error) => {
                 let Some((acquiring, done)) = kept else { return };
                 if let Some(id) = acquiring.id {
-                    // A table of another term does not know the request.
+                    // The table of another term has no such request.
                     let _ = self.with_table(term, |leases| leases.table.give_up(id));
                 }
                 done(Err(error));
@@ -90,8 +90,8 @@ impl Shared {
             let (id, answer) = match extended {
                 Some((id, Some(answer))) => (id, answer),
                 other => {
-                    // Another session is about to change what was found: queue up behind it, with all that is
-                    // known by now.
+                    // Another session is about to change a target: the request is queued again behind it,
+                    // with all targets known by now.
                     if let Some((id, None)) = other {
                         leases.table.give_up(id);
                     }
@@ -134,8 +134,7 @@ impl Shared {
             }
             for wanted in &want.names {
                 let found = self.read(query::lookup(&state, want.ino, &wanted.name))?;
-                // Nothing is told about an inode that was not recalled from other sessions, even if its name
-                // was.
+                // Left out if the inode was not recalled from other sessions, even if its name was.
                 if let Some((_, record)) = &found.found
                     && !acquiring.targets.iter().any(|target| target.ino == record.ino)
                 {
@@ -180,8 +179,8 @@ fn targets(state: &(impl KvRead + ?Sized), wants: &[Want]) -> Result<Vec<Target>
             true => MOVES,
             false => match query::record(state, ino)? {
                 Some(inode) => inode.cover(ino),
-                // Either it is not committed yet, and its session's own; or it is gone, and the reply does
-                // not mention it.
+                // Either it was created in a batch that is not committed, or it was deleted. The reply has no
+                // record of it.
                 None => return Ok(()),
             },
         };

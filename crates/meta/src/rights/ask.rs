@@ -1,4 +1,4 @@
-//! Lookups and other reads: registered first, then answered.
+//! Lookups and other reads: the session is registered as a watcher first, then the store is read.
 
 use super::walk;
 use crate::leases::Parked;
@@ -46,7 +46,7 @@ impl Shared {
         kept: &mut Option<(Ask, Done<AskReply>)>,
     ) -> Option<Result<AskReply, MetaError>> {
         let (ask, _) = kept.as_mut()?;
-        // A request that has waited did this before.
+        // For a request that has waited, the sub-directories were recalled before.
         let along = if id.is_none() { self.along(term, ask) } else { Ok(Vec::new()) };
         let ask = ask.clone();
         let asked = self.read(about(&self.store.snapshot(), &ask.question));
@@ -174,7 +174,7 @@ fn listed(question: &Question) -> &[InodeId] {
     }
 }
 
-/// What a read is about in this state.
+/// The items of a read in this state, for which its session is registered.
 fn about(state: &(impl KvRead + ?Sized), question: &Question) -> Answered<Vec<ReadItem>> {
     Ok(match question {
         Question::Lookup { dir, name } => {

@@ -1,10 +1,10 @@
 //! The replica that fetches a state.
 //!
-//! While a state is fetched, the group goes on writing, and what comes after the state must still be in the
-//! leader's log in the end. A leader keeps that within a bound. So a state of which more was fetched than
-//! that bound is brought up to date before it is used: most files of a newer checkpoint are those of the one
-//! before. Each round fetches what was written during the last one, until a round is as short as the bound.
-//! So fetching ends, if it is faster than writing.
+//! While a state is fetched, the group continues to write, and the log entries after the state must still be
+//! in the leader's log when the fetch is complete. A leader keeps a bounded number of bytes for that. So if
+//! more bytes were fetched than the bound, a newer checkpoint is fetched in another round. Most files of it
+//! are those of the one before, so a round fetches what was written during the last one. Rounds are repeated
+//! until one is as short as the bound. So fetching ends, if it is faster than writing.
 
 use super::{Ask, Manifest, decode, encode, incoming, install, remove, said, sync_dir};
 use crate::limits::{FETCH_ROUNDS_MAX, STATE_PAGE_BYTES};
@@ -59,7 +59,7 @@ pub(crate) fn fetch(
         if fetched <= kept {
             break;
         }
-        // Refused, for example because more replicas are fetching: then this checkpoint has to do.
+        // If a newer checkpoint is refused, for example because more replicas are fetching, this one is used.
         let Ok(newer) = fetching.begin() else { break };
         // If the earlier checkpoint still exists, both were made by the same process from the same store.
         let known = fetching.immutable_files(&manifest).unwrap_or_default();
@@ -110,8 +110,7 @@ impl Fetching<'_> {
         Some(manifest.files.iter().filter(immutable).cloned().collect())
     }
 
-    /// Completes the files of a checkpoint, of which some may have been fetched. Answers how many bytes were
-    /// fetched for it.
+    /// Fetches the missing files of a checkpoint. Returns how many bytes were fetched.
     fn files(&self, manifest: &Manifest, known: &BTreeSet<(String, u64)>) -> Result<u64, String> {
         for entry in std::fs::read_dir(self.store).map_err(said(self.store))? {
             let path = entry.map_err(said(self.store))?.path();

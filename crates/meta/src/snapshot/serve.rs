@@ -34,7 +34,7 @@ impl Checkpoints {
     pub(crate) fn new(dir: &Path) -> Checkpoints {
         let dir = dir.join("checkpoints");
         if let Err(why) = remove(&dir) {
-            tracing::warn!(why, "removing old checkpoints");
+            tracing::warn!(why, "removing old checkpoints failed");
         }
         Checkpoints { dir, open: Mutex::default(), given: Mutex::default() }
     }
@@ -69,7 +69,7 @@ impl Checkpoints {
         open.retain(|_, one| {
             let used = one.used.elapsed() <= CHECKPOINT_IDLE_MAX;
             if !used && let Err(why) = remove(&one.dir) {
-                tracing::warn!(why, "removing a checkpoint");
+                tracing::warn!(why, "removing a checkpoint failed");
             }
             used
         });
@@ -114,8 +114,8 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Makes room for another checkpoint by removing the one that has been idle for longest, if it has been
-    /// long.
+    /// Makes room for another checkpoint by removing the one that has been idle for longest, if that is above
+    /// a limit.
     fn drop_abandoned(&self, open: &mut BTreeMap<u64, Checkpoint>) -> Result<(), String> {
         let idle = open.iter().min_by_key(|(_, one)| one.used);
         let idle = idle.filter(|(_, one)| one.used.elapsed() > CHECKPOINT_ABANDONED_AFTER).map(|(id, _)| *id);
@@ -173,7 +173,7 @@ fn make(store: &RocksStore, founders: &ConfState, checkpoint: u64, dir: &Path) -
 impl Drop for Checkpoints {
     fn drop(&mut self) {
         if let Err(why) = remove(&self.dir) {
-            tracing::warn!(why, "removing checkpoints");
+            tracing::warn!(why, "removing checkpoints failed");
         }
     }
 }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_kept_for_a_state_before_its_copy_is_made() {
+    fn log_is_kept_from_before_the_checkpoint_is_made() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = store(&dir.path().join("store"), 7);
         let checkpoints = Checkpoints::new(dir.path());
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_at_a_copy_leaves_its_files_as_they_are() {
+    fn reading_a_checkpoint_does_not_change_its_files() {
         let dir = tempfile::tempdir().expect("tempdir");
         let store = store(&dir.path().join("store"), 7);
         let checkpoints = Checkpoints::new(dir.path());

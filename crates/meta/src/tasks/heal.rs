@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rebalance_that_waits_for_a_brick_goes_on_when_one_has_come_back_while_it_ran() {
+    fn rebalance_that_waits_for_a_brick_continues_when_one_returned_while_it_ran() {
         let heal = rebalancing();
         // The periodic survey is not due yet.
         assert_eq!(heal.next(), Some(HealTask::Rebalance));
