@@ -40,7 +40,7 @@ structures! {
         blocks: u64, bfree: u64, bavail: u64, files: u64, ffree: u64, bsize: u32, namelen: u32, frsize: u32,
         padding: u32, spare: [u32; 6],
     }
-    /// `type` is called `kind`, a word of Rust.
+    /// The field `type` is called `kind`, because `type` is a keyword of Rust.
     FileLock { start: u64, end: u64, kind: u32, pid: u32 }
     EntryOut {
         nodeid: u64, generation: u64, entry_valid: u64, attr_valid: u64, entry_valid_nsec: u32,
@@ -185,28 +185,28 @@ bitflags::bitflags! {
         const EXPLICIT_INVAL_DATA = 1 << 25;
         const HANDLE_KILLPRIV_V2 = 1 << 28;
         const SETXATTR_EXT = 1 << 29;
-        /// The upper half of the flags counts.
+        /// `flags2`, the upper half of the flags, is valid.
         const INIT_EXT = 1 << 30;
         const HAS_EXPIRE_ONLY = 1 << 35;
         const OVER_IO_URING = 1 << 41;
     }
 
-    /// What a write request says of itself (`FUSE_WRITE_*`).
+    /// Flags of WRITE (`FUSE_WRITE_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct WriteFlags: u32 {
-        /// Dirty pages are written back: no call waits for it, and the caller is not the writer.
+        /// Writeback of dirty pages: no call waits for it, and the caller is not the writer.
         const CACHE = 1 << 0;
         const LOCKOWNER = 1 << 1;
         /// Set-id bits and capabilities are to be cleared.
         const KILL_SUIDGID = 1 << 2;
     }
 
-    /// How a file is open (`FOPEN_*`).
+    /// Flags of the reply to OPEN (`FOPEN_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct OpenFlags: u32 {
-        /// Reads and writes pass the page cache by; shared mappings fail.
+        /// Reads and writes bypass the page cache; shared mappings fail.
         const DIRECT_IO = 1 << 0;
-        /// What is cached of the file stays.
+        /// The cached pages of the file stay valid.
         const KEEP_CACHE = 1 << 1;
         const NONSEEKABLE = 1 << 2;
         const CACHE_DIR = 1 << 3;
@@ -216,7 +216,7 @@ bitflags::bitflags! {
         const PARALLEL_DIRECT_WRITES = 1 << 6;
     }
 
-    /// Which fields of SETATTR count (`FATTR_*`).
+    /// Which fields of SETATTR are valid (`FATTR_*`).
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct SetattrValid: u32 {
         const MODE = 1 << 0;
@@ -234,7 +234,7 @@ bitflags::bitflags! {
     }
 }
 
-/// Of GETATTR: the file handle counts.
+/// Of GETATTR: the file handle is valid.
 pub const GETATTR_FH: u32 = 1 << 0;
 /// Of SETLK: the lock is one of flock(2).
 pub const LK_FLOCK: u32 = 1 << 0;

@@ -1,4 +1,4 @@
-//! What a file system does about each request.
+//! The trait of a file system: one method for each request, and the dispatch to them.
 
 use crate::abi::InitFlags;
 use crate::reply::*;
@@ -10,19 +10,19 @@ use std::ffi::OsStr;
 use std::io;
 use std::sync::Arc;
 
-/// What the kernel offers at the beginning of a mount.
+/// INIT of the kernel: the version and the capabilities that it offers.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
     /// Major and minor version of its protocol.
     pub version: (u32, u32),
-    /// What it can do.
+    /// Its capabilities.
     pub flags: InitFlags,
 }
 
-/// What the file system chooses.
+/// The reply to INIT: what the file system chooses.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// What the kernel shall do, of what it can.
+    /// The capabilities that the file system uses, out of those offered.
     pub flags: InitFlags,
     /// Largest read or write request, in bytes.
     pub request_bytes_max: u32,
@@ -30,29 +30,30 @@ pub struct Settings {
     pub background_max: u16,
 }
 
-/// Each thread that takes requests from the kernel has a value of its own, whose methods it calls: one that
-/// waits holds up requests. Each has the reply of its request, which may be sent later.
+/// A file system. Each thread that takes requests from the kernel has a value of its own, whose methods it
+/// calls: a method that blocks delays further requests. Each gets the reply object of its request, which may
+/// be sent later.
 pub trait Filesystem: Send + Sized + 'static {
     /// The mount begins. An error ends it.
     fn init(&mut self, offer: &Offer) -> io::Result<Settings>;
-    /// A handle of the mounted file system for one more thread that takes requests.
+    /// A value for one more thread that takes requests.
     fn for_thread(&self) -> Self;
-    /// The mount has ended, and so have the threads and what they had.
+    /// The mount has ended, after all threads and their values.
     fn destroy(&mut self) -> io::Result<()>;
 
-    /// A name of the directory `req.node()`.
+    /// LOOKUP of a name in the directory `req.node()`.
     fn lookup(&mut self, req: &Request, name: &OsStr, reply: ReplyEntry);
-    /// The kernel gives up so many references to an inode.
+    /// FORGET: the kernel drops `nlookup` references to an inode.
     fn forget(&mut self, node: NodeId, nlookup: u64);
-    /// Makes a file of any type but directory.
+    /// Creates a file of any type but directory.
     fn mknod(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry);
-    /// Makes a directory.
+    /// Creates a directory.
     fn mkdir(&mut self, req: &Request, make: Make<'_>, reply: ReplyEntry);
-    /// Makes a file, and opens it.
+    /// Creates a file, and opens it.
     fn create(&mut self, req: &Request, make: Make<'_>, reply: ReplyCreate);
-    /// Makes a symbolic link.
+    /// Creates a symbolic link.
     fn symlink(&mut self, req: &Request, name: &OsStr, target: &OsStr, reply: ReplyEntry);
-    /// Another name for the inode `node`.
+    /// Creates another name (hard link) for the inode `node`.
     fn link(&mut self, req: &Request, node: NodeId, name: &OsStr, reply: ReplyEntry);
     /// Removes a name of a file.
     fn unlink(&mut self, req: &Request, name: &OsStr, reply: ReplyEmpty);
@@ -115,19 +116,20 @@ pub trait Filesystem: Send + Sized + 'static {
     /// The last descriptor of an open file is closed.
     fn release(&mut self, req: &Request, handle: FileHandle, reply: ReplyEmpty);
 
-    /// A lock that is in the way of this one.
+    /// GETLK: a lock that conflicts with this one.
     fn getlk(&mut self, req: &Request, wanted: LockRequest, reply: ReplyLock);
-    /// Takes a lock, or releases it; with `wait` once it is free.
+    /// Acquires a lock, or releases it. With `wait`, the reply is sent once the lock is granted.
     fn setlk(&mut self, req: &Request, wanted: LockRequest, wait: bool, reply: ReplyEmpty);
-    /// The caller of a request got a signal: it should be answered soon, with `EINTR` if nothing was done.
-    /// This may arrive before the request.
+    /// INTERRUPT: the caller of a request got a signal. The request should be answered soon, with `EINTR` if
+    /// nothing was done. This may arrive before the request.
     fn interrupt(&mut self, unique: Unique);
 
-    /// What the file system does not do. The kernel does not ask again where the reply is `ENOSYS`.
+    /// A request that the file system does not support. After `ENOSYS` the kernel does not send most of these
+    /// again.
     fn refuse(&mut self, what: Refused, reply: ReplyEmpty);
 }
 
-/// Requests that have one answer: no.
+/// Requests that are always refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// access(2): the kernel checks permissions itself with `default_permissions`.
@@ -138,7 +140,7 @@ pub enum Refused {
     Bmap,
     /// ioctl(2).
     Ioctl,
-    /// Anything else.
+    /// Any other operation.
     Unknown,
 }
 

@@ -1,18 +1,18 @@
-//! The kernel's FUSE protocol (`linux/fuse.h`): requests, replies, and how they travel. Knows nothing of
-//! Shoal.
+//! The kernel's FUSE protocol (`linux/fuse.h`): requests, replies, and their transport. Independent of the
+//! rest of Shoal.
 //!
 //! **Model.** A [`Session`] answers INIT, then takes requests from `/dev/fuse` on several threads, each with
 //! a descriptor of its own ([`clone_device`]), or over io_uring, with a queue and a thread per processor.
-//! [`Transport`] says which. Each request is decoded where the kernel has put it, and handed to one method of
-//! a [`Filesystem`] together with the reply that is due. The reply may be sent later, from any thread.
+//! [`Transport`] says which. Each request is decoded in place, and passed to one method of a [`Filesystem`]
+//! together with its reply object. The reply may be sent later, from any thread.
 //!
-//! **Assumes** that the device is mounted already: mount(2) is the caller's.
+//! **Assumes** that the caller has mounted the device (mount(2)).
 //!
-//! **Promises.** A request gets exactly one reply: one that is dropped is answered with `EIO`. Bytes of the
-//! kernel that make no sense end the session with an error, and are never read beyond their end. The session
-//! ends with the mount, when all of its threads have.
+//! **Promises.** A request gets exactly one reply: one that is dropped is answered with `EIO`. A malformed
+//! message ends the session with an error, and is never read beyond its end. The session ends with the
+//! mount, when all of its threads have ended.
 //!
-//! **Leaves out** what Shoal refuses anyway: `FUSE_POLL`, `FUSE_IOCTL`, `FUSE_TMPFILE`, `FUSE_STATX`, DAX.
+//! **Leaves out** what Shoal refuses: `FUSE_POLL`, `FUSE_IOCTL`, `FUSE_TMPFILE`, `FUSE_STATX`, DAX.
 
 pub mod abi;
 mod device;

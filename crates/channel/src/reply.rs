@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// The way of replies to the kernel.
+/// The connection over which replies are sent to the kernel.
 pub(crate) trait ReplyPath: Send + Sync {
     /// Replies to a request with an errno, negated, or with data.
     fn reply(&self, unique: Unique, error: i32, data: &[IoSlice<'_>]) -> io::Result<()>;
 }
 
-/// A reply that is due.
+/// The reply to one request. It is sent once; dropping it sends an error.
 pub(crate) struct Reply {
     unique: Unique,
     path: Arc<dyn ReplyPath>,
@@ -42,13 +42,13 @@ impl Reply {
 fn deliver(path: &dyn ReplyPath, unique: Unique, error: i32, data: &[IoSlice<'_>]) {
     match path.reply(unique, error, data) {
         Ok(()) => {}
-        // The caller was interrupted and waits no more (ENOENT), or the mount has ended (ENODEV).
+        // `ENOENT`: the caller was interrupted and does not wait any more. `ENODEV`: the mount has ended.
         Err(why) if matches!(why.raw_os_error(), Some(libc::ENOENT | libc::ENODEV)) => {}
         Err(why) => tracing::error!(unique = unique.0, "the kernel refused a reply: {why}"),
     }
 }
 
-/// A request always gets a reply: a caller must not wait for one that was lost.
+/// A dropped reply is sent as an error, so that no caller waits for ever.
 impl Drop for Reply {
     fn drop(&mut self) {
         if !self.is_sent {
@@ -141,14 +141,14 @@ impl ReplyAttr {
 }
 
 impl ReplyData {
-    /// All parts, one behind the other.
+    /// The concatenation of all parts.
     pub fn parts(self, parts: &[IoSlice<'_>]) {
         self.0.send(0, parts);
     }
 }
 
 impl ReplyEmpty {
-    /// It is done.
+    /// Success.
     pub fn ok(self) {
         self.0.send(0, &[]);
     }
@@ -198,7 +198,7 @@ impl ReplyXattr {
 }
 
 impl ReplyLock {
-    /// The lock that is in the way; [`libc::F_UNLCK`] if there is none.
+    /// The conflicting lock; [`libc::F_UNLCK`] if there is none.
     pub fn lock(self, lock: &Lock) {
         let Lock { start, end, kind, pid } = *lock;
         self.0.structure(&abi::LkOut { lk: abi::FileLock { start, end, kind: kind as u32, pid } });
@@ -290,7 +290,7 @@ impl ReplyDirectoryPlus {
         fits
     }
 
-    /// The names added so far are looked up again when they are used.
+    /// Expires the names added so far: they are looked up again at their next use.
     pub fn expire_names(&mut self) {
         const VALID: usize = std::mem::offset_of!(abi::EntryOut, entry_valid);
         const VALID_NSEC: usize = std::mem::offset_of!(abi::EntryOut, entry_valid_nsec);
@@ -311,7 +311,7 @@ impl ReplyDirectoryPlus {
     }
 }
 
-/// A reply that says that a name is absent, which the kernel caches.
+/// A negative entry, which the kernel caches.
 pub fn absent(lifetime: Duration) -> Entry {
     Entry {
         node: NodeId(0),

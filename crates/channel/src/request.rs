@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
-/// Who asks.
+/// The header of a request: its number, its inode and its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     header: InHeader,
@@ -33,7 +33,8 @@ impl Request {
         self.header.gid
     }
 
-    /// The calling thread, in spite of the kernel's name for the field; 0 where the kernel itself asks.
+    /// The calling thread (the kernel's name for the field is misleading); 0 for requests of the kernel
+    /// itself.
     pub fn pid(&self) -> u32 {
         self.header.pid
     }
@@ -43,7 +44,7 @@ impl Request {
     }
 }
 
-/// A request ended before all of its fields.
+/// A request is too short for its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a request of the kernel is too short")]
 pub struct Malformed;
@@ -106,7 +107,7 @@ pub struct Write<'a> {
     pub data: &'a [u8],
     /// The flags of open(2).
     pub flags: i32,
-    /// What the request says of itself.
+    /// Flags of the request.
     pub write_flags: WriteFlags,
 }
 
@@ -128,7 +129,7 @@ pub struct SetXattr<'a> {
 pub struct LockRequest {
     /// The open file.
     pub handle: FileHandle,
-    /// What is to hold the lock.
+    /// The owner of the lock.
     pub owner: LockOwner,
     /// The lock.
     pub lock: Lock,
@@ -170,7 +171,7 @@ pub(crate) struct Init {
     pub max_readahead: u32,
 }
 
-/// What is asked for.
+/// The operation of a request, with its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'a> {
     Init(Init),
@@ -224,7 +225,7 @@ pub(crate) enum Operation<'a> {
 pub(crate) struct Forgets<'a>(&'a [u8]);
 
 impl Forgets<'_> {
-    /// Each inode, and how many references the kernel gives up.
+    /// Each inode, and how many references the kernel drops.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (NodeId, u64)> {
         let one = |bytes: &[u8]| abi::ForgetOne::read_from_bytes(bytes).ok();
         let each = self.0.chunks_exact(size_of::<abi::ForgetOne>()).filter_map(one);

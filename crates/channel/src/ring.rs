@@ -3,24 +3,25 @@
 //!
 //! **Model.** Each possible processor has a [`Queue`], with a thread pinned to that processor. A queue has
 //! slots. The kernel copies a request into a free slot of the processor that the caller runs on. Its reply is
-//! written into the same slot, and one `COMMIT_AND_FETCH` hands both back. Who may touch the memory of a slot
-//! alternates: the kernel, the queue's thread, the reply, the kernel.
+//! written into the same slot, and one `COMMIT_AND_FETCH` hands both back. The memory of a slot belongs in
+//! turn to the kernel, the queue's thread, the reply object, and the kernel again.
 //!
 //! **Assumes** that the commands of a queue are submitted by its own thread: the kernel copies the next
 //! request in the context of the thread that submitted the command. Replies of other threads are handed over
-//! to it. And that a handler does not look at long data of a request (WRITE, SETXATTR) after its reply.
+//! to it. Also assumes that a handler does not read long data of a request (WRITE, SETXATTR) after its reply.
 //!
-//! **Promises** that the kernel has taken a reply in when it is sent, as with `/dev/fuse`. What a client of
-//! the file system may do after that depends on it.
+//! **Promises** that the kernel has consumed a reply when sending it returns, as with `/dev/fuse`. The file
+//! system may rely on this order.
 //!
 //! A queue has [`FREE_SLOTS_MIN`] slots free whenever its thread has caught up. A request that found none
 //! waits in the kernel until another one of its queue is answered (`fuse_uring_commit_fetch`); a slot that
 //! is registered later does not fetch it. So a burst of more callers on one processor than there are free
 //! slots, all of which wait for a server, delays the callers behind them for as long.
 //!
-//! INTERRUPT, notifications and nearly every FORGET stay on `/dev/fuse`. A FORGET comes in a slot where the
-//! kernel cannot use an entry of READDIRPLUS (`fuse_force_forget`). It has no reply from `/dev/fuse`, but in
-//! a slot the kernel waits for one, inside getdents(2) and with the directory's lock held.
+//! INTERRUPT, notifications and nearly every FORGET stay on `/dev/fuse`. A FORGET comes in a slot only where
+//! the kernel cannot use an entry of READDIRPLUS (`fuse_force_forget`). A FORGET from `/dev/fuse` has no
+//! reply. For one in a slot the kernel waits for a reply, in getdents(2) and with the directory's inode lock
+//! held.
 
 use crate::abi::{InHeader, OutHeader};
 use crate::device::Device;
@@ -270,7 +271,7 @@ struct Handed {
 }
 
 impl Queue {
-    /// Hands a slot with its reply to the kernel, which has taken it in when this returns.
+    /// Hands a slot with its reply to the kernel, which has consumed it when this returns.
     fn commit(&self, commit: Entry128) -> io::Result<()> {
         if self.thread.get() == Some(&std::thread::current().id()) {
             self.submit(&[commit])?;
@@ -488,7 +489,7 @@ impl QueueThread {
         }
         let (request, operation) = decode(message, self.extended).map_err(io::Error::other)?;
         let is_forget = matches!(operation, Operation::Forget { .. } | Operation::BatchForget(_));
-        // After DESTROY the kernel ends the connection, and each queue is told.
+        // After DESTROY the kernel ends the connection, and with it the commands of each queue.
         dispatch(filesystem, &request, operation, slot.clone());
         if is_forget {
             slot.reply(request.unique(), 0, &[])?;
@@ -533,8 +534,7 @@ fn has_ended(done: &cqueue::Entry) -> bool {
     matches!(-done.result(), libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED | libc::ENODEV)
 }
 
-/// Requests of a processor are answered there. Elsewhere they would be answered, too, only later: a failure
-/// does not matter.
+/// Binds the thread of a queue to its processor. A failure only costs speed.
 fn pin(processor: u16) {
     let mut processors = CpuSet::new();
     if let Err(why) =

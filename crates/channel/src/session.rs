@@ -33,7 +33,7 @@ const PAGE_BYTES: u32 = 4096;
 /// The switch of the kernel's module that allows io_uring, for all mounts of the machine.
 const ENABLE_URING: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// How requests and replies are to travel.
+/// The transport of requests and replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transport {
     /// `/dev/fuse`.
@@ -41,7 +41,7 @@ pub enum Transport {
     Dev,
     /// io_uring where the kernel has it and allows it, `/dev/fuse` elsewhere.
     Auto,
-    /// io_uring, or no mount.
+    /// io_uring; where that is impossible, mounting fails.
     Uring,
 }
 
@@ -162,8 +162,8 @@ impl<F: Filesystem> Session<F> {
     }
 }
 
-/// Whether requests are to come over io_uring. `rings`: how many could be made, or why none. An error is for
-/// the user, who wanted it.
+/// Whether requests come over io_uring. `rings`: how many could be made, or why none. Fails if the user
+/// requires io_uring and there are none.
 fn use_uring(transport: Transport, is_offered: bool, rings: Result<usize, &String>) -> Result<bool, String> {
     let why = match (is_offered, rings) {
         (true, Ok(rings)) => return Ok(rings > 0),

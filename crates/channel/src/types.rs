@@ -12,11 +12,11 @@ impl NodeId {
     pub const ROOT: NodeId = NodeId(1);
 }
 
-/// A number that the file system gives an open file.
+/// The file system's number for an open file (`fh`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileHandle(pub u64);
 
-/// What holds a lock: a hash of the process's table of files, or of the open file for flock(2).
+/// The owner of a lock: a hash of the process's file table, or of the open file for flock(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LockOwner(pub u64);
 
@@ -123,7 +123,7 @@ impl From<&Attr> for abi::Statx {
     }
 }
 
-/// An inode in a reply, and what the kernel may keep of it.
+/// An inode in a reply, and for how long the kernel may cache it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The kernel's number for it; 0 stands for a name that is absent.
