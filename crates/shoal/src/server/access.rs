@@ -38,7 +38,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// By the newest map of `view`. Refusals are noted among `events`.
+    /// By the newest map of `view`. Refusals are recorded as `events`.
     pub fn new(view: Arc<ClusterView>, events: Arc<Events>) -> Access {
         Access { view, lists: RwLock::default(), refused: Mutex::new((Instant::now(), 0)), events }
     }

@@ -157,7 +157,7 @@ impl LocalBricks {
         here.map(disk).collect()
     }
 
-    /// What the bricks of a volume on this node have done, as an answer to a round of questions.
+    /// The counters of a volume's bricks on this node, as the answer to a round.
     pub fn profiles(
         &self,
         map: &ClusterMap,
@@ -200,7 +200,7 @@ impl LocalBricks {
         slots.into_iter().map(report).collect()
     }
 
-    /// What all bricks have done.
+    /// The counters of all bricks.
     pub fn statistics(&self, map: &ClusterMap) -> Vec<BrickStatistics> {
         let rooms = self.reports();
         let slots = self.slots.lock();
@@ -261,7 +261,7 @@ fn open(dir: &NodeDir, id: BrickId, path: &Path) -> Result<Arc<Brick>, String> {
     check_place(path)?;
     let brick = match Brick::format(path) {
         Ok(()) => Brick::open(path).map_err(said)?,
-        // Created just before this process was killed, then it is empty; or it holds unrelated data.
+        // It is empty if the process was killed just after creating it; otherwise it holds unrelated data.
         Err(BrickError::NotEmpty(_)) => {
             let brick = Brick::open(path).map_err(|_| BrickError::NotEmpty(path.to_owned()).to_string())?;
             if dir.brick_of(brick.id()).is_some_and(|retired| retired != id) {
@@ -301,7 +301,7 @@ impl LocalBricks {
         }
     }
 
-    /// What to tell about a retired brick at a path; `None` if there is none.
+    /// A description of the retired brick at a path; `None` if there is none.
     fn take_over(&self, path: &Path, force: bool) -> Result<Option<String>, String> {
         let Ok((identity, blocks)) = shoal_brick::contents(path) else { return Ok(None) };
         let Some(id) = self.dir.brick_of(identity) else { return Ok(None) };
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_for_a_brick_has_a_parent_and_nothing_in_it() {
+    fn new_brick_needs_an_existing_parent_and_an_empty_directory() {
         let temp = tempfile::tempdir().unwrap();
         assert!(check_new_place(&temp.path().join("new")).is_ok() && check_new_place(temp.path()).is_ok());
         assert!(check_new_place(&temp.path().join("no/new")).unwrap_err().contains("is not a directory"));

@@ -51,7 +51,7 @@ pub enum Ask {
     /// Begins a round of questions to the bricks and mounts of a volume: [`Answer::Profiles`] of the
     /// bricks of this node.
     BeginRound { volume: GroupId, round: Round },
-    /// What mounts have told this node in a round, of sessions after this one: [`Answer::Told`].
+    /// Answers of mounts to this node in a round, of sessions after this one: [`Answer::Told`].
     Told { volume: GroupId, round: u64, after: Option<SessionId> },
     /// From a mount: the round that it has not answered yet, which is another than this one:
     /// [`Answer::Round`].
@@ -60,7 +60,7 @@ pub enum Ask {
     Tell { volume: GroupId, session: SessionId, round: u64, told: Told },
     /// The paths of inodes, as far as they are found: [`Answer::Paths`]. For the volume's leader.
     Paths { volume: GroupId, inodes: Vec<InodeId> },
-    /// What the node has seen happen, beyond these events: [`Answer::Events`].
+    /// Events of the node after these: [`Answer::Events`].
     Events { seen: Vec<SeenEvent> },
     /// The time of the node: [`Answer::Clock`].
     Clock,
@@ -68,9 +68,9 @@ pub enum Ask {
     Lost { volume: GroupId, text: String },
     /// From a mount: the identity that a brick of this node has in its directory: [`Answer::BrickIdentity`].
     BrickIdentity { brick: BrickId },
-    /// How the tiers of a volume are: [`Answer::Tiers`]. For its leader.
+    /// The state of a volume's tiers: [`Answer::Tiers`]. For its leader.
     Tiers { volume: GroupId },
-    /// What would be moved between the tiers of a volume now: [`Answer::TierPlan`]. For its leader.
+    /// Blocks that would be moved between the tiers of a volume now: [`Answer::TierPlan`]. For its leader.
     TierPlan { volume: GroupId },
 }
 
@@ -103,9 +103,9 @@ pub enum Answer {
     Used(BTreeMap<BrickId, BrickUse>),
     /// Bricks of the answering node.
     Disks(Vec<Disk>),
-    /// What bricks have done; none unless the round asks for that.
+    /// Counters of bricks, if the round asks for them.
     Profiles(BTreeMap<BrickId, Profiled>),
-    /// What mounts have told, in the order of their sessions, and whether that is all.
+    /// Answers of mounts, in the order of their sessions, and whether that is all.
     Told { mounts: Vec<(SessionId, Told)>, complete: bool },
     /// A round of questions.
     Round(Option<Round>),

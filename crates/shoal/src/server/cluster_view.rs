@@ -4,7 +4,7 @@
 //! **Models.** Nodes and clients alike hold a copy of the cluster map that only ever gets newer. It says
 //! where bricks and replicas are. Services of this process are called without a connection.
 //!
-//! **Assumes** nothing about the copy's age: a node that is asked for a service that it does not run says so.
+//! **Assumes** nothing about the copy's age: a node refuses requests to a service that it does not run.
 //!
 //! **Promises.** Reading the map costs one lock. A map is never replaced by an older one.
 
@@ -120,8 +120,8 @@ impl ClusterView {
 
     /// Adopts a map if it is newer.
     pub fn learn(&self, map: ClusterMap) {
-        // One at a time, so that the copy on disk does not go back either. Readers of the map do not wait for
-        // that disk.
+        // Under a lock of its own, so that an older map never replaces a newer one on disk, and readers of
+        // the map do not wait for the disk.
         let learning = self.learning.lock();
         let current = self.map();
         if map.epoch <= current.epoch {

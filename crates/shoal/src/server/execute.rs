@@ -1,4 +1,4 @@
-//! Changes of the cluster map: any node accepts one, and has the leader of the map's group carry it out.
+//! Changes of the cluster map: any node accepts one, and forwards it to the leader of the map's group.
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
@@ -56,7 +56,7 @@ impl ServerContext {
                         add(&mut turn, leader);
                     }
                     Ok(other) => return Err(format!("{node} answered something else: {other:?}")),
-                    Err(why) => tracing::debug!(%node, why, "asking it to change the cluster map"),
+                    Err(why) => tracing::debug!(%node, why, "the node did not change the cluster map"),
                 }
             }
             if Instant::now() > due || self.stop.load(Ordering::Acquire) {
@@ -84,7 +84,7 @@ impl ServerContext {
         if let Some(link) = self.view.link(node, Lane::Requests).filter(|_| node != self.node)
             && let Err(why) = self.view.catch_up(&link)
         {
-            tracing::debug!(why, "asking for the changed cluster map");
+            tracing::debug!(why, "fetching the changed cluster map failed");
         }
     }
 
@@ -152,9 +152,9 @@ impl ServerContext {
             };
             match lost.and_then(|_| self.decide(&Command::Forget { volume, bricks })) {
                 Ok(_) => {
-                    tracing::info!(brick = %map.brick_name(*id), "a brick that is not needed any more was forgotten")
+                    tracing::info!(brick = %map.brick_name(*id), "an unused brick was removed from the cluster map")
                 }
-                Err(why) => tracing::debug!(brick = %id, why, "forgetting a brick"),
+                Err(why) => tracing::debug!(brick = %id, why, "removing an unused brick from the map failed"),
             }
         }
     }

@@ -5,11 +5,11 @@
 //! committed to the cluster map ([`Command::NodeStarted`]), so that an older one is refused after its peers
 //! have been restarted, too. A peer's refusal, or a map that says so, fences this process.
 //!
-//! **Promises.** A fenced process closes its replicas and bricks, notes it in its data directory, so that it
-//! does not start again, and stays only to tell administrators why.
+//! **Promises.** A fenced process closes its replicas and bricks, and records this in its data directory, so
+//! that it does not start again. It keeps running only to tell administrators why.
 //!
 //! **Assumes nothing** about a quorum at the start: replicas run before the incarnation is committed, since
-//! the map's own group has to elect a leader first. Until then the peers' memory is what counts.
+//! the map's own group has to elect a leader first. Until then only the memory of peers refuses an older one.
 
 use super::context::ServerContext;
 use super::node_dir::advice;
@@ -34,7 +34,7 @@ impl ServerContext {
                     && let Err(why) =
                         context.decide(&Command::NodeStarted { node: context.node, run: context.run })
                 {
-                    tracing::debug!(why, "noting this start in the cluster map");
+                    tracing::debug!(why, "recording this start in the cluster map failed");
                 }
                 seen = context.view.wait(seen, ANNOUNCE_EVERY);
             }
@@ -47,7 +47,7 @@ impl ServerContext {
         // Requests are refused first: closing replicas takes a moment.
         let _ = self.fenced.set(fence);
         if let Err(error) = self.dir.set_fenced(fence) {
-            tracing::error!("noting that this directory must not be served again: {error:#}");
+            tracing::error!("recording the fence in the data directory failed: {error:#}");
         }
         self.bricks.reconcile(&ClusterMap::default());
         self.groups.shutdown();

@@ -4,7 +4,7 @@
 //! own, since replaying a log or fetching a state takes time. One that the map does not name any more runs on
 //! until its group does not need it ([`leaving`](super::leaving)), and is then removed.
 //!
-//! **Promises.** A replica that was open here once is never made anew: if its directory is gone, it stays
+//! **Promises.** A replica that was open here once is never recreated: if its directory is gone, it stays
 //! offline, and the report says so. A replica that joins an existing group begins with the state of another
 //! replica.
 
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What a replica has counted.
+/// The counters of a replica.
 #[derive(Default)]
 pub struct Figures {
     /// Counters, by name.
@@ -65,7 +65,7 @@ pub trait Group: Send + Sync {
 
 /// Opens replicas.
 pub trait Opener: Send + Sync + 'static {
-    /// Opens a replica, and registers its service. `stop` is checked now and then.
+    /// Opens a replica, and registers its service. `stop` is checked periodically.
     fn open(&self, group: GroupId, place: &ReplicaPlace, stop: &AtomicBool)
     -> Result<Arc<dyn Group>, String>;
     /// Called before a replica is closed.
@@ -83,7 +83,7 @@ struct Kept {
     slot: Slot,
     /// Since when the map has not named it.
     unwanted: Option<Instant>,
-    /// It has seen itself among the members of its group.
+    /// By its own state it has been a member of its group.
     was_member: bool,
     /// The epoch of the last map that it was given.
     epoch: u64,
@@ -209,7 +209,7 @@ impl Groups {
         self.kept.lock().iter().filter(|(_, one)| waits(one)).map(|(key, _)| *key).collect()
     }
 
-    /// Takes note of the members of a replica's group, as its leader has just reported them.
+    /// Records the members of a replica's group, as its leader has just reported them.
     pub fn told(self: &Arc<Self>, key: (GroupId, ReplicaId), members: &[ReplicaId]) {
         let map = self.view.map();
         let may_go = |one: &Kept| self.may_go(one, key, &map, Some(members));
@@ -412,7 +412,7 @@ impl Groups {
         let path = self.dir.replica(group, id);
         tracing::info!(%group, replica = %id, path = %path.display(), "removing a metadata replica that is not needed here any more");
         if let Err(error) = std::fs::remove_dir_all(&path) {
-            tracing::warn!(path = %path.display(), %error, "removing it");
+            tracing::warn!(path = %path.display(), %error, "removing the replica's directory failed");
         }
     }
 

@@ -4,11 +4,10 @@
 //! by step, and keeps a replica for as long as its majority depends on it. So a replica may be needed for
 //! long after the map has ceased to name it: until its group has removed it.
 //!
-//! **Promises.** There are two proofs that a group has removed a replica. The replica's own state shows it:
-//! it has seen itself among the members before, and is not among them any more. Or the group's leader says so
-//! when it is asked, because a replica that was down meanwhile does not learn of its removal. There is no
-//! other proof, however long it takes; a group without a leader has removed no replica. Only replicas of
-//! deleted volumes, and those that were never opened, are removed without a proof.
+//! **Promises.** A replica is removed only on one of two proofs. By its own state it was a member before, and
+//! is not any more. Or the group's leader reports that it is no member, since a replica that was down does
+//! not learn of its removal. Without a proof it stays, for any time: a group without a leader has removed no
+//! replica. Only replicas of deleted volumes, and those that were never opened, need no proof.
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
@@ -16,7 +15,7 @@ use crate::limits::{ASK_PATIENCE, REPLICA_GRACE};
 use shoal_types::ReplicaId;
 use std::time::Duration;
 
-/// What is known of a replica that the map does not name.
+/// The facts about a replica that the map does not name.
 pub struct Unnamed<'a> {
     /// Its id.
     pub id: ReplicaId,
@@ -52,8 +51,8 @@ impl ServerContext {
         for (group, id) in self.groups.unsure() {
             match self.ask_leader(group, &Ask::Members { group }, ASK_PATIENCE) {
                 Ok((_, Answer::Members(members))) => self.groups.told((group, id), &members),
-                Ok((node, other)) => tracing::warn!(%node, ?other, "a strange answer"),
-                Err(why) => tracing::debug!(%group, replica = %id, why, "whether it is still needed"),
+                Ok((node, other)) => tracing::warn!(%node, ?other, "unexpected answer"),
+                Err(why) => tracing::debug!(%group, replica = %id, why, "the group's members are unknown"),
             }
         }
     }
@@ -74,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_goes_when_its_group_has_taken_it_out_and_not_when_time_has_passed() {
+    fn replica_is_removed_when_its_group_has_removed_it_and_not_after_a_time() {
         assert!(!needed().may_go());
         assert!(Unnamed { own: WITHOUT, ..needed() }.may_go());
         assert!(!Unnamed { led: Some(WITH), ..needed() }.may_go());
@@ -84,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_replica_does_not_know_yet_does_not_count() {
+    fn replica_that_does_not_know_its_members_yet_is_kept() {
         assert!(!Unnamed { was_member: false, own: WITHOUT, ..needed() }.may_go());
         assert!(!Unnamed { own: &[], ..needed() }.may_go());
         assert!(!Unnamed { led: Some(&[]), ..needed() }.may_go());
     }
 
     #[test]
-    fn a_replica_goes_with_its_volume_and_stays_for_a_moment_in_any_case() {
+    fn replica_is_removed_with_its_volume_after_a_grace_period() {
         assert!(Unnamed { has_group: false, ..needed() }.may_go());
         assert!(Unnamed { was_open: false, was_member: false, own: &[], ..needed() }.may_go());
         for since in [Duration::ZERO, REPLICA_GRACE] {

@@ -113,7 +113,7 @@ impl Server {
             // The map is fetched anew after the next start; only the addresses to fetch it from may be old
             // then.
             if let Err(error) = keeper.save_map(&map.encode()) {
-                tracing::warn!("keeping the cluster map: {error:#}");
+                tracing::warn!("saving the cluster map failed: {error:#}");
             }
         });
         let view = ClusterView::new(network.clone(), Some(identity.node), map, on_map);
@@ -146,7 +146,7 @@ impl Server {
         self.context.dir.path()
     }
 
-    /// Its state, for people.
+    /// Its state, as text for administrators.
     pub fn dump(&self) -> String {
         self.context.dump()
     }

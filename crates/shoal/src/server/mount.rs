@@ -110,7 +110,7 @@ impl ClusterMount {
         &self.shared.spec.run
     }
 
-    /// Its state, for people.
+    /// Its state, as text for administrators.
     pub fn dump(&self) -> String {
         self.shared.report().dump(&self.shared.spec.volume)
     }
@@ -170,7 +170,7 @@ fn find_soon(view: &ClusterView, servers: &[String], name: &str) -> anyhow::Resu
         }
         std::thread::sleep(AGAIN);
         for link in links(view, servers) {
-            // A server that does not answer has no newer map to offer.
+            // A server that does not answer is skipped.
             let _ = view.catch_up(&link);
         }
     }

@@ -6,11 +6,11 @@
 //!
 //! **Assumes** that the directory at the brick's path is that brick only if it says so. The server is asked
 //! for the brick's identity, over the same connection and with the same access check as for a block. In a
-//! container the path may be another directory, and a disk may be unmounted: each read looks at the marker
-//! first.
+//! container the path may be another directory, and a disk may be unmounted: each read checks the brick's
+//! marker file first.
 //!
-//! **Promises.** A block that cannot be read here is asked for over the network. Its server decides whether
-//! it is missing or damaged.
+//! **Promises.** A block that cannot be read here is read over the network. Its server decides whether it is
+//! missing or damaged.
 
 use super::calls::{Answer, Ask, ask_over};
 use crate::limits::{ASK_PATIENCE, NEAR_BRICK_AGAIN, NEAR_READS_EVERY};
@@ -34,14 +34,14 @@ pub struct NearBricks {
     counted: Arc<Counted>,
 }
 
-/// What was read from files of bricks.
+/// Counters of reads from the files of bricks.
 #[derive(Default)]
 struct Counted {
     reads: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// Where the blocks of a brick are read, and how often they were.
+/// How the blocks of a brick are read, and the counts of reads.
 struct Place {
     from: Mutex<From>,
     reads: ReadCounts,
@@ -51,7 +51,7 @@ struct Place {
 
 enum From {
     Files(Arc<BlockReader>),
-    /// Over the network, until it is time to look for the files again.
+    /// Over the network, until the files are looked for again.
     Network(Instant),
 }
 
@@ -116,7 +116,7 @@ impl NearBrick {
         }
     }
 
-    /// Counts a read, and sends the counts to the server now and then.
+    /// Counts a read, and sends the counts to the server periodically.
     fn count(&self, id: BlockId) {
         if !self.tiered {
             return;
@@ -150,7 +150,7 @@ impl BlockService for NearBrick {
                 Ok(bytes)
             }
             Some(Err(why)) => {
-                tracing::debug!(brick = %self.id, %why, "a block is asked for over the network");
+                tracing::debug!(brick = %self.id, %why, "a block is read over the network instead");
                 self.remote.get(id, offset, len)
             }
             None => self.remote.get(id, offset, len),

@@ -1,4 +1,4 @@
-//! The data directory of a server: the node's identity, and what it keeps for its cluster.
+//! The data directory of a server: the node's identity, its replicas, and its copy of the cluster map.
 //!
 //! ```text
 //! DATA/node.json          who this is: format version, cluster, node, addresses, and what was made here so far
@@ -11,8 +11,8 @@
 //!
 //! **Promises.** One process at a time. A directory that was copied or restored is recognised, and does not
 //! become a second server of the same node ([`NodeDir::begin_run`]). A replica or brick that was made here
-//! once and is gone is never made anew, because its votes and blocks are lost. `node.json` is replaced as a
-//! whole, durably.
+//! once and is gone is never recreated, because its votes and blocks are lost. `node.json` is replaced
+//! atomically and durably.
 
 use super::disks::check_room;
 use crate::data_dir::{self, DataError};
@@ -32,13 +32,13 @@ use std::path::{Path, PathBuf};
 /// Version of the directory's layout. Its parts have versions of their own.
 const FORMAT: u32 = 1;
 
-/// What `node.json` says.
+/// The content of `node.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Identity {
     format: u32,
     /// The cluster, 32 hexadecimal digits.
     pub cluster: String,
-    /// Which of its nodes this is.
+    /// The number of the node in its cluster.
     pub node: NodeId,
     /// The node's name, as administrators call it.
     pub name: String,
@@ -118,7 +118,7 @@ impl From<Fenced> for Fence {
     }
 }
 
-/// What to do about a node that its cluster refuses.
+/// Advice to the administrator of a node that its cluster refuses.
 pub fn advice(fence: Fence) -> &'static str {
     match fence {
         Fence::Detached => {
@@ -186,7 +186,7 @@ pub fn prepare(path: &Path) -> anyhow::Result<PathBuf> {
         }
     }
     check_room(path, DATA_FREE_BYTES_MIN, "a server's data directory").map_err(anyhow::Error::msg)?;
-    // Remains of an attempt that was cut off; nothing can have been stored yet.
+    // Left by an interrupted attempt; nothing can have been stored in it.
     for part in ["tls", "cluster"] {
         match std::fs::remove_dir_all(path.join(part)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -355,7 +355,7 @@ impl NodeDir {
         self.save(&identity)
     }
 
-    /// Forgets a brick's place, as a release that did not record it.
+    /// Removes a brick's recorded place: an older release did not record it.
     #[cfg(test)]
     pub fn made_brick_somewhere(&self, id: BrickId, identity_of_brick: u128) {
         self.identity.lock().bricks.insert(id, format!("{identity_of_brick:032x}"));
@@ -394,7 +394,7 @@ impl NodeDir {
         std::fs::read(self.path.join("map")).ok()
     }
 
-    /// Keeps the map for the next start.
+    /// Saves the map for the next start.
     pub fn save_map(&self, bytes: &[u8]) -> anyhow::Result<()> {
         self.replace("map", bytes)
     }
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_remembered_over_a_restart() {
+    fn created_replicas_and_bricks_are_remembered_after_a_restart() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
         let dir = NodeDir::create(&path, identity()).unwrap();
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_in_a_long_life_is_remembered_and_a_file_that_cannot_be_ours_is_refused() {
+    fn long_node_file_is_read_and_an_implausible_one_is_refused() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
         let many = 20_000;
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_of_something_else_and_a_server_that_exists_are_refused() {
+    fn directory_with_other_files_or_an_existing_server_is_refused() {
         let temp = tempfile::tempdir().unwrap();
         std::fs::write(temp.path().join("letter.txt"), "").unwrap();
         assert!(prepare(temp.path()).is_err_and(|error| error.to_string().contains("letter.txt")));
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_of_a_replica_says_whose_it_is() {
+    fn name_of_a_replica_directory_is_parsed() {
         let temp = tempfile::tempdir().unwrap();
         let path = prepare(&temp.path().join("data")).unwrap();
         let dir = NodeDir::create(&path, identity()).unwrap();

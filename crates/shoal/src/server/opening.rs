@@ -71,10 +71,9 @@ impl VolumeGroup {
 pub struct LocalOpener {
     dir: Arc<NodeDir>,
     view: Arc<ClusterView>,
-    /// The open replica of the map's group. If there are two, one of which the map does not name any more, it
-    /// is the other one.
+    /// The open replica of the map's group. If two are open, the one that the map names.
     map: Mutex<Weak<MapGroup>>,
-    /// The open replica of each volume, with the rule of `map` for two.
+    /// The open replica of each volume; if two are open, the one that the map names.
     volumes: Mutex<std::collections::HashMap<GroupId, Weak<VolumeGroup>>>,
 }
 
@@ -328,7 +327,7 @@ impl Group for VolumeGroup {
     }
 }
 
-/// When blocks are moved between the tiers of a volume; `None`: it has no hot tier.
+/// The settings by which blocks move between the tiers of a volume; `None`: it has no hot tier.
 fn tier_settings(map: &ClusterMap, volume: GroupId) -> Option<TierSettings> {
     let tier = map.tiers.get(&volume)?;
     let set = |key: &str| map.option(volume, key).unwrap_or_default();
@@ -384,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_is_to_grow_before_it_has_begun_begins_with_its_founders() {
+    fn group_that_grows_before_it_has_begun_begins_with_its_founders() {
         let map = map(5);
         let all: Vec<ReplicaId> = map.replicas(VOLUME).iter().map(|place| place.id).collect();
         assert_eq!(all.len(), FOUNDERS_MAX);
@@ -395,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn no_replica_begins_a_group_of_which_a_founder_is_missing() {
+    fn group_does_not_begin_while_a_founder_is_missing() {
         let lost = then(&map(5), &Command::Detach { node: NodeId(2), force: true });
         for map in [with_replicas(&lost, "5"), lost] {
             let begin = founders_by_place(&map);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Length of a message's head, in bytes.
 const HEAD_BYTES: usize = 16;
 
-/// The other replicas of a group, as one of them sees them.
+/// The connections of one replica to the other replicas of its group.
 pub struct GroupPeers {
     /// The view of the cluster.
     pub view: Arc<ClusterView>,

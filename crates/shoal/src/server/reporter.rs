@@ -1,5 +1,4 @@
-//! A mount's part in rounds of questions: it asks one node after the other whether an administrator wants to
-//! know something, and answers to that node.
+//! A mount's part in rounds: it polls one node after the other, and answers the rounds of that node.
 //!
 //! **Assumes** nothing about the nodes' versions: one that does not know the request refuses it, and is asked
 //! again in its turn.
@@ -14,7 +13,7 @@ use shoal_types::{GroupId, SessionId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a mount has to tell.
+/// What a mount reports.
 pub trait Tells: Send + Sync + 'static {
     /// The mount's session.
     fn session(&self) -> SessionId;
@@ -34,7 +33,7 @@ struct Stop {
 }
 
 impl Reporter {
-    /// Begins to ask the nodes of the map and those at these addresses.
+    /// Begins to poll the nodes of the map and those at these addresses.
     pub fn start(
         view: Arc<ClusterView>,
         seeds: Vec<String>,
@@ -51,7 +50,7 @@ impl Reporter {
                     if let Err(why) =
                         poll(&view, &seeds, &mut turn, volume, (&mut answered, &mut losses), &*mount)
                     {
-                        tracing::debug!(why, "asking for questions of administrators");
+                        tracing::debug!(why, "polling a node for rounds failed");
                     }
                 });
                 if !*stopped {
@@ -85,7 +84,7 @@ impl Answered {
     }
 }
 
-/// Asks the next node, and answers it.
+/// Polls the next node, and answers its round.
 fn poll(
     view: &ClusterView,
     seeds: &[String],

@@ -1,9 +1,9 @@
-//! Bricks of this node that nothing refers to any more: their volume was deleted, or they were taken away and
-//! no block names them. Their files are deleted in the background.
+//! Retired bricks of this node: their volume was deleted, or they were removed and no block names them. Their
+//! files are deleted in the background.
 //!
-//! **Promises.** A brick is deleted only if the map has named it and does not any more, since brick numbers
-//! are never used again, and if the directory holds the brick that was made here. At most a fifth of a disk's
-//! time goes into it. A deletion that was cut off is taken up again after the next start.
+//! **Promises.** A brick is deleted only if the map has named it and does not any more (brick numbers are
+//! never used again), and if the directory holds the brick that was made here. At most a fifth of a disk's
+//! time goes into it. An interrupted deletion continues after the next start.
 
 use super::calls::RetiredReport;
 use super::context::ServerContext;
@@ -23,12 +23,12 @@ struct Progress {
     trouble: Option<String>,
 }
 
-/// How deletions get on.
+/// The progress of deletions.
 #[derive(Default)]
 pub struct Retiring(Mutex<BTreeMap<BrickId, Progress>>);
 
 impl Retiring {
-    /// All that are under way, or wait for something.
+    /// All deletions in progress or waiting.
     pub fn reports(&self) -> Vec<RetiredReport> {
         let report = |one: &Progress| RetiredReport {
             path: one.path.clone(),
@@ -87,13 +87,13 @@ impl ServerContext {
             Ok(Retirement::Done) => tracing::info!(brick = %id, path = %shown, "a retired brick was deleted"),
             Ok(Retirement::Stopped) => return,
             Ok(Retirement::AnotherBrick) | Err(BrickError::NotABrick(_)) => {
-                tracing::info!(brick = %id, path = %shown, "a retired brick is not there any more");
+                tracing::info!(brick = %id, path = %shown, "the directory of a retired brick does not exist any more");
             }
             Err(error) => {
                 let why = error.to_string();
                 return self.retiring.note(id, |one| {
                     if one.trouble.as_ref() != Some(&why) {
-                        tracing::warn!(brick = %id, why, "deleting a retired brick");
+                        tracing::warn!(brick = %id, why, "deleting a retired brick failed");
                         one.trouble = Some(why);
                     }
                 });
@@ -101,7 +101,7 @@ impl ServerContext {
         }
         match self.dir.deleted_brick(id) {
             Ok(()) => self.retiring.end(id),
-            Err(error) => tracing::warn!(brick = %id, "noting that a retired brick was deleted: {error:#}"),
+            Err(error) => tracing::warn!(brick = %id, "recording a deleted brick failed: {error:#}"),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! **Model.** The node that an administrator asks begins the round on every node ([`Ask::BeginRound`]).
 //! Mounts ask one node after the other whether there is a round ([`super::reporter`]) and answer to that
 //! node. The first node gathers the answers from all. A node keeps the last rounds of each volume in the
-//! order in which they reached it, and what was told to it. So several administrators may ask at a time.
+//! order in which they reached it, with the answers. So several administrators may ask at a time.
 //!
 //! **Bounds.** Rounds are bounded in number and age. An answer, the answers that are kept, and a page of them
-//! are bounded in bytes. Answers to earlier rounds of the volume make room for those to a later one. A mount
-//! whose answer finds no room counts as one that has not answered.
+//! are bounded in bytes. Answers to earlier rounds of the volume are discarded first. A mount whose answer
+//! finds no room counts as one that has not answered.
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
@@ -30,7 +30,7 @@ pub struct Rounds(Mutex<HashMap<GroupId, VecDeque<Current>>>);
 struct Current {
     round: Round,
     begun: Instant,
-    /// What mounts have told, with its length in bytes.
+    /// The answers of mounts, each with its length in bytes.
     told: BTreeMap<SessionId, (usize, Told)>,
 }
 
@@ -93,7 +93,7 @@ impl Rounds {
         Ok(())
     }
 
-    /// A page of what mounts have told in a round.
+    /// A page of the answers of mounts in a round.
     pub(super) fn told(&self, volume: GroupId, round: u64, after: Option<SessionId>) -> Answer {
         let rounds = self.0.lock();
         let current = rounds.get(&volume).and_then(|all| all.iter().find(|one| one.round.id == round));

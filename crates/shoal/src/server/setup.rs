@@ -1,7 +1,7 @@
 //! Turns a machine into a node: it begins a cluster, or joins one.
 //!
 //! Either creates a data directory and nothing else; the server is started afterwards. The last step makes it
-//! a server's directory, so that an attempt that was cut off can be repeated.
+//! a server's directory, so that an interrupted attempt can be repeated.
 
 use super::calls::{JoinAnswer, JoinAsk, pack, unpack};
 use super::machine::{self, MapMachine};
@@ -40,7 +40,7 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
         authority: authority.to_pem(),
         time: Timestamp::now(),
     };
-    // Planned on an empty map, which tells the id of the replica that is to decide it.
+    // Applied to an empty map first, which yields the id of the first replica of the map's group.
     let (planned, outcome) = apply(&ClusterMap::default(), &begin);
     let node = match outcome {
         Outcome::Joined(node) => node,
@@ -63,7 +63,7 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
     })
 }
 
-/// Creates the first replica of the cluster map and has it decide its first commands.
+/// Creates the first replica of the cluster map and commits the first commands with it.
 fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<ClusterMap> {
     std::fs::create_dir_all(home).with_context(|| home.display().to_string())?;
     let options = ReplicaOptions { group: GroupId::CLUSTER, id, founders: Some(vec![id]), log_bytes: None };

@@ -173,7 +173,7 @@ fn joined_servers_share_map_and_volumes_and_continue_without_a_stopped_one() {
 }
 
 #[test]
-fn a_client_uses_what_it_may_and_a_brick_that_is_empty_can_be_taken_away() {
+fn client_uses_its_volumes_only_and_an_empty_brick_can_be_removed() {
     let three = three();
     let servers = &three.servers;
     three.make_volume();
@@ -242,7 +242,7 @@ fn a_machine_without_a_valid_token_or_an_empty_directory_does_not_join() {
 }
 
 #[test]
-fn a_token_is_good_at_once_on_a_node_that_has_not_heard_of_it() {
+fn token_is_accepted_by_a_node_with_an_older_map() {
     let mut nodes = several(4);
     // The fourth node keeps no replica of the map, and polls for it.
     let fourth = nodes.servers[3].context.view.map().nodes[&NodeId(4)].address.clone();
@@ -260,7 +260,7 @@ fn a_token_is_good_at_once_on_a_node_that_has_not_heard_of_it() {
 }
 
 #[test]
-fn a_volume_that_gets_more_metadata_replicas_before_its_first_ones_are_open_comes_up() {
+fn volume_starts_although_replicas_are_added_before_the_first_ones_are_open() {
     let nodes = several(5);
     let bricks = (1..=3).map(|n| nodes.brick(n)).collect();
     let name = || "web".to_owned();
@@ -284,7 +284,7 @@ fn a_volume_that_gets_more_metadata_replicas_before_its_first_ones_are_open_come
 }
 
 #[test]
-fn a_replica_whose_directory_is_gone_is_not_made_anew() {
+fn replica_whose_directory_is_gone_is_not_recreated() {
     let mut three = three();
     three.make_volume();
     three.stop(2);

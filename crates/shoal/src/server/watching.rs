@@ -1,8 +1,8 @@
-//! Finds out what happens, for [`super::events`]: compares what it sees with what it saw a moment ago.
+//! Detects events, for [`super::events`]: polls the state of the node, and compares it with the last one.
 //!
 //! **Model.** Each node watches its own replicas, bricks and healers. The leader of the cluster map's group
-//! also asks the other nodes whether they answer, and what their clocks show; its successor begins anew, with
-//! all nodes taken for up.
+//! also polls the other nodes, and compares their clocks with its own. A new leader assumes at first that all
+//! nodes are up.
 
 use super::calls::{Answer, Ask};
 use super::context::ServerContext;
@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What was seen last.
+/// The state at the last poll.
 #[derive(Default)]
 struct Seen {
     leads: BTreeSet<GroupId>,
@@ -36,7 +36,7 @@ struct BrickSeen {
     full: bool,
 }
 
-/// What a healer is at.
+/// The activity of a healer.
 #[derive(Clone, Copy, Default)]
 struct HealSeen {
     active: bool,
@@ -47,7 +47,7 @@ struct HealSeen {
 
 #[derive(Clone, Copy, Default)]
 struct NodeSeen {
-    /// How often in a row it has not answered.
+    /// The number of polls in a row without an answer.
     missed: u32,
     clock_off: bool,
 }
@@ -134,7 +134,7 @@ impl ServerContext {
                 };
                 self.events.note(kind, Some(&volume), &format!("brick {name} {text}{detail}"));
             }
-            // A brick that is being opened is no news.
+            // No event for a brick that is being opened.
             if now.online || before.is_some() {
                 bricks.insert(report.id, now);
             }
@@ -149,7 +149,7 @@ impl ServerContext {
         let sent_ms = now_ms();
         let answers = self.ask_nodes(&others, &Ask::Clock, REPORT_PATIENCE);
         let got_ms = now_ms();
-        // A program that does not know the question is up all the same.
+        // An older version refuses the request, but is up.
         let silent: Vec<NodeId> = others.iter().copied().filter(|node| !answers.contains_key(node)).collect();
         let up = match silent.is_empty() || self.stop.load(Ordering::Acquire) {
             true => BTreeMap::new(),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn node_is_down_when_it_misses_several_questions_and_its_clock_is_compared() {
+    fn node_is_down_after_several_unanswered_polls_and_its_clock_is_compared() {
         let mut node = NodeSeen::default();
         let at = (100_000, 100_010);
         assert!(node.look(true, Some(100_005), at).is_empty());
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn brick_fills_up_once_until_it_has_clearly_more_room() {
+    fn brick_is_reported_full_once_until_it_has_clearly_more_room() {
         assert!(is_full(false, 100, BRICK_FULL_PERCENT) && !is_full(false, 100, BRICK_FULL_PERCENT - 1));
         assert!(is_full(true, 100, BRICK_ROOM_PERCENT) && !is_full(true, 100, BRICK_ROOM_PERCENT - 1));
         assert!(!is_full(false, 0, 100), "its size is not known");
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn healing_has_a_beginning_and_an_end_even_if_it_was_over_between_two_looks() {
+    fn healing_that_ended_between_two_polls_is_reported_with_begin_and_end() {
         let mut heal = HealSeen::default();
         let status = |task, waiting_blocks, all_moved_blocks| HealStatus {
             task,

@@ -109,7 +109,7 @@ impl ServerContext {
         for (node, answer) in answers {
             match answer {
                 Answer::Profiles(profiles) => bricks.extend(profiles),
-                other => tracing::debug!(%node, ?other, "a strange answer"),
+                other => tracing::debug!(%node, ?other, "unexpected answer"),
             }
         }
         let (sessions, trouble) = match self.sessions_of(volume) {
