@@ -51,7 +51,7 @@ impl Replicas for Only {
 }
 
 #[test]
-fn a_request_that_is_made_again_is_another_one_so_that_no_recall_waits_for_the_lost_answer() {
+fn retried_request_has_a_new_token_so_that_no_recall_waits_for_a_lost_reply() {
     let (_dir, bricks, server) = relay::server();
     let transport = Arc::new(Relay(Lossy { server: server.clone(), tokens: Mutex::default() }));
     let client = Client::open_replicated(Arc::new(Only(transport.clone())), bricks, Options::default());

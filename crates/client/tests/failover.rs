@@ -91,7 +91,7 @@ fn every_batch_is_applied_once_and_reported_once_in_order_across_leaders() {
 }
 
 #[test]
-fn a_leader_that_says_nothing_is_left_for_one_that_answers() {
+fn silent_leader_is_left_for_a_replica_that_answers_as_leader() {
     let cluster = Cluster::new(0);
     let failover = Arc::new(Failover::new(cluster.clone(), FailoverOptions::default()));
     let session = open(&failover);
@@ -140,7 +140,7 @@ fn open_fails_when_there_is_no_leader() {
 }
 
 #[test]
-fn stopping_ends_every_wait_and_tells_every_batch() {
+fn stop_ends_every_wait_and_fails_every_batch() {
     let cluster = Cluster::new(0);
     let failover = Arc::new(Failover::new(cluster.clone(), FailoverOptions::default()));
     let session = open(&failover);

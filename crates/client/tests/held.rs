@@ -12,7 +12,7 @@ const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const ROOT: InodeId = InodeId::ROOT;
 
 #[test]
-fn what_a_rename_replaces_lives_on_while_it_is_open_also_if_what_was_moved_is_closed_at_once() {
+fn replaced_open_file_survives_although_the_moved_file_is_closed_at_once() {
     let (_dir, bricks, server) = relay::server();
     let open = || Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
     let (ours, theirs) = (open(), open());

@@ -72,7 +72,7 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_block_that_is_stored_after_its_session_has_ended_is_not_left_behind() {
+fn block_stored_after_its_session_has_ended_is_deleted() {
     let (_dir, bricks, server) = relay::server();
     let gate = Arc::new(Gate {
         bricks: bricks.clone(),

@@ -54,7 +54,7 @@ fn declared(group: &Group) -> Vec<(BlockId, BlockInfo)> {
 }
 
 #[test]
-fn a_batch_says_on_which_bricks_its_blocks_are() {
+fn batch_names_the_bricks_of_its_blocks() {
     let (group, spread) = (Group::new(4096), Spread::new(5, 3));
     let client = mount(&group, &spread);
     // Some blocks are stored long before their batch is sealed, some afterwards.
@@ -77,7 +77,7 @@ fn a_batch_says_on_which_bricks_its_blocks_are() {
 }
 
 #[test]
-fn a_reader_learns_places_with_the_extents() {
+fn reply_with_extents_contains_the_groups_of_their_blocks() {
     let (group, spread) = (Group::new(4096), Spread::new(4, 2));
     let bytes = content(3);
     let writer = mount(&group, &spread);
@@ -104,7 +104,7 @@ fn a_block_that_was_moved_is_found_again() {
 }
 
 #[test]
-fn a_block_on_no_brick_is_an_error_and_not_a_wait() {
+fn read_of_a_block_on_no_brick_fails_without_waiting() {
     let (group, spread) = (Group::new(4096), Spread::new(3, 2));
     let client = mount(&group, &spread);
     let ino = write(&client, b"file", &content(1));
@@ -148,7 +148,7 @@ fn reads_and_writes_wait_for_bricks_that_do_not_answer() {
 }
 
 #[test]
-fn a_stored_block_that_nothing_names_is_removed() {
+fn stored_block_that_no_batch_names_is_deleted() {
     let (group, spread) = (Group::new(4096), Spread::new(3, 2));
     let client = mount(&group, &spread);
     let ino = write(&client, b"keep", &content(1));
@@ -167,7 +167,7 @@ fn a_stored_block_that_nothing_names_is_removed() {
 }
 
 #[test]
-fn a_volume_without_a_cluster_is_never_asked_where_blocks_are() {
+fn client_of_a_single_process_never_looks_up_block_groups() {
     let world = World::new();
     let bytes = content(2);
     let writer = world.mount();

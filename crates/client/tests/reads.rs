@@ -41,7 +41,7 @@ fn stat(client: &Client, name: &str) -> u64 {
 }
 
 #[test]
-fn random_read_fetches_little_more_than_it_asks_for() {
+fn random_read_fetches_little_more_than_requested() {
     for size in [64 * KIB, 256 * KIB, MIB] {
         let (_world, client, ino) = world();
         let (mut state, mut asked) = (1_u64, 0);
@@ -101,7 +101,7 @@ fn no_pattern_fetches_much_more_than_it_reads() {
 }
 
 #[test]
-fn what_is_read_backward_is_fetched_before_it_is_asked_for() {
+fn file_read_backward_is_read_ahead() {
     let (_world, client, ino) = world();
     let half = FILE_BYTES / MIB / 2;
     for n in (half..2 * half).rev() {

@@ -87,7 +87,7 @@ fn a_name_that_is_replaced_while_its_inode_is_asked_for_is_found() {
 }
 
 #[test]
-fn a_name_that_is_removed_while_its_inode_is_asked_for_is_not_there() {
+fn name_removed_while_its_inode_is_fetched_is_absent() {
     let found = meanwhile(|works| {
         works.unlink(Wait::Allowed, ROOT, b"x").expect("removed");
         works.fsync(ROOT).expect("committed");

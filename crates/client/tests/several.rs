@@ -549,7 +549,7 @@ fn two(body: impl FnOnce(&Client, &Client)) {
 }
 
 #[test]
-fn a_directory_that_the_kernel_may_take_for_another_is_neither_removed_nor_moved() {
+fn directory_whose_dentry_may_be_outdated_is_neither_removed_nor_moved() {
     let (wait, root, mode, replace) = (Wait::Allowed, InodeId::ROOT, DIRECTORY, REPLACE);
     two(|one, other| {
         let look = |client: &Client, name: &[u8]| {
@@ -716,7 +716,7 @@ impl Transport for Late {
 }
 
 #[test]
-fn a_listing_of_which_a_part_does_not_count_is_fetched_once_more() {
+fn listing_with_a_discarded_page_is_fetched_again() {
     const FILES: usize = 20_000;
     let (_dir, bricks, server) = relay::server();
     let client = Client::open(server.clone(), bricks.clone(), Options::default()).expect("a session");
@@ -766,7 +766,7 @@ fn several_clients_work_in_the_same_directories() {
 }
 
 #[test]
-fn several_clients_work_in_the_same_directories_while_their_sessions_are_ended_now_and_then() {
+fn several_clients_work_in_the_same_directories_while_sessions_are_ended() {
     run_all(0..6, true);
 }
 

@@ -51,7 +51,7 @@ fn asked_in_turns(looks: bool) -> Vec<Question> {
 }
 
 #[test]
-fn clients_that_create_in_turn_ask_for_names_and_not_for_the_directory() {
+fn clients_that_create_in_turn_look_up_names_and_do_not_list() {
     let asked = asked_in_turns(false);
     let names = asked.iter().filter(|question| matches!(question, Question::Lookup { .. })).count();
     assert_eq!(names, asked.len(), "{asked:?}");
@@ -59,7 +59,7 @@ fn clients_that_create_in_turn_ask_for_names_and_not_for_the_directory() {
 }
 
 #[test]
-fn a_directory_is_not_listed_for_a_name_because_it_was_looked_at_before() {
+fn earlier_use_of_a_directory_does_not_cause_a_listing_for_one_name() {
     let asked = asked_in_turns(true);
     let others = |question: &&Question| !matches!(question, Question::Lookup { .. } | Question::Inode(_));
     let listed: Vec<&Question> = asked.iter().filter(others).collect();

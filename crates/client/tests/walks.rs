@@ -126,7 +126,7 @@ fn a_tree_is_read_with_few_requests() {
 }
 
 #[test]
-fn content_in_blocks_is_read_before_the_walk_comes_to_its_directory() {
+fn blocks_are_read_ahead_of_the_walk() {
     const DIRS: usize = 40;
     const READ: usize = 10;
     let two = Two::new();
@@ -251,7 +251,7 @@ fn walk_takes_no_rights_from_a_client_that_works_ahead_of_it() {
 }
 
 #[test]
-fn single_looks_are_no_walk() {
+fn single_lookups_are_no_walk() {
     let two = Two::new();
     let (top, dirs) = forest(&two.maker, 50, b"content");
     list(&two.walker, top);
@@ -275,7 +275,7 @@ fn rest(two: &Two) {
 }
 
 #[test]
-fn tree_beside_the_one_that_is_walked_through_stays_with_its_user() {
+fn tree_beside_a_walk_is_not_watched_by_the_walker() {
     const DIRS: usize = 60;
     let two = Two::new();
     let (walked, _) = forest_named(&two.maker, "walked", DIRS, b"content");
@@ -293,7 +293,7 @@ fn tree_beside_the_one_that_is_walked_through_stays_with_its_user() {
 }
 
 #[test]
-fn what_a_stopped_walk_has_ahead_is_given_up_after_a_few_recalls() {
+fn prefetched_directories_of_a_stopped_walk_are_given_up_after_a_few_recalls() {
     const DIRS: usize = 150;
     let two = Two::new();
     let (top, _) = forest(&two.maker, DIRS, b"content");
@@ -311,7 +311,7 @@ fn what_a_stopped_walk_has_ahead_is_given_up_after_a_few_recalls() {
 }
 
 #[test]
-fn directory_of_which_only_the_attributes_came_along_is_given_up_at_the_first_recall() {
+fn directory_with_cached_attributes_only_is_given_up_at_the_first_recall() {
     let two = Two::new();
     let (top, _) = forest(&two.maker, 1, b"content");
     list(&two.walker, ROOT);
@@ -343,7 +343,7 @@ impl Transport for Late {
 }
 
 #[test]
-fn what_was_asked_ahead_and_comes_from_an_earlier_leader_is_passed_over() {
+fn prefetch_reply_of_an_earlier_leader_is_discarded() {
     const DIRS: usize = 40;
     let two = Two::new();
     let (top, _) = forest(&two.maker, DIRS, b"content");

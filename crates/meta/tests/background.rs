@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use support::*;
 
 #[test]
-fn a_file_of_many_extents_is_taken_apart_and_its_blocks_deleted() {
+fn dead_inode_with_many_extents_is_reaped_and_its_blocks_deleted() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
@@ -110,7 +110,7 @@ fn many_small_extents_become_few_and_the_bytes_stay() {
 }
 
 #[test]
-fn a_file_whose_extents_do_not_touch_is_looked_at_once_and_then_left_alone() {
+fn file_without_adjacent_extents_is_examined_for_compaction_once() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
@@ -155,7 +155,7 @@ fn orphans_die_with_their_session_and_only_then() {
 }
 
 #[test]
-fn the_end_of_a_session_that_was_cut_off_is_finished() {
+fn interrupted_end_of_a_session_is_completed() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
@@ -371,7 +371,7 @@ fn block_that_a_brick_did_not_delete_is_deleted_later_without_a_notice_of_its_re
 }
 
 #[test]
-fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() {
+fn block_stored_by_a_brick_long_after_its_session_ended_is_deleted() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
@@ -396,7 +396,7 @@ fn a_block_that_a_brick_takes_long_after_the_end_of_its_session_does_not_stay() 
 }
 
 #[test]
-fn a_block_that_was_passed_over_is_deleted_though_its_session_lives() {
+fn skipped_block_of_a_living_session_is_deleted() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir.path(), bricks.clone(), sweeping()).expect("open");
@@ -414,7 +414,7 @@ fn a_block_that_was_passed_over_is_deleted_though_its_session_lives() {
 }
 
 #[test]
-fn a_block_that_is_deleted_while_it_is_to_be_copied_is_not_said_to_be_lost() {
+fn block_deleted_before_it_is_healed_is_not_reported_lost() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks = Arc::new(Unreliable { overtaken: true, ..Unreliable::default() });
     let wants = Options { replica: 2, ..options() };
@@ -463,7 +463,7 @@ fn garbage_is_deleted_while_the_sweep_of_a_session_fails() {
 }
 
 #[test]
-fn a_sweep_that_failed_is_tried_again_after_a_pause_and_goes_on() {
+fn failed_sweep_is_retried_after_a_pause_and_continues() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<Unreliable> = Arc::default();
     let pause = Duration::from_millis(200);

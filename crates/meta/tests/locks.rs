@@ -79,7 +79,7 @@ fn a_lock_excludes_other_sessions_and_the_answer_tells_what_is_held() {
 }
 
 #[test]
-fn who_waits_is_answered_when_the_lock_is_given_up_or_the_wait() {
+fn waiter_is_answered_when_the_lock_is_released_or_the_wait_cancelled() {
     let (_dir, server, one, other) = two(options());
     assert_eq!(ask(&one, 1, write(&one, true)), LockOutcome::Done);
     let waits = begin(&other, 1, 1, write(&other, true));
@@ -99,7 +99,7 @@ fn who_waits_is_answered_when_the_lock_is_given_up_or_the_wait() {
 }
 
 #[test]
-fn a_request_that_was_cancelled_before_it_came_does_not_wait() {
+fn lock_request_cancelled_before_it_arrived_does_not_wait() {
     let (_dir, _server, one, other) = two(options());
     assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
     let cancel = begin(&other, 2, 1, LockOp::Cancel { id: 1 });
@@ -108,7 +108,7 @@ fn a_request_that_was_cancelled_before_it_came_does_not_wait() {
 }
 
 #[test]
-fn a_repeated_request_is_done_once_and_a_late_copy_not_at_all() {
+fn retried_lock_request_is_idempotent_and_a_late_duplicate_is_refused() {
     let (_dir, server, one, other) = two(options());
     for _ in 0..2 {
         assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
@@ -139,7 +139,7 @@ fn locks_of_another_session_can_be_neither_taken_nor_released() {
 }
 
 #[test]
-fn the_end_of_a_session_gives_up_its_locks_and_its_waiting() {
+fn end_of_a_session_releases_its_locks_and_refuses_its_waiters() {
     let (_dir, server, one, other) = two(options());
     assert_eq!(ask(&one, 1, write(&one, false)), LockOutcome::Done);
     let waits = begin(&other, 1, 1, write(&other, true));

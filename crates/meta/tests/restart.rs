@@ -23,7 +23,7 @@ fn log_len(dir: &Path) -> u64 {
 }
 
 #[test]
-fn the_log_is_cut_while_it_grows_and_nothing_is_lost() {
+fn log_is_truncated_while_it_grows_and_no_commit_is_lost() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let mut server = Server::open(dir.path(), bricks.clone(), small_log()).expect("open");
@@ -52,7 +52,7 @@ fn the_log_is_cut_while_it_grows_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_state_at_rest_is_the_state_that_a_server_would_serve() {
+fn offline_state_equals_the_state_that_a_server_serves() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
@@ -121,7 +121,7 @@ fn child_that_writes_until_it_is_killed() {
 }
 
 #[test]
-fn whatever_was_acknowledged_survives_kill_9_and_the_rest_is_a_prefix() {
+fn acknowledged_commits_survive_kill_9_and_the_rest_is_a_prefix() {
     let dir = tempfile::tempdir().expect("tempdir");
     let program = std::env::current_exe().expect("this program");
     let mut acknowledged = None;

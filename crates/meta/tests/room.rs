@@ -10,7 +10,7 @@ use support::*;
 const MIB: u64 = 1 << 20;
 
 #[test]
-fn what_is_granted_is_never_granted_twice() {
+fn room_is_never_granted_twice() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: Some(0), ..options() })
@@ -28,7 +28,7 @@ fn what_is_granted_is_never_granted_twice() {
 }
 
 #[test]
-fn what_a_session_held_is_free_when_it_has_ended() {
+fn room_of_a_session_is_free_when_it_has_ended() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = Server::open(dir.path(), bricks.clone(), Options { reserve_bytes: Some(0), ..options() })

@@ -11,7 +11,7 @@ use std::time::Duration;
 use support::*;
 
 #[test]
-fn what_was_committed_can_be_read_at_once_and_after_every_kind_of_stop() {
+fn commits_are_readable_at_once_and_after_every_kind_of_stop() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks = Arc::new(MemBricks::default());
     let server = open(dir.path(), &bricks);
@@ -46,7 +46,7 @@ fn what_was_committed_can_be_read_at_once_and_after_every_kind_of_stop() {
 }
 
 #[test]
-fn a_batch_that_no_follower_could_be_sent_is_refused_and_the_others_go_on() {
+fn batch_too_large_for_a_message_is_refused_and_the_next_one_committed() {
     let dir = tempfile::tempdir().expect("tempdir");
     let server = open(dir.path(), &Arc::default());
     let mut session = Session::open(&server);
@@ -208,7 +208,7 @@ fn directories_that_are_not_this_volume_are_refused() {
 }
 
 #[test]
-fn a_lost_store_is_rebuilt_while_the_log_is_whole_and_missed_otherwise() {
+fn lost_store_is_rebuilt_from_a_complete_log_and_refused_otherwise() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);
@@ -231,7 +231,7 @@ fn a_lost_store_is_rebuilt_while_the_log_is_whole_and_missed_otherwise() {
 }
 
 #[test]
-fn sessions_of_before_are_ended_when_a_server_opens() {
+fn sessions_of_an_earlier_process_are_ended_when_a_server_opens() {
     let dir = tempfile::tempdir().expect("tempdir");
     let bricks: Arc<MemBricks> = Arc::default();
     let server = open(dir.path(), &bricks);

@@ -235,7 +235,7 @@ fn tier_that_is_too_full_gives_up_the_longest_unused_blocks_first() {
 }
 
 #[test]
-fn move_that_fails_leaves_the_block_and_is_repeated() {
+fn failed_move_leaves_the_block_and_is_retried() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (bricks, server, mut session) = begin(dir.path());
     let (ino, id) = file(&bricks, &mut session, "f", hot());
@@ -281,7 +281,7 @@ fn next_server_continues_where_the_last_one_was() {
 }
 
 #[test]
-fn hot_tier_that_is_detached_is_emptied_and_says_for_how_long() {
+fn detached_hot_tier_is_emptied_and_reports_for_how_long_it_is_empty() {
     let dir = tempfile::tempdir().expect("tempdir");
     let (bricks, server, mut session) = begin(dir.path());
     let (_, id) = file(&bricks, &mut session, "f", hot());

@@ -16,7 +16,7 @@ fn open(path: &std::path::Path) -> File {
 }
 
 #[test]
-fn what_is_written_is_read_after_a_new_mount_too() {
+fn written_content_is_read_after_a_new_mount() {
     let mut volume = Volume::mount();
     for (name, len) in [("empty", 0), ("small", 100), ("inline", 60_000), ("large", 9 << 20)] {
         fs::write(volume.path(name), pattern(len)).expect(name);
@@ -299,7 +299,7 @@ fn room_can_be_allocated_punched_and_zeroed() {
 }
 
 #[test]
-fn unknown_controls_are_not_for_files() {
+fn unknown_ioctl_fails_with_enotty() {
     let volume = Volume::mount();
     let file = open(&volume.path("file"));
     assert_eq!(errno(ioctl(&file, libc::TCGETS)), libc::ENOTTY);

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 #[test]
-fn a_copied_range_shares_nothing_that_shows() {
+fn copied_range_and_its_source_change_independently() {
     let volume = Volume::mount();
     fs::write(volume.path("a"), pattern(1 << 20)).expect("written");
     let a = File::open(volume.path("a")).unwrap();
@@ -30,7 +30,7 @@ fn a_copy_ends_where_its_source_ends() {
 }
 
 #[test]
-fn a_copy_sees_what_was_just_written_and_replaces_what_was_cached() {
+fn copy_reads_dirty_pages_and_invalidates_cached_ones() {
     let volume = Volume::mount();
     fs::write(volume.path("b"), vec![1; 20_000]).expect("written");
     fs::read(volume.path("b")).expect("cached by the kernel now");

@@ -13,7 +13,7 @@ fn is_mounted(volume: &Volume) -> bool {
 }
 
 #[test]
-fn a_mount_in_use_stays_until_it_is_free() {
+fn unmount_of_a_mount_in_use_fails_until_it_is_unused() {
     let volume = Volume::mount();
     fs::write(volume.path("file"), "x").expect("written");
     let mut file = File::open(volume.path("file")).expect("opens");
@@ -42,7 +42,7 @@ fn umount_from_outside_ends_the_mount() {
 }
 
 #[test]
-fn a_mount_can_be_ended_under_its_users() {
+fn mount_in_use_can_be_detached_by_force() {
     let volume = Volume::mount();
     fs::write(volume.path("file"), "x").expect("written");
     let file = File::open(volume.path("file")).expect("opens");
@@ -119,7 +119,7 @@ fn a_mount_point_must_be_a_directory() {
 }
 
 #[test]
-fn the_file_that_teaches_the_kernel_is_not_there() {
+fn priming_file_is_not_visible() {
     let volume = Volume::mount();
     assert_eq!(fs::read_dir(volume.root()).expect("readable").count(), 0);
     assert!(!volume.path(".shoal-teaches-the-kernel-to-open").exists());

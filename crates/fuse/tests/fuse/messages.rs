@@ -61,7 +61,7 @@ fn a_listing_brings_the_attributes_of_all_its_files() {
 }
 
 #[test]
-fn what_is_not_there_is_asked_for_once() {
+fn absent_name_is_looked_up_once() {
     let volume = Volume::mount();
     let missing = volume.path("missing");
     assert!(!missing.exists());

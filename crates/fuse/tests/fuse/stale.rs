@@ -96,7 +96,7 @@ fn gated(prepare: impl FnOnce(&Volume)) -> (Volume, Arc<Gate>) {
 }
 
 #[test]
-fn a_name_that_was_dropped_is_looked_up_again() {
+fn invalidated_name_is_looked_up_again() {
     let volume = Volume::mount();
     let dir = volume.path("dir");
     fs::create_dir(&dir).expect("new");
@@ -184,7 +184,7 @@ fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() 
 }
 
 #[test]
-fn attributes_that_were_dropped_are_asked_for_again() {
+fn invalidated_attributes_are_requested_again() {
     let volume = Volume::mount();
     let file = volume.path("file");
     fs::write(&file, "x").expect("written");
@@ -201,7 +201,7 @@ fn attributes_that_were_dropped_are_asked_for_again() {
 }
 
 #[test]
-fn content_that_was_dropped_is_read_again() {
+fn invalidated_content_is_read_again() {
     let volume = Volume::mount();
     let path = volume.path("file");
     let old = pattern(300_000);
@@ -250,7 +250,7 @@ fn a_file_that_grew_or_shrank_elsewhere_shows_its_new_size_and_content() {
 }
 
 #[test]
-fn a_link_target_that_was_dropped_is_read_again() {
+fn invalidated_link_target_is_read_again() {
     let volume = Volume::mount();
     let link = volume.path("link");
     std::os::unix::fs::symlink("there", &link).expect("new");
@@ -546,7 +546,7 @@ fn open_finds_the_file_that_another_client_has_just_made() {
 }
 
 #[test]
-fn changes_that_wait_leave_the_threads_of_readers_alone() {
+fn waiting_changes_do_not_use_the_threads_of_readers() {
     const WAITING: usize = 300;
     let (volume, gate) =
         gated(|volume| {
@@ -574,7 +574,7 @@ fn changes_that_wait_leave_the_threads_of_readers_alone() {
 }
 
 #[test]
-fn dropping_amid_a_storm_of_local_changes_never_hangs() {
+fn invalidation_during_many_local_changes_never_hangs() {
     let volume = Volume::mount();
     fs::create_dir(volume.path("dir")).expect("new");
     let dir = ino(&volume.path("dir"));

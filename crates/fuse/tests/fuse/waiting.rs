@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn waiting_requests_hold_up_no_other_request() {
+fn waiting_requests_do_not_delay_others() {
     const WAITING: usize = 20;
     let volume = Volume::mount();
     fs::write(volume.path("known"), "warm").expect("written");

@@ -98,7 +98,7 @@ fn symlinks_and_directories_have_attributes_too() {
 }
 
 #[test]
-fn an_acl_lets_in_whom_it_names() {
+fn acl_admits_the_users_that_it_names() {
     let volume = Volume::mount();
     printed(volume.shell("echo secret > file; chmod 600 file"));
     assert!(!volume.shell_unprivileged("cat file").status.success());

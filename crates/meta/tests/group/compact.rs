@@ -12,7 +12,7 @@ const PIECES: u8 = 100;
 const PIECE_BYTES: usize = 40_000;
 
 #[test]
-fn a_block_that_a_deposed_leader_has_stored_is_not_named_when_it_leads_again() {
+fn block_stored_by_a_deposed_leader_is_not_named_when_it_leads_again() {
     let mut cluster = Cluster::new(2);
     // Only the first one compacts.
     for (id, after) in [(1, Duration::from_millis(100)), (2, Duration::from_secs(3600))] {

@@ -20,7 +20,7 @@ fn three_replicas_elect_one_leader_and_hold_the_same() {
 }
 
 #[test]
-fn next_leader_has_everything_and_the_session_goes_on() {
+fn next_leader_has_all_commits_and_the_session_continues() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     for _ in 0..3 {
@@ -37,7 +37,7 @@ fn next_leader_has_everything_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_group_that_is_started_again_goes_on_where_it_was() {
+fn restarted_group_continues_with_its_state() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 100);
@@ -111,7 +111,7 @@ fn leader_without_a_quorum_stops_answering_before_the_next_one_begins() {
 }
 
 #[test]
-fn a_leader_hands_over_when_it_is_told_to_or_shut_down() {
+fn leader_transfers_leadership_on_request_and_on_shutdown() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);
@@ -167,7 +167,7 @@ fn a_replica_that_comes_back_does_not_disturb_the_leader() {
 }
 
 #[test]
-fn a_mount_whose_answer_got_lost_with_the_leader_can_be_asked_for_again() {
+fn session_opened_again_replaces_the_earlier_one_also_at_the_next_leader() {
     let mut cluster = Cluster::new(3);
     let first = open_session(&mut cluster, "one", 5).expect("session");
     let other = open_session(&mut cluster, "two", 6).expect("another client");

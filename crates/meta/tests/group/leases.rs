@@ -16,7 +16,7 @@ fn reclaim(server: &Server, session: SessionId, cover: InodeId) -> Result<(), Me
 }
 
 #[test]
-fn what_was_made_by_a_batch_that_comes_once_more_may_be_known_to_others_by_now() {
+fn retried_batch_grants_no_exclusive_right_to_what_it_created() {
     let mut cluster = Cluster::new(3);
     let [mut maker, other] =
         [1, 2].map(|n| open_session(&mut cluster, &format!("{n}"), n).expect("a session"));

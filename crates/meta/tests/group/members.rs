@@ -56,7 +56,7 @@ fn a_group_grows_to_five_and_shrinks_to_other_three_while_it_is_written_to() {
 }
 
 #[test]
-fn a_removed_replica_that_does_not_know_does_not_disturb_the_group() {
+fn replica_that_is_unaware_of_its_removal_does_not_disturb_the_group() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);
@@ -75,7 +75,7 @@ fn a_removed_replica_that_does_not_know_does_not_disturb_the_group() {
 }
 
 #[test]
-fn members_are_not_removed_if_the_rest_could_not_decide() {
+fn member_is_not_removed_if_the_rest_has_no_quorum() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);
@@ -94,7 +94,7 @@ fn members_are_not_removed_if_the_rest_could_not_decide() {
 }
 
 #[test]
-fn a_leader_that_is_not_wanted_hands_the_lead_over_even_if_the_group_needs_it() {
+fn unwanted_leader_transfers_leadership_even_if_its_vote_is_needed() {
     let mut cluster = Cluster::new(5);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 20);

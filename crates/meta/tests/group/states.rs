@@ -65,7 +65,7 @@ fn a_replica_that_lacks_what_is_cut_off_the_log_fetches_the_state() {
 }
 
 #[test]
-fn fetching_goes_on_after_interruptions() {
+fn interrupted_fetch_continues() {
     let (mut cluster, mut client, behind) = one_far_behind();
     for _ in 0..3 {
         cluster.start(behind);
@@ -80,7 +80,7 @@ fn fetching_goes_on_after_interruptions() {
 }
 
 #[test]
-fn what_was_confirmed_while_a_state_was_fetched_is_not_lost_to_it() {
+fn entries_acknowledged_during_a_fetch_survive_its_installation() {
     let mut cluster = Cluster::new(3);
     let mut client = Client::new(&mut cluster);
     client.write(&mut cluster, 50);
@@ -106,7 +106,7 @@ fn what_was_confirmed_while_a_state_was_fetched_is_not_lost_to_it() {
 }
 
 #[test]
-fn what_comes_after_a_state_stays_in_the_log_while_the_replica_that_fetched_it_is_silent() {
+fn log_after_a_fetched_state_is_kept_while_its_replica_is_silent() {
     let (mut cluster, mut client, behind) = one_far_behind();
     let leader = cluster.await_leader();
     let peers = Only(leader, cluster.peers(behind));

@@ -74,7 +74,7 @@ fn every_suite_runs_on_a_mount_beside_a_plain_directory() {
 }
 
 #[test]
-fn unfit_arguments_are_refused_before_anything_is_measured() {
+fn invalid_arguments_are_refused_before_any_measurement() {
     let dir = scratch("bench-refused");
     let here = dir.path();
     let cases: [(&[&Path], &str); 6] = [

@@ -205,7 +205,7 @@ fn what_was_synced_is_there_after_a_crash_and_an_unmounted_volume_lost_nothing()
 }
 
 #[test]
-fn a_server_killed_while_it_starts_leaves_nothing_that_hangs() {
+fn server_killed_while_it_starts_leaves_no_hung_mount() {
     if plain() {
         return;
     }

@@ -156,7 +156,7 @@ fn a_mapping_outlives_the_descriptor_and_the_name() {
 }
 
 #[test]
-fn a_program_runs_from_here_and_cannot_be_written_while_it_does() {
+fn running_program_cannot_be_written() {
     let volume = Volume::start("exec");
     let program = volume.path().join("sleep");
     // Copied by another process: a child that a concurrent test forks must not inherit a descriptor for

@@ -32,7 +32,7 @@ fn event(cluster: &Cluster, node: usize, kind: &str, words: &[&str]) -> String {
 }
 
 #[test]
-fn what_happens_to_nodes_blocks_sessions_and_certificates_is_told_by_every_node() {
+fn every_node_reports_events_of_nodes_blocks_sessions_and_certificates() {
     let mut cluster = Cluster::with_volume(3);
     let one = cluster.mount_at("one", "locks=cluster");
     let other = cluster.mount_on(1);

@@ -41,7 +41,7 @@ fn blocks(brick: &Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn mount_on_a_node_reads_its_nodes_copies_and_asks_others_for_what_is_missing_or_damaged() {
+fn mount_on_a_node_reads_local_copies_and_fetches_missing_or_damaged_ones() {
     let mut cluster = Cluster::with_volume(3);
     let content: Vec<u8> = (0..BYTES).map(|n| (n / 7 % 251) as u8).collect();
     let mount = cluster.mount();

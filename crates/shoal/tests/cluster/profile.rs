@@ -41,7 +41,7 @@ fn files(report: &Value, mount: &Mount) -> Vec<(String, u64, u64)> {
 }
 
 #[test]
-fn administrator_learns_from_any_node_what_bricks_and_mounts_on_all_machines_do() {
+fn any_node_reports_the_profile_of_all_bricks_and_mounts() {
     let cluster = Cluster::with_volume(3);
     let one = cluster.mount_at("one", "locks=cluster");
     let other = cluster.mount_on(1);

@@ -14,7 +14,7 @@ fn names(report: &Value, rows: &str, column: &str) -> Vec<String> {
 }
 
 #[test]
-fn mounts_bricks_and_files_are_seen_at_work_while_another_administrator_looks() {
+fn profile_and_top_show_bricks_mounts_and_files_to_two_administrators() {
     let mut cluster = Cluster::with_volume(3);
     let mount = cluster.mount();
     fs::create_dir(mount.path().join("dir")).expect("made");

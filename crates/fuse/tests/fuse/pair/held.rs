@@ -68,7 +68,7 @@ fn an_open_file_outlives_its_name_and_the_mount_that_removed_it() {
 }
 
 #[test]
-fn file_open_on_the_other_mount_is_removed_and_created_anew() {
+fn file_open_on_the_other_mount_is_removed_and_created_again() {
     pair(|pair| {
         for n in 0..20u8 {
             let (one, other) = pair.both_ways()[usize::from(n) % 2];
@@ -119,7 +119,7 @@ fn open_of_a_replaced_name_gets_all_of_the_old_or_all_of_the_new() {
 }
 
 #[test]
-fn the_directory_that_a_program_is_in_may_be_removed_elsewhere() {
+fn working_directory_can_be_removed_by_the_other_mount() {
     pair(|pair| {
         fs::create_dir(pair.a.path("dir")).expect("new");
         let dir = File::open(pair.b.path("dir")).expect("opens");

@@ -553,7 +553,7 @@ fn without_the_option_locks_are_each_mounts_own_and_cost_nothing() {
 }
 
 #[test]
-fn file_without_locks_stays_in_the_kernels_cache() {
+fn file_without_locks_stays_in_the_page_cache() {
     with_locks(|pair| {
         let content = vec![7; 100_000];
         fs::write(pair.a.path("file"), &content).expect("written");

@@ -150,7 +150,7 @@ fn directory_that_the_other_mount_moved_below_its_own_child_is_found_there() {
 /// `d_splice_alias` refuses an entry of READDIRPLUS that would make a directory its own ancestor, and the
 /// kernel then gives the entry up with a FORGET of its own (`fuse_force_forget`).
 #[test]
-fn a_directory_is_listed_although_the_kernel_cannot_take_in_that_its_parent_is_now_in_it() {
+fn directory_is_listed_although_its_former_parent_was_moved_into_it() {
     pair(|pair| {
         for (n, (one, other)) in pair.both_ways().into_iter().enumerate() {
             let (above, below) = (format!("{n}above"), format!("{n}below"));

@@ -327,7 +327,7 @@ fn an_acl_counts_at_once_on_the_other_mount() {
 }
 
 #[test]
-fn a_symbolic_link_that_was_replaced_leads_elsewhere() {
+fn replaced_symlink_leads_to_its_new_target() {
     seen(
         |dir| {
             for name in ["one", "two"] {
@@ -345,7 +345,7 @@ fn a_symbolic_link_that_was_replaced_leads_elsewhere() {
 }
 
 #[test]
-fn a_name_may_stand_for_another_kind_of_thing() {
+fn name_replaced_by_another_kind_of_file_is_seen() {
     seen(
         |dir| {
             write(&dir.join("thing"), "x");
