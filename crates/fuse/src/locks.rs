@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Which programs' locks exclude each other.
+/// The scope in which locks of programs exclude each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LockScope {
     /// Programs on this mount: the kernel keeps the locks, at no cost.
@@ -108,8 +108,7 @@ impl Locks {
         state.seen.entry(fh.0).or_insert_with(|| (lock.ino, BTreeSet::new())).1.insert(lock.owner);
     }
 
-    /// Whether locks asked for through an open file were lost with a session, while the program believes that
-    /// it holds them.
+    /// Whether locks requested through an open file were lost with a session, and not given up since.
     pub(crate) fn bars(&self, client: &Client, fh: FileHandle) -> bool {
         self.are_ours() && {
             let state = self.state.lock();
@@ -125,7 +124,7 @@ impl Locks {
 
     /// An open file was closed for the last time. `release` releases the locks of these owners, or queues
     /// that. It runs under the lock of the state, so that no request begins to wait for the release before it
-    /// is queued: such a request occupies a thread of the lane that may have to carry out the release.
+    /// is queued: such a request occupies a thread that may be needed for the release.
     pub(crate) fn closed_for_good(&self, ino: InodeId, fh: FileHandle, release: impl FnOnce(Vec<u64>)) {
         let mut state = self.state.lock();
         let owners = state.closed_for_good(ino, fh);
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_interrupted_before_it_came_does_not_wait() {
+    fn lock_request_interrupted_before_it_arrived_does_not_wait() {
         let locks = Locks::new(LockScope::Cluster);
         assert!(locks.interrupted(Unique(4)).is_none());
         assert!(locks.may_wait(Unique(4)).is_given_up());

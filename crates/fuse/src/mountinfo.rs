@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_make_no_sense_are_passed_over() {
+    fn malformed_lines_are_skipped() {
         for line in ["", "36 35 0:52", "36 35 0:52 / /mnt rw shared:1", "a b c d e f -"] {
             assert_eq!(parse(line.as_bytes()), None, "{line}");
         }

@@ -19,9 +19,9 @@ const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
 const INC_EPOCH: i32 = 8;
 const PRUNE: i32 = 9;
-/// The offset that stands for no content.
+/// The offset for an invalidation without content.
 const NO_CONTENT: i64 = -1;
-/// Length, code and an unused number.
+/// Length of `struct fuse_out_header`: length, code, and an unused number.
 const HEADER_BYTES: usize = 16;
 
 /// The outcome of a notification.

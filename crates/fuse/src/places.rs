@@ -1,6 +1,5 @@
-//! A hash table of fixed size about directories, with a clock for its entries.
-//!
-//! Directories that share a place count as one.
+//! A lossy hash table of fixed size, keyed by directory, with a clock for its entries. Directories with the
+//! same slot share one entry.
 
 use shoal_types::InodeId;
 use std::time::Instant;

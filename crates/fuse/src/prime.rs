@@ -1,13 +1,13 @@
-//! Teaches the kernel, before the first program uses the mount, that `open`, `opendir` and `flush` need no
-//! messages.
+//! Provokes the kernel's first OPEN, OPENDIR and FLUSH at the beginning of a mount, and refuses them with
+//! `ENOSYS`: from then on it sends none.
 //!
-//! It learns that from the first refusal. Until an *existing* file is opened it would send a RELEASE for
-//! every file that is created, and unpacking a tree into a fresh mount opens none. So the mount opens a file
-//! itself, which exists only for that moment and under a name that no program asks for.
+//! Until an *existing* file is opened the kernel would send a RELEASE for every file that is created, and
+//! unpacking a tree into a new mount opens none. So the mount itself opens a file, which exists only for that
+//! moment, under a name that no program uses.
 //!
-//! A process that waits for a reply of its own cannot be killed: the threads that would answer die first, and
-//! the connection stays open for as long as it waits. So the file is opened by a child that has none of this
-//! process's files.
+//! A process that waits for a reply by itself cannot be killed: the threads that would answer die first, and
+//! the connection stays open as long as it waits. So the file is opened by a child that has no descriptor of
+//! the connection.
 
 use crate::limits::KERNEL_CACHE;
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -37,7 +37,7 @@ impl Primer {
         let opened = open_elsewhere(mountpoint);
         self.0.store(false, SeqCst);
         if !matches!(opened, Ok(WaitStatus::Exited(_, 0))) {
-            tracing::debug!(?opened, "the kernel was not taught to open without messages");
+            tracing::debug!(?opened, "the first OPEN, OPENDIR and FLUSH were not provoked");
         }
     }
 

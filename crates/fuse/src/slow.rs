@@ -1,14 +1,14 @@
 //! Threads for requests that have to wait.
 //!
 //! The reading threads answer from memory. A request that they cannot answer is repeated here, where waiting
-//! holds up no other request. Each lane has threads and a queue of its own. A change may wait for another
-//! client, which may wait for a read of this one, so changes must never take the threads or queue places that
-//! reads need.
+//! delays no other request. Each lane has threads and a queue of its own. A change may wait for another
+//! client, which may wait for a read of this one, so changes must never take the threads or queue entries
+//! that reads need.
 //!
 //! Queues are bounded. When the queue of reads is full the reading thread waits, and with it the calling
-//! programs: that is the backpressure. A reading thread that waits for long checks now and then whether the
-//! mount has ended. The other queues must not hold up the reading threads, so their bounds are large, and
-//! requests beyond them are refused.
+//! programs: that is the backpressure. Such a thread checks periodically whether the mount has ended. The
+//! other queues must not block the reading threads, so their bounds are large, and requests beyond them are
+//! refused.
 
 use crate::context::{Context, Holds, Op};
 use crate::limits::{
@@ -18,7 +18,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// A request with all that is needed to answer it.
+/// The closure that answers a request.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// What a request may have to wait for.
@@ -206,7 +206,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn draining_finishes_what_was_submitted() {
+    fn drain_finishes_all_submitted_jobs() {
         let mut pool = SlowPool::start("test", 2, Some(4)).expect("threads");
         let done = Arc::new(AtomicUsize::new(0));
         for _ in 0..100 {
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_up_the_end_is_hurried() {
+    fn drain_hurries_jobs_that_take_long() {
         let mut pool = SlowPool::start("test", 1, Some(4)).expect("threads");
         let (open, gate) = mpsc::channel::<()>();
         pool.submit(Box::new(move || gate.recv().expect("opened")), || ());

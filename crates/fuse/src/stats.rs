@@ -1,8 +1,7 @@
 //! Counts of the kernel's requests, and the time that it took to answer them.
 //!
-//! Counting must cost nothing beside a request of a few microseconds. So the counters are relaxed atomics,
-//! spread over [`COUNTER_SHARDS`] copies so that reading threads rarely meet on one, and added up when they
-//! are read.
+//! Counting must be cheap compared with a request of a few microseconds. So the counters are relaxed atomics
+//! in [`COUNTER_SHARDS`] copies, on which reading threads rarely contend; a reader adds them up.
 //!
 //! A request is counted just before its reply is sent: a program that sees the effect of a system call sees
 //! it counted.
@@ -41,7 +40,7 @@ pub struct OpStats {
     pub errors: u64,
     /// How many could not be answered from memory by a reading thread.
     pub slow: u64,
-    /// Time from reading the requests to having the answers, all together, in nanoseconds.
+    /// Total time from reading the requests to having the answers, in nanoseconds.
     pub total_ns: u64,
     /// How many took 2^n up to 2^(n+1) nanoseconds, by n.
     pub latency: [u64; BUCKETS],
@@ -75,9 +74,9 @@ pub struct Stats {
     pub ops: Vec<OpStats>,
     /// Requests waiting for a thread that may wait for disk or server, at this moment.
     pub slow_queued: usize,
-    /// Sizes of what READ requests returned, in bytes.
+    /// Sizes of READ replies, in bytes.
     pub reads: Snapshot,
-    /// Sizes of what WRITE requests carried, in bytes.
+    /// Sizes of WRITE requests, in bytes.
     pub writes: Snapshot,
     /// Invalidations because of changes by other clients.
     pub drops: Drops,
@@ -211,7 +210,7 @@ mod tests {
     use shoal_types::InodeId;
 
     #[test]
-    fn what_is_recorded_on_many_threads_adds_up() {
+    fn counts_of_many_threads_add_up() {
         let counters = Counters::new();
         std::thread::scope(|scope| {
             for _ in 0..8 {

@@ -5,16 +5,16 @@ use shoal_types::InodeId;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// Standard error, where the log may go. Standard output may be a pipe whose end the process that mounts
-/// waits for.
+/// Standard error, to which the log may be written. Standard output is closed, because the process that
+/// mounts may wait for its end.
 const STDERR: libc::c_uint = 2;
 
 /// Closes all files but one for this thread, which may be `own`; files that it opens from now on are its
 /// alone.
 ///
-/// When the process is killed, a thread that is blocked in the kernel dies last. If it held the descriptors
-/// of the connection, the connection would stay open. Programs that wait for replies would then keep the lock
-/// that blocks the thread, and neither could ever continue.
+/// When the process is killed, a thread that is blocked in the kernel dies last. If it held descriptors of
+/// the connection, the connection would stay open. A program that waits for a reply would then keep the lock
+/// on which the thread is blocked, and neither would ever end.
 pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
     let close = |first, last| {
         // SAFETY: nothing runs on this thread that would use other files than those that stay and those that
@@ -33,14 +33,14 @@ pub(crate) fn keep_no_files_but(own: Option<BorrowedFd<'_>>) {
             None => close(STDERR + 1, libc::c_uint::MAX),
         };
     if !done {
-        tracing::debug!(error = %std::io::Error::last_os_error(), "a thread shares its files");
+        tracing::debug!(error = %std::io::Error::last_os_error(), "a thread could not close inherited files");
     }
 }
 
 /// The state of a thread at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thread {
-    /// It waits, and not for a processor.
+    /// It sleeps: it neither runs nor waits for a processor.
     pub sleeps: bool,
     /// For how long it has run so far.
     pub ran: Duration,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_writes_is_told_from_one_that_does_not() {
+    fn writing_thread_is_recognised_by_its_system_call() {
         // It writes to a pipe without a reader, until the pipe is full.
         let writes = |appends: bool| {
             let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -1,9 +1,10 @@
-//! Inodes that were invalidated and have not been asked about since (`docs/KERNEL_CACHE.md`, hazard 7).
+//! Inodes that were invalidated, and that the kernel has not requested since (`docs/KERNEL_CACHE.md`, hazard
+//! 7).
 //!
-//! To invalidate them again would do harm: a GETATTR may be in flight that has not been read from
-//! `/dev/fuse`, and its reply would be ignored. A read(2) then continues with the size from before the
-//! *first* invalidation. If an inode is invalidated only when it was asked about since the last time, the
-//! kernel has accepted a size in between.
+//! Another invalidation would do harm: a GETATTR may be in flight that has not been read from `/dev/fuse`,
+//! and its reply would be ignored. A read(2) then continues with the size from before the *first*
+//! invalidation. If an inode is invalidated again only after a request for it, the kernel has accepted a size
+//! in between.
 
 use crate::limits::RECENT_DROPS_MAX;
 use shoal_types::InodeId;
@@ -33,7 +34,7 @@ impl AlreadyInvalidated {
 
     /// The invalidation has returned; `dropped`: the kernel knew the inode.
     pub(super) fn end(&mut self, ino: InodeId, id: DropId, dropped: bool) {
-        // Otherwise the inode was asked about meanwhile, or another invalidation of it has begun.
+        // Otherwise the inode was requested meanwhile, or another invalidation of it has begun.
         if self.dropping.get(&ino) == Some(&id) {
             self.dropping.remove(&ino);
             if dropped {
@@ -45,7 +46,7 @@ impl AlreadyInvalidated {
         }
     }
 
-    /// The kernel asks about the inode, and may cache the reply.
+    /// The kernel requests the inode, and may cache the reply.
     pub(super) fn is_asked_about(&mut self, ino: InodeId) {
         self.dropping.remove(&ino);
         self.empty.remove(&ino);
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_about_while_it_is_dropped_is_dropped_again() {
+    fn inode_requested_during_its_invalidation_is_invalidated_again() {
         let mut empty = AlreadyInvalidated::default();
         let id = empty.begin(FILE);
         empty.is_asked_about(FILE);

@@ -1,5 +1,5 @@
 //! A GETATTR or SETATTR, from its arrival until it is answered. Invalidations wait for it and for the
-//! consumption of its reply ([`asked`](super::getattr_inflight)).
+//! consumption of its reply ([`getattr_inflight`](super::getattr_inflight)).
 
 use super::{Asking, Invalidator};
 use crate::answer;
@@ -18,7 +18,7 @@ pub(crate) struct AttributesAsked {
     before: Option<Thread>,
     /// Only a regular file has content whose old size a read could continue with.
     has_content: bool,
-    /// A thread of the mount asks, to see what the kernel makes of the reply.
+    /// The request comes from a thread of the mount that checks whether the kernel accepts the reply.
     is_look: bool,
 }
 
@@ -79,8 +79,8 @@ impl Drop for AttributesAsked {
 }
 
 impl Invalidator {
-    /// A thread's request for attributes is in flight until the returned value is dropped, which must not be
-    /// before the request was answered.
+    /// A thread's request for attributes is in flight until the returned value is dropped, which must be
+    /// after the request was answered.
     pub(crate) fn attributes_asked(
         self: &Arc<Invalidator>,
         ino: InodeId,

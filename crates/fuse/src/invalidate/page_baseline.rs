@@ -92,8 +92,8 @@ impl PageBaselines {
         self.last_number
     }
 
-    /// Pages were invalidated. Returns those with a baseline stored since `begun`: the kernel may have passed
-    /// them before.
+    /// Pages were invalidated. Returns those with a baseline stored since `begun`: the kernel may have
+    /// invalidated them before that.
     pub fn dropped(&mut self, ino: InodeId, pages: Pages, begun: u64) -> Vec<Pages> {
         self.forget(ino, pages, begun);
         let left = self.kept.get(&ino).into_iter().flat_map(|kept| kept.range(pages.numbers()));
@@ -108,7 +108,7 @@ impl PageBaselines {
         }
     }
 
-    // --- what the kernel does with them meanwhile ---
+    // --- READ and writeback requests in flight ---
 
     /// A READ fills pages, so the page cache did not have them.
     pub fn begin_read(&mut self, ino: InodeId, pages: Pages) {
@@ -143,7 +143,7 @@ impl PageBaselines {
         }
     }
 
-    /// A thread begins to look after the pages of a file. Returns false if another one already does.
+    /// A thread begins to look up the dirty pages of a file. Returns false if another one already does.
     pub fn begin_looks(&mut self, ino: InodeId) -> bool {
         let is_first = !self.looks.contains_key(&ino);
         self.looks.entry(ino).or_default();

@@ -11,7 +11,7 @@ struct Inodes {
     waiting: VecDeque<InodeId>,
     in_flight: usize,
     searchers: usize,
-    /// Counts what has been found or done, so that a waiter notices a standstill.
+    /// Counts inodes found and done, so that a waiter notices if there is no progress.
     steps: u64,
     closed: bool,
 }
@@ -26,11 +26,11 @@ pub(super) struct Queue {
 /// What [`Queue::wait`] waited for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Everything that was searched for is found and invalidated.
+    /// The search is complete, and all that it found is invalidated.
     Done,
-    /// Nothing has happened for the whole time.
+    /// There was no progress for the whole time.
     Standstill,
-    /// Something has happened.
+    /// There was progress.
     Step,
 }
 
