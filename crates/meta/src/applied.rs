@@ -1,5 +1,5 @@
-//! What a store knows of the log: the entry that it has applied last, and the group's members as of then. An
-//! entry's changes and its index are written together.
+//! The applied state of a store: the last applied entry, and the group's members as of it. An entry's changes
+//! and its index are written together.
 
 use crate::machine::Machine;
 use prost::Message;

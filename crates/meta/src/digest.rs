@@ -1,4 +1,4 @@
-//! A digest of a whole state, to tell whether two replicas hold the same.
+//! A digest of a whole state, by which replicas are compared.
 
 use shoal_namespace::keys;
 use shoal_namespace::kv::{Flow, KvRead, StoreError};

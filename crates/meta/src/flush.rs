@@ -24,7 +24,7 @@ pub(crate) fn run<M: Machine>(core: &Core<M>) {
             let room = core.sizes.reserve_bytes / RECLAIM_RESERVE_PART;
             if let Err(error) = core.store.reclaim(room, RECLAIM_TIME_MAX) {
                 // A failed reclaim loses no data; the store reports an error if it cannot go on.
-                tracing::warn!(%error, "giving back the room of what was deleted");
+                tracing::warn!(%error, "reclaiming the space of deleted records failed");
             }
             core.flush_tasks.reclaimed(removed, begun.elapsed());
         }

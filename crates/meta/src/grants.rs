@@ -1,4 +1,4 @@
-//! Grants room to sessions, out of what `space` finds to be free.
+//! Grants room to sessions, out of the free room by `space`.
 
 use crate::limits::{RECLAIM_WAIT_MAX, SHORT_BYTES};
 use crate::shared::Shared;
@@ -9,24 +9,24 @@ use shoal_wire::{MetaError, Space};
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// What has to be set aside now.
+    /// The room that has to be set aside now.
     pub(crate) fn dues(&self) -> Dues {
         let core = &self.replica.core;
         let log = core.driver.log_disk_bytes.load(Ordering::Relaxed);
         Dues {
-            // The log goes on growing while the store is flushed.
+            // The log continues to grow while the store is flushed.
             log_growth: (core.sizes.log_bytes + core.sizes.log_bytes / 2).saturating_sub(log),
             unwritten: self.store.unwritten_bytes(),
             outstanding: self.sessions.outstanding_bytes(),
         }
     }
 
-    /// What may be granted in addition, in bytes.
+    /// The room that may be granted in addition, in bytes.
     pub(crate) fn grantable(&self) -> Result<u64, MetaError> {
         self.room.free(self.dues())
     }
 
-    /// Grants as much as is wanted, or what there is. If that would leave a session with very little, deleted
+    /// Grants the wanted room, or what is free of it. If that would leave a session with very little, deleted
     /// space is reclaimed first.
     pub(crate) fn grant_room(&self, session: SessionId, room: Space) -> Result<u64, MetaError> {
         let want = room.want_bytes;

@@ -1,8 +1,8 @@
 //! Proposals in flight, and their waiters.
 //!
-//! Each carries a mark into the log that names this process and the proposal, and that comes back with the
-//! committed entry. So its index in the log does not matter, and an entry of an earlier process finds no
-//! waiter. The proposals in flight are bounded. A proposer beyond the bound blocks, so the applier must never
+//! Each proposal has a mark in the log that identifies this process and the proposal. When the entry is
+//! applied, the mark finds the waiter, whatever the index of the entry; an entry of an earlier process has
+//! none. The proposals in flight are bounded. A proposer beyond the bound blocks, so the applier must never
 //! propose.
 
 use crate::limits::{PROPOSALS_MAX, PROPOSED_BYTES_MAX};

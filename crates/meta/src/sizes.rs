@@ -1,4 +1,4 @@
-//! How large the parts of a server are on a disk of a given size.
+//! The sizes of a server's log, memtables and reserve on a disk of a given size.
 
 use crate::limits::*;
 use nix::sys::statvfs::statvfs;

@@ -1,4 +1,4 @@
-//! Logs requests that take long, under the number that the mount's log has for them, too.
+//! Logs slow requests, with the same request number as in the mount's log.
 
 use crate::limits::{ENDED_KEPT_MAX, SLOW_REQUEST};
 use crate::shared::Shared;
@@ -25,7 +25,7 @@ impl Shared {
         })
     }
 
-    /// Logs requests that have waited for other clients for long, and for which ones.
+    /// Logs requests that have waited for other clients for long, with these clients.
     pub(crate) fn log_slow_waiters(&self) {
         for waiter in self.leases.take_slow(SLOW_REQUEST) {
             if self.may_log_slow() {
@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Sessions with their clients, for people.
+    /// Sessions with the names of their clients, as text.
     pub(crate) fn clients(&self, sessions: &[SessionId]) -> String {
         let client =
             |session: &SessionId| format!("session {} ({})", session.0, self.sessions.client(*session));

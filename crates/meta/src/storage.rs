@@ -1,7 +1,7 @@
 //! The Raft log, as the `raft` crate's storage trait.
 //!
-//! An entry's payload is its context and its data; its type is the tag. The log's one state holds Raft's hard
-//! state and the group's members.
+//! An entry's payload is its context and its data; its type is the tag. The log has one state record, with
+//! Raft's hard state and the group's members.
 
 use crate::limits::LOG_CACHE_BYTES;
 use bytes::Bytes;
@@ -13,12 +13,12 @@ use shoal_runtime::sync::Mutex;
 use shoal_store::{LogEntry, LogError, RaftLog};
 use std::collections::{BTreeSet, VecDeque};
 
-/// The Raft log, and what Raft asks about it.
+/// The Raft log, with the values that Raft reads often.
 pub(crate) struct LogStorage {
     pub(crate) log: RaftLog,
     hard: HardState,
     conf: ConfState,
-    /// The newest entries, consecutive: what was just written is about to be applied.
+    /// The newest entries, consecutive: they are about to be applied.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
     /// Replicas that lack entries which are not in the log any more.
@@ -116,7 +116,7 @@ impl LogStorage {
         self.hard.commit
     }
 
-    /// Takes the replicas that could not be sent what they lack, since the last call.
+    /// Takes the replicas that lacked truncated entries, since the last call.
     pub(crate) fn take_behind(&self) -> BTreeSet<u64> {
         std::mem::take(&mut *self.behind.lock())
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_replace_others_are_the_ones_that_are_read() {
+    fn replacing_entries_are_read_and_replaced_ones_are_not() {
         let dir = tempfile::tempdir().expect("tempdir");
         let mut storage = storage(dir.path());
         storage.persist((1..=5).map(|index| entry(index, 10)).collect(), None, true).expect("persist");

@@ -1,5 +1,5 @@
-//! What the background threads of a leader have to do, and how far they are: the queue of background work,
-//! and the tasks of the healer. `background` carries them out.
+//! The work of a leader's background threads, and its progress: the queue of background work, and the tasks
+//! of the healer and the mover. `background` carries them out.
 
 mod background;
 mod heal;

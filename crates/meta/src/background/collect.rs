@@ -22,7 +22,7 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Deletes some blocks. Answers whether there may be more.
+    /// Deletes some blocks. Returns whether there may be more.
     pub(crate) fn step(&mut self, shared: &Shared) -> Result<bool, Trouble> {
         let garbage = query::garbage(&shared.store, self.after, COLLECT_PAGE)?;
         let Some((last, _)) = garbage.last().copied() else {

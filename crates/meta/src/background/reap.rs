@@ -6,7 +6,7 @@ use crate::shared::Shared;
 use shoal_namespace::{Command, Outcome, query};
 use std::sync::atomic::Ordering;
 
-/// One command for each of some dead inodes. Answers whether there are more.
+/// Proposes one command for each of some dead inodes. Returns whether there are more.
 pub(crate) fn step(shared: &Shared) -> Result<bool, Trouble> {
     let dead = query::reap_queue(&shared.store, REAP_PAGE)?;
     let mut more = dead.len() >= REAP_PAGE;

@@ -20,7 +20,7 @@ pub(super) struct Place {
     pub(super) is_logged: bool,
 }
 
-/// A parked request, for people to read.
+/// A description of a parked request.
 pub(crate) struct Waiter {
     /// What it is: session, number and subject.
     pub(super) what: String,
@@ -51,7 +51,7 @@ impl Acquiring {
 }
 
 impl Parked {
-    /// What it is, for people to read: session, number and subject.
+    /// A description: session, number and subject.
     pub(super) fn name(&self) -> String {
         match self {
             Parked::Ask(ask, _) => ask.token.request_name(ask.session, &format!("{:?}", ask.question)),

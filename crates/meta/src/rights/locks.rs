@@ -36,7 +36,7 @@ impl Shared {
         })
     }
 
-    /// Removes locks and waiting requests of a file. Refused until all sessions have declared their locks.
+    /// Removes locks and waiting requests of a file. Refused until all sessions have reclaimed their locks.
     pub(crate) fn take_locks_away(
         self: &Arc<Self>,
         term: u64,

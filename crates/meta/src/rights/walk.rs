@@ -2,7 +2,7 @@
 //!
 //! A session that has created a tree holds each of its directories, so another client's walk would cost one
 //! recall per directory. Instead, all sub-directories of a listing are recalled in one message. A directory
-//! that was changed a moment ago is in use, and is left to its holder until a real lookup needs it.
+//! that was changed a moment ago is in use, and is recalled only when a program lists it.
 
 use crate::leases::TermLeases;
 use crate::limits::{LEFT_ALONE_AFTER, WALK_DIRS_MAX, WALK_RECALLS_MAX};
@@ -15,8 +15,8 @@ use shoal_wire::{Ask, MetaError, Prefetch, Question};
 use std::sync::Arc;
 
 impl Shared {
-    /// What else has to be recalled before a listing or a walk is answered. Directories that are in use are
-    /// removed from a walk.
+    /// The sub-directories that have to be recalled, too, before a listing or a walk is answered. Directories
+    /// that are in use are removed from a walk.
     pub(super) fn along(self: &Arc<Self>, term: u64, ask: &mut Ask) -> Result<Vec<ReadItem>, MetaError> {
         let (session, mut items) = (ask.session, Vec::new());
         let (parents, after) = match &mut ask.question {

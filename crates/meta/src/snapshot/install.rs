@@ -1,4 +1,4 @@
-//! Puts a fetched state in the place of a replica's own, before the replica is opened.
+//! Replaces a replica's state by a fetched one, before the replica is opened.
 
 use super::{Manifest, decode, incoming, install, remove, said, sync_dir};
 use crate::disk::OpenError;
@@ -37,7 +37,7 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     let mut sizes = Sizes::for_disk(disk_bytes(dir).map_err(|error| error.to_string())?.0);
     sizes.log_bytes = log_bytes.unwrap_or(sizes.log_bytes);
     let said_log = |error: LogError| error.to_string();
-    // The replica's vote outlives its log.
+    // The vote must survive the replacement of the log.
     let promise = place.join("promise");
     if !promise.exists() {
         if RaftLog::exists(&log).map_err(said_log)? {
@@ -75,8 +75,8 @@ fn exchange(dir: &Path, place: &Path, log_bytes: Option<u64>) -> Result<(), Stri
     sync_dir(dir)
 }
 
-/// Whether the log holds all that the state does. The replica went on while it fetched. Another leader may
-/// have brought it further than the state is, and what it has acknowledged since must not be lost.
+/// Whether the log has all entries that the state contains. The replica continued while it fetched, and may
+/// be ahead of the state: entries that it has acknowledged since must not be lost.
 fn is_known(log: &RaftLog, manifest: &Manifest) -> bool {
     manifest.index < log.first_index() || log.term(manifest.index) == Some(manifest.term)
 }

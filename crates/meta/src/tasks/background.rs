@@ -5,7 +5,7 @@ use shoal_runtime::time::{Duration, Instant};
 use shoal_types::SessionId;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The work that there is.
+/// The kinds of work that are due.
 #[derive(Default, Clone, Debug)]
 pub(crate) struct Work {
     /// Dead inodes are queued.
@@ -140,7 +140,7 @@ impl Background {
         Some(work)
     }
 
-    /// Rests, unless the thread is to end.
+    /// Sleeps, unless the thread is to end.
     pub(crate) fn rest(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut state = self.state.lock();

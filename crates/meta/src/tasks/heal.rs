@@ -107,7 +107,7 @@ impl Heal {
     pub(crate) fn copies_are_short(&self) {
         let mut state = self.state.lock();
         if state.copies_at.is_none() {
-            // While bricks are away the list only grows: trying again at once is of no use.
+            // While bricks are away the list only grows, and an immediate retry would fail.
             let after = if state.waits { HEAL_RETRY } else { HEAL_AFTER };
             state.copies_at = Some(Instant::now() + after);
             self.wake.notify_all();
@@ -186,7 +186,7 @@ impl Heal {
         self.moving.lock()
     }
 
-    /// Marks blocks as being moved; answers those that were not.
+    /// Marks blocks as being moved; returns those that were not.
     pub(crate) fn claim(&self, blocks: &[BlockId]) -> Vec<BlockId> {
         let mut moving = self.moving.lock();
         blocks.iter().filter(|id| moving.insert(**id)).copied().collect()

@@ -18,7 +18,7 @@ pub(crate) struct Pace {
 impl Pace {
     pub(crate) fn set(&self, bytes_per_second: u64) {
         self.bytes_per_second.store(bytes_per_second, Ordering::Relaxed);
-        // What was delayed under the old rate need not wait that long.
+        // Later waits are not delayed by bytes that were copied at the old rate.
         *self.next.lock() = None;
     }
 

@@ -13,14 +13,14 @@ use std::collections::HashMap;
 pub struct TierSettings {
     /// The hot tier is being emptied.
     pub detaching: bool,
-    /// A block that was not used for so many seconds leaves the hot tier.
+    /// A block that was not used for this many seconds leaves the hot tier.
     pub demote_after_s: u64,
     /// A cold block that is read so often within [`HEAT_WINDOW_S`](crate::limits::HEAT_WINDOW_S) moves to
     /// the hot tier; 0: none does.
     pub promote_reads: u32,
     /// If more than this part of the hot tier is used, in percent, the longest unused blocks leave it.
     pub high_percent: u64,
-    /// ... until no more than this part is used.
+    /// Blocks leave a tier that is too full until no more than this part of it is used, in percent.
     pub low_percent: u64,
     /// How fast blocks are moved; 0: as fast as possible.
     pub bytes_per_second: u64,
@@ -45,7 +45,7 @@ pub struct TierStatus {
     pub last_error: Option<String>,
 }
 
-/// How the tiers of a volume are.
+/// The state of a volume's tiers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct TierState {
     /// The mover's progress.
@@ -58,7 +58,7 @@ pub struct TierState {
     pub empty_s: u64,
 }
 
-/// How often cold blocks were read lately.
+/// Counts of recent reads of cold blocks.
 #[derive(Default)]
 pub(crate) struct Heat {
     reads: HashMap<BlockId, u32>,
