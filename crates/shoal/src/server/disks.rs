@@ -1,4 +1,4 @@
-//! Whether there is enough room on a disk for something new.
+//! The check that a disk has enough room for a new replica or brick.
 
 use crate::show;
 use nix::sys::statvfs::statvfs;

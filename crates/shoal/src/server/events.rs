@@ -1,4 +1,4 @@
-//! What a node has seen happen: a bounded list in memory, of this run of its server.
+//! The events of a node: a bounded list in memory, of this run of its server.
 
 use crate::admin::{Event, EventKind, SeenEvent};
 use crate::clock::since_1970;
@@ -30,7 +30,7 @@ impl Events {
         Events { node, run: now_ms(), kept: Mutex::default() }
     }
 
-    /// Something has happened.
+    /// Appends an event.
     pub fn note(&self, kind: EventKind, volume: Option<&str>, text: &str) {
         let (node, run, at_ms) = (self.node.clone(), self.run, now_ms());
         let text: String = text.chars().take(EVENT_TEXT_MAX).collect();
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn oldest_events_go_first_and_known_ones_are_not_told_again() {
+    fn oldest_events_are_discarded_first_and_known_ones_not_returned_again() {
         let events = Events::new("n1".into());
         for number in 1..=EVENTS_KEPT_MAX as u64 + 5 {
             events.note(EventKind::NodeDown, None, &number.to_string());

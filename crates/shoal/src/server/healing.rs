@@ -1,4 +1,4 @@
-//! What a volume's leader does about blocks that lack copies or lie where they should not.
+//! Requests to the healer of a volume's leader.
 
 use super::calls::{Answer, Heal};
 use super::context::ServerContext;
@@ -9,7 +9,7 @@ use shoal_wire::MetaError;
 use std::sync::Arc;
 
 impl ServerContext {
-    /// Has the leader of a volume answer, which may be this node.
+    /// Gets the answer of a volume's leader, which may be this node.
     pub(super) fn led(
         &self,
         volume: GroupId,
@@ -22,7 +22,7 @@ impl ServerContext {
         answer(&group).unwrap_or_else(|error| Answer::Failed(error.to_string()))
     }
 
-    /// How healing stands. With `full`, the bricks are first asked for every block.
+    /// The state of healing. With `full`, a check of every block on the bricks is started first.
     pub(super) fn heal(&self, volume: GroupId, full: bool) -> Answer {
         self.led(volume, |group| {
             let server = group.server();
@@ -47,7 +47,7 @@ impl ServerContext {
         })
     }
 
-    /// What is said to be on each brick.
+    /// The use of each brick by the records of blocks.
     pub(super) fn used(&self, volume: GroupId) -> Answer {
         self.led(volume, |group| group.server().brick_use().map(Answer::Used))
     }

@@ -6,16 +6,16 @@ use shoal_namespace::keys::{Singleton, singleton};
 use shoal_namespace::kv::{KvRead, WriteBatch};
 use shoal_store::RocksStore;
 
-/// Hears of every map that was decided.
+/// Called with every committed map.
 type OnMap = Box<dyn Fn(ClusterMap) + Send + Sync>;
 
-/// See the module.
+/// The cluster map as a state machine.
 pub struct MapMachine {
     on_map: OnMap,
 }
 
 impl MapMachine {
-    /// One that tells of every new map.
+    /// A machine that calls this for every new map.
     pub fn new(on_map: impl Fn(ClusterMap) + Send + Sync + 'static) -> MapMachine {
         MapMachine { on_map: Box::new(on_map) }
     }

@@ -1,4 +1,4 @@
-//! The web page of this node: who may see it, and where it is.
+//! The web page of this node: its address and its access control.
 
 use super::context::ServerContext;
 use crate::admin::TokenReport;

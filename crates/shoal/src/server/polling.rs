@@ -1,6 +1,6 @@
-//! Keeps the copy of the cluster map new: asks one node after the other for a newer one.
+//! Keeps the copy of the cluster map up to date: polls one node after the other for a newer one.
 //!
-//! Taking turns matters: a node that is cut off from its peers has no newer map and does not know it.
+//! All nodes have to be polled, because one that is cut off from its peers is unaware of newer maps.
 
 use super::cluster_view::ClusterView;
 use crate::limits::MAP_POLL;
@@ -54,7 +54,7 @@ fn round(view: &ClusterView, seeds: &[String], turn: &mut usize) {
         *turn = turn.wrapping_add(1);
         match view.catch_up(link) {
             Ok(()) => return,
-            Err(why) => tracing::debug!(why, "asking for the cluster map"),
+            Err(why) => tracing::debug!(why, "polling for the cluster map failed"),
         }
     }
 }

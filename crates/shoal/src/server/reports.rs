@@ -1,4 +1,4 @@
-//! What runs, here and on the other nodes.
+//! Reports of what runs on this node and on the other nodes.
 
 use super::calls::{Answer, Ask, Report};
 use super::context::ServerContext;
@@ -28,7 +28,7 @@ impl ServerContext {
         let report = |(node, answer): (NodeId, Answer)| match answer {
             Answer::Report(report) => Some((node, report)),
             other => {
-                tracing::warn!(%node, ?other, "a strange answer");
+                tracing::warn!(%node, ?other, "unexpected answer");
                 None
             }
         };
@@ -53,7 +53,7 @@ impl ServerContext {
             false => {
                 let answer = self.view.ask(node, ask, patience);
                 answer
-                    .inspect_err(|why| tracing::debug!(%node, why, "it does not answer"))
+                    .inspect_err(|why| tracing::debug!(%node, why, "a node does not answer"))
                     .ok()
                     .map(|a| (node, a))
             }

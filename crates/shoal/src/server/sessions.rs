@@ -1,4 +1,4 @@
-//! The sessions of volumes: what the leader of each knows of them, and where they were heard of.
+//! The sessions of volumes, as their leaders have them, with the addresses of the clients.
 
 use super::calls::{Answer, Session};
 use super::context::ServerContext;
@@ -15,7 +15,7 @@ use std::net::IpAddr;
 /// Address of a session, and whose credentials it shows.
 type From = (IpAddr, String);
 
-/// From where sessions were last heard of. For people to read: nothing is decided by it.
+/// The last address of each session. Only shown to administrators.
 #[derive(Default)]
 pub struct Heard(Mutex<HashMap<(GroupId, SessionId), From>>);
 
@@ -27,7 +27,7 @@ impl Heard {
         if heard.get(&(volume, session)).is_some_and(|(known, _)| *known == address) {
             return;
         }
-        // What is still alive is noted again within seconds.
+        // Living sessions are recorded again within seconds.
         if heard.len() >= HEARD_SESSIONS_MAX {
             heard.clear();
         }
@@ -59,7 +59,7 @@ impl ServerContext {
         })
     }
 
-    /// Takes locks in a file of a volume that this node leads.
+    /// Clears locks of a file, on a volume that this node leads.
     pub(super) fn clear_locks(&self, volume: GroupId, path: &str, what: ClearLocks) -> Answer {
         self.led(volume, |group| {
             let server = group.server();

@@ -1,4 +1,4 @@
-//! What this node has counted, for its control socket.
+//! The counters of this node, for its control socket.
 
 use super::context::ServerContext;
 use super::groups::Figures;
@@ -45,8 +45,8 @@ impl ServerContext {
         }
     }
 
-    /// What a volume lacks, as far as its healer has found, if it is led here. Reads nothing from the store:
-    /// it is asked every few seconds.
+    /// Degraded blocks of a volume that this node leads, by its healer. Does not read the store, because it
+    /// is called every few seconds.
     fn lacks(&self, volume: GroupId) -> Option<HealStatistics> {
         let group = self.opener.volume(volume).filter(|group| group.server().replica().leads())?;
         let status = group.server().heal_status();

@@ -148,7 +148,7 @@ impl ServerContext {
         }
         match self.ask_leader_patiently(volume, &Ask::Sessions { volume })? {
             Answer::Sessions(sessions) => Ok(sessions),
-            other => Err(format!("a strange answer: {other:?}")),
+            other => Err(format!("unexpected answer: {other:?}")),
         }
     }
 

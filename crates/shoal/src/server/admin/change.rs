@@ -110,7 +110,7 @@ impl ServerContext {
                 Ok(Answer::Done(_)) => {}
                 Ok(Answer::Noted(what)) => note(format!("{}: {what}", brick.host)),
                 Ok(Answer::Failed(why)) => refusals.push(format!("{}: {why}", brick.host)),
-                Ok(other) => refusals.push(format!("{}: a strange answer: {other:?}", brick.host)),
+                Ok(other) => refusals.push(format!("{}: unexpected answer: {other:?}", brick.host)),
                 Err(why) => {
                     note(format!(
                         "{brick} could not be looked at ({why}); it is made when its node is there"

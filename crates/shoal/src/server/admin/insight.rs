@@ -41,7 +41,7 @@ impl ServerContext {
             };
             let (sessions, trouble) = match answer {
                 Ok(Answer::Sessions(sessions)) => (sessions, None),
-                Ok(other) => (Vec::new(), Some(format!("a strange answer: {other:?}"))),
+                Ok(other) => (Vec::new(), Some(format!("unexpected answer: {other:?}"))),
                 Err(why) => (Vec::new(), Some(why)),
             };
             let sessions = sessions.into_iter().map(|session| session_report(&map, session)).collect();
@@ -225,7 +225,7 @@ impl ServerContext {
         let cleared = match self.ask_leader_patiently(volume, &ask)? {
             Answer::Cleared(cleared) => cleared,
             Answer::Done(Outcome::Refused(why)) => return Err(why),
-            other => return Err(format!("a strange answer: {other:?}")),
+            other => return Err(format!("unexpected answer: {other:?}")),
         };
         let lock = |granted: bool| {
             move |one: shoal_meta::ClearedLock| ClearedLock {
