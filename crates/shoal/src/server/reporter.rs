@@ -107,7 +107,7 @@ fn poll(
         let round = match ask(Ask::Round { volume, answered: last })? {
             Answer::Round(None) => return Ok(()),
             Answer::Round(Some(round)) => round,
-            other => return Err(format!("a strange answer: {other:?}")),
+            other => return Err(format!("unexpected answer: {other:?}")),
         };
         last = round.id;
         if answered.0.contains(&last) {
@@ -116,7 +116,7 @@ fn poll(
         let told = mount.tell(&round);
         match ask(Ask::Tell { volume, session: mount.session(), round: last, told })? {
             Answer::Done(_) => answered.add(last),
-            other => return Err(format!("a strange answer: {other:?}")),
+            other => return Err(format!("unexpected answer: {other:?}")),
         }
     }
     Ok(())

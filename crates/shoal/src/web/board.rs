@@ -216,7 +216,7 @@ impl Board {
                 Arc::make_mut(history).told(&report, now_ms);
             }
             (_, other) => {
-                tracing::warn!(?question, ?other, "a strange answer");
+                tracing::warn!(?question, ?other, "unexpected answer");
                 return Err("the server answered something else".into());
             }
         }

@@ -61,7 +61,7 @@ impl ServerContext {
     fn tier_state(&self, volume: GroupId) -> Result<TierState, String> {
         match self.ask_leader_patiently(volume, &Ask::Tiers { volume })? {
             Answer::Tiers(state) => Ok(state),
-            other => Err(format!("a strange answer: {other:?}")),
+            other => Err(format!("unexpected answer: {other:?}")),
         }
     }
 
@@ -91,7 +91,7 @@ impl ServerContext {
     fn tier_plan(&self, name: &str, volume: GroupId) -> Result<TierPlanReport, String> {
         let moves = match self.ask_leader_patiently(volume, &Ask::TierPlan { volume })? {
             Answer::TierPlan(moves) => moves,
-            other => return Err(format!("a strange answer: {other:?}")),
+            other => return Err(format!("unexpected answer: {other:?}")),
         };
         let owners: BTreeSet<InodeId> = moves.iter().filter_map(|one| one.owner).collect();
         let paths = self.paths_of(volume, owners.into_iter().take(TOP_PATHS_MAX).collect());
