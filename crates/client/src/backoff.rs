@@ -1,4 +1,4 @@
-//! Backoff: pauses that grow between retries, and a log line now and then, not for every retry.
+//! Backoff: pauses that grow between retries, and log lines at a limited rate.
 
 use crate::limits::{COMPLAIN_AFTER, COMPLAIN_EVERY, RETRY_PAUSE_MAX, RETRY_PAUSE_MIN};
 use shoal_runtime::time::{Duration, Instant};

@@ -77,8 +77,8 @@ pub(crate) struct Call {
 impl Call {
     /// Reads the system call of a thread; `None` if it is in none, or that cannot be read.
     ///
-    /// This waits for `exec_update_lock`, which the process holds during execve(2). A thread that waits for
-    /// the reply to a request other than `FLUSH` is not there, and neither is another thread of its process.
+    /// This takes `exec_update_lock`, which a process holds during execve(2). If a thread waits for the reply
+    /// to a request other than `FLUSH`, no thread of its process holds that lock.
     pub(crate) fn of(tid: u32) -> Option<Call> {
         let text = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let mut fields = text.split_ascii_whitespace();
@@ -114,7 +114,7 @@ pub(crate) fn reads(tid: u32, ino: InodeId) -> bool {
     info.is_some_and(|number| number.is_none_or(|number| number.parse() == Ok(ino.0)))
 }
 
-/// A call that writes to an open file, or at least may.
+/// A call that may write to an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Writing {
     /// The file was opened with `O_APPEND`.
@@ -161,7 +161,7 @@ struct Stat {
 impl Stat {
     fn read(path: &str) -> Option<Stat> {
         let text = std::fs::read_to_string(path).ok()?;
-        // They come after the name, which is in parentheses.
+        // The fields follow the name of the program, which is in parentheses.
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
         let state = fields.next()?.chars().next()?;
         let is_alone = fields.nth(THREADS_FIELD - 1)? == "1";

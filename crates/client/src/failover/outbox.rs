@@ -3,8 +3,7 @@
 //! **Model.** A queue in the order of the journal. A batch stays in it until its outcome is final. The first
 //! `sent` of them are in flight in the present *attempt*. A failure that says nothing about the batch itself
 //! (the leader has lost leadership, or does not answer) starts the next attempt from the front of the queue.
-//! The servers apply each batch once, however often it arrives, so sending it again is harmless and only
-//! costs time.
+//! The servers apply each batch once, so sending it again is idempotent.
 //!
 //! **Promises.** The outcome of every batch is reported once, in order. A late reply to an earlier attempt is
 //! accepted if it is a success or a final error, and ignored if it is an error about leadership.
@@ -58,7 +57,7 @@ pub(crate) fn is_transient(error: &MetaError) -> bool {
 }
 
 impl Outbox {
-    /// Takes a batch. Returns its outcome at once if everything has ended.
+    /// Queues a batch. Returns its outcome at once if the outbox has [ended](Self::end).
     pub(super) fn push(&mut self, commit: Commit, done: CommitDone) -> Option<Told> {
         match &self.ended {
             Some(error) => Some((done, Err(error.clone()))),
@@ -83,7 +82,7 @@ impl Outbox {
         Some((self.attempt, batch.commit.clone()))
     }
 
-    /// Whether everything has its outcome.
+    /// Whether every batch has its outcome.
     pub(super) fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
@@ -98,7 +97,7 @@ impl Outbox {
         self.batches.len()
     }
 
-    /// Batches that were sent once more.
+    /// The number of times that a batch was sent again.
     pub(super) fn resent(&self) -> u64 {
         self.resent
     }
