@@ -212,7 +212,7 @@ impl ReplyLseek {
     }
 }
 
-/// Records of a listing, in a buffer of the size that the kernel has asked for.
+/// Records of a listing, in a buffer of the size that the kernel has requested.
 struct Listing {
     reply: Reply,
     bytes: Vec<u8>,

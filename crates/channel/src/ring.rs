@@ -57,7 +57,7 @@ const SUBMISSIONS: u32 = 128;
 /// Completions that fit into a ring. The kernel keeps what does not fit.
 const COMPLETIONS: u32 = 1024;
 
-/// Replies up to this size, in bytes, do not overwrite the request, which its handler may still look at.
+/// Replies up to this size, in bytes, do not overwrite the request, which its handler may still read.
 const STAGED_BYTES_MAX: usize = 256;
 /// Requests up to this size, in bytes, are copied out of their slot. Longer ones have short replies: WRITE
 /// and SETXATTR.
@@ -224,7 +224,7 @@ impl ReplyPath for Slot {
         let (mut error, mut data) = (error, data);
         let mut bytes = data.iter().map(|part| part.len()).sum::<usize>();
         if bytes > self.payload_bytes_max() {
-            // The kernel asks for no more than fits: an error is better than a caller that waits for ever.
+            // The kernel requests no more than fits: an error is better than a caller that waits for ever.
             (error, data, bytes) = (-libc::EIO, &[], 0);
         }
         let out = OutHeader { len: (size_of::<OutHeader>() + bytes) as u32, error, unique: unique.0 };

@@ -60,8 +60,8 @@ pub trait KernelCache: Send + Sync + 'static {
     }
 
     /// Revokes the write permits of these files: waits until writes in progress have arrived, and makes the
-    /// kernel ask ([`acquire_write_permit`](crate::Client::acquire_write_permit)) before it writes again. No
-    /// permit is given meanwhile. A write that arrives after the bounded wait has no permit.
+    /// kernel request one ([`acquire_write_permit`](crate::Client::acquire_write_permit)) before it writes
+    /// again. No permit is given meanwhile. A write that arrives after the bounded wait has no permit.
     fn hold_writes(&self, files: &[InodeId]) {
         // Without a page cache there are no permits.
         let _ = files;

@@ -41,9 +41,9 @@ pub const STALE_REFERENCES_MIN: usize = 1024;
 pub const CACHE_BYTES_DEFAULT: usize = 256 << 20;
 /// Blocks and read-ahead cached by default, in bytes.
 pub const BLOCK_CACHE_BYTES_DEFAULT: usize = 128 << 20;
-/// Cached inodes that one operation looks at to find room: eviction is paid in small steps.
+/// Cached inodes that eviction visits for one operation: its cost is spread.
 pub const EVICT_STEPS: usize = 16;
-/// Further inodes that it looks at when a listing has brought a great many: about a millisecond's worth.
+/// Further inodes that eviction visits when a listing has brought a great many: about a millisecond's worth.
 pub const EVICT_BURST_STEPS: usize = 8192;
 /// A directory with more names than this is not fetched whole for a single lookup.
 pub const DIR_FETCH_ENTRIES_MAX: u64 = 8192;
@@ -99,7 +99,7 @@ pub const WALK_RUNS_MAX: usize = 1024;
 /// fetched.
 pub const BARE_READS_MAX: u32 = 3;
 /// Extents are requested from a multiple of this offset on, in bytes, so that a file that is read backward
-/// costs one request for so many bytes.
+/// costs one request per this many bytes.
 pub const EXTENTS_ALIGN_BYTES: u64 = 16 << 20;
 /// Extents requested at once.
 pub const EXTENTS_PAGE: usize = 1024;
@@ -238,7 +238,7 @@ pub const ABANDONED_CLOSE_WAIT: Duration = Duration::from_secs(1);
 pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// Closing a session is tried for this long at most. Servers end it later by themselves.
 pub const CLOSE_SESSION_WAIT: Duration = Duration::from_secs(5);
-/// Unmounting waits as long as something still becomes durable now and then, and this long when nothing does.
+/// Unmounting waits as long as there is progress, and this long without any.
 /// Longer than the restart of a server, shorter than an administrator's patience.
 pub const CLOSE_WAIT_DEFAULT: Duration = Duration::from_secs(60);
 /// Waits of a call that are kept, to name the longest when the call was slow; a walk may have thousands.

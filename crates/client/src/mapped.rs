@@ -1,9 +1,10 @@
 //! Content that programs change through shared mappings (mmap(2)).
 //!
 //! The kernel does not report a store into a mapped page; it writes whole pages back at some later time.
-//! Another client may have changed other bytes of such a page by then, and these must stay. So the baseline,
-//! what the page was read from, is fetched before any other client may change it. If the file differs from
-//! the baseline when the page can be written, only the bytes that the program has changed are written.
+//! Another client may have changed other bytes of such a page meanwhile, and these must stay. So the
+//! baseline, what the page was read from, is fetched before any other client may change it. If the file
+//! differs from the baseline when the page can be written, only the bytes that the program has changed are
+//! written.
 
 use crate::client::Client;
 use crate::core::Piece;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A named number. Names of things that only grow end in `_total`.
+/// A named number. Names of counters that only grow end in `_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// What is counted, in the style of Prometheus.
@@ -56,6 +56,6 @@ pub(crate) struct Counters {
     /// Times that storing or reading a block had to wait for bricks that did not answer.
     pub(crate) put_waits: Counter,
     pub(crate) get_waits: Counter,
-    /// Times that the server was asked where blocks are.
+    /// Lookups of block groups on the server.
     pub(crate) locates: Counter,
 }

@@ -59,7 +59,7 @@ struct Step {
     took: Duration,
 }
 
-/// A wait that goes on.
+/// A wait in progress.
 #[derive(Clone, Debug)]
 struct Open {
     hop: Hop,

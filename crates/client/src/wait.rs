@@ -1,7 +1,8 @@
 //! Waits: for other threads of the session, and for servers and bricks that do not answer.
 //!
 //! Besides success, three things end a wait: the session ends, the mount's time limit (`fail_after`) is over,
-//! or the mount is interrupted (`interrupt`). In the latter two cases the call fails and the session goes on.
+//! or the mount is interrupted (`interrupt`). In the latter two cases the call fails and the session
+//! continues.
 
 use crate::context::{Context, SessionState};
 use crate::limits::RETRY_WAIT_MAX;

@@ -54,7 +54,7 @@ impl Processors {
     }
 
     fn has(&self, number: usize) -> bool {
-        // SAFETY: the call looks at a bit within the set.
+        // SAFETY: the call reads a bit within the set.
         number < libc::CPU_SETSIZE as usize && unsafe { libc::CPU_ISSET(number, &self.0) }
     }
 

@@ -120,7 +120,7 @@ impl HotInodes {
         *self.since.lock()
     }
 
-    /// Begins to count anew.
+    /// Resets the counts.
     pub(crate) fn clear(&self) {
         let mut since = self.since.lock();
         for table in self.kinds.iter().flatten() {

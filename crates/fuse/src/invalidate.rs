@@ -289,7 +289,7 @@ impl Invalidator {
         self.askers.asks(tid, self.skips.load(SeqCst))
     }
 
-    /// The kernel asks about an inode, and may cache the reply. To be called before the reply's content is
+    /// The kernel requests an inode, and may cache the reply. To be called before the reply's content is
     /// read.
     pub(crate) fn is_asked_about(&self, ino: InodeId) {
         if self.drops_at_all.load(SeqCst) {

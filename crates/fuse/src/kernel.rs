@@ -21,7 +21,7 @@ const REQUIRED: InitFlags = InitFlags::NO_OPEN_SUPPORT
     // ACLs are checked by the kernel, and inherited by the client, which therefore gets modes unmasked.
     .union(InitFlags::POSIX_ACL)
     .union(InitFlags::DONT_MASK)
-    // Otherwise the kernel asks for security.capability before every write(2), not only the first: see
+    // Otherwise the kernel requests security.capability before every write(2), not only the first: see
     // `invalidate::write_gate`.
     .union(InitFlags::HANDLE_KILLPRIV_V2)
     // Whether setting an ACL costs the set-group-id bit is in the request.
@@ -47,7 +47,7 @@ const LOCKS: InitFlags = InitFlags::POSIX_LOCKS.union(InitFlags::FLOCK_LOCKS);
 // - FUSE_POSIX_LOCKS, FUSE_FLOCK_LOCKS, unless the mount keeps locks for the cluster: the kernel's own cost
 //   nothing.
 // - FUSE_WRITEBACK_CACHE: the kernel would ignore sizes and times that another client changed.
-// - FUSE_AUTO_INVAL_DATA: the kernel would ask for attributes before reading what it has cached.
+// - FUSE_AUTO_INVAL_DATA: the kernel would request attributes before each read from its cache.
 // - FUSE_ATOMIC_O_TRUNC: open(2) sends no message that could truncate.
 // - FUSE_READDIRPLUS_AUTO: the kernel asks for inodes only with the first part of a listing unless it sees
 //   them used. But tar, find and rm read a whole directory first and use the inodes then, with a lookup for

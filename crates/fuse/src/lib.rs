@@ -5,14 +5,14 @@
 //! There is no file system logic here: every method decodes a request, makes one call of
 //! [`shoal_client::Client`], and encodes the outcome.
 //!
-//! **The kernel caches.** A session is recalled before another client changes what it has seen. So the kernel
+//! **The kernel caches.** A session is recalled before another client changes what it caches. So the kernel
 //! may cache names (also negative ones), attributes, listings, link targets and content without a time limit,
 //! and the mount invalidates them ([`invalidate`], `docs/KERNEL_CACHE.md`). `open`, `opendir` and `flush` are
 //! refused once with `ENOSYS`; from then on the kernel opens and closes files without a message. A repeated
 //! read sends nothing at all. (With locks that exclude between mounts, opening and closing take a message
 //! each: [`LockScope`].)
 //!
-//! **Assumes.** Linux 6.16 or newer; since 5.12 it works, but the kernel has to ask for every name.
+//! **Assumes** Linux 6.16 or newer; since 5.12 it works, but the kernel has to look every name up.
 //! Permissions and ACLs are checked by the kernel (`default_permissions`); its own fcntl and flock locks
 //! exclude within the mount.
 //!

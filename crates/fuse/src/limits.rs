@@ -11,7 +11,7 @@ pub const SLOW_THREADS: usize = 32;
 /// Threads for fsync and other requests about the volume as a whole. All calls that wait at once share one
 /// group commit.
 pub const SYNC_THREADS: usize = 32;
-/// Threads that ask the servers about locks of programs. They never wait for other programs, but for a new
+/// Threads for requests to servers about locks of programs. They never wait for other programs, but for a new
 /// leader to collect all locks.
 pub const LOCK_THREADS: usize = 16;
 /// Programs that may wait for locks at once, each with a thread; more are refused with `ENOLCK`.
@@ -40,7 +40,7 @@ pub const BACKGROUND_REQUESTS_MAX: u16 = 64;
 /// 128 KiB 2.1 GB/s, 512 KiB 3.4, 1 MiB 3.5, 2 MiB 4.1, and no more beyond.
 pub const READ_AHEAD_KIB: u32 = 2048;
 /// For how long the kernel may use names and attributes without asking. They do not age, because a session is
-/// recalled before another client changes what it caches; the kernel just wants a number.
+/// recalled before another client changes what it caches; the protocol just needs a number.
 pub const KERNEL_CACHE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// `st_blksize` and the unit of statfs(2), in bytes. Copying tools read and write 128 KiB and more whatever
 /// the value; language runtimes allocate a buffer of this size for every file they open, so a larger one
@@ -94,7 +94,7 @@ pub const RECENT: Duration = Duration::from_secs(10);
 /// An inode is not invalidated while a GETATTR for it is in flight, for this long at most.
 pub const ATTRIBUTES_WAIT_MAX: Duration = Duration::from_millis(250);
 /// An inode is not invalidated before the reply to GETATTR has been consumed, for this long at most. The
-/// thread that asked runs sooner, unless the machine is overloaded.
+/// calling thread runs sooner, unless the machine is overloaded.
 pub const LOOK_WAIT_MAX: Duration = Duration::from_secs(1);
 /// How often it is checked whether a thread has consumed its reply.
 pub const ATTRIBUTES_LOOK_EVERY: Duration = Duration::from_micros(200);
@@ -103,13 +103,13 @@ pub const ATTRIBUTES_LOOK_TIME: Duration = Duration::from_micros(100);
 /// How long a thread may have run before its run time is counted: a tick of the slowest clock that kernels
 /// are built with.
 pub const TICK_MAX: Duration = Duration::from_millis(10);
-/// For how long a reply counts as not consumed if nothing is known of the thread that asked.
+/// For how long a reply counts as not consumed if the state of the calling thread cannot be read.
 pub const ATTRIBUTES_GRACE: Duration = Duration::from_millis(1);
 /// Replies with attributes that are remembered: more than are sent while a thread waits for a processor.
 pub const ANSWERS_KEPT_MAX: usize = 2048;
 /// A reply older than this counts as consumed, whatever the load of the machine.
 pub const LATE_ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Places in the table of directories whose attributes were asked for. Directories that share one cost
+/// Entries in the table of directories whose attributes were requested. Directories that share one cost
 /// notifications.
 pub const ASKER_PLACES: usize = 4096;
 /// Threads that make the kernel accept sizes. They wait for threads that read, and for local changes of the
@@ -130,7 +130,7 @@ pub const ASK_WAIT_MAX: Duration = Duration::from_millis(100);
 pub const ASK_PATIENCE: Duration = Duration::from_millis(5);
 /// How often it is checked whether a writer waits at the gate of a file.
 pub const ASK_LOOK_EVERY: Duration = Duration::from_micros(500);
-/// Threads that make the kernel ask before it writes, for one recall: each may have to wait for a write in
+/// Threads that revoke write permits for one recall: each may have to wait for a write in
 /// flight.
 pub const ASK_THREADS: usize = 4;
 /// Replies with the size of a file wait while the file settles, for this long at most: invalidating its pages
@@ -184,10 +184,10 @@ pub const BUSY_PLACES: usize = 4096;
 pub const ARRIVALS_MAX: usize = 1024;
 /// Aliases of one directory; then the numbers are used again.
 pub const ALIASES_MAX: u64 = 0x7fff;
-/// After so many requests of one thread in a row, the thread that reads them moves to that thread's
+/// After this many requests of one thread in a row, the thread that reads them moves to that thread's
 /// processor.
 pub const NEAR_AFTER: u32 = 32;
-/// The processor is looked up once in so many requests.
+/// The processor is looked up once in this many requests.
 pub const NEAR_LOOK_EVERY: u32 = 8;
 /// A request of more bytes is not small: the program may continue while it is carried out.
 pub const SMALL_BYTES_MAX: usize = 64 << 10;
@@ -210,7 +210,7 @@ pub const PRUNE_PAUSE_MAX: Duration = Duration::from_secs(10);
 pub const PRUNE_SLACK_PART: usize = 16;
 /// Inodes of one round: more than can be created or found between two rounds.
 pub const PRUNED_AT_ONCE_MAX: usize = 1 << 16;
-/// Inodes of one message to the kernel, which works on so many at a time.
+/// Inodes of one message to the kernel, which handles this many at a time.
 pub const PRUNE_MESSAGE_INODES: usize = 512;
 /// Inodes with the most requests of a kind that each of [`HOT_SHARDS`] tables keeps for certain; up to
 /// twice as many take 40 bytes each. `volume top` lists fewer.

@@ -48,7 +48,7 @@ pub(crate) struct Locks {
 
 #[derive(Default)]
 struct State {
-    /// The owners that have asked for locks through an open file, by handle.
+    /// The owners that have requested locks through an open file, by handle.
     seen: HashMap<u64, (InodeId, BTreeSet<u64>)>,
     /// Requests that wait, or may have to.
     waits: HashMap<Unique, Arc<LockWait>>,
@@ -98,7 +98,7 @@ impl Locks {
         }
     }
 
-    /// Records that an owner asks for a lock through an open file.
+    /// Records that an owner requests a lock through an open file.
     pub(crate) fn see(&self, fh: FileHandle, lock: &Lock) {
         let mut state = self.state.lock();
         if state.seen.get(&fh.0).is_some_and(|(_, owners)| owners.contains(&lock.owner)) {

@@ -295,7 +295,7 @@ impl Mounted {
         self.shared.invalidator.clone()
     }
 
-    /// What the kernel has asked for so far.
+    /// Counters of the kernel's requests.
     pub fn stats(&self) -> Stats {
         self.shared.stats()
     }
@@ -306,12 +306,12 @@ impl Mounted {
         self.shared.counters.hot(op, by, count_max)
     }
 
-    /// The requests in flight, a line each: what is asked for, since when, and what it waits for.
+    /// The requests in flight, a line each: the request, its age, and what it waits for.
     pub fn in_flight(&self) -> Vec<String> {
         self.shared.running.lines()
     }
 
-    /// Begins to count the requests of inodes anew.
+    /// Resets the counts of requests by inode.
     pub fn clear_hot(&self) {
         self.shared.counters.clear_hot();
     }

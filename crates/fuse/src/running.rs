@@ -1,10 +1,10 @@
 //! Requests that wait: what is in flight, for state dumps and for the log of slow operations.
 //!
 //! **Model.** A request that could not be answered from memory is registered from then until its reply. A
-//! thread looks now and then for those that have taken longer than the mount's threshold. Each is logged once
+//! thread periodically looks for those that have taken longer than the mount's threshold. Each is logged once
 //! while it waits, with the time per hop and with what it waits for, and once more when it has its reply.
 //!
-//! **Bounds.** Only so many are logged per minute; the number of the others is logged.
+//! **Bounds.** The number of lines per minute is limited; the number of omitted ones is logged.
 
 use crate::context::{Context, Op};
 use crate::limits::{SLOW_LOGGED_MAX, SLOW_LOGGED_PERIOD, SLOW_LOOK_EVERY_MAX, SLOW_LOOK_EVERY_MIN};

@@ -1,4 +1,4 @@
-//! What a SETATTR request asks for.
+//! Translates SETATTR requests.
 
 use crate::encode::timestamp;
 use shoal_namespace::SetAttr;

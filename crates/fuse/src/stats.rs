@@ -182,7 +182,7 @@ impl Counters {
         Some((self.hot.first(op.hot(), by, count_max), self.hot.since()))
     }
 
-    /// Begins to count inodes anew.
+    /// Resets the counts of inodes.
     pub(crate) fn clear_hot(&self) {
         self.hot.clear();
     }

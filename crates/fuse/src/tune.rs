@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Sets how far the kernel reads ahead. At the start it grants no more than 128 KiB, whatever is asked for.
+/// Sets how far the kernel reads ahead. INIT grants no more than 128 KiB, even if more is requested.
 pub(crate) fn read_ahead(device: &str, kib: u32) {
     set(device, "read_ahead_kb", kib);
 }

@@ -8,9 +8,9 @@ use std::ffi::CStr;
 
 /// An ACL beyond the permission bits.
 pub(crate) const ACL_ACCESS: &[u8] = b"system.posix_acl_access";
-/// The capabilities of an executable file. The kernel asks for it before it writes.
+/// The capabilities of an executable file. The kernel requests it before it writes.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
-/// An attribute that no file has. A thread of the mount tries to set it to make the kernel ask again: see
+/// An attribute that no file has. A thread of the mount tries to set it, which revokes a write permit: see
 /// `invalidate::write_gate`.
 pub(crate) const ASK: &CStr = c"security.shoal.ask";
 /// Names with this prefix are visible only with `CAP_SYS_ADMIN`.

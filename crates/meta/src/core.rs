@@ -199,8 +199,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// Leadership is lost: proposals in flight may or may not be committed, and their waiters must ask the
-    /// next leader.
+    /// Leadership is lost: proposals in flight may or may not be committed, and their waiters must retry at
+    /// the next leader.
     pub(crate) fn deposed(&self) {
         self.machine.deposed();
         self.proposals.give_up(&self.not_leader());

@@ -89,7 +89,7 @@ impl Server {
         std::mem::take(&mut *self.shared.ended.lock())
     }
 
-    /// What this server knows, holds and waits for, as lines for people. Of a server that does not lead, that
+    /// The state of this server, as lines of text. Of a server that does not lead, that
     /// is its replica.
     pub fn dump(&self) -> Vec<String> {
         let shared = &self.shared;

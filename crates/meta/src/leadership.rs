@@ -63,7 +63,7 @@ fn adopt(shared: &Arc<Shared>, term: u64, options: &Options) -> Result<(), MetaE
         format(shared, volume, options)?;
     }
     let sessions = shared.tree(query::sessions(&shared.store))?;
-    // Sessions whose end was interrupted are ended for good.
+    // The end of sessions that was interrupted is completed.
     let (ended, living): (Vec<_>, Vec<_>) = sessions.into_iter().partition(|(_, record)| record.has_ended());
     let ids: Vec<_> = living.iter().map(|(id, _)| *id).collect();
     let adopted = living.into_iter().map(|(id, record)| {

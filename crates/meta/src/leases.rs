@@ -219,7 +219,7 @@ impl Leases {
         slow
     }
 
-    /// Counters, for people and for monitoring.
+    /// Counters, for administrators and monitoring.
     pub(crate) fn stats(&self) -> [(&'static str, u64); 6] {
         let inner = self.inner.lock();
         [

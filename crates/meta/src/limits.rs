@@ -211,21 +211,21 @@ pub const HEAL_THREADS: usize = 4;
 /// Blocks copied before the log records their places: at most 128 MiB of copies are wasted when a leader
 /// dies.
 pub const HEAL_PAGE: usize = 32;
-/// How often the mover between tiers looks for work, and asks bricks what was read.
+/// How often the mover between tiers looks for work, and gets the counts of reads from bricks.
 pub const TIER_EVERY: Duration = Duration::from_secs(1);
 /// Blocks that are planned to be moved at a time; planning again takes the latest state into account.
 pub const TIER_PLAN_MAX: usize = 1024;
-/// Blocks of the index of the hot tier that are looked at for one plan.
+/// Blocks of the index of the hot tier that are read for one plan.
 pub const TIER_LOOK_MAX: usize = 8192;
 /// A block that was used within so many seconds is not moved, nor one of a file that was changed within them:
 /// it may be used again at once.
 pub const TIER_REST_S: u64 = 10;
-/// A last use that is so many seconds ahead comes from a wrong clock.
+/// A last use that is this many seconds in the future is due to a wrong clock.
 pub const CLOCK_AHEAD_MAX_S: u64 = 3600;
 /// Reads of a hot block are noted when its last use, as far as noted, is older than one part in this many of
 /// the time after which it would leave the hot tier: the log is spared the rest.
 pub const TIER_TOUCH_PART: u64 = 8;
-/// Reads of cold blocks count together within so many seconds.
+/// Reads of cold blocks are counted together within this many seconds.
 pub const HEAT_WINDOW_S: u64 = 3600;
 /// Cold blocks whose reads are counted; about 40 bytes each.
 pub const HEAT_BLOCKS_MAX: usize = 1 << 18;

@@ -177,7 +177,7 @@ impl Journal {
         self.open.born.entry(ino).or_insert((cover, false)).0 = cover;
     }
 
-    /// An inode is deleted. Returns whether the servers may have heard of it.
+    /// An inode is deleted. Returns whether it may have been sent to the servers.
     pub(super) fn gone(&mut self, ino: InodeId) -> bool {
         let known = !self.open.born.remove(&ino).is_some_and(|(_, made)| made);
         if known {

@@ -210,7 +210,7 @@ impl Retries {
 
     /// Whether a second lookup must wait because threads of this mount wait for the right to change names in
     /// `subjects`. Those threads hold kernel locks that the retry needs, so they go first. After
-    /// `RETRY_GIVES_WAY_MAX` times the lookup goes on.
+    /// `RETRY_GIVES_WAY_MAX` times the lookup continues.
     pub(super) fn gives_way(&mut self, by: u32, dir: InodeId, name: &Name, subjects: &[InodeId]) -> bool {
         if !self.are_waited_for(subjects) {
             return false;

@@ -44,14 +44,14 @@ pub(crate) struct Rights {
     under: ByCover,
     /// Rights to single inodes that are given back, or whose inode is deleted, until the batches that used
     /// them last are committed. Several recalls of one inode run at the same time, and none of them may be
-    /// acknowledged before that. A new leader is told of these rights too, so that no other client reads what
-    /// is not committed.
+    /// acknowledged before that. These rights are reclaimed from a new leader too, so that no other client
+    /// reads what is not committed.
     given_back: FxHashMap<InodeId, NodeRight>,
     /// Rights to whole covers that are given back, with the batches that used them last.
     gone_down: FxHashMap<InodeId, BatchSeq>,
     /// Deleted directories that are still the cover of referenced inodes.
     pub(super) dead_covers: FxHashSet<InodeId>,
-    /// Inodes that the servers know this client to hold, whatever becomes of their names.
+    /// Inodes that this client is recorded to hold on the servers, also without a name.
     pub(super) held: FxHashSet<InodeId>,
     /// Members of `held` that no server has confirmed: they are reported again to a new leader.
     pub(super) said_to_refer: FxHashSet<InodeId>,
@@ -263,7 +263,7 @@ impl Rights {
     }
 
     /// Rights that were given back, but used in batches that are not committed: covers, and single inodes. A
-    /// new leader is told of them as well.
+    /// new leader gets them in the reclaim, too.
     pub(super) fn used_after(&self, acked: BatchSeq) -> (Vec<InodeId>, Vec<(InodeId, &NodeRight)>) {
         let covers = self.gone_down.iter().filter(|(_, batch)| **batch > acked).map(|(ino, _)| *ino);
         let nodes = self.given_back.iter().filter(|(_, right)| right.modified > acked);

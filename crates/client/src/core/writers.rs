@@ -2,15 +2,15 @@
 //!
 //! The kernel puts written bytes into its page cache before it sends WRITE, and readers of this mount see
 //! them there. That is coherent only if the client already has the exclusive right to the file, and keeps it
-//! until the WRITE has arrived. Before the first write the kernel asks for `security.capability`
+//! until the WRITE has arrived. Before the first write the kernel requests `security.capability`
 //! (`file_remove_privs`). The reply is the permit: it is sent when the client has the exclusive right. The
 //! kernel remembers it (`S_NOSEC`), and sends no request before later writes.
 //!
-//! Before the right is given back the permit is revoked, so that the kernel asks again
+//! Before the right is given back the permit is revoked, so that the kernel requests it again
 //! ([`KernelCache::hold_writes`](crate::KernelCache::hold_writes)). From then on until the right is gone no
 //! permit is given: the file is *closed*.
 //!
-//! The kernel drops the permit by itself when it refreshes the attributes. So it may also ask about a file
+//! The kernel itself drops the permit when it refreshes the attributes. So it may also request it for a file
 //! that has a permit here.
 
 use super::recall::subject;

@@ -142,7 +142,7 @@ impl From<Unled> for MetaError {
         match why {
             Unled::Denied(denial) => MetaError::Denied(denial),
             Unled::Stopping => MetaError::Unavailable("the mount is ending".into()),
-            // Only the call fails: the session goes on.
+            // Only the call fails: the session continues.
             Unled::Interrupted | Unled::TimedOut => MetaError::Errno(Errno::EIO),
         }
     }

@@ -11,7 +11,7 @@ use shoal_client::{Failure, Wait};
 use shoal_types::Inode;
 
 impl Pending<'_, ReplyAttr> {
-    /// Answers GETATTR. `is_look`: a thread of the mount asks.
+    /// Answers GETATTR. `is_look`: it comes from a thread of the mount that checks the size.
     pub(crate) fn show_attributes(self, is_look: bool) {
         let (ino, thread, shared) = (self.context.ino, self.context.thread, self.shared());
         let asked = shared.invalidator.attributes_asked(ino, thread, is_look);

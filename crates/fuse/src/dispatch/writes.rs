@@ -80,7 +80,7 @@ impl Pending<'_, ReplyXattr> {
         let known = invalidator.was_dropped(ino).then(writing);
         let waits =
             known != Some(None) && client.acquire_write_permit(Wait::Never, ino) == Err(Failure::WouldBlock);
-        // The kernel took the end of the file from its cache before it asked. If other clients may have
+        // The kernel took the end of the file from its cache before this request. If other clients may have
         // appended since, the bytes will be at a wrong offset of the page cache.
         let misplaces = known.flatten().is_some_and(|writing| writing.appends);
         let writing = (waits || misplaces).then(|| known.unwrap_or_else(writing)).flatten();

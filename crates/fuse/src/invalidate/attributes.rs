@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub(crate) struct AttributesAsked {
     invalidator: Arc<Invalidator>,
     ino: InodeId,
-    /// The thread that asks.
+    /// The calling thread.
     tid: u32,
     asking: Asking,
     /// The state of the thread just before the reply.

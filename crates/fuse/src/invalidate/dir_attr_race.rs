@@ -4,8 +4,8 @@
 //! The kernel invalidates the attributes of a directory when a local change in it has been answered. Another
 //! thread that was answered before the change may run only after it, and then takes its reply for valid. So
 //! the attributes are invalidated before the change is answered: the kernel ignores replies to earlier
-//! requests. That costs a notification. It is sent only if another thread than the caller has asked recently;
-//! the caller itself has consumed all its replies.
+//! requests. That costs a notification. It is sent only after a recent request of another thread than the
+//! caller; the caller itself has consumed all its replies.
 //!
 //! The table has a fixed size. Directories that share a place count as one, which only costs notifications.
 //! Only directories are recorded: after a local change of a file's content, size or link count the kernel
@@ -16,21 +16,21 @@ use crate::places::{Places, TID_BITS};
 use shoal_types::InodeId;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// No thread has asked.
+/// No thread has sent a request.
 const NONE: u64 = 0;
 /// Stands for all threads of other containers: the kernel reports them as 0.
 const STRANGER: u32 = u32::MAX;
 
 #[derive(Default, Debug)]
 struct Place {
-    /// The thread that asked last. The higher bits are the millisecond until which another thread was the
-    /// last to ask; 0 if there was none.
+    /// The thread of the last request. The higher bits are the millisecond until which another thread was the
+    /// last one; 0 if there was none.
     asked: AtomicU64,
     /// The number of the last change.
     changed: AtomicU64,
 }
 
-/// The threads that asked last for attributes of directories, and the last changes there.
+/// The threads that last requested attributes of directories, and the last changes there.
 #[derive(Debug)]
 pub(super) struct DirAttrRace {
     places: Places<Place>,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 struct Answered {
     number: u64,
     ino: InodeId,
-    /// The thread that asked; 0 is a thread of another container, about which nothing is known.
+    /// The calling thread; 0 for threads of other containers, whose state cannot be read.
     tid: u32,
     /// The state of the thread just before the reply, if it was read.
     before: Option<Thread>,
@@ -93,7 +93,7 @@ impl Waiting {
         let fresh = questions.answered.iter().rev().take_while(|answered| answered.number > self.known);
         let mut lookers: Vec<Looker> = Vec::new();
         for answered in fresh.filter(|answered| answered.ino == self.ino) {
-            // A thread that has asked again has consumed its earlier reply.
+            // A thread that has sent another GETATTR has consumed its earlier reply.
             if answered.tid == 0 || lookers.iter().all(|looker| looker.tid != answered.tid) {
                 lookers.push(Looker::new(answered));
             }

@@ -30,7 +30,7 @@ use std::thread::{Builder, sleep};
 use std::time::Duration;
 
 impl Invalidator {
-    /// From now on the kernel is to refer to at most so many inodes, as far as they are not in use.
+    /// Bounds the number of inodes that the kernel refers to, as far as they are not in use.
     pub(crate) fn bound_references(&self, inodes_max: usize) -> io::Result<()> {
         let Some(me) = self.me.upgrade() else { return Ok(()) };
         Builder::new().name("fuse-prune".into()).spawn(move || me.prune_from_now_on(inodes_max)).map(drop)
@@ -69,7 +69,7 @@ impl Invalidator {
     }
 }
 
-/// How many inodes are to be pruned, and how often that is looked at.
+/// How many inodes are pruned, and how often.
 #[derive(Debug)]
 struct Pacer {
     inodes_max: usize,

@@ -1,6 +1,6 @@
 //! Makes the kernel accept the size of a file before a program reads (`docs/KERNEL_CACHE.md`, hazard 7).
 //!
-//! read(2) asks for attributes that were invalidated, and then reads up to `i_size`. That is not always the
+//! After an invalidation read(2) sends GETATTR, and then reads up to `i_size`. That is not always the
 //! size in the reply. `fuse_change_attributes` ignores a reply if the attributes were touched after its
 //! request: by `INVAL_INODE`, or by a local write, truncate, link or unlink. While a write beyond the end or
 //! a truncate is in flight (`FUSE_I_SIZE_UNSTABLE`), it ignores every size. The read then ends at the old
@@ -112,7 +112,7 @@ struct Look {
     told: Option<Told>,
 }
 
-/// Threads of the mount that look at sizes, by thread id.
+/// Threads of the mount that check sizes, by thread id.
 #[derive(Default)]
 pub(super) struct Looks {
     any: AtomicUsize,
@@ -191,7 +191,7 @@ impl Invalidator {
         self.looks.is_ours(tid, ino, names_file)
     }
 
-    /// A thread that reads an open file has asked for its attributes at `begun`. Returns when the kernel has
+    /// A thread that reads an open file has sent GETATTR at `begun`. Returns when the kernel has
     /// the right size, or when that has taken too long. May wait, also for local changes that wait.
     pub(crate) fn size_asked(
         self: &Arc<Invalidator>,
@@ -211,7 +211,7 @@ impl Invalidator {
             let asked = self.attributes_asked(ino, tid, false);
             let is_right = match &told {
                 Some(told) => told.size == size,
-                // The kernel had valid attributes and did not ask.
+                // The kernel had valid attributes and sent no GETATTR.
                 None => self.last_drop(ino) == Some(drops),
             };
             if is_right {
@@ -237,7 +237,7 @@ impl Invalidator {
         begun.elapsed() >= SIZE_WAIT_MAX || self.state.lock().ended
     }
 
-    /// Makes the kernel ask for the size of a file, and returns the size that it has then.
+    /// Makes the kernel send GETATTR for a file, and returns the size that it has cached then.
     fn look(
         self: &Arc<Invalidator>,
         ino: InodeId,

@@ -143,7 +143,7 @@ pub(super) struct State {
 pub(super) enum Step {
     /// Send the notification, and then call [`State::done`] with the number.
     Tell(u64, Notice),
-    /// Outdate all names, call [`State::outdated`] if a round waits for that, and ask for the next step.
+    /// Outdate all names, call [`State::outdated`] if a round waits for that, and get the next step.
     Outdate(Option<RoundId>),
     /// The queue is empty.
     Idle,

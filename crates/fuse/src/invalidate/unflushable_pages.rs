@@ -12,7 +12,7 @@
 //! A baseline must be the content that the page was filled with. So it is discarded if the kernel has filled
 //! the page or written it back since the dirty pages were looked up. An existing baseline of a page is kept.
 //!
-//! The file stays open as long as a local change of it waits. To open it the kernel asks for its attributes,
+//! The file stays open as long as a local change of it waits. To open it the kernel sends GETATTR,
 //! which causes another recall, so opening it each time would make no progress.
 //!
 //! **Assumes.** Linux 6.5 or newer. On an older kernel the pages are waited for.

@@ -129,7 +129,7 @@ mod tests {
         queue.close();
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.take(), queue.take()));
-            // A searcher that hung for long goes on.
+            // A searcher that hung for long continues.
             queue.add(InodeId(5));
             queue.searcher_ends();
             assert_eq!(taker.join().expect("no panic"), (Some(InodeId(5)), None));

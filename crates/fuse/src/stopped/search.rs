@@ -3,7 +3,7 @@
 //! A link of `/proc/PID/fd` is read under `exec_update_lock` of that process (`proc_fd_access_allowed`). In
 //! execve(2) the process holds this lock while its close-on-exec files are flushed, and a FLUSH of a stopped
 //! mount is not answered. So the processes are shared out over searchers ([`Search::add_searcher`]): one that
-//! waits keeps the process at which it waits, and another one goes on with the rest.
+//! waits keeps the process at which it waits, and another one continues with the rest.
 
 use crate::nodeid_alias::inode_id;
 use crate::statx;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::Builder;
 
-/// The processes that have not been looked at yet, and where what is found goes.
+/// The processes that have not been searched yet, and the callback for what is found.
 pub(super) struct Search {
     /// The mount, as `MAJOR:MINOR`.
     device: String,

@@ -37,11 +37,11 @@ use std::collections::{HashMap, HashSet};
 pub enum Reason {
     /// The hot tier is being detached.
     Detach,
-    /// It was not used for so many seconds.
+    /// It was not used for this many seconds.
     Unused(u64),
-    /// The hot tier is used to so many percent.
+    /// This many percent of the hot tier are used.
     Full(u64),
-    /// It was read so often.
+    /// It was read this often.
     Read(u32),
 }
 
@@ -226,7 +226,7 @@ impl Shared {
 #[derive(Default)]
 struct Mover {
     after: At,
-    /// Blocks that were moved since bricks were last asked what was read: these reads were the mover's own.
+    /// Blocks that were moved since the counts of reads were last taken: the mover has read them itself.
     moved: HashSet<BlockId>,
 }
 

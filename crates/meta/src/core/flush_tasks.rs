@@ -41,7 +41,7 @@ impl FlushTasks {
     /// or until `until`.
     pub(crate) fn reclaim(&self, removed: u64, until: Instant) {
         let mut state = self.state.lock();
-        // Overwritten records are not counted, so reclaiming is tried now and then without a removal.
+        // Overwritten records are not counted, so reclaiming is also tried periodically without a removal.
         let in_vain = |(at, when): (u64, Instant)| at == removed && when.elapsed() < RECLAIM_AGAIN_AFTER;
         if !state.reclaim && state.reclaimed.is_some_and(in_vain) {
             return;

@@ -37,7 +37,7 @@ pub fn fetch_state(dir: &Path, peers: &dyn Peers, stop: &dyn Fn() -> bool) -> Re
     }
 }
 
-/// Fetches the state from one replica, which keeps so many bytes of its log meanwhile.
+/// Fetches the state from one replica, which keeps `kept` bytes of its log meanwhile.
 pub(crate) fn fetch(
     dir: &Path,
     (peers, from): (&dyn Peers, ReplicaId),

@@ -22,7 +22,7 @@ impl Pace {
         *self.next.lock() = None;
     }
 
-    /// Waits until so many bytes may be copied; false if `is_over` before that.
+    /// Waits until this many bytes may be copied; false if `is_over` before that.
     pub(crate) fn wait(&self, bytes: u64, is_over: impl Fn() -> bool) -> bool {
         let rate = self.bytes_per_second.load(Ordering::Relaxed);
         let due = {

@@ -67,7 +67,7 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    /// Begins anew if the last beginning is too long ago.
+    /// Resets the counts if they began too long ago.
     pub(crate) fn expire(&mut self, now: u64) {
         if now.saturating_sub(self.begun) >= HEAT_WINDOW_S || now < self.begun {
             self.reads.clear();

@@ -110,7 +110,7 @@ impl Server {
         let seeds = map.nodes.values().map(|node| node.address.clone()).collect();
         let keeper = dir.clone();
         let on_map = Box::new(move |map: &ClusterMap| {
-            // The map is fetched anew after the next start; only the addresses to fetch it from may be old
+            // The map is fetched again after the next start; only the addresses to fetch it from may be old
             // then.
             if let Err(error) = keeper.save_map(&map.encode()) {
                 tracing::warn!("saving the cluster map failed: {error:#}");

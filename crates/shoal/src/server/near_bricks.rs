@@ -57,7 +57,7 @@ enum From {
 
 impl NearBricks {
     /// A brick of a node on this machine. `requests` leads to that node.
-    /// If its volume has tiers, the server is told what was read.
+    /// If its volume has tiers, the counts of reads are sent to the server.
     pub fn brick(
         &self,
         (id, path): (BrickId, PathBuf),

@@ -152,7 +152,7 @@ impl ServerContext {
         }
     }
 
-    /// Adds what mounts have told to any node by now.
+    /// Adds the answers that mounts have given to any node so far.
     fn take_in(&self, volume: GroupId, round: u64, all: &mut BTreeMap<SessionId, Told>) {
         let first = self.ask_all(&Ask::Told { volume, round, after: None }, ASK_PATIENCE);
         for (node, mut answer) in first {

@@ -56,8 +56,8 @@ impl ServerContext {
         })
     }
 
-    /// Has blocks spread anew, and waits a moment until the leader has heard of it: `status` and `stop` find
-    /// it begun.
+    /// Requests a rebalance, and waits for a bounded time until the leader has the request: `status` and
+    /// `stop` find it begun.
     fn begin_rebalance(&self, volume: GroupId) -> Result<(), String> {
         let before = self.ask_heal_patiently(volume, false)?.1.status.rebalances;
         self.decide(&Command::Rebalance { volume })?;
