@@ -78,7 +78,7 @@ fn structures_and_numbers_are_those_of_the_kernels_header() {
     let assert_layout = |source: &mut String, (name, size, fields): &Layout| {
         writeln!(source, "_Static_assert(sizeof(struct {name}) == {size}, \"size of {name}\");").unwrap();
         for (field, offset) in *fields {
-            // `type` is a word of Rust.
+            // `type` is a keyword of Rust.
             let field = if *field == "kind" { "type" } else { field };
             let is = format!("offsetof(struct {name}, {field}) == {offset}");
             writeln!(source, "_Static_assert({is}, \"{name}.{field}\");").unwrap();

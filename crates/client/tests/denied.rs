@@ -1,4 +1,4 @@
-//! A client that the servers deny its volume: by a typed answer, as opposed to silence.
+//! A client to which the servers deny its volume by a typed answer, as opposed to silence.
 
 #[path = "support/cut.rs"]
 mod cut;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const ROOT: InodeId = InodeId::ROOT;
 const WAIT: Wait = Wait::Allowed;
-/// Nothing here takes so long unless it hangs.
+/// Longer than any step takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than denials must keep coming before they end a session.
 const LONGER_THAN_GRACE: Duration = Duration::from_millis(3500);

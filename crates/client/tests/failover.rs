@@ -1,4 +1,4 @@
-//! A metadata group whose leader changes, dies, forgets and repeats itself: callers notice only waits.
+//! A metadata group whose leader changes, dies, and loses or repeats replies: callers only wait.
 
 #[path = "support/replicas.rs"]
 mod replicas;
@@ -17,7 +17,7 @@ use support::{Bricks, Spread};
 
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 const WAIT: Wait = Wait::Allowed;
-/// Far longer than anything here takes.
+/// Longer than any step takes unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 /// Far shorter than any call would wait for a cluster.
 const PROMPT: Duration = Duration::from_secs(3);
@@ -47,9 +47,9 @@ fn submit(failover: &Arc<Failover>, session: SessionId, count: u64) -> Outcomes 
     for seq in 1..=count {
         let (tell, again) = (tell.clone(), Arc::downgrade(failover));
         let done = move |outcome: Result<CommitReply, MetaError>| {
-            // It would wait for ever if a lock were held.
+            // Deadlocks if a lock is held.
             drop(again.upgrade().map(|failover| failover.stats()));
-            // The test may have seen enough.
+            // The test may have ended.
             let _ = tell.send((seq, outcome.map(|reply| reply.seq)));
         };
         failover.submit(batch(session, seq), Box::new(done));
@@ -105,7 +105,7 @@ fn silent_leader_is_left_for_a_replica_that_answers_as_leader() {
     }
     assert_eq!(stat(&failover.stats(), "meta_failovers_total"), 1);
     assert_eq!(stat(&failover.stats(), "meta_batches_resent_total"), 10);
-    // What the old leader says late makes no difference.
+    // Late replies of the old leader change nothing.
     cluster.lead(Some(2));
     assert!(outcomes.recv_timeout(Duration::from_millis(100)).is_err());
 }

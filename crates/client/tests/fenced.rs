@@ -28,7 +28,7 @@ const WAIT: Wait = Wait::Allowed;
 const EIO: Failure = Failure::Errno(Errno::EIO);
 /// A silent session whose rights are wanted is ended after this.
 const DEAD_AFTER: Duration = Duration::from_secs(3);
-/// Nothing here takes so long unless it hangs.
+/// Longer than any step takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Two clients of a server; the connection of the second can be cut.
@@ -216,7 +216,7 @@ fn it_happens_again_and_again_and_each_time_exactly_what_was_not_committed_is_lo
         cut_off.create(WAIT, &CALLER, dir, &name("kept"), 0o100644, 0).expect("made");
         kept.push(name("kept"));
         cut_off.fsync(dir).expect("durable");
-        // Now and then the other client looks at it.
+        // The other client reads it periodically.
         if round % 3 == 1 {
             assert!(one.lookup(WAIT, dir, &name("kept")).expect("answered").is_some());
         }
@@ -324,7 +324,7 @@ fn the_kernel_forgets_everything_and_what_it_refers_to_outlives_its_name_afterwa
     forgotten.sort();
     assert_eq!(forgotten, [ROOT, dir, open]);
     assert!(cut_off.refers(open) && cut_off.refers(dir));
-    // It has not been used since.
+    // The file has not been used since.
     eventually("watched again", || stat(cut_off, "client_lookups_total") >= 2);
     one.unlink(WAIT, dir, b"open").expect("removed");
     one.fsync(ROOT).expect("durable");

@@ -11,7 +11,7 @@ use support::World;
 const ROOT: Caller = Caller { uid: 0, gid: 0, umask: 0 };
 const WAIT: Wait = Wait::Allowed;
 
-/// A client that has looked at the root, so that nothing below has to be fetched.
+/// A client that has cached the root, so that nothing below it has to be fetched.
 fn warm(world: &World) -> std::sync::Arc<shoal_client::Client> {
     let client = world.mount();
     assert_eq!(client.lookup(WAIT, InodeId::ROOT, b"nothing"), Ok(None));
@@ -219,7 +219,7 @@ fn journal_has_an_age_only_while_something_is_uncommitted() {
     };
     client.fsync(InodeId::ROOT).unwrap();
     assert_eq!(age_ms(&client), 0);
-    // A batch may be committed before the age is looked at.
+    // A batch may be committed before the age is read.
     let ages = (0..500).map(|n| {
         client.create(WAIT, &ROOT, InodeId::ROOT, format!("file{n}").as_bytes(), 0o600, 0).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(5));

@@ -1,4 +1,4 @@
-//! Blocks on several bricks: batches say where they are, and readers find them, whatever moves or does not
+//! Blocks on several bricks: batches name their groups, and readers find them even if they move or do not
 //! answer.
 
 mod support;

@@ -24,9 +24,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
-/// Files are hardly longer.
+/// Bound of the length of most files.
 const BYTES_MAX: u32 = 200;
-/// No run takes so long unless it hangs.
+/// Longer than any run takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs jobs later, in the order of their times.
@@ -130,7 +130,7 @@ impl KernelCache for Kernel {
     fn forget_all(&self, _: &[InodeId]) {}
 }
 
-/// How a run goes.
+/// The configuration of a run.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     seed: u64,
@@ -140,7 +140,7 @@ struct Course {
     dirs: usize,
     names: usize,
     slowest_us: u64,
-    /// The servers end sessions now and then.
+    /// The servers end sessions at random times.
     fences: bool,
 }
 
@@ -337,7 +337,7 @@ impl Program {
         Ok(())
     }
 
-    /// Makes durable whatever was made in this session.
+    /// Commits all that was created in this session.
     fn sync(&mut self) -> Result<(), Failure> {
         let session = self.client.session();
         self.client.fsync(InodeId::ROOT)?;
@@ -380,7 +380,7 @@ impl Program {
     }
 }
 
-/// All names below a directory, with what a stat says.
+/// All names below a directory, with their attributes.
 fn tree(client: &Client, dir: InodeId, path: &str, found: &mut BTreeMap<String, String>) {
     let mut names = Vec::new();
     let mut visit =
@@ -560,7 +560,7 @@ fn directory_whose_dentry_may_be_outdated_is_neither_removed_nor_moved() {
             other.create(wait, &CALLER, root, name, mode, 0).expect("new");
             look(one, name).expect("there");
         }
-        // The name that the kernel knows leads to another directory now.
+        // The name leads to another directory than in the dcache.
         other.rename(wait.by(1), root, b"p", root, b"r", replace).expect("moved");
         let new = other.create(wait, &CALLER, root, b"p", mode, 0).expect("new").ino;
         assert_eq!(one.rmdir(wait.by(1), root, b"p"), stale);
@@ -576,7 +576,7 @@ fn directory_whose_dentry_may_be_outdated_is_neither_removed_nor_moved() {
         assert_eq!(one.rename(wait.by(1), root, b"q", root, b"r", replace), stale);
         assert_eq!(look(one, b"r"), None);
         assert_eq!(one.rename(wait.by(1), root, b"q", root, b"r", replace), Ok(()));
-        // A directory that is back under its name is the one that the kernel means.
+        // A directory that is back under its name is the one in the dcache.
         other.create(wait, &CALLER, root, b"k", mode, 0).expect("new");
         look(one, b"k").expect("there");
         other.rename(wait.by(1), root, b"k", root, b"l", replace).expect("moved");

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
 const WAIT: Wait = Wait::Allowed;
 const ROOT: InodeId = InodeId::ROOT;
-/// Nothing here takes so long unless it hangs.
+/// Longer than any step takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Longer than a directory is left alone after it was changed.
 const QUIET: Duration = Duration::from_millis(1200);
@@ -151,7 +151,7 @@ fn walk_that_reads_no_content_is_soon_sent_none() {
     assert_eq!(walk(&two.walker, top, DIRS, false, &content), DIRS);
     let cached = stat(&two.walker, "cache_bytes");
     assert!(cached < (DIRS * content.len() / 2) as u64, "{cached} bytes are cached");
-    // The content is there when it is wanted after all.
+    // The content is fetched when a program reads it after all.
     assert_eq!(walk(&two.walker, top, DIRS, true, &content), DIRS);
     two.end();
 }
@@ -231,7 +231,7 @@ fn prefetched_directory_shows_later_changes_of_other_clients() {
 fn walk_takes_no_rights_from_a_client_that_works_ahead_of_it() {
     let two = Two::new();
     let (top, dirs) = forest(&two.maker, 60, b"content");
-    // The listing tells in which order they come.
+    // The order in which they are listed.
     let order = list(&two.maker, top);
     let (_, busy) = order[50];
     assert!(dirs.contains(&busy));

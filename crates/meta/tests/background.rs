@@ -59,7 +59,7 @@ fn a_block_lives_as_long_as_anything_refers_to_it() {
         clear_setid: false,
     };
     session.commit(&[op, clone, unlink_op("a", false)]);
-    // A block that is collected after it, which shows that there was time.
+    // A block that is collected later, which shows that there was time.
     let (second, op) = session.block(&bricks, b, 200_000, vec![2; 100]);
     session.commit(&[op]);
     session.commit(&[inline_op(b, 200_000, &[3; 100])]);

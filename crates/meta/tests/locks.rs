@@ -192,7 +192,7 @@ fn locks_cleared_by_an_administrator_are_free_and_waiters_are_refused() {
     let waits = begin(&other, 3, 3, write(&other, true));
     assert_eq!(clear(false, true, LockRange::ALL), (0, 1));
     assert_eq!(outcome(&waits), LockOutcome::Done, "the next in line has it");
-    // The former holder is not told, and releases what it does not have.
+    // The former holder does not learn of it, and releases a lock that it does not have.
     assert_eq!(ask(&one, 2, unset(&one)), LockOutcome::Done);
     assert!(matches!(ask(&one, 3, write(&one, false)), LockOutcome::Conflict(_)));
     assert_eq!(clear(true, true, LockRange::ALL), (0, 1));

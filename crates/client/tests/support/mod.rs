@@ -26,7 +26,7 @@ pub struct Group {
     pub fenced: AtomicU64,
     /// Bytes of the largest batch so far.
     pub largest: AtomicU64,
-    /// Times that a client asked where blocks are.
+    /// Lookups of block groups by clients.
     pub located: AtomicU64,
     /// Blocks that have been moved, and where to.
     pub moved: Mutex<HashMap<BlockId, BlockGroup>>,
@@ -117,7 +117,7 @@ impl Group {
         let state = self.store.snapshot();
         let mut reply = AcquireReply::default();
         for want in wants.iter().filter(|want| want.ino != MOVES) {
-            // What the client has just made is not here yet.
+            // The server lacks what the client has not committed.
             let Ok(record) = query::inode(&state, want.ino) else { continue };
             reply.rights.push(Right::Cover(record.inode.cover(want.ino)));
             reply.records.push(record);
@@ -185,7 +185,7 @@ impl MetaService for Group {
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         done(self.answer(&ask.question).map(|found| AskReply { term: 0, found, exclusive: Vec::new() }));
     }
-    /// There is one client, which gets whatever it wants.
+    /// Grants every right: there is one client.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         done(self.grant_all(&acquire.wants));
     }

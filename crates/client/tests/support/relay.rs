@@ -25,7 +25,7 @@ pub fn server_with(options: shoal_meta::Options) -> (TempDir, Arc<Bricks>, Arc<S
     (dir, bricks, server)
 }
 
-/// What happens between client and server: nothing, unless said otherwise.
+/// Hooks between client and server, which do nothing by default.
 pub trait Transport: Send + Sync + 'static {
     /// The server that requests go to.
     fn server(&self) -> &Arc<Server>;
@@ -86,7 +86,7 @@ impl<W: Transport> MetaService for Relay<W> {
     }
 }
 
-/// A server that remembers what it was asked.
+/// A server that records its requests.
 pub struct Listener {
     server: Arc<Server>,
     pub asked: Mutex<Vec<Question>>,

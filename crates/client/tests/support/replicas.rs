@@ -54,7 +54,7 @@ pub struct Replica {
     index: usize,
     shared: Arc<Shared>,
     inbox: Mutex<Sender<(Commit, CommitDone)>>,
-    /// Takes batches and says nothing, while it leads.
+    /// Accepts batches without an answer, while it leads.
     pub mute: Arc<AtomicBool>,
 }
 
@@ -90,7 +90,7 @@ impl Cluster {
         self.shared.moved.notify_all();
     }
 
-    /// Changes the leader without a word to the threads that wait for a change.
+    /// Changes the leader without waking the threads that wait for a change.
     pub fn lead_quietly(&self, leader: usize) {
         self.shared.state.lock().leader = Some(leader);
     }
@@ -157,7 +157,7 @@ enum Fault {
     AnswerLost,
     /// It is carried out, and the reply comes after the next change of leaders.
     AnswerLate,
-    /// Nothing is heard until the leader changes.
+    /// There is no reply until the leader changes.
     Silence,
 }
 

@@ -28,7 +28,7 @@ impl Aligned {
     }
 }
 
-/// Reads the file until told to stop. No word may be older than the last round that was complete before.
+/// Reads the file until stopped. No word may be older than the last round that was complete before.
 fn read_along(file: &File, complete: &AtomicU64, over: &AtomicBool) {
     let mut buffer = vec![0; BYTES];
     while !over.load(SeqCst) {

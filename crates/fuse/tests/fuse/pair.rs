@@ -39,7 +39,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// No test takes so long unless it hangs, even on a busy machine.
+/// Longer than any test takes unless it hangs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// A process that has stopped using a mount has closed its files after this.
 const LET_GO: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// No step here takes so long unless it hangs.
+/// Longer than any step takes unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 const CALLER: Caller = Caller { uid: 0, gid: 0, umask: 0o022 };
@@ -161,7 +161,7 @@ fn a_listing_that_waits_does_not_bring_back_a_name_that_was_dropped_meanwhile() 
     let inode = ino(&dir);
     gate.list_bare(&names[2]);
     let (removed, rest) = names.split_at(2);
-    // The kernel cannot drop dentries of open files.
+    // The kernel keeps dentries of open files.
     let open = removed.iter().map(|name| File::open(dir.join(name)).expect("opens")).collect::<Vec<_>>();
     let path = dir.clone();
     let listing = task(move || fs::read_dir(path).expect("opens").count());
@@ -241,7 +241,7 @@ fn a_file_that_grew_or_shrank_elsewhere_shows_its_new_size_and_content() {
     more.clear();
     file.read_to_end(&mut more).expect("read");
     assert_eq!(more, b"sho");
-    // The result is the same for a read that does not ask for the size first.
+    // The result is the same for a read that sends no GETATTR first.
     volume.client.write(Wait::Allowed, ino(&path), 3, b"re", false).expect("written");
     forget(&volume, &[Stale::Node(ino(&path))]);
     let mut bytes = [0; 8];
@@ -373,7 +373,7 @@ fn drop_while_writing(known: bool) {
     if known {
         assert!(fs::read(&path).expect("read") == pattern(LEN));
     }
-    // So that the answer is in the client's memory.
+    // Caches the content in the client.
     let inode = ino(&path);
     volume.client.read(Wait::Allowed, inode, 0, LEN as u32).expect("read");
     gate.shut_grants();

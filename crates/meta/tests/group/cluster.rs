@@ -300,7 +300,7 @@ impl Client {
         for answer in answers {
             match await_answer(cluster, &answer) {
                 Ok(()) => self.acknowledged += 1,
-                // The rest is retried, whatever becomes of it now.
+                // The rest is retried, whether or not it is committed now.
                 Err(MetaError::NotLeader { .. } | MetaError::Unavailable(_)) => break,
                 Err(MetaError::OutOfOrder { .. }) => break,
                 Err(error) => return Err(error),

@@ -6,7 +6,7 @@ use shoal_types::{InodeId, SessionId};
 use shoal_wire::{MetaError, MetaService, Poll, Reclaim, Token, wait_for};
 use std::sync::mpsc::channel;
 
-/// Declares that a session caches what is counted under an inode, and nothing else.
+/// Reclaims that a session watches this cover, and nothing else.
 fn reclaim(server: &Server, session: SessionId, cover: InodeId) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;

@@ -29,7 +29,7 @@ fn begin(server: &Server, session: SessionId, id: u64, wait: bool) -> Receiver<R
     told
 }
 
-/// Declares all locks of a session.
+/// Reclaims all locks of a session.
 fn reclaim(server: &Server, session: SessionId, locks: Vec<LockRecord>) -> Result<(), MetaError> {
     let poll = Poll { session, term: 0, seen: 0, acks: Vec::new(), below: Token(1), wait_ms: 0 };
     let told = wait_for(|done| server.recalls(poll, done))?;
@@ -48,7 +48,7 @@ fn a_new_leader_grants_no_lock_before_all_sessions_have_declared_theirs() {
     let waits = begin(&cluster.up[&first], other, 1, true);
     cluster.crash(first);
     waits.recv().expect("told").expect_err("its leader is gone");
-    // The next leader does not know the lock yet, as its session has not declared it.
+    // The next leader does not have the lock yet, as its session has not reclaimed it.
     let next = cluster.await_leader();
     let server = cluster.up[&next].clone();
     eventually("it serves", || server.statfs(other).is_ok());

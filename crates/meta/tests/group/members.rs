@@ -67,7 +67,7 @@ fn replica_that_is_unaware_of_its_removal_does_not_disturb_the_group() {
     cluster.set_wanted_members(&wanted);
     let term = cluster.up[&leader].replica().status().term;
     cluster.fabric.heal();
-    // It asks for votes in vain.
+    // It requests votes and gets none.
     std::thread::sleep(std::time::Duration::from_secs(4));
     client.write(&mut cluster, 20);
     assert_eq!(cluster.up[&leader].replica().status().term, term);

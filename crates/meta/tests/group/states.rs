@@ -1,4 +1,4 @@
-//! Whole states that are sent from replica to replica.
+//! Snapshots that replicas fetch from each other.
 
 use crate::cluster::{Client, Cluster, PATIENCE, eventually};
 use crate::fabric::End;
@@ -58,7 +58,7 @@ fn a_replica_that_lacks_what_is_cut_off_the_log_fetches_the_state() {
     eventually("the state is fetched", || cluster.up[&behind].replica().needs_reopening());
     client.write(&mut cluster, 20);
     cluster.assert_alike();
-    // It has a vote: with it and one other the group goes on.
+    // It has a vote: with it and one other the group has a quorum.
     let leader = cluster.await_leader();
     cluster.crash(if leader == behind { 3 } else { leader });
     client.write(&mut cluster, 20);

@@ -6,7 +6,7 @@ use crate::harness::{Cluster, Mount, eventually, sh};
 use serde_json::Value;
 use std::fs;
 
-/// Takes a lock, says so, and keeps it until it is told to end.
+/// Takes a lock, reports that, and keeps it until stopped.
 const HOLD: &str = "python3 -c \"
 import fcntl, os, time
 file = open('file', 'r+')
@@ -27,7 +27,7 @@ fn words(line: &str) -> Vec<&str> {
     line.split(' ').collect()
 }
 
-/// Runs a command on the first node, whatever comes of it; answers exit code, output and errors.
+/// Runs a command on the first node, which may fail; returns exit code, output and errors.
 fn shoal(cluster: &Cluster, line: &str) -> (Option<i32>, String, String) {
     let outcome = words(line).into_iter().fold(cluster.shoal(1), |command, word| command.arg(word)).outcome();
     let code = outcome.status.and_then(|status| status.code());

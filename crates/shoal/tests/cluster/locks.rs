@@ -3,7 +3,7 @@
 use crate::harness::{Cluster, run, sh};
 use std::fs;
 
-/// Takes a lock, reports that, and keeps it until it is told to continue.
+/// Takes a lock, reports that, and keeps it until signalled to continue.
 const HOLD: &str = "python3 -c \"
 import fcntl, os, time
 file = open('file', 'r+')

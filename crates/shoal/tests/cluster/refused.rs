@@ -68,7 +68,7 @@ fn mounts_whose_volume_is_stopped_or_deleted_or_not_for_them_fail_instead_of_han
     fs::write(mount.path().join("file"), "content\n").expect("write");
     sh(mount.path(), "sync file").ok();
 
-    // Stopped, while a program writes: it is told.
+    // Stopped, while a program writes: its calls fail.
     let script = "exec 3>>open; while echo x >&3 && sync open; do sleep 0.05; done; exit 7";
     let writer = sh(mount.path(), script).limit(REACHES_WITHIN + FAILS_WITHIN).start();
     std::thread::sleep(Duration::from_millis(300));

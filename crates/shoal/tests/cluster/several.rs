@@ -37,7 +37,7 @@ fn finish(
     made.iter().for_each(|made| made.is_in(&shown));
     dead.iter().for_each(|made| made.synced_is_in(&shown));
     assert!(stall < STALL_MAX, "a call took {stall:?}");
-    // A mount whose session was not ended yet, and which is in the way of this removal, loses it now.
+    // The removal ends the session of a killed or silent mount that still holds a right to it.
     fs::remove_dir_all(mounts[0].path().join(DIR)).expect("everything can be removed");
     for mount in &mounts {
         assert_eq!(fs::read_dir(mount.path()).expect("it can be listed").count(), 0, "something is left");

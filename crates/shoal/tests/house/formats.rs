@@ -105,7 +105,7 @@ const FORMATS: &[Format] = &[
 /// Where the hashes are, below the folder of this crate's tests.
 const RECORDED: &str = "crates/shoal/tests/house/formats.txt";
 
-/// Writes the hashes anew. `same` says that the bytes are the same although the text is not, as after a
+/// Updates the hashes. `same` says that the bytes are the same although the text is not, as after a
 /// field was renamed.
 const WRITE: &str = "SHOAL_TEST_WRITE_FORMATS";
 

@@ -136,7 +136,7 @@ fn sqlite_with_a_write_ahead_log_loses_nothing_between_two_mounts() {
             assert!(!committed.is_empty(), "one of them works: {errors}");
             committed.extend(before);
             committed.sort();
-            // A mount hears of the last close on the other one after it.
+            // A mount learns of the last close on the other one shortly after it.
             eventually("the file can be mapped", || is_mappable_or_gone(&pair.b, "base.db-shm"));
             assert_eq!(rows(&pair.b), committed, "{errors}");
         }

@@ -263,7 +263,7 @@ fn what_was_appended_elsewhere_is_read_while_names_of_the_file_come_and_go_here(
         let (file, other) = (pair.a.path("file"), pair.a.path("other"));
         match fs::hard_link(file, &other) {
             Ok(()) => fs::remove_file(other).expect("removed"),
-            // The kernel adjusts `i_nlink` itself. If it was told the new count before it handles the reply
+            // The kernel adjusts `i_nlink` itself. If it gets the new count before it handles the reply
             // to an unlink, it counts one too few, until it asks again.
             Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// No program of a test needs longer, on the slowest machine that runs them.
 const RUN_SECONDS_DEFAULT: u64 = 300;
-/// How often a running program is looked at.
+/// How often a running program is polled.
 const POLL: Duration = Duration::from_millis(5);
 /// A process that waits in a dead mount may not die at once; the test must not hang with it.
 const KILL_GRACE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What goes on beside a test.
+//! Background load during a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -21,7 +21,7 @@ const NAMES: u64 = 6;
 /// Longest wait for a mount that has died.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Changes names until a call fails, or it is told to stop.
+/// Changes names until a call fails, or it is stopped.
 fn work(dir: &Path, worker: u64, stop: &AtomicBool) -> Result<(), Error> {
     let own = dir.join(format!("own{worker}"));
     for round in worker.. {
