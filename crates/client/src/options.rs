@@ -1,28 +1,29 @@
-//! How a client behaves.
+//! The configuration of a client.
 
 use crate::limits;
 use shoal_types::{Origin, Process};
 use std::time::Duration;
 
-/// How a client behaves.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the client, for administrators.
     pub name: String,
-    /// Where the client runs, so that the servers do not wait for sessions that it left behind when it died.
+    /// The machine, boot and process of the client. By it the sessions of dead clients of the same machine
+    /// are ended at once.
     pub origin: Option<Origin>,
     /// Whether a process of this machine, in this PID namespace, has certainly ended.
     pub has_ended: fn(&Process) -> bool,
-    /// Room for cached metadata and small contents, in bytes.
+    /// Size of the cache of metadata and small contents, in bytes.
     pub cache_bytes: usize,
-    /// Room for cached blocks and read-ahead, in bytes.
+    /// Size of the cache of blocks and read-ahead, in bytes.
     pub block_cache_bytes: usize,
-    /// Opening the session gives up when no server of a cluster has led for this long.
+    /// Opening the session fails when no metadata leader has answered for this long.
     pub open_wait: Duration,
-    /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait as long as
-    /// it takes.
+    /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait without a
+    /// limit.
     pub fail_after: Option<Duration>,
-    /// [`Client::close`](crate::Client::close) gives up when nothing has become durable for this long.
+    /// [`Client::close`](crate::Client::close) gives up when nothing was committed for this long.
     pub close_wait: Duration,
 }
 

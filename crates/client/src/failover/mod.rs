@@ -5,16 +5,16 @@
 //! lease. Calls wait until a replica leads. Batches are kept until their outcome is final, and sent again in
 //! order to a new leader ([`outbox`]).
 //!
-//! **Assumes.** A replica that does not lead refuses a request before it looks at anything else in it. A stub
-//! to a node that does not answer fails with [`MetaError::Unavailable`] within bounded time, and its `submit`
-//! does not wait for the node. Requests are idempotent: sessions are opened by instance, batches are
-//! numbered, and the report in the next request for a grant returns a lost one.
+//! **Assumes.** A replica that does not lead refuses a request before any other check. A stub to a node that
+//! does not answer fails with [`MetaError::Unavailable`] within bounded time, and its `submit` does not wait
+//! for the node. Requests are idempotent: sessions are opened by instance, batches are numbered, and a grant
+//! whose reply was lost is corrected by the report in the next request.
 //!
 //! **Promises.** When a leader dies, calls wait for the next one and do not fail. Each `done` is called once,
 //! in order, and under no lock. When the mount ends, or is interrupted, every wait ends at once.
 //!
-//! **Denials.** A replica or the cluster map may [deny](Denial) the client the volume. If no replica leads
-//! and denials continue for [`DENIAL_GRACE`], every wait and every later call ends with
+//! **Denials.** A replica or the cluster map may [deny](Denial) the volume to the client. If no replica leads
+//! and denials continue for [`DENIAL_GRACE`], every wait and every later call fails with
 //! [`MetaError::Denied`]. Before there is a session, one denial is enough. A denial by an older map than the
 //! client's is ignored.
 //!
@@ -64,7 +64,7 @@ pub trait Replicas: Send + Sync + 'static {
 pub struct FailoverOptions {
     /// Opening a session gives up after this.
     pub open_wait: Duration,
-    /// All other calls fail with `EIO` after this; `None`: they wait as long as it takes.
+    /// All other calls fail with `EIO` after this; `None`: they wait without a limit.
     pub fail_after: Option<Duration>,
 }
 
@@ -104,9 +104,9 @@ struct FailoverState {
     seat: Option<Seat>,
     terms: u64,
     session: Option<SessionId>,
-    /// Replicas to which a question whether they lead is in flight.
+    /// Replicas that have not answered yet whether they lead.
     asked: BTreeSet<NodeId>,
-    /// When all are asked again, and the pause after that round.
+    /// When all replicas are asked again, and the pause after that round.
     next_round: Instant,
     pause: Duration,
     /// The backoff since the last leader was lost.
@@ -194,7 +194,7 @@ impl Failover {
         self.inner.found.notify_all();
     }
 
-    /// Ends everything at once. Batches without outcome fail.
+    /// Ends the service: calls that wait and batches without outcome fail.
     pub fn stop(&self) {
         let mut state = self.inner.state.lock();
         state.stopping = true;
@@ -335,7 +335,7 @@ impl MetaService for Failover {
     // The following calls block the calling thread although they take a callback, since a leader may have to
     // be found. So they are made only on threads that may block.
 
-    /// One attempt, if the answer gives a right: a retry is another request, see `Session::attempts`.
+    /// One attempt, if the reply grants a right: a retry has a new token, see `Fetcher::attempts`.
     fn ask(&self, ask: Ask, done: Done<AskReply>) {
         let asked = |meta: &dyn MetaService| self.inner.wait_for(true, |done| meta.ask(ask.clone(), done));
         done(match ask.token.0 {
@@ -344,7 +344,7 @@ impl MetaService for Failover {
         });
     }
 
-    /// One attempt: a retry is another request, see `Session::attempts`.
+    /// One attempt: a retry has a new token, see `Fetcher::attempts`.
     fn acquire(&self, acquire: Acquire, done: Done<AcquireReply>) {
         let wait = self.inner.options.fail_after;
         done(

@@ -43,7 +43,7 @@ impl Drop for Poller {
     }
 }
 
-/// Asks the next node; if it does not answer, the one after it, until one has answered or all were asked.
+/// Polls the next node; if it does not answer, the one after it, until one has answered or all were polled.
 fn round(view: &ClusterView, seeds: &[String], turn: &mut usize) {
     if view.fence().is_some() {
         return;
@@ -59,8 +59,7 @@ fn round(view: &ClusterView, seeds: &[String], turn: &mut usize) {
     }
 }
 
-/// The connections to all nodes to ask, each once: those of the map besides this process, and those at these
-/// addresses.
+/// The connections to all nodes to poll, without duplicates: those of the map except this node, and `seeds`.
 pub fn links(view: &ClusterView, seeds: &[String]) -> Vec<Arc<Link>> {
     let map = view.map();
     let own = view.own_node().and_then(|node| map.nodes.get(&node)).map(|node| node.address.as_str());
