@@ -186,7 +186,7 @@ impl ReplyStatfs {
 }
 
 impl ReplyXattr {
-    /// How large the value is.
+    /// The size of the value.
     pub fn size(self, size: u32) {
         self.0.structure(&abi::GetxattrOut { size, padding: 0 });
     }
@@ -240,7 +240,7 @@ pub struct ReplyDirectory(Listing);
 /// The reply to READDIRPLUS.
 pub struct ReplyDirectoryPlus {
     listing: Listing,
-    /// Where records begin.
+    /// The offset of the first record.
     starts: Vec<usize>,
 }
 

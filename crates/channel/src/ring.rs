@@ -75,7 +75,7 @@ const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 /// `FUSE_URING_IOV_SEGS`: a slot is registered as two ranges of memory, header and payload.
 const RANGES: u32 = 2;
-/// Where `len` stands in a submission (`struct io_uring_sqe`), in bytes.
+/// The offset of `len` in a submission (`struct io_uring_sqe`), in bytes.
 const SQE_LEN: usize = 24;
 
 /// `struct fuse_uring_req_header`.
@@ -96,7 +96,7 @@ struct Header {
 
 /// The first page of a slot holds its header, a staged reply, and what precedes the payload in a message.
 const HEAD_BYTES: usize = 4096;
-/// Where a staged reply begins.
+/// The offset of a staged reply.
 const STAGED_START: usize = 512;
 const _: () = assert!(size_of::<Header>() == 288 && size_of::<Header>() <= STAGED_START);
 const _: () = assert!(STAGED_START + STAGED_BYTES_MAX + size_of::<InHeader>() + 128 <= HEAD_BYTES);
@@ -244,7 +244,7 @@ impl ReplyPath for Slot {
     }
 }
 
-/// What a queue's thread and replies share.
+/// The state shared by a queue's thread and its replies.
 pub(crate) struct Queue {
     number: u16,
     /// Used by the queue's thread alone. `None`: the connection has ended.
@@ -439,7 +439,7 @@ struct QueueThread {
     extended: bool,
     /// The request that is being handled, if it is short.
     copied: Vec<u8>,
-    /// What is read from the event.
+    /// The buffer for reads of the event.
     woken: Box<u64>,
 }
 

@@ -42,7 +42,7 @@ pub enum SetTime {
     At(Time),
 }
 
-/// What stat(2) shows.
+/// Attributes, as in stat(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// The inode number that is shown.
@@ -152,7 +152,7 @@ impl From<&Entry> for abi::EntryOut {
     }
 }
 
-/// What statfs(2) shows.
+/// Sizes of the file system, as in statfs(2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statfs {
     /// The unit of the three sizes, in bytes.

@@ -67,7 +67,7 @@ fn group_class(entries: &mut [Entry]) -> Option<&mut Entry> {
     find(entries, tag)
 }
 
-/// What a new file gets in a directory with this default list: its permission bits, and its own lists.
+/// The permission bits and the lists of a new file in a directory with this default list.
 pub(crate) fn inherit(
     default: &Bytes,
     perm: u32,

@@ -40,7 +40,7 @@ impl Client {
         self.mount.with_current(|session| session.context.id)
     }
 
-    /// What the client has done so far, for administrators and monitoring.
+    /// Counters of the client, for administrators and monitoring.
     pub fn stats(&self) -> Vec<Stat> {
         self.mount.stats()
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 /// This machine's clock with a correction.
 #[derive(Default)]
 pub(crate) struct Clock {
-    /// How far the servers' clock is ahead, as far as is known, in nanoseconds.
+    /// The correction: by how much the servers' clock is ahead, in nanoseconds.
     ahead_ns: AtomicI64,
     /// A large difference has been logged.
     said: AtomicBool,

@@ -1,7 +1,7 @@
 //! The context of a session: what its parts share. The connection to the servers, the state under the
 //! session's one lock, the lease, requests in flight, and where blocks are.
 //!
-//! It knows none of the parts. They know it, and [`session`](crate::session) composes them.
+//! It depends on none of the parts. They depend on it, and [`session`](crate::session) composes them.
 
 use crate::core::Core;
 use crate::groups::Groups;
@@ -15,7 +15,7 @@ use shoal_types::{Errno, SessionId};
 use shoal_wire::{Denial, MetaError};
 use std::sync::Arc;
 
-/// What the session's one lock protects.
+/// The state that the session's lock protects.
 pub(crate) struct SessionState {
     pub(crate) core: Core,
     /// The shipping thread waits for work.
@@ -31,13 +31,13 @@ pub(crate) struct SessionState {
     pub(crate) abandoned: bool,
 }
 
-/// What the parts of one session share.
+/// The state shared by the parts of one session.
 pub(crate) struct Context {
     pub(crate) shared: Arc<MountShared>,
     pub(crate) id: SessionId,
     pub(crate) transport: Transport,
     pub(crate) state: Mutex<SessionState>,
-    /// Something was committed, stored, granted, or lost.
+    /// Signalled when something was committed, stored, granted, or lost.
     pub(crate) changed: Condvar,
     /// The session comes to an end. Threads that wait for nothing else are not woken by `changed`.
     pub(crate) ending: Condvar,

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use shoal_types::{BlockGroup, BlockId, BlockRef};
 use shoal_wire::{BlockError, MetaError};
 
-/// What to do while bricks do not answer.
+/// Whether to retry while bricks do not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Persistence {
     /// Retry for as long as the session lives: a call needs the bytes.

@@ -1,4 +1,4 @@
-//! What all sessions of a mount have in common.
+//! The state shared by all sessions of a mount.
 
 use crate::clock::Clock;
 use crate::kernel::KernelCache;
@@ -8,7 +8,7 @@ use shoal_types::SessionId;
 use shoal_wire::VolumeBlocks;
 use std::sync::{Arc, OnceLock};
 
-/// What all sessions of a mount have in common.
+/// The state shared by all sessions of a mount.
 pub(crate) struct MountShared {
     pub(crate) bricks: Arc<dyn VolumeBlocks>,
     pub(crate) options: Options,

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A named number. Names of counters that only grow end in `_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// What is counted, in the style of Prometheus.
+    /// The name, in the style of Prometheus.
     pub name: &'static str,
-    /// How much.
+    /// The value.
     pub value: u64,
 }
 
@@ -24,7 +24,7 @@ impl Counter {
     }
 }
 
-/// What the session counts.
+/// The counters of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Calls answered from memory.

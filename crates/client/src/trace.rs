@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What is waited for.
+/// The kind of thing that a wait is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hop {
     /// A thread of the mount.
@@ -137,7 +137,7 @@ impl Trace {
         state.record(hop, what, whole.saturating_sub(nested));
     }
 
-    /// What it waits for at this moment, and for how long.
+    /// The present wait, and its duration.
     pub fn now(&self) -> Option<String> {
         let state = self.0.lock();
         let open = state.open.last()?;

@@ -69,7 +69,7 @@ pub struct Entry {
     pub inode: Inode,
 }
 
-/// What lseek(2) looks for.
+/// The target of lseek(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seek {
     /// `SEEK_DATA`.
@@ -96,7 +96,7 @@ pub struct Written {
     pub grew: bool,
 }
 
-/// What fallocate(2) should do with a range.
+/// The mode of fallocate(2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fallocate {
     /// Mode 0, or `FALLOC_FL_KEEP_SIZE`.

@@ -9,7 +9,7 @@ pub(crate) fn node(ino: InodeId) -> NodeId {
     NodeId(ino.0)
 }
 
-/// What stat(2) shows.
+/// The attributes as in stat(2).
 pub(crate) fn attributes(ino: InodeId, inode: &Inode) -> Attr {
     let time = |Timestamp { secs, nanos }| Time { secs, nanos };
     Attr {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 pub(crate) struct Filesystem {
     dispatcher: Arc<Dispatcher>,
     primer: Primer,
-    /// Where the thread runs.
+    /// The affinity of the thread.
     affinity: Affinity,
     /// The copy of the counters in which its requests are counted.
     shard: usize,

@@ -87,7 +87,7 @@ impl Sink for ReplyDirectoryPlus {
     }
 }
 
-/// Why a call of the client ended.
+/// The reason why a call of the client ended.
 enum Stop {
     /// The directory has no more names.
     End,

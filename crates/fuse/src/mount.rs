@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 /// The environment variable with the default of the mount option `transport`.
 const TRANSPORT: &str = "SHOAL_TRANSPORT";
 
-/// How a volume is mounted.
+/// Options of a mount.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// What `/proc/mounts` names as the source: the volume.
+    /// The source in `/proc/mounts`: the volume.
     pub source: String,
     /// How requests travel between the kernel and this process. The default is the value of the environment
     /// variable `SHOAL_TRANSPORT`, or `dev`.
@@ -48,7 +48,7 @@ pub struct MountOptions {
     pub inodes_max: usize,
     /// Whether users other than the mounting one may use it.
     pub allow_other: bool,
-    /// Nothing may be changed.
+    /// Read-only.
     pub read_only: bool,
     /// Device files do not work.
     pub nodev: bool,
@@ -92,7 +92,7 @@ impl Default for MountOptions {
     }
 }
 
-/// Why something could not be mounted or unmounted.
+/// An error of mounting or unmounting.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mount point cannot be used.
@@ -149,7 +149,7 @@ pub struct Mounted {
     session: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// How the connection to the kernel ended, once it has.
+/// The outcome of the connection to the kernel, once it has ended.
 #[derive(Default)]
 struct End {
     outcome: Mutex<Option<Result<(), String>>>,
@@ -285,7 +285,8 @@ impl Mounted {
         &self.device
     }
 
-    /// What the guard process needs to invalidate the kernel's cache if this process is stopped.
+    /// The descriptors with which the guard process invalidates the kernel's cache if this process is
+    /// stopped.
     pub fn watch(&self) -> io::Result<Watch> {
         self.shared.invalidator.watch()
     }

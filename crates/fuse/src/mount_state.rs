@@ -15,7 +15,7 @@ use shoal_namespace::SetAttr;
 use shoal_types::{Errno, Inode, InodeId};
 use std::sync::Arc;
 
-/// What all threads of a mount share.
+/// The state shared by all threads of a mount.
 pub(crate) struct Shared {
     pub client: Arc<Client>,
     pub counters: Counters,

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 pub struct MountEntry {
     /// Device number of the file system, as `MAJOR:MINOR`.
     pub device: String,
-    /// Where it is mounted.
+    /// The mount point.
     pub mountpoint: PathBuf,
     /// Type of the file system, such as `ext4` or [`FSTYPE`](crate::FSTYPE).
     pub fstype: String,
     /// Its flags, such as `rw,nodev,relatime`.
     pub flags: String,
-    /// What is mounted, see [`MountOptions::source`](crate::MountOptions::source).
+    /// The source, see [`MountOptions::source`](crate::MountOptions::source).
     pub source: PathBuf,
 }
 

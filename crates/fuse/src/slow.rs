@@ -21,7 +21,7 @@ use std::thread::{Builder, JoinHandle};
 /// The closure that answers a request.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// What a request may have to wait for.
+/// The lanes, by what a request may have to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lane {
     /// Servers and bricks, but never for other clients' invalidations.

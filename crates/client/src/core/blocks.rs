@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use shoal_types::{BlockId, SessionId};
 use std::collections::BTreeMap;
 
-/// What the session is to do with a block.
+/// A task of the session for a block.
 #[derive(Debug)]
 pub(crate) enum BlockTask {
     /// Store it; these are the parts of its content.
@@ -131,7 +131,7 @@ impl Blocks {
         }
     }
 
-    /// One more operation of the open batch names the block.
+    /// Another operation of the open batch names the block.
     pub(super) fn name(&mut self, id: BlockId) {
         if let Some(block) = self.pending.get_mut(&id) {
             block.named += 1;

@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) body: Body,
 }
 
-/// What an inode holds, by kind.
+/// The content of an inode, by kind.
 #[derive(Debug)]
 pub(crate) enum Body {
     Directory(Directory),

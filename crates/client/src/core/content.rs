@@ -41,7 +41,7 @@ impl Core {
         }
     }
 
-    /// Where the bytes of a range are, up to the end of the file.
+    /// The pieces that hold the bytes of a range, up to the end of the file.
     pub(crate) fn read(&mut self, ino: InodeId, offset: u64, len: u64) -> Outcome<Vec<Piece>> {
         self.alive()?;
         self.content(ino)?;

@@ -39,7 +39,7 @@ pub(super) fn core() -> Core {
     core
 }
 
-/// What the servers tell of an inode that has nothing else.
+/// The record of an inode without xattrs and content.
 pub(super) fn record(ino: InodeId, inode: Inode) -> FileRecord {
     FileRecord { ino, inode, xattrs: Vec::new(), extents: None, blocks: Vec::new() }
 }

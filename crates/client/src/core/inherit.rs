@@ -33,7 +33,7 @@ pub(super) struct Unreported {
 }
 
 impl Core {
-    /// What would be lost if the session ended here.
+    /// The loss if the session ended now.
     pub(crate) fn loss(&self) -> Loss {
         let (operations, since) = self.journal.uncommitted_operations();
         let inodes = if operations == 0 { 0 } else { self.cache.uncommitted().count() };

@@ -28,7 +28,7 @@ pub(crate) struct Sealed {
     pub(crate) gone: Vec<InodeId>,
 }
 
-/// What the open batch knows of an inode.
+/// The operations of the open batch on an inode.
 #[derive(Debug, Default)]
 struct Track {
     /// Indexes of the operations on it.

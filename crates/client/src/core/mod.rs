@@ -57,7 +57,7 @@ use writers::Writers;
 pub(crate) enum Need {
     /// The record of an inode.
     Inode(InodeId),
-    /// What a name in a directory leads to.
+    /// The dentry of a name in a directory.
     Name(InodeId, Name),
     /// All names of a directory, with attributes, and contents if it is being walked.
     Directory {

@@ -19,7 +19,7 @@ impl Core {
         }
     }
 
-    /// What a name leads to. A directory of moderate size is fetched whole, because a program that looks up
+    /// The dentry of a name. A directory of moderate size is fetched whole, because a program that looks up
     /// one name usually looks up more.
     pub(super) fn resolve(&mut self, dir: InodeId, name: &Name) -> Outcome<Option<Dentry>> {
         // A cached name is valid even in a stale directory.
@@ -274,7 +274,7 @@ impl Core {
         Ok(self.directory(dir)?.0.parent)
     }
 
-    /// What the cache knows of a name, for merging a server's page with local changes.
+    /// The cached dentry of a name, if any, for merging a server's page with local changes.
     pub(super) fn known_name(&mut self, dir: InodeId, name: &Name) -> Option<Option<Dentry>> {
         self.directory(dir).ok()?.1.get(name)
     }

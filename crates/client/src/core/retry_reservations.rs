@@ -53,7 +53,7 @@ struct Expected {
     has_looked: bool,
     /// When that was first observed.
     looked: Option<Timestamp>,
-    /// How often its lookup has waited for other threads.
+    /// The number of times that its second lookup has waited for other threads.
     gave_way: usize,
 }
 
@@ -101,7 +101,7 @@ impl Expected {
     }
 }
 
-/// What is left at `now` of a wait that began at `from`.
+/// The time left at `now` of a wait that began at `from`; `None` if it is over.
 pub(super) fn left_of(wait: Duration, from: Timestamp, now: Timestamp) -> Option<Duration> {
     let gone = nanos(now).saturating_sub(nanos(from));
     // If the clock was set back, the wait counts as just begun.

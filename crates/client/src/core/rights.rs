@@ -1,4 +1,4 @@
-//! What this client may cache and change, as far as it knows.
+//! The rights of this client: what it may cache and change.
 //!
 //! **Caching** needs no check here: what is in the cache is right, because it is recalled before another
 //! client changes it. **Changing** an inode needs the right to its cover, or to the inode itself. In a
@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 /// A watched cover: something under it is or was cached.
 #[derive(Debug, Default)]
 pub(super) struct CoverRight {
-    /// All of it may be changed.
+    /// Everything under the cover may be changed.
     pub(super) exclusive: bool,
     pub(super) modified: BatchSeq,
     /// Recalls since something under it was last installed in the cache.

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Data and holes begin and end at multiples of this, in bytes, or with the file.
 const UNIT_BYTES: u64 = 4096;
 
-/// Where the unit of an offset begins.
+/// The start of the unit in which an offset lies.
 pub(super) fn unit_start(offset: u64) -> u64 {
     offset - offset % UNIT_BYTES
 }

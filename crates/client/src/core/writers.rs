@@ -33,7 +33,7 @@ pub(crate) struct Writers {
 
 /// The inodes that a recall names.
 struct Subjects {
-    /// All of them, sorted.
+    /// All inodes, sorted.
     all: Vec<InodeId>,
     /// The covers that are given back as a whole, sorted.
     covers: Vec<InodeId>,

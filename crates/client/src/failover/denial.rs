@@ -40,7 +40,7 @@ impl Denials {
 }
 
 impl FailoverState {
-    /// Why every call has to fail, if that is so.
+    /// The denial for which every call has to fail, if there is one.
     pub(super) fn pointless(&self, interruptible: bool) -> Option<MetaError> {
         match self.denials.verdict() {
             Some(denial) => Some(Unled::Denied(denial.clone()).into()),

@@ -79,7 +79,7 @@ pub struct Failover {
     inner: Arc<Inner>,
 }
 
-/// What the threads share.
+/// The state shared by the threads.
 struct Inner {
     replicas: Arc<dyn Replicas>,
     options: FailoverOptions,

@@ -36,7 +36,7 @@ pub(super) struct Outbox {
     resent: u64,
 }
 
-/// What follows from an outcome.
+/// The consequence of an outcome.
 pub(super) enum Effect {
     /// Nothing: the outcome was known, or belongs to an earlier attempt.
     Nothing,
@@ -152,7 +152,7 @@ impl Outbox {
         if told.is_empty() { Effect::Nothing } else { Effect::Told(told) }
     }
 
-    /// Nothing will be sent any more: every waiting batch, and every later one, gets this error.
+    /// Ends the outbox: every batch without outcome, and every later one, gets this error.
     pub(super) fn end(&mut self, error: MetaError) -> Vec<Told> {
         self.restart();
         let error = self.ended.get_or_insert(error).clone();

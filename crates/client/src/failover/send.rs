@@ -22,7 +22,7 @@ pub(super) fn start(inner: &Arc<Inner>) {
 }
 
 impl Inner {
-    /// One step: sends a batch, or waits for a reason to. `None` at the end.
+    /// One step: sends a batch, or waits until one can be sent. `None`: the service has stopped.
     fn send(self: &Arc<Self>) -> Option<()> {
         let mut state = self.state.lock();
         if state.stopping {

@@ -37,7 +37,7 @@ impl Pages {
         self.first..=self.last
     }
 
-    /// Where a page begins, in bytes.
+    /// The offset of a page, in bytes.
     pub(crate) fn begin(page: u64) -> u64 {
         page * PAGE_BYTES
     }
@@ -75,7 +75,7 @@ impl Pages {
         runs
     }
 
-    /// What is left of the range without `others`, which are in order.
+    /// The range without `others`, which are in order.
     pub(crate) fn without(self, others: &[Pages]) -> Vec<Pages> {
         let (mut left, mut first) = (Vec::new(), self.first);
         for other in others.iter().filter(|other| self.overlaps(**other)) {

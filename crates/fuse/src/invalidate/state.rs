@@ -138,7 +138,7 @@ pub(super) struct State {
     pub ended: bool,
 }
 
-/// What a notification thread is to do next.
+/// The next step of a notification thread.
 #[derive(Debug)]
 pub(super) enum Step {
     /// Send the notification, and then call [`State::done`] with the number.

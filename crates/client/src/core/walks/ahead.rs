@@ -64,7 +64,7 @@ impl Core {
         Some((children, has_files))
     }
 
-    /// What is to be prefetched, if anything.
+    /// The next prefetch, if there is one.
     pub(crate) fn walk_ahead(&mut self) -> Option<Ahead> {
         if let Some(ahead) = self.walks.urgent.pop_front() {
             return Some(ahead);
