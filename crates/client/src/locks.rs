@@ -80,7 +80,7 @@ struct LockTable {
 /// An owner's locks of one kind in a file.
 pub(crate) type Key = (InodeId, LockSpace, u64);
 
-/// What the reply to a request says about held locks.
+/// The effect of a reply on held locks.
 pub(crate) enum Tells {
     Nothing,
     /// All locks of an owner.

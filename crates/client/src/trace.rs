@@ -1,4 +1,4 @@
-//! What a call waits for, and for how long: for the log of slow operations and for state dumps.
+//! Records what a call waits for, and for how long: for the log of slow operations and for state dumps.
 //!
 //! **Model.** The front end makes a [`Trace`] for a call that may wait, and [follows](Trace::follow) it on
 //! the thread that makes the call. Each wait of that thread is recorded ([`waits`]). Waits may be nested:

@@ -104,7 +104,7 @@ impl Affinity {
     }
 }
 
-/// Records the processors of the process. To be called on a thread that is not bound, before others are.
+/// Records the processors of the process. To be called on a thread that is not bound, before any thread is.
 pub(crate) fn remember() {
     all();
 }

@@ -101,7 +101,7 @@ pub(crate) struct Write {
 /// The kernel locks that a request holds while it is in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holds {
-    /// No locks that a notification needs.
+    /// No lock that a notification needs.
     Nothing,
     /// The inode lock of a directory or another inode.
     Dir(InodeId),

@@ -100,7 +100,7 @@ pub enum MountError {
     Mountpoint {
         /// The path given.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         cause: io::Error,
     },
     /// A process that served the mount point is gone, but its mount is still there.

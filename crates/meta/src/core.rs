@@ -1,4 +1,4 @@
-//! What the threads of a replica share: its progress, its failure or end, and the path of a proposal.
+//! The state shared by the threads of a replica: progress, failure or end, and the path of a proposal.
 //!
 //! The driver, the applier, the flush thread and the replica itself use this module. They communicate only
 //! through it: by messages, tasks, and the state in [`Core`].

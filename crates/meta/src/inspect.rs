@@ -18,7 +18,7 @@ use std::collections::HashMap;
 pub struct SessionInfo {
     /// Number of the session.
     pub session: SessionId,
-    /// What its client calls itself.
+    /// The name that its client gave.
     pub client: String,
     /// When it began.
     pub opened: Timestamp,

@@ -20,7 +20,7 @@ use shoal_types::SessionId;
 use shoal_wire::{Done, MetaError, Recall, Recalls};
 use std::collections::BTreeMap;
 
-/// What a dedicated thread does.
+/// The job of a dedicated thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// A long-poll that is kept open until there are recalls.
@@ -198,7 +198,7 @@ impl Leases {
         inner.table.all_unacknowledged()
     }
 
-    /// What a session has not acknowledged.
+    /// The recalls that a session has not acknowledged.
     pub(crate) fn unacknowledged(&self, session: SessionId) -> Vec<(u64, Vec<Item>)> {
         self.inner.lock().table.unacknowledged(session)
     }

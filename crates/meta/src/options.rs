@@ -1,8 +1,8 @@
-//! How a server is opened.
+//! Options of a volume's server.
 
 use std::time::Duration;
 
-/// How a server is opened.
+/// Options of a volume's server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Creates a volume of this identity if there is none. Without it, a directory without a volume is an

@@ -1,4 +1,4 @@
-//! What the threads of a volume's server share.
+//! The state shared by the threads of a volume's server.
 
 use crate::leases::Leases;
 use crate::limits::ADOPTION_PATIENCE;

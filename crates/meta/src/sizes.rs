@@ -34,7 +34,7 @@ impl Sizes {
         (LOG_FETCHED_FACTOR * self.log_bytes).min(self.reserve_bytes / LOG_RESERVE_PART)
     }
 
-    /// How the log keeps its files.
+    /// Options of the log: the size and the number of its segments.
     pub(crate) fn log_options(&self) -> LogOptions {
         LogOptions {
             segment_bytes: (self.log_bytes / LOG_SEGMENTS).max(shoal_store::limits::SEGMENT_BYTES_MIN),
@@ -42,7 +42,7 @@ impl Sizes {
         }
     }
 
-    /// How the store uses memory.
+    /// Options of the store.
     pub(crate) fn store_options(&self) -> RocksOptions {
         let most = shoal_store::limits::BLOB_FILE_BYTES_DEFAULT;
         RocksOptions {

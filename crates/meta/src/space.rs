@@ -30,14 +30,14 @@ pub(crate) struct Room {
     granting: Mutex<()>,
 }
 
-/// What has to be set aside, in bytes.
+/// Space to set aside, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Dues {
-    /// What the log may still grow by.
+    /// The most by which the log may still grow.
     pub(crate) log_growth: u64,
-    /// What the store has yet to write.
+    /// Changes that the store has yet to write.
     pub(crate) unwritten: u64,
-    /// What sessions hold.
+    /// Grants of sessions.
     pub(crate) outstanding: u64,
 }
 
@@ -49,7 +49,7 @@ impl Room {
         Room { dir: dir.to_owned(), bricks, reserve_bytes, is_set, granting: Mutex::default() }
     }
 
-    /// What may be granted in addition: free on both disks, and not set aside.
+    /// Space that may be granted in addition: free on both disks, and not set aside.
     pub(crate) fn free(&self, dues: Dues) -> Result<u64, MetaError> {
         let (_, here) = disk_bytes(&self.dir)?;
         let brick = self.bricks.room().map_err(|error| match error {

@@ -8,7 +8,7 @@ use shoal_types::{Errno, InodeId};
 
 /// A file to be created and opened: see [`Client::create_open`].
 pub struct Creation<'a> {
-    /// The user who creates it.
+    /// The user that creates it.
     pub caller: &'a Caller,
     /// The directory.
     pub parent: InodeId,

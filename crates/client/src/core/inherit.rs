@@ -1,5 +1,5 @@
-//! What one session hands over to the next: the kernel's references to inodes, and losses that calls have yet
-//! to report.
+//! State that a new session takes over from the previous one: the kernel's references to inodes, and losses
+//! that calls have yet to report.
 //!
 //! Everything else ends with its session: cache, rights, grants, and the journal, whose uncommitted part is
 //! lost.

@@ -52,7 +52,7 @@ use shoal_wire::Want;
 use std::ops::Range;
 use writers::Writers;
 
-/// What is missing for an answer: a cache miss, a right, or room.
+/// The reason why a call cannot be answered yet: a cache miss, a missing right, or no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// The record of an inode.

@@ -20,7 +20,7 @@ use shoal_runtime::time::Duration;
 use shoal_types::{FileKind, InodeId, Name, Timestamp};
 use shoal_wire::{MOVES, Recall};
 
-/// What the kernel does after the second lookup.
+/// The kernel's step after the second lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Then {
     /// Opens the file, or creates it if the name is free.

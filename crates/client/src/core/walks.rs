@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// sub-directories.
 type Place = Vec<u32>;
 
-/// How far the prefetch of an expected directory has come.
+/// The progress of the prefetch of an expected directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
     /// Not requested.

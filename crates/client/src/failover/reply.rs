@@ -9,7 +9,7 @@ use shoal_runtime::channel;
 use shoal_wire::{Done, MetaError};
 use std::collections::BTreeMap;
 
-/// How a waiting call is made to fail.
+/// Makes a waiting call fail.
 type Fail = Box<dyn FnOnce(MetaError) + Send>;
 
 /// Calls that wait for the leader's answer.

@@ -90,7 +90,7 @@ impl Place {
     }
 }
 
-/// How a thread of the mount makes the kernel send GETATTR.
+/// The ways in which a thread of the mount makes the kernel send GETATTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     /// By statx(2), which takes no lock.

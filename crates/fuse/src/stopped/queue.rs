@@ -16,14 +16,14 @@ struct Inodes {
     closed: bool,
 }
 
-/// Filled by searchers while others take from it.
+/// A queue of inodes, filled by the search while threads invalidate inodes from it.
 #[derive(Default)]
 pub(super) struct Queue {
     inodes: Mutex<Inodes>,
     changed: Condvar,
 }
 
-/// What [`Queue::wait`] waited for.
+/// The result of [`Queue::wait`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// The search is complete, and all that it found is invalidated.

@@ -140,7 +140,7 @@ mod tests {
             }
         };
         let search = Search::new(&device, found).expect("/proc can be read");
-        // This process has the file open. It is looked at first, the others behind it.
+        // This process has the file open. It is examined first.
         let own = PathBuf::from(format!("/proc/{}", std::process::id()));
         let (told, ended) = channel();
         {

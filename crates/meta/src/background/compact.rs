@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 type Run = Vec<(u64, Extent)>;
 
-/// What the compactor remembers.
+/// The state of the compactor.
 pub(crate) struct Compactor {
     after: Duration,
     /// When each candidate is due.

@@ -60,7 +60,7 @@ pub struct Move {
     pub reason: Reason,
 }
 
-/// What decides about moves, beside the blocks.
+/// The inputs of a decision about moves, beside the blocks.
 struct Scales {
     settings: TierSettings,
     /// In seconds since 1970.
@@ -119,7 +119,7 @@ impl Scales {
 /// A place in the index of the hot tier.
 type At = Option<(u64, BlockId)>;
 
-/// What to move, and where in the index to continue; `None`: at its beginning.
+/// The blocks to move, and where in the index to continue; `None`: at its beginning.
 struct Plan {
     moves: Vec<Move>,
     next: At,
@@ -196,7 +196,7 @@ fn now() -> u64 {
 }
 
 impl Shared {
-    /// What the mover would do now, and how the tiers are.
+    /// The moves that are due now, and the fill of the tiers.
     pub(crate) fn tier_plan(&self) -> Result<Vec<Move>, MetaError> {
         self.serving()?;
         let Some(settings) = self.tiering.settings() else { return Ok(Vec::new()) };
@@ -206,7 +206,7 @@ impl Shared {
         Ok(self.tree(plan)?.moves)
     }
 
-    /// How the tiers are.
+    /// The fill of the tiers.
     pub(crate) fn tier_state(&self) -> Result<TierState, MetaError> {
         self.catch_up()?;
         let state = self.store.snapshot();

@@ -1,4 +1,4 @@
-//! What the threads of a replica send each other.
+//! Messages between the threads of a replica.
 
 use raft::prelude::{ConfState, Entry, Message};
 use shoal_runtime::time::Instant;

@@ -19,7 +19,7 @@ pub(crate) struct Held {
 }
 
 impl Shared {
-    /// What each session holds.
+    /// The locks of each session.
     pub(crate) fn held_by_sessions(
         self: &Arc<Self>,
         term: u64,

@@ -8,7 +8,7 @@ use shoal_runtime::time::Instant;
 use shoal_types::BlockId;
 use std::collections::HashSet;
 
-/// What the healer does.
+/// The progress of healing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum HealTask {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! How fast blocks are copied.
+//! The rate limit for copying blocks.
 
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::time::{Duration, Instant};

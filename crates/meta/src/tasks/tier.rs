@@ -107,7 +107,7 @@ struct State {
     empty_since: Option<Instant>,
 }
 
-/// What the mover shares with the server.
+/// The state that the mover shares with the server.
 #[derive(Default)]
 pub(crate) struct Tiering {
     state: Mutex<State>,

@@ -29,7 +29,7 @@ pub fn act(data: &Path, request: AdminRequest) -> anyhow::Result<()> {
 
 /// An answer to some other question.
 pub fn strange(answer: &AdminAnswer) -> anyhow::Error {
-    anyhow!("the server answered something else ({answer:?}): is it another version of shoal?")
+    anyhow!("unexpected answer of the server ({answer:?}): is it another version of shoal?")
 }
 
 /// Errors of the control socket as they concern a cluster's server.

@@ -197,7 +197,7 @@ impl ClusterView {
                 Ok(())
             }
             Answer::Map(None) => Ok(()),
-            other => Err(format!("{} answered something else: {other:?}", link.address())),
+            other => Err(format!("{}: unexpected answer: {other:?}", link.address())),
         }
     }
 

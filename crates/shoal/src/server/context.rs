@@ -1,4 +1,4 @@
-//! What all parts of a server share, and its periodic work.
+//! The state shared by all parts of a server, and its periodic work.
 
 use super::access::Access;
 use super::bricks::LocalBricks;
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What all parts of a server share.
+/// The state shared by all parts of a server.
 pub struct ServerContext {
     pub(super) node: NodeId,
     pub(super) cluster: u128,

@@ -1,4 +1,4 @@
-//! What a node holds, caches and waits for, as text: its state dump.
+//! The state dump of a node: as text, what it holds, caches and waits for.
 
 use super::context::ServerContext;
 use super::statistics::volume_name;

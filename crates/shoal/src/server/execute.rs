@@ -55,7 +55,7 @@ impl ServerContext {
                         answered.insert(node);
                         add(&mut turn, leader);
                     }
-                    Ok(other) => return Err(format!("{node} answered something else: {other:?}")),
+                    Ok(other) => return Err(format!("{node}: unexpected answer: {other:?}")),
                     Err(why) => tracing::debug!(%node, why, "the node did not change the cluster map"),
                 }
             }

@@ -1,6 +1,6 @@
-//! When a replica that the map does not name any more may be removed.
+//! The decision to remove a replica that is no longer in the cluster map.
 //!
-//! **Models.** The map says who should be a member of a group. The group itself changes its membership step
+//! **Models.** The map contains the intended members of a group. The group itself changes its membership step
 //! by step, and keeps a replica for as long as its majority depends on it. So a replica may be needed for
 //! long after the map has ceased to name it: until its group has removed it.
 //!

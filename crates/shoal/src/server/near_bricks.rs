@@ -41,7 +41,7 @@ struct Counted {
     bytes: AtomicU64,
 }
 
-/// How the blocks of a brick are read, and the counts of reads.
+/// Reads of a brick's blocks, and their counts.
 struct Place {
     from: Mutex<From>,
     reads: ReadCounts,

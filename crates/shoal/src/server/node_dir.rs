@@ -1,9 +1,9 @@
 //! The data directory of a server: the node's identity, its replicas, and its copy of the cluster map.
 //!
 //! ```text
-//! DATA/node.json          who this is: format version, cluster, node, addresses, and what was made here so far
+//! DATA/node.json          the identity: format version, cluster, node, addresses; replicas and bricks created here
 //! DATA/tls/               the node's credentials
-//! DATA/map                the cluster map as last seen: whom to ask after a restart
+//! DATA/map                the last cluster map: addresses to contact after a restart
 //! DATA/cluster/N/         replica N of the group that holds the cluster map, if it is kept here
 //! DATA/volumes/ID-N/      replica N of a volume's metadata group
 //! DATA/lock, control.sock, shoal.log   as in the data directory of a single machine

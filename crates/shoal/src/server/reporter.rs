@@ -13,7 +13,7 @@ use shoal_types::{GroupId, SessionId};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// What a mount reports.
+/// A mount, as a source of reports.
 pub trait Tells: Send + Sync + 'static {
     /// The mount's session.
     fn session(&self) -> SessionId;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 impl ServerContext {
-    /// What runs here.
+    /// The report of this node: process, metadata replicas, and bricks.
     pub(super) fn report(&self, digest: bool) -> Report {
         Report {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -21,7 +21,7 @@ impl ServerContext {
         }
     }
 
-    /// What runs on all nodes that answer.
+    /// The reports of all nodes that answer.
     pub(super) fn gather(&self, digest: bool) -> BTreeMap<NodeId, Report> {
         let patience = if digest { DIGEST_PATIENCE } else { REPORT_PATIENCE };
         let answers = self.ask_all(&Ask::Report { digest }, patience);

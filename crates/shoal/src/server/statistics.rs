@@ -9,7 +9,7 @@ use shoal_cluster::ClusterMap;
 use shoal_types::{GroupId, ReplicaId};
 
 impl ServerContext {
-    /// What this node has counted since its server started.
+    /// The counts of this node since its server started.
     pub(super) fn statistics(&self) -> Statistics {
         let map = self.view.map();
         let replica = |(group, id, figures): (GroupId, ReplicaId, Option<Figures>)| {

@@ -217,7 +217,7 @@ impl Board {
             }
             (_, other) => {
                 tracing::warn!(?question, ?other, "unexpected answer");
-                return Err("the server answered something else".into());
+                return Err("unexpected answer of the server".into());
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What bricks and mounts do: profiles, and the busiest files and directories.
+//! Activity of bricks and mounts: profiles, and the busiest files and directories.
 
 use super::super::calls::{Answer, Ask, Session};
 use super::super::context::ServerContext;
@@ -15,7 +15,7 @@ use shoal_types::{BrickId, GroupId, InodeId, SessionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-/// What came of a round.
+/// The outcome of a round.
 struct Gathered {
     bricks: BTreeMap<BrickId, Profiled>,
     mounts: Vec<(MountName, Told)>,

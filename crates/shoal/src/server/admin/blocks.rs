@@ -11,16 +11,16 @@ use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
 
 impl ServerContext {
-    /// How a volume's leader gets on with healing.
+    /// Gets the progress of healing from a volume's leader; with `full`, makes it examine all blocks.
     fn ask_heal(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
         let ask = if full { Ask::HealFull { volume } } else { Ask::Heal { volume } };
         match self.ask_leader(volume, &ask, ASK_PATIENCE)? {
             (node, Answer::Heal(heal)) => Ok((node, heal)),
-            (node, other) => Err(format!("{node} answered something else: {other:?}")),
+            (node, other) => Err(format!("{node}: unexpected answer: {other:?}")),
         }
     }
 
-    /// The same for an administrator, who need not care for an election that takes place just now.
+    /// The same, with retries while an election may be in progress.
     fn ask_heal_patiently(&self, volume: GroupId, full: bool) -> Result<(NodeId, Heal), String> {
         let due = Instant::now() + LEADER_PATIENCE;
         loop {

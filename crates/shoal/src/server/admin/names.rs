@@ -47,7 +47,7 @@ pub fn bricks(map: &ClusterMap, volume: GroupId, names: &[BrickName]) -> Result<
     names.iter().map(|name| brick(map, volume, name).map(|(id, _)| id)).collect()
 }
 
-/// What a brick is called.
+/// The name of a brick.
 pub fn called(map: &ClusterMap, brick: &Brick) -> BrickName {
     let host = map.nodes.get(&brick.node).map_or("(detached)", |node| node.name.as_str());
     BrickName { host: host.to_owned(), path: brick.path.clone() }

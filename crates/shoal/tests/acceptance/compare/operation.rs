@@ -16,7 +16,7 @@ const NAMES: &[&str] = &["a", "b", "c", "dd", "a-rather-long-name-to-vary-the-le
 const XATTRS: &[&str] = &["user.a", "user.b", "trusted.c", "security.d"];
 /// Files stay below this, so that a sequence is quick and still has inline, mixed and blocky ones.
 const FILE_BYTES_MAX: u64 = 600_000;
-/// Whom operations are done as: root, or someone with few rights.
+/// The users of operations: mostly root, sometimes an unprivileged user.
 const USERS: &[u32] = &[0, 0, 0, 0, 65534];
 
 /// One step.
