@@ -1,9 +1,9 @@
 //! Records what a call waits for, and for how long: for the log of slow operations and for state dumps.
 //!
-//! **Model.** The front end makes a [`Trace`] for a call that may wait, and [follows](Trace::follow) it on
-//! the thread that makes the call. Each wait of that thread is recorded ([`waits`]). Waits may be nested:
-//! time counts for the innermost. On a thread that follows no trace this costs one read of a thread-local
-//! variable.
+//! **Models.** The FUSE front end makes a [`Trace`] for a call that may wait, and [follows](Trace::follow) it
+//! on the thread that makes the call. Each wait of that thread is recorded ([`waits`]). Waits may be nested:
+//! time counts for the innermost wait only. On a thread that follows no trace this costs one read of a
+//! thread-local variable.
 //!
 //! **Assumes** that the calling thread itself waits. Work of other threads shows as the wait for it.
 
@@ -14,24 +14,24 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The kind of thing that a wait is for.
+/// The cause of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Hop {
-    /// A thread of the mount.
+    /// No thread of the mount was free.
     Thread,
-    /// A lease: no server has answered for long.
+    /// The session's lease has run out, because no metadata server answered in time.
     Lease,
-    /// A metadata server to lead.
+    /// No leader of the metadata group is known.
     Leader,
     /// The reply of the metadata leader, which may have to recall rights of other clients first.
     Metadata,
-    /// Batches of the journal to be committed.
+    /// The commit of journal batches.
     Commit,
-    /// A recall: another client gets a right that this one gives back.
+    /// A recall: this client releases a right for another client.
     Recall,
-    /// Bricks.
+    /// Replies of bricks.
     Brick,
-    /// The kernel of this machine.
+    /// The local kernel.
     Kernel,
 }
 
@@ -72,9 +72,9 @@ struct Open {
 #[derive(Debug, Default)]
 struct Waits {
     open: Vec<Open>,
-    /// The longest, beyond [`TRACE_STEPS_MAX`] of them.
+    /// Waits that have ended: the [`TRACE_STEPS_MAX`] longest.
     steps: Vec<Step>,
-    /// All time by hop.
+    /// Total time by cause.
     by_hop: Vec<(Hop, Duration)>,
 }
 
@@ -90,7 +90,7 @@ thread_local! {
 #[must_use]
 pub struct Waiting(Option<Arc<Trace>>);
 
-/// The current thread begins to wait. `what` describes what for, as text.
+/// Begins a wait of the current thread. `what` describes it for logs.
 pub fn waits(hop: Hop, what: impl FnOnce() -> String) -> Waiting {
     let trace = FOLLOWED.with_borrow(Clone::clone);
     if let Some(trace) = &trace {
@@ -108,7 +108,7 @@ impl Drop for Waiting {
 }
 
 impl Trace {
-    /// Makes a call on this thread, whose waits are recorded.
+    /// Makes a call on this thread, and records its waits.
     pub fn follow<T>(self: &Arc<Trace>, call: impl FnOnce() -> T) -> T {
         struct Back(Option<Arc<Trace>>);
         impl Drop for Back {
@@ -120,13 +120,13 @@ impl Trace {
         call()
     }
 
-    /// A wait begins, on whichever thread.
+    /// Begins a wait. The thread need not follow the trace.
     pub fn begin(&self, hop: Hop, what: String) {
         let open = Open { hop, what, begun: Instant::now(), nested: Duration::ZERO };
         self.0.lock().open.push(open);
     }
 
-    /// The innermost wait ends.
+    /// Ends the innermost wait.
     pub fn end(&self) {
         let mut state = self.0.lock();
         let Some(Open { hop, what, begun, nested }) = state.open.pop() else { return };
@@ -137,14 +137,14 @@ impl Trace {
         state.record(hop, what, whole.saturating_sub(nested));
     }
 
-    /// The present wait, and its duration.
+    /// The innermost wait in progress, and its duration.
     pub fn now(&self) -> Option<String> {
         let state = self.0.lock();
         let open = state.open.last()?;
         Some(format!("{} ({:.1} s): {}", open.hop.name(), open.begun.elapsed().as_secs_f64(), open.what))
     }
 
-    /// Time by hop so far, `took` altogether: `metadata 5.2 s, brick 0.1 s, here 0.0 s`.
+    /// Time by cause, as text: `metadata 5.2 s, brick 0.1 s, here 0.0 s`. `here` is the rest of `took`.
     pub fn hops(&self, took: Duration) -> String {
         let state = self.0.lock();
         let mut by_hop = state.by_hop.clone();

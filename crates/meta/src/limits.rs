@@ -77,7 +77,7 @@ pub const CHECKPOINT_IDLE_MAX: Duration = Duration::from_secs(60);
 pub const CHECKPOINT_ABANDONED_AFTER: Duration = Duration::from_secs(10);
 /// Room that a new leader assumes a session to hold until the session reports it, in bytes.
 pub const ADOPTED_ROOM_BYTES: u64 = 256 << 20;
-/// How long a request waits for a new leader to learn which sessions there are.
+/// How long a request waits until a new leader knows the sessions.
 pub const ADOPTION_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes of entries in one message to another replica.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 20;

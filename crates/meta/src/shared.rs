@@ -36,7 +36,7 @@ impl Namespace {
     }
 }
 
-/// Applies a batch that has been applied before.
+/// Applies a batch once more if it has been applied before: a planted defect.
 fn apply_again(store: &RocksStore, command: &Command) -> Option<(WriteBatch, Outcome)> {
     let Command::Batch { session, seq, ops } = command else { return None };
     let last = query::session(store, *session).ok()??.last;
@@ -63,7 +63,7 @@ impl Machine for Namespace {
         Ok(applied)
     }
 
-    /// Wakes the background work that a change has made.
+    /// Wakes the background tasks for which a batch adds work.
     fn applied(&self, batch: &WriteBatch) {
         let puts = |(from, to): KeyRange| {
             let range = (Bound::Included(from), Bound::Excluded(to));
@@ -107,7 +107,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// The term in which this server serves, right now; otherwise the refusal.
+    /// The term in which this server serves. Waits if it leads, but does not know the sessions yet.
     pub(crate) fn serving(&self) -> Result<u64, MetaError> {
         let core = &self.replica.core;
         let term = core.leading()?;
@@ -128,7 +128,7 @@ impl Shared {
         Ok(term)
     }
 
-    /// The term in which this server serves, if it does at this moment. Never blocks.
+    /// Like [`serving`](Self::serving), without waiting.
     pub(crate) fn leads(&self) -> Result<u64, MetaError> {
         let core = &self.replica.core;
         let adopted = self.adopted.load(Ordering::Acquire);
@@ -160,8 +160,8 @@ impl Shared {
         }
     }
 
-    /// Reads for a session, from a state that holds everything that was acknowledged before. Refused for
-    /// sessions that have ended, and if this server does not serve before and after the read.
+    /// Reads for a session, from a state that contains all acknowledged changes. Fails if the session has
+    /// ended, or if this server does not lead throughout the read.
     pub(crate) fn read_for<T>(
         &self,
         session: SessionId,
@@ -174,7 +174,7 @@ impl Shared {
         found
     }
 
-    /// Fails if this replica has lost leadership meanwhile: what was read may be stale.
+    /// Fails if this replica has lost leadership since it began `term`: what it has read may be stale.
     pub(crate) fn still_leads(&self, term: u64) -> Result<(), MetaError> {
         let core = &self.replica.core;
         match core.lead.holds(core.applied()) {

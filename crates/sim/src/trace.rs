@@ -16,7 +16,7 @@ const LINES_MAX: usize = 4_000;
 pub const ENDED: &str = "the servers ended this mount's session";
 
 /// What a server logs when it ends the session of a silent client.
-const GIVEN_UP: &str = "ending a session that is silent and holds a recalled lease";
+const GIVEN_UP: &str = "ending a session whose client is silent";
 
 /// What was logged in a world.
 #[derive(Default)]

@@ -59,11 +59,11 @@ pub(crate) enum Need {
     Inode(InodeId),
     /// The dentry of a name in a directory.
     Name(InodeId, Name),
-    /// All names of a directory, with attributes, and contents if it is being walked.
+    /// All names of a directory, with attributes.
     Directory {
         /// The directory.
         dir: InodeId,
-        /// Whether small contents should come along.
+        /// Whether to include the contents of small files.
         contents: bool,
     },
     /// A file's extents from an offset on.
@@ -74,7 +74,7 @@ pub(crate) enum Need {
     Room(u64),
     /// Commits: the window of uncommitted bytes is full.
     Window,
-    /// The right to change all of these.
+    /// The right to make all of these changes.
     Rights(Vec<Want>),
     /// The end of all waits, by threads of this mount, for the right to change names in these directories.
     LocalWaiters(Vec<InodeId>),
@@ -97,7 +97,7 @@ pub(crate) struct Core {
     /// Content up to this size is kept inline.
     pub(crate) inline_bytes: u64,
     pub(crate) rights: Rights,
-    /// Programs that walk through trees.
+    /// Directory trees that programs are reading, for prefetch.
     pub(crate) walks: Walks,
     refs: References,
     /// Losses that calls on the root have yet to report.
@@ -132,7 +132,7 @@ impl Core {
         }
     }
 
-    /// To be called at the beginning of every call.
+    /// Prepares a call: discards the needs of the last one, and evicts from a full cache.
     pub(crate) fn begin(&mut self) {
         self.rights.missing.clear();
         if self.cache.is_full() {
@@ -209,7 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// Seals the open batch. Returns the last sealed batch: everything recorded so far is in it or before.
+    /// Seals the open batch, and returns the last sealed one. Every recorded operation is in it or before it.
     pub(crate) fn seal(&mut self) -> BatchSeq {
         self.journal.seal(&mut self.cache, &mut self.blocks, self.inline_bytes);
         self.journal.last_sealed()
@@ -261,7 +261,7 @@ impl Core {
         self.journal.record_forget(op, ino, dies, &mut self.blocks);
         let batch = self.cache.stamp();
         self.rights.let_go.insert(ino, batch);
-        // An inode that still has names lives on.
+        // An inode that still has names is not deleted.
         if dies {
             self.died(ino);
         }

@@ -3,13 +3,13 @@
 //! A new replica starts as a learner, and gets a vote when it has caught up. Only then does an unwanted
 //! member lose its vote, and only if the remaining members have a quorum without it. So the group never has
 //! fewer replicas than it can have. An unwanted leader hands leadership over as soon as a wanted member can
-//! take it, for clients only ask the wanted ones.
+//! take it, because clients send requests to wanted members only.
 //!
 //! Raft counts a member as alive if it has heard from it since its last quorum check. So a dead one counts as
 //! alive for up to an election timeout. Leadership that is transferred to a dead member in that time is given
 //! up after another election timeout. The leader elected then has to hear from the members first, so this
 //! pause does not repeat. If other members die just when one loses its vote, the group may lack a quorum
-//! until one of them is back. Neither loses an acknowledged write.
+//! until one of them is back. In both cases no acknowledged write is lost.
 
 use super::Driver;
 use crate::limits::CAUGHT_UP_ENTRIES;
@@ -72,7 +72,7 @@ impl<M: Machine> Driver<M> {
         if let Some(caught_up) = conf.learners.iter().filter(|id| wanted.contains(id)).find(ready) {
             return Some((ConfChangeType::AddNode, *caught_up));
         }
-        // Not all wanted members have a vote: unwanted members keep theirs meanwhile.
+        // Unwanted members keep their votes until all wanted members have one.
         if wanted.iter().any(|id| !conf.voters.contains(id)) {
             return None;
         }
@@ -84,7 +84,7 @@ impl<M: Machine> Driver<M> {
         };
         let gone = conf.learners.iter().chain(&conf.voters);
         let gone = gone.filter(|id| !wanted.contains(id) && decides_without(**id));
-        // This replica last.
+        // The leader, which is this replica, is removed last.
         gone.clone().find(|id| **id != me).or(gone.clone().next()).map(|id| (ConfChangeType::RemoveNode, *id))
     }
 }

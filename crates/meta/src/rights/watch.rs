@@ -1,5 +1,5 @@
-//! Timeouts: answers long-polls that have waited long enough, and fences sessions that have blocked other
-//! sessions for too long.
+//! Timeouts: answers long-polls that have waited long enough, and fences sessions that have been silent or
+//! have kept a recalled lease for too long.
 
 use crate::leases::TermLeases;
 use crate::limits::*;
@@ -60,17 +60,17 @@ fn tick(shared: &Arc<Shared>, term: u64) {
 
 fn end(shared: &Arc<Shared>, session: SessionId, silence: Duration, stuck: bool) {
     let client = shared.sessions.client(session);
-    let why = if stuck { "it does not give back what another client waits for" } else { "it is silent" };
+    let why = if stuck { "it has not released a recalled lease" } else { "it is silent" };
     shared.note_ended(format!("session {} of {client} was ended: {why}", session.0));
     if stuck {
         let owed = shared.leases.unacknowledged(session);
         tracing::warn!(%session, client, ?owed, "ending a session that does not release a recalled lease");
     } else {
         let seconds = silence.as_secs();
-        tracing::warn!(%session, client, seconds, "ending a session that is silent and holds a recalled lease");
+        tracing::warn!(%session, client, seconds, "ending a session whose client is silent");
     }
     if let Err(error) = shared.end_session(session) {
-        // It is retried, by this server or the next.
+        // It is retried, here or by the next leader.
         tracing::warn!(%session, %error, "a session could not be ended");
     }
 }
