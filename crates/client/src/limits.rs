@@ -6,7 +6,7 @@ use std::time::Duration;
 /// (a log entry, a message) disappears, small enough that the first bytes of a burst are sent while it lasts.
 pub const BATCH_BYTES_TARGET: usize = 1 << 20;
 /// Longest time that an operation stays in the open batch. This is what a crash may lose without fsync(2),
-/// and the time in which a temporary file can come and go without a message to the server.
+/// and the time in which a temporary file can be created and deleted without a message to the server.
 pub const JOURNAL_AGE_MAX: Duration = Duration::from_millis(50);
 /// Bytes of content in blocks that one batch may wait for, so that a stream of writes commits in steps.
 pub const BATCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
@@ -34,7 +34,7 @@ pub const INODE_LOW: u64 = 1 << 14;
 /// Files whose refused mapping lock is logged, once each. Bounds the memory of what was logged.
 pub const MAPPING_REFUSALS_KEPT_MAX: usize = 4096;
 
-/// Entries of forgotten inodes in the order of the kernel's references beyond which it may be compacted.
+/// The list of the kernel's references may be compacted if it has more stale entries than this.
 pub const STALE_REFERENCES_MIN: usize = 1024;
 
 /// Metadata and small contents cached by default, in bytes.
@@ -104,18 +104,18 @@ pub const EXTENTS_ALIGN_BYTES: u64 = 16 << 20;
 /// Extents requested at once.
 pub const EXTENTS_PAGE: usize = 1024;
 
-/// Names looked up one by one in a directory in which another client works; after that it is listed whole.
+/// Names looked up one by one in a directory that another client changes; after that it is listed whole.
 pub const CONTENDED_LOOKUPS_MAX: u32 = 4;
-/// Recalls in a directory without a use of it here, after which the watch on it is given up.
+/// A directory is no longer watched after this many recalls in it without a use of it by this client.
 pub const RECALLS_UNUSED_MAX: u32 = 4;
-/// Names remembered that another client has changed and that the kernel has not looked up since. With more
-/// they are all forgotten: the hazard is rare, see `Core::unseen`.
+/// Remembered names that another client has changed, and that the kernel has not looked up since. If there
+/// are more, all are forgotten: the hazard is rare, see `Core::unseen`.
 pub const UNSEEN_NAMES_MAX: usize = 10_000;
 /// A call that failed with `ESTALE` delays recalls of what its retry needs for this long at most. The second
 /// lookup comes after a few messages, unless other threads hold the kernel's locks.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_millis(500);
-/// After the second lookup of such a call recalls are delayed this long at most. The retry follows at once or
-/// never, but the thread may have to wait for a processor.
+/// After the second lookup of a call that failed with `ESTALE`, recalls are delayed this long at most. The
+/// retry follows at once or never, but the thread may have to wait for a processor.
 pub const RETRY_LOOKED_MAX: Duration = Duration::from_millis(500);
 /// Bound of either delay of recalls while other threads of the mount wait for the right to change names: one
 /// of them may hold the lock of a directory on the retry's path.
@@ -139,7 +139,7 @@ pub const HELD_AT_ONCE_MAX: usize = 64;
 /// The server holds the recall long-poll open for this long if there are no recalls. The long-poll also
 /// renews the lease.
 pub const POLL_WAIT: Duration = Duration::from_millis(1500);
-/// A difference between the servers' clock and this machine's from which on it is logged.
+/// A difference between the servers' clock and this machine's is logged if it is larger.
 pub const CLOCK_DIFFERENCE_SAID: Duration = Duration::from_secs(1);
 /// How often it is checked whether the lease has run out.
 pub const CLOCK_LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -229,17 +229,17 @@ pub const RESEND_WINDOW_BATCHES: usize = 64;
 pub const RESEND_WINDOW_BYTES: usize = 16 << 20;
 /// After this long without an answer to a batch, the client checks whether another replica leads.
 pub const LEADER_SILENCE_MAX: Duration = Duration::from_secs(2);
-/// Servers must deny a session its volume for this long, with no replica leading, before the session ends. So
-/// an administrator can undo a step at once without a cost to any mount.
+/// A session ends if servers deny access to its volume for this long while no replica leads. If an
+/// administrator undoes the cause sooner, no mount fails.
 pub const DENIAL_GRACE: Duration = Duration::from_secs(2);
-/// A mount that was unmounted by force tries this long to commit what is uncommitted.
+/// A mount that was unmounted by force tries this long to commit its changes.
 pub const ABANDONED_CLOSE_WAIT: Duration = Duration::from_secs(1);
 /// Mounting gives up when no metadata leader has answered for this long.
 pub const OPEN_WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// Closing a session is tried for this long at most. Servers end it later by themselves.
 pub const CLOSE_SESSION_WAIT: Duration = Duration::from_secs(5);
-/// Unmounting waits as long as there is progress, and this long without any.
-/// Longer than the restart of a server, shorter than an administrator's patience.
+/// Unmounting waits for commits until there was no progress for this long. Longer than the restart of a
+/// server.
 pub const CLOSE_WAIT_DEFAULT: Duration = Duration::from_secs(60);
 /// Waits of a call that are kept, to name the longest when the call was slow; a walk may have thousands.
 pub const TRACE_STEPS_MAX: usize = 16;
