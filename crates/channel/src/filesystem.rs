@@ -217,7 +217,7 @@ pub(crate) fn dispatch(
         Operation::Bmap => filesystem.refuse(Refused::Bmap, ReplyEmpty(due())),
         Operation::Ioctl => filesystem.refuse(Refused::Ioctl, ReplyEmpty(due())),
         Operation::Unknown => {
-            tracing::debug!(opcode = req.opcode(), "the kernel asks for something unknown");
+            tracing::debug!(opcode = req.opcode(), "the kernel sent an unknown request");
             filesystem.refuse(Refused::Unknown, ReplyEmpty(due()));
         }
         // A second INIT on one connection.

@@ -387,7 +387,7 @@ fn look_again(session: &Session) {
 }
 
 fn says_it_is_final(denial: &Denial) {
-    tracing::error!(why = %denial, "this mount does not come back: every call fails; unmount it");
+    tracing::error!(why = %denial, "this mount has failed for good: every call fails; unmount it");
 }
 
 /// Why a session has ended, for the log.

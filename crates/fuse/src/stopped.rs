@@ -133,11 +133,11 @@ impl StoppedKernel {
         outcome.map(|()| queue.left())
     }
 
-    /// Searches `/proc`, with one more thread whenever nothing happens for a while.
+    /// Searches `/proc`. Adds a thread whenever there is no progress for a while: the others may be blocked.
     fn search(self: &Arc<StoppedKernel>, begun: Instant, queue: &Arc<Queue>) -> io::Result<()> {
         let (kernel, found) = (self.clone(), queue.clone());
         let report = move |ino| {
-            // Attributes never wait. This fails only when the mount has ended.
+            // This never blocks, and fails only when the mount has ended.
             let _ = kernel.kernel.attributes(ino);
             found.add(ino);
         };

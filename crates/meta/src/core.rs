@@ -157,8 +157,8 @@ impl<M: Machine> Core<M> {
         }
     }
 
-    /// The term in which this replica leads, right now. A new leader that is not ready, or one whose lease
-    /// must be renewed, is waited for; a follower refuses at once.
+    /// The term in which this replica leads. Waits for a bounded time if it is a new leader that is not
+    /// ready, or has to renew its lease. Fails at once on a follower.
     pub(crate) fn leading(&self) -> Result<u64, MetaError> {
         self.running()?;
         if let Some(term) = self.lead.holds(self.applied()) {
@@ -170,8 +170,8 @@ impl<M: Machine> Core<M> {
         self.wait_for(LEASE_PATIENCE, |applied| self.lead.holds(applied))
     }
 
-    /// Blocks while too much waits to be applied. A leader with a slow store keeps its leadership for a
-    /// while.
+    /// Blocks while too many committed entries are not applied. A leader with a slow store keeps its
+    /// leadership for a while.
     pub(crate) fn wait_to_apply(&self) {
         let mut state = self.state.lock();
         while self.applying_bytes.load(Ordering::Relaxed) > APPLYING_BYTES_MAX

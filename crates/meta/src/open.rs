@@ -96,7 +96,7 @@ impl Server {
         server
     }
 
-    /// From a replayed store to a serving one.
+    /// Starts to serve once the log is replayed up to `replay_to`.
     fn begin_alone(&self, options: &Options, replay_to: u64) -> Result<(), OpenError> {
         let shared = &self.shared;
         shared.replica.core.wait_applied(replay_to, REPLAY_MAX)?;
@@ -132,5 +132,5 @@ impl Server {
     }
 }
 
-/// The only replica of a volume that has no others.
+/// The id of the replica of a volume that is not replicated.
 const ALONE: ReplicaId = ReplicaId(1);

@@ -92,7 +92,7 @@ impl<M: Machine> Replica<M> {
                 }
             }
             Said::FetchState => self.fetch(from),
-            Said::Nothing => tracing::debug!(%from, "a message was not understood"),
+            Said::Nothing => tracing::debug!(%from, "a message could not be decoded"),
         }
     }
 
@@ -143,7 +143,7 @@ impl<M: Machine> Replica<M> {
         self.core.running().is_ok() && self.core.lead.holds(self.core.applied()).is_some()
     }
 
-    /// Waits a moment until it leads, if it is about to.
+    /// Fails unless it leads. A leader that has to renew its lease first is waited for.
     pub fn ensure_leading(&self) -> Result<(), MetaError> {
         self.core.leading().map(drop)
     }

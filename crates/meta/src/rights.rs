@@ -231,7 +231,7 @@ impl Shared {
         match taken {
             Ok(refused) if refused.is_empty() => Ok(()),
             contradiction => {
-                tracing::error!(session = %said.session, ?contradiction, "what a session says it holds contradicts what others do");
+                tracing::error!(session = %said.session, ?contradiction, "a session reclaims rights or locks that conflict with others");
                 Err(MetaError::Fenced(said.session))
             }
         }

@@ -65,6 +65,6 @@ pub enum MetaError {
 impl MetaError {
     /// The reply belongs to another request.
     pub fn other_answer() -> MetaError {
-        MetaError::Malformed("the answer is not the one to the question".into())
+        MetaError::Malformed("the reply does not match the request".into())
     }
 }

@@ -117,7 +117,7 @@ impl Shared {
                 found.and_then(|found| self.still_leads(term).map(|()| AskReply { term, found, exclusive })),
             );
         }
-        Some(Err(MetaError::Unavailable("what was asked for does not stand still".into())))
+        Some(Err(MetaError::Unavailable("the names or covers in the request change too often".into())))
     }
 
     /// Entries that another session may be changing are returned without their records. Sub-directories and

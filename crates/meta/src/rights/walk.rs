@@ -23,7 +23,7 @@ impl Shared {
             // A lookup of a single name does not wait for other directories.
             Question::List { dir, after, prefetch: Prefetch::Contents, .. } => (vec![*dir], *after),
             Question::Walk { dirs, .. } if dirs.len() > WALK_DIRS_MAX => {
-                return Err(MetaError::Malformed("too many directories are asked for at once".into()));
+                return Err(MetaError::Malformed("too many directories in one request".into()));
             }
             Question::Walk { dirs, .. } => {
                 let quiet = self.not_in_use(term, session, dirs)?;

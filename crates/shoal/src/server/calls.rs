@@ -26,7 +26,7 @@ pub enum Ask {
     Execute(Command),
     /// The state of everything that runs on the node: [`Answer::Report`].
     Report { digest: bool },
-    /// Progress of the leader of a volume's metadata group with its blocks: [`Answer::Heal`].
+    /// The progress of healing, from the leader of the volume's metadata group: [`Answer::Heal`].
     Heal { volume: GroupId },
     /// Examine all blocks for healing, as the leader: [`Answer::Heal`].
     HealFull { volume: GroupId },
@@ -39,7 +39,7 @@ pub enum Ask {
     Members { group: GroupId },
     /// The sessions of a volume: [`Answer::Sessions`]. For its leader.
     Sessions { volume: GroupId },
-    /// Clear locks of programs: [`Answer::Cleared`]. For the volume's leader.
+    /// Remove flock and POSIX locks: [`Answer::Cleared`]. For the volume's leader.
     ClearLocks { volume: GroupId, path: String, what: ClearLocks },
     /// Use of each brick of a volume, by the records of its blocks: [`Answer::Used`]. For its leader.
     Used { volume: GroupId },
@@ -48,13 +48,11 @@ pub enum Ask {
     Disks { volume: GroupId },
     /// Scrub those bricks now: [`Answer::Disks`].
     ScrubNow { volume: GroupId },
-    /// Begins a round of questions to the bricks and mounts of a volume: [`Answer::Profiles`] of the
-    /// bricks of this node.
+    /// Begins a round, and asks the volume's bricks on this node: [`Answer::Profiles`].
     BeginRound { volume: GroupId, round: Round },
-    /// Answers of mounts to this node in a round, of sessions after this one: [`Answer::Told`].
+    /// The answers of mounts in a round, for sessions with numbers above `after`: [`Answer::Told`].
     Told { volume: GroupId, round: u64, after: Option<SessionId> },
-    /// From a mount: the round that it has not answered yet, which is another than this one:
-    /// [`Answer::Round`].
+    /// From a mount: requests the current round, unless it is `answered`: [`Answer::Round`].
     Round { volume: GroupId, answered: u64 },
     /// From a mount: its answer to a round: [`Answer::Done`].
     Tell { volume: GroupId, session: SessionId, round: u64, told: Told },
@@ -262,5 +260,5 @@ pub fn unpack<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecEr
 pub fn ask_over(link: &Link, ask: &Ask, patience: Duration) -> Result<Answer, NetError> {
     let body = link.call(Service::Cluster, false, vec![pack(ask)], patience)?;
     let refused = |why: String| NetError::Refused { address: link.address().to_owned(), why };
-    unpack(&body).map_err(|error| refused(format!("its answer was not understood: {error}")))
+    unpack(&body).map_err(|error| refused(format!("its answer could not be decoded: {error}")))
 }

@@ -191,7 +191,7 @@ impl ServerContext {
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {
-                Answer::Failed("only mounts say this".into())
+                Answer::Failed("only mounts may send this request".into())
             }
         }
     }

@@ -19,12 +19,12 @@ impl ServerContext {
         if name.len() + address.len() > NAME_AND_ADDRESS_BYTES_MAX {
             return Err("the name or the address is too long".into());
         }
-        tracing::info!(peer = %peer.address, name, address, "a machine asks to join");
+        tracing::info!(peer = %peer.address, name, address, "received a request to join");
         let command = Command::Join { secret, name: name.clone(), address, time: Timestamp::now() };
         let outcome = self.try_out(&command).and_then(|()| self.decide(&command)).inspect_err(|why| {
             tracing::warn!(peer = %peer.address, name, why, "a machine may not join");
         })?;
-        let Outcome::Joined(node) = outcome else { return Err("joining came to nothing".into()) };
+        let Outcome::Joined(node) = outcome else { return Err("unexpected outcome of the join".into()) };
         let map = self.view.map();
         let issued = Authority::from_pem(self.cluster, &map.secrets.authority)
             .and_then(|authority| authority.issue(&Role::Node(node)))

@@ -137,7 +137,7 @@ impl ServerContext {
                 self.events.note(EventKind::SessionEnded, Some(&name), &text);
                 Answer::Done(Outcome::Done)
             }
-            _ => Answer::Failed("only nodes ask this".into()),
+            _ => Answer::Failed("only nodes may send this request".into()),
         }
     }
 }

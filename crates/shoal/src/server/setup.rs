@@ -45,7 +45,7 @@ pub fn init(init: &Init) -> anyhow::Result<Begun> {
     let node = match outcome {
         Outcome::Joined(node) => node,
         Outcome::Refused(why) => bail!(why),
-        other => bail!("beginning a cluster came to {other:?}"),
+        other => bail!("unexpected outcome of the creation of a cluster: {other:?}"),
     };
     let replica = planned.replicas.first().context("a cluster of one node keeps its map on that node")?.id;
     let (secret, expires, token) = new_token(TOKEN_HOURS_DEFAULT);
@@ -73,7 +73,7 @@ fn found(home: &Path, id: ReplicaId, commands: &[Command]) -> anyhow::Result<Clu
     let begun = Instant::now();
     while !replica.leads() {
         if begun.elapsed() > INIT_PATIENCE {
-            bail!("the cluster's first replica does not come up; {} may be very slow", home.display());
+            bail!("the cluster's first replica does not start; {} may be very slow", home.display());
         }
         // It answers NotLeader, without delay, until it has elected itself.
         if replica.ensure_leading().is_err() {

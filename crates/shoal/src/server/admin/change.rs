@@ -168,7 +168,7 @@ impl ServerContext {
         let command = Command::IssueClient { name: name.to_owned(), time: Timestamp::now() };
         match self.decide(&command)? {
             Outcome::Done => {}
-            other => return Err(format!("issuing credentials came to {other:?}")),
+            other => return Err(format!("unexpected outcome of issuing credentials: {other:?}")),
         }
         let issued = self.authority()?.issue(&Role::Client(name.to_owned()));
         let [authority, certificate, key] = issued.map_err(|error| error.to_string())?.to_pem();
