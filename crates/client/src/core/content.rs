@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Gives the kernel the permit to write to a file, if the client has the exclusive right to it. `waits`:
-    /// the caller waits if it has not.
+    /// if the right is being recalled, the caller waits.
     pub(crate) fn acquire_write_permit(&mut self, ino: InodeId, waits: bool, now: Timestamp) -> Outcome<()> {
         self.alive()?;
         if self.is_closed_to_writers(ino) {
@@ -146,7 +146,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether the right to change a file is about to be given back.
+    /// Whether the right to change a file is about to be released.
     pub(crate) fn is_closed_to_writers(&self, ino: InodeId) -> bool {
         self.writers.is_closed(ino, self.cache.cover(ino))
     }
@@ -413,7 +413,7 @@ impl Core {
         Ok(())
     }
 
-    /// copy_file_range(2) by sharing. Returns how many bytes were done.
+    /// copy_file_range(2) by sharing blocks. Returns the number of copied bytes.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn clone_range(
         &mut self,

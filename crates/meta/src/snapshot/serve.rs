@@ -1,4 +1,4 @@
-//! The replica that serves its state.
+//! Serves the state of a replica to others: makes checkpoints, and keeps the log that follows.
 
 use super::{Ask, Manifest, decode, encode, remove, said};
 use crate::applied::{applied_index, applied_term, members};
@@ -20,17 +20,17 @@ struct Checkpoint {
     used: Instant,
 }
 
-/// The checkpoints of a replica that others are fetching.
+/// The checkpoints of this replica that other replicas are fetching.
 pub(crate) struct Checkpoints {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Checkpoint>>,
-    /// Log entries of which the state was served, and when that was last fetched: a replica with such a state
-    /// needs the log from there.
+    /// For each checkpoint: its last log entry, or an earlier one while it is made, and the time of the last
+    /// fetch. The replica that fetches it needs the log from there on.
     given: Mutex<BTreeMap<u64, (u64, Instant)>>,
 }
 
 impl Checkpoints {
-    /// None yet. Files of an earlier process are removed.
+    /// Removes the checkpoints of an earlier process.
     pub(crate) fn new(dir: &Path) -> Checkpoints {
         let dir = dir.join("checkpoints");
         if let Err(why) = remove(&dir) {
@@ -103,8 +103,8 @@ impl Checkpoints {
         made
     }
 
-    /// Keeps the log from what the store holds now, and so what the next copy holds, too: while the copy is
-    /// made, the log may be truncated.
+    /// Keeps the log from the store's last entry on, before the store is copied: while the copy is made, the
+    /// log may be truncated.
     fn promise(&self, store: &RocksStore, checkpoint: u64) -> Result<(), String> {
         // Locked first: if the store advances after it was read, the log is not truncated before this entry
         // is seen.

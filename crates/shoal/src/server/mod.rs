@@ -11,12 +11,12 @@
 //!  administrator ─────────> admin ───> execute ──> leader of the map's group ──> map ──> manager ──> replicas, bricks
 //! ```
 //!
-//! **Assumes** that the data directory is this process's own, and nothing about other nodes being reachable.
+//! **Assumes** that no other process uses the data directory. Other nodes need not be reachable.
 //!
 //! **Promises.** A change of the map takes effect on every running node within seconds. A restarted node
-//! serves what it served before. A node that has lost what it kept reports that, and does not recreate it.
-//! One that was detached, or whose identity another process uses, stops serving ([`fencing`]). Told to stop,
-//! a server transfers its leaderships first.
+//! serves what it served before. A node that has lost a replica or brick reports that, and does not
+//! recreate it. One that was detached, or whose identity another process uses, stops serving ([`fencing`]).
+//! A server that is stopped transfers its leaderships first.
 //!
 //! **Refuses** peers without a certificate of the cluster's authority.
 
@@ -110,7 +110,7 @@ impl Server {
         let seeds = map.nodes.values().map(|node| node.address.clone()).collect();
         let keeper = dir.clone();
         let on_map = Box::new(move |map: &ClusterMap| {
-            // The map is fetched again after the next start; only the addresses to fetch it from may be old
+            // Not fatal: the map is fetched again after the next start, from addresses that may be old
             // then.
             if let Err(error) = keeper.save_map(&map.encode()) {
                 tracing::warn!("saving the cluster map failed: {error:#}");
