@@ -1,9 +1,10 @@
 //! The clock that stamps changes: this machine's, corrected by that of the servers.
 //!
-//! **Model.** A server sends its time with a reply. It read its clock between request and reply, so its clock
-//! is ahead of this machine's by something between `said - answered` and `said - asked`. The correction moves
-//! only if it lies outside of that interval, and only to the nearer end. So the latency of a message is never
-//! taken for a difference of clocks, and clocks that NTP keeps together are not corrected at all.
+//! **Model.** A server sends its time with a reply: `said`. It read its clock after the request was sent, at
+//! `asked`, and before the reply arrived, at `answered`. So its clock is ahead of this machine's by a value
+//! between `said - answered` and `said - asked`. The correction changes only if it lies outside of that
+//! interval, and only to the nearer end. So latency is never taken for a difference of clocks, and clocks
+//! that NTP synchronizes are not corrected at all.
 //!
 //! **Assumes** nothing of either clock: both may be set at any time, and the next reply corrects that. Times
 //! may go back then.
@@ -60,7 +61,7 @@ impl Clock {
                 "the servers' clock is ahead of this machine's; times of files are the servers'"
             );
         } else {
-            tracing::info!(by_ms, "the servers' clock and this machine's are together again");
+            tracing::info!(by_ms, "the servers' clock and this machine's are synchronous again");
         }
     }
 }

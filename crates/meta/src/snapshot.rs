@@ -69,7 +69,7 @@ enum Ask {
     Begin,
     /// Part of a file; answered with the bytes.
     Page { checkpoint: u64, file: u32, offset: u64, len: u32 },
-    /// It is not needed any more; the answer is empty.
+    /// The checkpoint is not needed any more; the answer is empty.
     End { checkpoint: u64 },
 }
 

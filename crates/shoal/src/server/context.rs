@@ -41,7 +41,7 @@ pub struct ServerContext {
 }
 
 impl ServerContext {
-    /// Nothing runs yet.
+    /// Creates the context. Starts nothing.
     pub(super) fn new(
         dir: Arc<NodeDir>,
         view: Arc<ClusterView>,

@@ -22,7 +22,7 @@ impl ServerContext {
         tracing::info!(peer = %peer.address, name, address, "received a request to join");
         let command = Command::Join { secret, name: name.clone(), address, time: Timestamp::now() };
         let outcome = self.try_out(&command).and_then(|()| self.decide(&command)).inspect_err(|why| {
-            tracing::warn!(peer = %peer.address, name, why, "a machine may not join");
+            tracing::warn!(peer = %peer.address, name, why, "refused a request to join");
         })?;
         let Outcome::Joined(node) = outcome else { return Err("unexpected outcome of the join".into()) };
         let map = self.view.map();

@@ -45,8 +45,8 @@ impl ServerContext {
         }
     }
 
-    /// Degraded blocks of a volume that this node leads, by its healer. Does not read the store, because it
-    /// is called every few seconds.
+    /// Degraded blocks of a volume that this node leads, as its healer counts them. Does not read the store,
+    /// because it is called every few seconds.
     fn lacks(&self, volume: GroupId) -> Option<HealStatistics> {
         let group = self.opener.volume(volume).filter(|group| group.server().replica().leads())?;
         let status = group.server().heal_status();

@@ -24,7 +24,7 @@ pub fn node(map: &ClusterMap, host: &str) -> Result<NodeId, String> {
     })
 }
 
-/// Where new bricks are to be.
+/// The nodes and paths of new bricks.
 pub fn places(map: &ClusterMap, bricks: &[BrickName]) -> Result<Vec<(NodeId, PathBuf)>, String> {
     bricks.iter().map(|brick| Ok((node(map, &brick.host)?, brick.path.clone()))).collect()
 }
