@@ -1,4 +1,4 @@
-//! What a mount's log says of a session that has ended. This test is a program of its own, since a program
+//! The log of a mount about a session that has ended. This test is a program of its own, since a program
 //! has one log.
 
 #[path = "support/cut.rs"]

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 pub struct Cut {
     server: Arc<Server>,
     cut: AtomicBool,
-    /// Batches get lost, and everything else gets through.
+    /// Batches are discarded; all other requests get through.
     swallows: AtomicBool,
-    /// Everything is refused for this reason.
+    /// All requests are denied for this reason.
     denial: Mutex<Option<Denial>>,
     /// Epoch of the map that the client knows.
     epoch: AtomicU64,
@@ -41,7 +41,7 @@ impl Cut {
         Arc::new(Cut { server, cut, swallows, denial: Mutex::default(), epoch: AtomicU64::new(0) })
     }
 
-    /// Batches of the session get lost from now on, or those of the next one get through again.
+    /// Sets whether batches are discarded.
     pub fn swallow(&self, swallows: bool) {
         self.swallows.store(swallows, SeqCst);
     }
@@ -50,7 +50,7 @@ impl Cut {
         self.cut.store(cut, SeqCst);
     }
 
-    /// The server denies the client everything, or serves it again.
+    /// The server denies all requests of the client, or serves it again.
     pub fn deny(&self, reason: Option<Reason>, epoch: u64) {
         let denial = |reason| Denial { reason, epoch, detail: format!("{reason:?}") };
         *self.denial.lock() = reason.map(denial);

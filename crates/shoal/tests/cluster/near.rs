@@ -26,7 +26,7 @@ fn figure(cluster: &Cluster, mount: &Mount, name: &str) -> u64 {
     found["value"].as_u64().expect("a number")
 }
 
-/// Reads the file while the kernel has none of it, and says how much came from the files of the brick.
+/// Reads the file on a new mount. Returns how many bytes came from the files of the brick.
 fn read_cold(cluster: &Cluster, node: usize, options: &str, content: &[u8]) -> u64 {
     let mount = mount_on_node(cluster, node, options);
     assert!(fs::read(mount.path().join("file")).expect("read") == content);
@@ -52,10 +52,10 @@ fn mount_on_a_node_reads_local_copies_and_fetches_missing_or_damaged_ones() {
 
     assert_eq!(read_cold(&cluster, 1, "local-reads=off", &content), 0, "only if it may");
     let all = read_cold(&cluster, 1, "local-reads=on", &content);
-    // Reads that come while the files are looked for use the network.
+    // Until the files of the brick are open, reads use the network.
     assert!(all > BYTES as u64 / 2, "{all} of {BYTES} bytes came from the files of the brick");
 
-    // Its server is not needed for that: the others keep the volume running.
+    // The node's server is not needed for that: the other nodes keep the volume running.
     let mount = mount_on_node(&cluster, 2, "local-reads=on");
     assert_eq!(fs::metadata(mount.path().join("file")).expect("there").len(), BYTES as u64);
     sh(mount.path(), "head -c 65536 file >/dev/null").ok();
@@ -79,7 +79,7 @@ fn mount_on_a_node_reads_local_copies_and_fetches_missing_or_damaged_ones() {
     let rest = read_cold(&cluster, 1, "local-reads=on", &content);
     assert!(rest < BYTES as u64 && rest > 0, "{rest} of {BYTES} bytes came from the files of the brick");
 
-    // Another directory is where the brick was: nothing of it is read.
+    // The path of the brick leads to another directory: no file of it is read.
     let mount = mount_on_node(&cluster, 1, "local-reads=on");
     assert_eq!(fs::metadata(mount.path().join("file")).expect("there").len(), BYTES as u64);
     let aside = brick.with_extension("aside");

@@ -1,4 +1,4 @@
-//! Two of three nodes are dead: nothing can be decided, and nothing is decided wrongly.
+//! Loss of two of three nodes: without a quorum calls wait, and no acknowledged change is lost.
 
 use crate::harness::Cluster;
 use std::fs::{self, File};
@@ -53,7 +53,7 @@ fn all_nodes_die_at_once_and_nothing_that_was_synced_is_lost() {
     for node in 1..=3 {
         cluster.start(node);
     }
-    // The mount has lived through it.
+    // The mount still works.
     fs::write(mount.path().join("later"), "later").expect("write");
     mount.unmount();
     let mount = cluster.mount();

@@ -1,4 +1,4 @@
-//! Locks of programs on two mounts that were mounted to exclude each other.
+//! POSIX locks and flock(2) across two mounts with lock coordination enabled.
 
 use super::cut::with_cut_mounted;
 use super::{Pair, Side, eventually, pair, pair_mounted};

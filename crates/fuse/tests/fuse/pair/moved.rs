@@ -1,4 +1,4 @@
-//! The other mount moves directories while they are in use on this one.
+//! Directories that one mount moves while they are in use on the other.
 
 use super::pair;
 use crate::sys::errno;

@@ -1,4 +1,4 @@
-//! A writer: does random steps in order, records each, and afterwards finds how many of them survived.
+//! A writer that does random steps, records them, and determines after a crash how many survived.
 
 use super::model::{Model, Step};
 use crate::harness::tree::{self, Tree};
@@ -6,7 +6,7 @@ use crate::harness::{Random, sys};
 use std::fs;
 use std::path::Path;
 
-/// A writer stops here; the kill comes earlier as a rule.
+/// The most steps of a writer. Usually the server is killed earlier.
 const STEPS_MAX: usize = 30_000;
 
 /// What a writer recorded.

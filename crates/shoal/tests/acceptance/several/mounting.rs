@@ -49,7 +49,7 @@ fn assert_ok(outcome: &Outcome) {
     assert!(outcome.status.is_some_and(|status| status.success()), "{outcome}");
 }
 
-/// Fails with the code of mount(8), and says all of this.
+/// Asserts that a mount failed with this code of mount(8), and printed all of these words.
 #[track_caller]
 fn assert_refused(outcome: &Outcome, code: i32, says: &[&str]) {
     assert_eq!(outcome.status.and_then(|status| status.code()), Some(code), "{outcome}");

@@ -1,4 +1,4 @@
-//! What the tests share: hosts, clusters, and a load whose every acknowledged byte is checked.
+//! Shared by the tests: hosts, clusters, and a load whose every acknowledged byte is checked.
 
 #[path = "../../acceptance/harness/command.rs"]
 pub mod command;
@@ -16,12 +16,12 @@ pub use load::Load;
 pub use party::Party;
 pub use seed::seed;
 
-/// Whether the full lengths were asked for.
+/// Whether the tests run for their full time.
 pub fn long() -> bool {
     std::env::var_os("SHOAL_TEST_LONG").is_some_and(|value| value != "0")
 }
 
-/// Waits until something is so, and says what was waited for if it does not come.
+/// Waits until a condition holds. Panics after `seconds`, with `what` and the last reason.
 pub fn eventually(what: &str, seconds: u64, mut is_so: impl FnMut() -> Result<(), String>) {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
     loop {
