@@ -9,8 +9,8 @@ use std::time::Duration;
 pub struct Options {
     /// Name of the client, for administrators.
     pub name: String,
-    /// The machine, boot and process of the client. By it the sessions of dead clients of the same machine
-    /// are ended at once.
+    /// The machine, boot and process of the client. Lets clients that start on the same machine end the
+    /// sessions of dead ones at once.
     pub origin: Option<Origin>,
     /// Whether a process of this machine, in this PID namespace, has certainly ended.
     pub has_ended: fn(&Process) -> bool,

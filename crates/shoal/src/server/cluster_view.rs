@@ -1,8 +1,8 @@
 //! This process's view of the cluster: the newest map, the connection to every node, and its own local
 //! services.
 //!
-//! **Models.** Nodes and clients alike hold a copy of the cluster map that only ever gets newer. It says
-//! where bricks and replicas are. Services of this process are called without a connection.
+//! **Models.** Nodes and clients alike hold a copy of the cluster map that only gets newer. It contains
+//! the nodes of bricks and replicas. Services of this process are called without a connection.
 //!
 //! **Assumes** nothing about the copy's age: a node refuses requests to a service that it does not run.
 //!
@@ -88,7 +88,7 @@ impl ClusterView {
         }
     }
 
-    /// For a client: whether it reads blocks of those bricks from their files, which it does at first.
+    /// For a client: sets whether it reads blocks of these bricks from their files. This is the default.
     pub fn read_files(&self, reads: bool) {
         self.reads_files.store(reads, Relaxed);
     }
@@ -108,7 +108,7 @@ impl ClusterView {
         &self.network
     }
 
-    /// Why this process may not serve as its node, if peers or the map have said so.
+    /// The reason why this process may not serve as its node, if it learned one from peers or the map.
     pub fn fence(&self) -> Option<Fence> {
         self.network.membership().fence()
     }
@@ -201,7 +201,7 @@ impl ClusterView {
         }
     }
 
-    /// Why the map is withheld from this process, by the last server that was asked.
+    /// The reason why the last server that was asked for the map denied it.
     pub fn denied(&self) -> Option<Denial> {
         self.denied.lock().clone()
     }
