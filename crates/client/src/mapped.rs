@@ -2,9 +2,9 @@
 //!
 //! The kernel does not report a store into a mapped page; it writes whole pages back at some later time.
 //! Another client may have changed other bytes of such a page meanwhile, and these must stay. So the
-//! baseline, what the page was read from, is fetched before any other client may change it. If the file
-//! differs from the baseline when the page can be written, only the bytes that the program has changed are
-//! written.
+//! baseline, the content that the page was filled with, is fetched before any other client may change it. If
+//! the file differs from the baseline when the page can be written, only the bytes that the program has
+//! changed are written.
 
 use crate::client::Client;
 use crate::core::Piece;
@@ -22,7 +22,7 @@ pub struct Before {
 }
 
 impl Before {
-    /// Some of the pages were written back since they were filled: they had this content then.
+    /// Replaces the baseline of pages that were written back since they were filled, from byte `at` on.
     pub fn replace(&mut self, at: usize, page: &[u8]) {
         let end = at + page.len();
         if self.bytes.len() < end {
