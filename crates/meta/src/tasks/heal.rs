@@ -74,6 +74,10 @@ struct Schedule {
     gives_up: bool,
     /// When the next survey starts.
     survey_at: Option<Instant>,
+    /// The placement of blocks has changed since the last survey began. Mounts that do not know that yet may
+    /// commit blocks behind the survey, so another one follows soon.
+    changed: bool,
+    follow_up: bool,
     /// When blocks with too few copies are tried next.
     copies_at: Option<Instant>,
     /// The last task left some blocks waiting for bricks.
@@ -118,7 +122,7 @@ impl Heal {
     pub(crate) fn survey(&self) {
         let now = Instant::now();
         let mut state = self.state.lock();
-        state.survey_at = Some(now);
+        (state.survey_at, state.changed) = (Some(now), true);
         // A running rebalance may have skipped a brick that is back now.
         let under_way = (state.status.task == HealTask::Rebalance && !state.gives_up).then_some(now);
         state.rebalance_at = state.rebalance_at.or(under_way).map(|at| at.min(now));
@@ -230,7 +234,10 @@ impl Heal {
                         None => self.wake.wait(&mut state),
                     }
                 }
-                HealTask::Survey => (state.survey_at, state.copies_at) = (None, None),
+                HealTask::Survey => {
+                    (state.survey_at, state.copies_at) = (None, None);
+                    state.follow_up = std::mem::take(&mut state.changed);
+                }
                 HealTask::Copies => state.copies_at = None,
                 HealTask::Rebalance => state.rebalance_at = None,
                 HealTask::Check => state.check = false,
@@ -277,7 +284,8 @@ impl Heal {
         state.status.task = HealTask::Idle;
         state.gives_up = false;
         state.waits = state.status.waiting_blocks > 0 || !complete;
-        let again = Instant::now() + if state.waits { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
+        let is_soon = state.waits || (task == HealTask::Survey && state.follow_up);
+        let again = Instant::now() + if is_soon { HEAL_RETRY } else { HEAL_SURVEY_EVERY };
         match task {
             HealTask::Copies if !state.waits => {}
             HealTask::Copies => drop(state.copies_at.get_or_insert(again)),
@@ -312,6 +320,23 @@ mod tests {
         heal.finished(HealTask::Survey, true);
         heal.rebalance();
         heal
+    }
+
+    #[test]
+    fn survey_after_a_change_of_placement_is_followed_by_another_one_soon() {
+        let heal = Heal::default();
+        heal.lead(true);
+        let next_survey = |heal: &Heal| {
+            assert_eq!(heal.next(), Some(HealTask::Survey));
+            heal.finished(HealTask::Survey, true);
+            let at = heal.state.lock().survey_at.take();
+            at.expect("surveys are repeated").saturating_duration_since(Instant::now())
+        };
+        assert!(next_survey(&heal) > HEAL_RETRY, "nothing has changed");
+        heal.survey();
+        assert!(next_survey(&heal) <= HEAL_RETRY, "a mount may not know of the change yet");
+        heal.state.lock().survey_at = Some(Instant::now());
+        assert!(next_survey(&heal) > HEAL_RETRY);
     }
 
     #[test]
