@@ -26,6 +26,7 @@
 
 mod call;
 mod content;
+mod convert;
 mod discard;
 mod fetch;
 mod gather;
@@ -240,6 +241,9 @@ impl VolumeBlocks for ReplicatedBlocks {
     }
     fn verify(&self, id: BlockId, group: BlockGroup) -> BlockGroup {
         self.inner.verify(id, group)
+    }
+    fn has_wanted_scheme(&self, info: BlockInfo) -> bool {
+        self.inner.has_wanted_scheme(&self.inner.bricks.map(), info)
     }
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         self.inner.is_balanced(id, group)

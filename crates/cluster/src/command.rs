@@ -248,6 +248,18 @@ pub enum Command {
         /// The volume.
         volume: GroupId,
     },
+    /// Changes how a volume stores its blocks; the healer stores those anew that it has. The number of losses
+    /// that a block survives stays the same.
+    Convert {
+        /// The volume.
+        volume: GroupId,
+        /// Copies of a block, unless it is in shards.
+        replica: u8,
+        /// The scheme, if blocks are to be stored as shards.
+        shards: Option<Shards>,
+        /// Even if two shards of a block may be placed on one node.
+        force: bool,
+    },
 }
 
 /// The result of a command.
@@ -318,6 +330,9 @@ fn change(map: &mut ClusterMap, command: &Command) -> Applied {
         }
         Command::DetachTier { volume, start } => tiers::detach(map, *volume, *start),
         Command::RemoveTier { volume } => tiers::remove(map, *volume),
+        Command::Convert { volume, replica, shards, force } => {
+            volumes::convert(map, *volume, volumes::redundancy(*replica, *shards), *force)
+        }
         Command::SetState { volume, started } => volumes::set_state(map, *volume, *started),
         Command::DeleteVolume { volume } => volumes::delete(map, *volume),
         Command::SetOption { volume, key, value } => volumes::set_option(map, *volume, key, value.as_deref()),

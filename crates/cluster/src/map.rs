@@ -339,11 +339,6 @@ impl ClusterMap {
         }
     }
 
-    /// Whether any tier of a volume stores blocks as shards.
-    pub fn has_shards(&self, volume: GroupId) -> bool {
-        [Tier::Cold, Tier::Hot].into_iter().any(|tier| self.shards_in(volume, tier).is_some())
-    }
-
     /// The tiers that a volume has.
     pub fn tiers_of(&self, volume: GroupId) -> impl Iterator<Item = Tier> {
         let hot = self.tiers.contains_key(&volume).then_some(Tier::Hot);

@@ -405,6 +405,33 @@ fn dispersed_volume_is_created_only_where_its_shards_have_room() {
 }
 
 #[test]
+fn volume_is_converted_only_where_it_survives_as_many_losses_and_has_the_bricks() {
+    let convert = |replica, shards: Option<(u8, u8)>, force| Command::Convert {
+        volume: GroupId(9),
+        replica,
+        shards: shards.map(|(data, parity)| Shards { data, parity }),
+        force,
+    };
+    let map = cluster(7);
+    let bricks = (1..=7).map(|n| (NodeId(n), PathBuf::from("/b"))).collect();
+    let (name, id, time) = ("v".into(), GroupId(9), time(2));
+    let copies = done(&map, &Command::CreateVolume { name, id, replica: 3, bricks, force: false, time });
+    assert!(refused(&copies, &convert(0, Some((6, 2)), true)).contains("needs 8 bricks"));
+    assert!(refused(&copies, &convert(0, Some((4, 1)), true)).contains("use `replica 3` or `redundancy 2`"));
+    assert!(refused(&copies, &convert(2, None, true)).contains("cannot be changed"));
+    assert!(refused(&copies, &convert(3, None, true)).contains("is replica 3 already"));
+    assert!(refused(&copies, &convert(0, Some((1, 2)), true)).contains("1+2"));
+    let shards = done(&copies, &convert(0, Some((4, 2)), false));
+    assert_eq!(shards.schemes[&GroupId(9)], Shards { data: 4, parity: 2 });
+    assert_eq!(shards.volumes[&GroupId(9)].replica, 3, "of blocks that are too short for shards");
+    assert!(refused(&shards, &convert(0, Some((5, 2)), true)).contains("to `replica 3` first"));
+    let back = done(&shards, &convert(3, None, false));
+    assert!(back.schemes.is_empty());
+    let few = done(&back, &Command::Drain { volume: GroupId(9), bricks: vec![BrickId(7)] });
+    assert!(refused(&few, &convert(0, Some((5, 2)), true)).contains("has 6"));
+}
+
+#[test]
 fn bricks_are_drained_only_while_enough_are_left_and_forgotten_only_when_gone() {
     let map = cluster(4);
     let map = done(&map, &volume(&map, 3));

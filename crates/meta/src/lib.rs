@@ -97,6 +97,6 @@ pub use leases::ClearLocks;
 pub use machine::{Machine, Peers};
 pub use options::Options;
 pub use replica::{Replica, ReplicaOptions};
-pub use serve::{BrickUse, Server};
+pub use serve::{BrickUse, SchemeUse, Server};
 pub use snapshot::fetch_state;
 pub use tasks::{HealStatus, HealTask, TierSettings, TierState, TierStatus};

@@ -12,7 +12,7 @@ use shoal_namespace::{Command, Outcome, query};
 use shoal_runtime::planted::mistake;
 use shoal_runtime::sync::Mutex;
 use shoal_runtime::thread::JoinHandle;
-use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Timestamp};
+use shoal_types::{BlockId, BlockInfo, BrickId, Errno, SessionId, Statfs, Tier, Timestamp};
 use shoal_wire::{
     Acquire, AcquireReply, Ask, AskReply, Commit, CommitDone, CommitReply, Done, Grant, GrantReply,
     LockReply, LockRequest, MetaError, MetaService, OpenReply, PROTOCOL_VERSION, Poll, Recalls, Reclaim,
@@ -28,6 +28,21 @@ pub struct BrickUse {
     pub blocks: u64,
     /// Their length in bytes.
     pub bytes: u64,
+}
+
+/// Blocks that are stored in one way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SchemeUse {
+    /// Shards that give a block back; 0: they are in copies.
+    pub data: u8,
+    /// All shards of a block.
+    pub all: u8,
+    /// The number of blocks.
+    pub blocks: u64,
+    /// Their length in bytes.
+    pub bytes: u64,
+    /// Blocks that the volume would store in another way today.
+    pub unwanted_blocks: u64,
 }
 
 /// A volume's metadata server. Dropping it stops it as a crash would; [`shutdown`](Self::shutdown) is the
@@ -148,6 +163,29 @@ impl Server {
                     on.blocks += 1;
                     on.bytes += u64::from(block.info.stored_bytes());
                 }
+            }
+        }
+    }
+
+    /// How the blocks in use are stored, those on the hot tier left out. Reads the records of all blocks.
+    pub fn schemes(&self) -> Result<Vec<SchemeUse>, MetaError> {
+        let shared = &self.shared;
+        shared.serving()?;
+        let state = shared.store.snapshot();
+        let (mut found, mut after) = (BTreeMap::<(usize, usize), SchemeUse>::new(), None);
+        loop {
+            let page = shared.tree(query::blocks(&state, after, HEAL_READ_PAGE))?;
+            let Some((last, _)) = page.last() else { return Ok(found.into_values().collect()) };
+            after = Some(*last);
+            let cold = |info: &BlockInfo| info.group.tier() == Tier::Cold;
+            for info in
+                page.iter().filter(|(_, block)| block.refs > 0).map(|(_, block)| block.info).filter(cold)
+            {
+                let (data, all) = (info.group.data_shards(), info.group.all_shards());
+                let of = found.entry((data, all)).or_default();
+                (of.data, of.all) = (data as u8, all as u8);
+                (of.blocks, of.bytes) = (of.blocks + 1, of.bytes + u64::from(info.len));
+                of.unwanted_blocks += u64::from(!shared.bricks.has_wanted_scheme(info));
             }
         }
     }

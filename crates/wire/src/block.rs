@@ -211,13 +211,19 @@ pub trait VolumeBlocks: Send + Sync + 'static {
         let _ = id;
         group
     }
+    /// Whether a block is in copies or in shards as a new block of its length would be.
+    fn has_wanted_scheme(&self, info: BlockInfo) -> bool {
+        let _ = info;
+        true
+    }
     /// Whether a block is where placement would put it today.
     fn is_balanced(&self, id: BlockId, group: BlockGroup) -> bool {
         let _ = (id, group);
         true
     }
-    /// Copies a whole block to where placement would put it today. Returns the group that has it then, or the
-    /// old one if that cannot be done now. The caller continues as after [`mend`](Self::mend).
+    /// Copies a whole block to where placement would put it today, as copies or as shards, whichever the
+    /// volume wants. Returns the group that has it then, or the old one if that cannot be done now. The
+    /// caller continues as after [`mend`](Self::mend).
     fn rebalance(&self, id: BlockId, info: BlockInfo) -> Result<BlockGroup, BlockError> {
         let _ = id;
         Ok(info.group)

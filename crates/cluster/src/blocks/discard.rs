@@ -49,7 +49,6 @@ impl Inner {
         D: FnOnce(&dyn BlockService, &[BlockId]) -> Result<Vec<BlockId>, BlockError> + Send + 'static,
     {
         let map = self.bricks.map();
-        let has_shards = map.has_shards(self.volume);
         let mut by_brick = BTreeMap::<BrickId, Vec<BlockId>>::new();
         for (id, group) in blocks {
             let everywhere = map.bricks_of(self.volume).map(|(brick, _)| brick).filter(|_| group.is_empty());
@@ -57,7 +56,7 @@ impl Inner {
             for brick in everywhere.chain(there) {
                 let names = by_brick.entry(brick).or_default();
                 names.push(names::on_brick(*id, group, brick));
-                if group.is_empty() && has_shards {
+                if group.is_empty() {
                     names.extend((0..GROUP_BRICKS_MAX).map(|index| names::of_shard(*id, index)));
                 }
             }
@@ -87,11 +86,10 @@ impl Inner {
         self: &Arc<Inner>,
         from: BlockId,
     ) -> Result<BlockPage<(BlockId, BlockGroup)>, BlockError> {
-        let has_shards = self.bricks.map().has_shards(self.volume);
         let mut found = BTreeMap::<(BlockId, Option<usize>), BlockGroup>::new();
         let mut next: Option<BlockId> = None;
         self.survey(
-            move |brick| list(brick, from, has_shards),
+            move |brick| list(brick, from),
             |brick, page| {
                 next = next.into_iter().chain(page.next).min();
                 for name in page.blocks {
@@ -174,10 +172,11 @@ impl Inner {
     }
 }
 
-/// A page of what a brick has of a session's blocks, copies and shards, by their names there.
-fn list(brick: &dyn BlockService, from: BlockId, has_shards: bool) -> Result<BlockPage<BlockId>, BlockError> {
+/// A page of what a brick has of a session's blocks, copies and shards, by their names there. A volume of
+/// copies may have shards, too, from when it was one of shards.
+fn list(brick: &dyn BlockService, from: BlockId) -> Result<BlockPage<BlockId>, BlockError> {
     let mut page = brick.list(from)?;
-    let sessions = if has_shards { brick.sessions()? } else { Vec::new() };
+    let sessions = brick.sessions()?;
     let shards = (0..GROUP_BRICKS_MAX).map(|index| names::of_shard(from, index));
     for from in shards.filter(|name| sessions.contains(&name.session)) {
         let more = brick.list(from)?;

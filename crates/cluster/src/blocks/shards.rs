@@ -19,9 +19,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Inner {
-    /// The scheme for a new block; `None`: it is stored as copies.
-    pub(super) fn scheme_for(&self, map: &ClusterMap, tier: Tier, parts: &[Bytes]) -> Option<Scheme> {
-        let len: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    /// The scheme for a new block of this length; `None`: it is stored as copies.
+    pub(super) fn scheme_for(&self, map: &ClusterMap, tier: Tier, len: u64) -> Option<Scheme> {
         let shards = map.shards_in(self.volume, tier).filter(|_| len >= SHARDED_BYTES_MIN)?;
         Scheme::new(usize::from(shards.data), usize::from(shards.parity))
     }

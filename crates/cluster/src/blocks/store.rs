@@ -30,7 +30,8 @@ impl Inner {
         id: BlockId,
         parts: &[Bytes],
     ) -> Result<BlockGroup, BlockError> {
-        if let Some(scheme) = self.scheme_for(map, target.tier, parts) {
+        let len = parts.iter().map(|part| part.len() as u64).sum();
+        if let Some(scheme) = self.scheme_for(map, target.tier, len) {
             return self.store_shards((map, target), (id, scheme), parts);
         }
         let rules = self.rules(map, target.tier)?;
@@ -252,6 +253,13 @@ fn is_same(brick: &dyn BlockService, id: BlockId, parts: &[Bytes]) -> Result<boo
             None => return Ok(false),
         }
     }
+    if !rest.is_empty() {
+        return Ok(false);
+    }
     // And the copy on the brick is not longer.
-    Ok(rest.is_empty() && matches!(brick.get(id, len, 1), Err(BlockError::Invalid { .. })))
+    match brick.get(id, len, 1) {
+        Ok(_) => Ok(false),
+        Err(BlockError::Invalid { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
 }

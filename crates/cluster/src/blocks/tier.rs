@@ -1,13 +1,11 @@
 //! The tiers of a volume: new blocks on the hot one, and moving a block from one to the other.
 
-use super::call::Calls;
 use super::store::Target;
 use super::{Inner, names};
-use crate::limits::{HOT_FREE_PART, HOT_STORE_WAIT_MAX, ROOM_LOW_BYTES, STORE_WAIT_MAX, SURVEY_WAIT_MAX};
+use crate::limits::{HOT_FREE_PART, HOT_STORE_WAIT_MAX, ROOM_LOW_BYTES};
 use crate::map::ClusterMap;
 use crate::placement::{self, Candidate, Rules};
 use bytes::Bytes;
-use shoal_runtime::time::Instant;
 use shoal_types::{BlockGroup, BlockId, BlockInfo, BrickId, Tier};
 use shoal_wire::BlockError;
 use std::collections::BTreeMap;
@@ -51,8 +49,7 @@ impl Inner {
         placement::choose(&fit, rules).len() >= rules.replica
     }
 
-    /// Stores a whole block on the other tier, and has each of its bricks read it back. The answer is the
-    /// group there, or the old one if the block is on that tier already.
+    /// Moves a block to a tier, unless it is there already. The answer is its group then.
     pub(super) fn move_to(
         self: &Arc<Inner>,
         id: BlockId,
@@ -62,42 +59,7 @@ impl Inner {
         if info.group.tier() == tier {
             return Ok(info.group);
         }
-        let map = self.bricks.map();
-        let content = self.fetch(id, info.group, 0, info.len)?;
-        let target = Target { tier, whole: true, wait_max: STORE_WAIT_MAX };
-        let stored = self.store_on(&map, target, id, &[content])?;
-        let stored = match map.tiers.get(&self.volume) {
-            Some(hot) if tier == Tier::Hot => stored.on_hot_tier(hot.replica),
-            _ => stored,
-        };
-        self.prove(id, &stored, info.len)?;
-        Ok(stored)
-    }
-
-    /// Checks that each brick of a group has all of what it should have: it reads that from its disk and
-    /// checks every byte.
-    fn prove(self: &Arc<Inner>, id: BlockId, group: &BlockGroup, len: u32) -> Result<(), BlockError> {
-        let wanted = if group.is_sharded() { group.shard_bytes() } else { len };
-        let mut calls = Calls::new();
-        for brick in group.bricks() {
-            let name = names::on_brick(id, group, brick);
-            calls.start(self, brick, move |it| it.check(name));
-        }
-        let (mut proven, until) = (0, Instant::now() + SURVEY_WAIT_MAX);
-        while let Some((brick, answer)) = calls.next(until) {
-            match answer {
-                Ok(found) if found == wanted => proven += 1,
-                Ok(found) => {
-                    let what = format!("{brick} has {found} bytes of it instead of {wanted}");
-                    return Err(BlockError::Corrupt { id, what });
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        if proven == group.len() && !group.is_short_of(1) {
-            return Ok(());
-        }
-        Err(BlockError::Unreachable(format!("{proven} of {} bricks have shown block {id}", group.len())))
+        self.store_anew(&self.bricks.map(), id, info, tier)
     }
 
     /// How often blocks were read from the bricks since the last call: of copies all reads, of shards those

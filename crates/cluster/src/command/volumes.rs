@@ -1,12 +1,12 @@
 //! Volumes: create, start, stop and delete.
 
 use super::{Applied, Outcome, bricks, check_name, replicas, state_of, volume_mut};
-use crate::map::{ClusterMap, Shards, Volume, VolumeState};
+use crate::map::{Brick, BrickState, ClusterMap, Shards, Volume, VolumeState};
 use crate::options;
 use crate::tolerance::Tolerance;
 use shoal_coding::Scheme;
 use shoal_coding::limits::{DATA_SHARDS_MAX, DATA_SHARDS_MIN, PARITY_SHARDS_MAX};
-use shoal_types::{GROUP_BRICKS_MAX, GroupId, NodeId, Timestamp};
+use shoal_types::{GROUP_BRICKS_MAX, GroupId, NodeId, Tier, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -120,16 +120,28 @@ pub(super) fn create(
         map.arbiters.insert(id, arbiters.iter().copied().collect());
     }
     replicas::arrange(map);
+    check_nodes(map, id, redundancy, nodes.len(), force)?;
+    Ok(Outcome::Volume(id))
+}
+
+/// Checks that a volume with bricks on so many nodes keeps its promise when one of them dies.
+fn check_nodes(
+    map: &ClusterMap,
+    id: GroupId,
+    redundancy: Redundancy<'_>,
+    nodes: usize,
+    force: bool,
+) -> Result<(), String> {
+    let (words, width) = (redundancy.words(), redundancy.width());
     let survives = Tolerance::of(map, id).unwrap_or_default();
-    if nodes.len() < width && !force {
+    if nodes < width && !force {
         let what = if matches!(redundancy, Redundancy::Shards(_)) { "shards" } else { "copies" };
         return Err(format!(
-            "{words} needs bricks on {width} nodes, and these are on {}: two {what} on one node die together ({survives}); \
-             say `force` if that is what you want",
-            nodes.len()
+            "{words} needs bricks on {width} nodes, and these are on {nodes}: two {what} on one node die together \
+             ({survives}); say `force` if that is what you want"
         ));
     }
-    if replica > 1 && survives.nodes() == 0 && !force {
+    if redundancy.copies() > 1 && survives.nodes() == 0 && !force {
         let advice = match redundancy {
             Redundancy::Shards(_) => format!("Use bricks on {} nodes", width + 1),
             _ => "Use three nodes: `replica 3`, or `replica 2 arbiter 1` with a third node that keeps metadata and no blocks"
@@ -139,7 +151,61 @@ pub(super) fn create(
             "no node may die without a standstill: {survives}. {advice}; say `force` if it shall be so"
         ));
     }
-    Ok(Outcome::Volume(id))
+    Ok(())
+}
+
+/// Changes how a volume stores its blocks. The number of copies of short blocks stays, since the metadata
+/// group knows it as the one that blocks are healed to. A scheme of shards is replaced by copies first: a
+/// brick that repairs a shard by itself takes it to be of the volume's only scheme.
+pub(super) fn convert(map: &mut ClusterMap, id: GroupId, redundancy: Redundancy<'_>, force: bool) -> Applied {
+    redundancy.check()?;
+    let (words, width) = (redundancy.words(), redundancy.width());
+    let volume = volume_mut(map, id)?;
+    let (name, copies) = (volume.name.clone(), volume.replica);
+    if map.arbiters.contains_key(&id) {
+        return Err(format!(
+            "volume {name} has an arbiter, so its blocks stay in {ARBITRATED_COPIES} copies"
+        ));
+    }
+    let now = map.schemes.get(&id).copied();
+    let wanted = match redundancy {
+        Redundancy::Shards(shards) => Some(shards),
+        _ => None,
+    };
+    if redundancy.copies() != copies {
+        return Err(format!(
+            "a block of volume {name} survives {0} losses, and would survive {1} with {words}: that number cannot be \
+             changed; use `replica {copies}` or `redundancy {0}`",
+            copies.saturating_sub(1),
+            redundancy.copies().saturating_sub(1)
+        ));
+    }
+    if now == wanted {
+        return Err(format!(
+            "volume {name} is {words} already; `shoal volume convert {name} status` shows the rest"
+        ));
+    }
+    if now.is_some() && wanted.is_some() {
+        return Err(format!(
+            "one scheme of shards cannot be converted into another: convert volume {name} to `replica {copies}` first"
+        ));
+    }
+    let active = |(_, brick): &(_, &Brick)| brick.state == BrickState::Active;
+    let nodes: Vec<NodeId> =
+        map.bricks_in(id, Tier::Cold).filter(active).map(|(_, brick)| brick.node).collect();
+    let bricks = nodes.len();
+    if bricks < width {
+        return Err(format!(
+            "{words} needs {width} bricks, and volume {name} has {bricks}: add others first (`shoal volume add-brick`)"
+        ));
+    }
+    match wanted {
+        Some(shards) => drop(map.schemes.insert(id, shards)),
+        None => drop(map.schemes.remove(&id)),
+    }
+    let nodes = nodes.into_iter().collect::<BTreeSet<NodeId>>().len();
+    check_nodes(map, id, redundancy, nodes, force)?;
+    Ok(Outcome::Done)
 }
 
 fn check_arbiters(map: &ClusterMap, data: &BTreeSet<NodeId>, arbiters: &[NodeId]) -> Result<(), String> {

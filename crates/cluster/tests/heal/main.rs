@@ -10,6 +10,7 @@ mod world;
 
 use cluster::{LIST_BLOCKS_MAX, VOLUME, eventually};
 use shoal_cluster::Command;
+use shoal_cluster::map::Shards;
 use shoal_types::{BlockGroup, BlockId, BrickId, SessionId};
 use shoal_wire::{BlockService, MetaService, VolumeBlocks};
 use std::time::Duration;
@@ -268,4 +269,33 @@ fn shards_stored_while_a_brick_is_away_are_completed_when_it_is_back() {
     assert_eq!(v.world.mem(BrickId(2)).len(), 20);
     v.unlink_all();
     eventually("garbage is deleted", || v.world.ids().iter().all(|brick| v.world.mem(*brick).len() == 0));
+}
+
+#[test]
+fn volume_of_copies_is_converted_to_shards_and_back_while_a_copy_is_damaged_and_a_brick_away() {
+    let mut v = Volume::new(7, 3, &[1, 2, 3, 4, 5, 6, 7]);
+    let long: Vec<BlockId> = (0..20).map(|_| v.write(200_000).0).collect();
+    let short = v.write(5_000).0;
+    let damaged = v.group(long[3]).bricks().next().unwrap();
+    v.world.mem(damaged).damage(long[3]);
+    v.world.mem(BrickId(7)).set_down(true);
+    let shards = Some(Shards { data: 4, parity: 2 });
+    let convert = |shards| Command::Convert { volume: VOLUME, replica: 3, shards, force: false };
+    v.world.change(convert(shards));
+    v.server.placement_changed();
+    eventually("all long blocks are in shards", || long.iter().all(|id| v.group(*id).is_sharded()));
+    assert!(!v.group(short).is_sharded(), "it is too short for shards");
+    v.assert_content();
+    v.world.mem(BrickId(7)).set_down(false);
+    v.assert_healed();
+    eventually("no copy is left", || long.iter().all(|id| v.world.holders(*id).is_empty()));
+    v.world.change(convert(None));
+    v.server.placement_changed();
+    eventually("all blocks are in copies", || long.iter().all(|id| !v.group(*id).is_sharded()));
+    v.assert_healed();
+    eventually("no shard is left", || {
+        v.world.ids().into_iter().map(|brick| v.world.mem(brick).len()).sum::<usize>() == 21 * 3
+    });
+    v.assert_exact();
+    v.assert_consistent();
 }

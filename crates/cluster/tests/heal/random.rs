@@ -4,7 +4,7 @@ use crate::cluster::{VOLUME, eventually};
 use crate::world::Volume;
 use proptest::prelude::*;
 use shoal_cluster::Command;
-use shoal_cluster::map::BrickState;
+use shoal_cluster::map::{BrickState, Shards};
 use shoal_types::BrickId;
 
 #[derive(Clone, Debug)]
@@ -19,6 +19,8 @@ enum Step {
     Drain(usize),
     Undrain,
     Rebalance,
+    /// To shards, and back to copies.
+    Convert,
     Heal,
 }
 
@@ -32,6 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0usize..8).prop_map(Step::Drain),
         1 => Just(Step::Undrain),
         1 => Just(Step::Rebalance),
+        1 => Just(Step::Convert),
         1 => Just(Step::Heal),
     ]
 }
@@ -44,6 +47,7 @@ struct Run {
     scale: usize,
     /// So many bricks stay in use.
     active_min: usize,
+    converts_to: Option<Shards>,
 }
 
 impl Run {
@@ -108,6 +112,12 @@ impl Run {
                 }
             }
             Step::Rebalance => self.v.server.rebalance(),
+            Step::Convert => {
+                let Some(shards) = self.converts_to else { return };
+                let shards = Some(shards).filter(|_| !self.v.world.map.read().schemes.contains_key(&VOLUME));
+                self.v.world.change(Command::Convert { volume: VOLUME, replica: 3, shards, force: true });
+                self.v.server.placement_changed();
+            }
             Step::Heal => self.heal(),
         }
     }
@@ -139,13 +149,22 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_everything_comes_to_its_place(steps in prop::collection::vec(step(), 5..40)) {
         let v = Volume::new(5, 3, &[1, 2, 3, 4, 5]);
-        Run { v, away: None, lost: 0, scale: 1, active_min: 3 }.all(steps);
+        Run { v, away: None, lost: 0, scale: 1, active_min: 3, converts_to: None }.all(steps);
     }
 
     /// Short blocks are in copies, and long ones in shards.
     #[test]
     fn no_shard_is_lost_and_each_comes_to_its_place(steps in prop::collection::vec(step(), 5..40)) {
         let v = Volume::sharded(3, 2, 7);
-        Run { v, away: None, lost: 0, scale: 200, active_min: 5 }.all(steps);
+        Run { v, away: None, lost: 0, scale: 200, active_min: 5, converts_to: None }.all(steps);
+    }
+
+    #[test]
+    fn nothing_is_lost_while_blocks_become_shards_and_copies_again(
+        steps in prop::collection::vec(step(), 5..40)
+    ) {
+        let v = Volume::new(7, 3, &[1, 2, 3, 4, 5, 6, 7]);
+        let converts_to = Some(Shards { data: 3, parity: 2 });
+        Run { v, away: None, lost: 0, scale: 200, active_min: 5, converts_to }.all(steps);
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! **Model.** There are four tasks, each a walk over blocks that ends when all have been visited:
 //! - *copies* takes the list of blocks that were stored on too few bricks;
-//! - *survey* visits all blocks, because a brick is gone or is being drained;
+//! - *survey* visits all blocks, because a brick is gone or is being drained, or because the volume stores
+//!   blocks in another scheme now: as shards instead of copies, or the reverse;
 //! - *rebalance* moves blocks to where placement would put them today;
 //! - *check* asks the bricks whether they store what the namespace says.
 //!
@@ -85,7 +86,10 @@ fn find(
             let is_fine = match task {
                 HealTask::Rebalance => shared.bricks.is_balanced(id, info.group),
                 HealTask::Check => false,
-                _ => *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group)),
+                _ => {
+                    *whole.entry(info.group).or_insert_with(|| shared.bricks.is_whole(info.group))
+                        && shared.bricks.has_wanted_scheme(info)
+                }
             };
             if !is_fine {
                 found.push(id);
@@ -133,16 +137,24 @@ fn copy_one(shared: &Shared, task: HealTask, id: BlockId) -> Result<Option<Place
         }
     }
     let is_whole = bricks.is_whole(info.group);
-    let is_wanted = !is_whole || task == HealTask::Rebalance;
+    let has_wanted_scheme = bricks.has_wanted_scheme(info);
+    let is_wanted = !is_whole || !has_wanted_scheme || task == HealTask::Rebalance;
     if !is_wanted || !shared.heal.pace.wait(u64::from(info.len), || shared.heal.is_over()) {
         return Ok(None);
     }
-    let outcome = if is_whole { bricks.rebalance(id, info) } else { bricks.mend(id, info) };
+    let outcome = match (is_whole, has_wanted_scheme) {
+        (true, _) => bricks.rebalance(id, info),
+        (false, true) => bricks.mend(id, info),
+        // While it cannot be converted, it gets back what it lacks.
+        (false, false) => bricks.rebalance(id, info).or_else(|_| bricks.mend(id, info)),
+    };
     let to = match outcome {
         Ok(to) => to,
         Err(error) => return failed(shared, id, &error).map(|()| None),
     };
-    if !bricks.is_whole(to) || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
+    let moved = BlockInfo { group: to, ..known };
+    let is_fine = bricks.is_whole(to) && bricks.has_wanted_scheme(moved);
+    if !is_fine || (task == HealTask::Rebalance && !bricks.is_balanced(id, to)) {
         shared.heal.note(|status| status.waiting_blocks += 1);
     }
     if to == known.group && to != info.group {

@@ -273,6 +273,22 @@ pub enum AdminRequest {
         /// Even if two copies of a block may lie on one node.
         force: bool,
     },
+    /// Changes how a volume stores its blocks, those that it has included: [`AdminAnswer::Done`].
+    Convert {
+        /// The volume.
+        name: String,
+        /// Copies of every block.
+        replica: u8,
+        /// Blocks are stored as shards: data shards and parity shards. `replica` counts for nothing then.
+        shards: Option<(u8, u8)>,
+        /// Even if two shards of a block may lie on one node.
+        force: bool,
+    },
+    /// How the blocks of a volume are stored: [`AdminAnswer::Conversion`].
+    Conversion {
+        /// The volume.
+        name: String,
+    },
     /// Reports about the tiers of a volume, or detaches the hot one: [`AdminAnswer::Tiers`],
     /// [`AdminAnswer::TierPlan`] for [`TierStep::Plan`], and otherwise [`AdminAnswer::Done`].
     Tier {
@@ -422,4 +438,6 @@ pub enum AdminAnswer {
     Tiers(TierReport),
     /// What would be moved between them.
     TierPlan(TierPlanReport),
+    /// How blocks are stored.
+    Conversion(ConversionReport),
 }

@@ -292,6 +292,28 @@ pub enum RebalanceState {
     Stopped,
 }
 
+/// How the blocks of a volume are stored, those on its hot tier left out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ConversionReport {
+    /// The volume.
+    pub name: String,
+    /// One for each number of copies or shards that there are blocks in.
+    pub schemes: Vec<SchemeReport>,
+}
+
+/// Blocks that are stored in one way.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SchemeReport {
+    /// Data shards and parity shards of each block; none if they are in copies.
+    pub shards: Option<(u8, u8)>,
+    /// Their number.
+    pub blocks: u64,
+    /// Their length, each byte counted once.
+    pub bytes: u64,
+    /// How many of them have to be converted.
+    pub left: u64,
+}
+
 /// Credentials of a client, in PEM.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct CredentialsReport {

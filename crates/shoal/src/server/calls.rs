@@ -6,7 +6,7 @@ use crate::profile::{Profiled, Round, Told};
 use serde::{Deserialize, Serialize};
 use shoal_cluster::scrub::ScrubReport;
 use shoal_cluster::{Command, Outcome};
-use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, Move, SessionInfo, TierState};
+use shoal_meta::{BrickUse, ClearLocks, Cleared, HealStatus, Move, SchemeUse, SessionInfo, TierState};
 use shoal_net::{Link, NetError, Service};
 use shoal_types::{BrickId, GroupId, InodeId, NodeId, ReplicaId, SessionId};
 use shoal_wire::{CodecError, decode, encode};
@@ -70,6 +70,8 @@ pub enum Ask {
     Tiers { volume: GroupId },
     /// Blocks that would be moved between the tiers of a volume now: [`Answer::TierPlan`]. For its leader.
     TierPlan { volume: GroupId },
+    /// How the blocks of a volume are stored: [`Answer::Schemes`]. For its leader.
+    Schemes { volume: GroupId },
 }
 
 /// The answer to a request.
@@ -119,6 +121,8 @@ pub enum Answer {
     Tiers(TierState),
     /// Blocks that would be moved.
     TierPlan(Vec<Move>),
+    /// How blocks are stored.
+    Schemes(Vec<SchemeUse>),
 }
 
 /// A session, as the volume's leader knows it.

@@ -188,6 +188,9 @@ impl ServerContext {
             Ask::TierPlan { volume } => {
                 self.led(*volume, |group| group.server().tier_plan().map(Answer::TierPlan))
             }
+            Ask::Schemes { volume } => {
+                self.led(*volume, |group| group.server().schemes().map(Answer::Schemes))
+            }
             Ask::Events { seen } => Answer::Events(self.events.after(seen)),
             Ask::Clock => Answer::Clock { now_ms: now_ms() },
             Ask::Round { .. } | Ask::Tell { .. } | Ask::Lost { .. } | Ask::BrickIdentity { .. } => {

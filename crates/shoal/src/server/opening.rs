@@ -10,7 +10,7 @@ use crate::measure::{MeasuredMeta, MetaWatches, op_stats};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use shoal_cluster::{
-    Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks, options,
+    Brick, Bricks, ClusterMap, FOUNDERS_MAX, Outcome, ReplicaPlace, ReplicatedBlocks, Shards, options,
 };
 use shoal_fuse::OpStats;
 use shoal_meta::{HealStatus, Machine, Replica, ReplicaOptions, Server, TierSettings, fetch_state};
@@ -47,8 +47,8 @@ pub struct VolumeGroup {
 /// State that a volume's replica derives from the map.
 #[derive(Default)]
 struct Seen {
-    /// Bricks and their states.
-    bricks: Vec<(BrickId, Brick)>,
+    /// Bricks and their states, and the scheme of blocks in shards.
+    placement: (Vec<(BrickId, Brick)>, Option<Shards>),
     /// Rebalances that the map has requested, those before this process included.
     rebalance: Option<u64>,
     /// Rebalances that were requested of this process.
@@ -289,8 +289,9 @@ impl Group for VolumeGroup {
         let mut seen = self.seen.lock();
         let bricks: Vec<_> =
             volume.bricks.iter().filter_map(|id| Some((*id, map.bricks.get(id)?.clone()))).collect();
-        if seen.bricks != bricks {
-            seen.bricks = bricks;
+        let placement = (bricks, map.schemes.get(&self.group).copied());
+        if seen.placement != placement {
+            seen.placement = placement;
             self.server.placement_changed();
         }
         if seen.rebalance.is_some_and(|before| before != volume.rebalance) {

@@ -106,6 +106,61 @@ fn dispersed_volume_loses_nothing_when_nodes_die_and_a_wiped_one_is_healed() {
     cluster.fsck(2);
 }
 
+/// Waits until all blocks are stored as the volume wants them, and answers the bytes on the bricks.
+fn converted(cluster: &Cluster) -> u64 {
+    eventually("all blocks are converted", 240, || {
+        let report = cluster.json(1, &["volume", "convert", "v", "status"])?;
+        let schemes = report["schemes"].as_array().ok_or("no schemes")?;
+        match schemes.iter().all(|scheme| scheme["left"] == 0) {
+            true => Ok(()),
+            false => Err(report.to_string()),
+        }
+    });
+    cluster.wait_healed(1, 180);
+    (1..=NODES).map(|node| stored(&cluster.brick_path(node))).sum()
+}
+
+#[test]
+fn volume_is_converted_to_shards_and_back_while_it_is_written_and_its_leader_dies() {
+    let mut cluster = Cluster::new(NODES);
+    create(&cluster, NODES, "replica 3");
+    let convert = |cluster: &Cluster, words: &str| {
+        let command = cluster.shoal(1).arg("volume").arg("convert").arg("v");
+        words.split(' ').fold(command, |command, word| command.arg(word)).outcome()
+    };
+    let mount = cluster.mount();
+    write_large(&cluster, NODES, mount.path());
+    let in_copies = (1..=NODES).map(|node| stored(&cluster.brick_path(node))).sum::<u64>();
+    let refused = convert(&cluster, "disperse 5 redundancy 1");
+    assert!(refused.to_string().contains("redundancy 2"), "{refused}");
+
+    let load = Load::start(mount.path(), "load");
+    load.advance(20);
+    assert!(convert(&cluster, "disperse 5 redundancy 2").to_string().contains("success"));
+    assert!(info(&cluster).contains("Shards of each block: 3 + 2"));
+    let leader = cluster.leader(1);
+    cluster.kill(leader);
+    load.advance(20);
+    cluster.start(leader);
+    let in_shards = converted(&cluster);
+    load.advance(20);
+    check_large(mount.path());
+    let kept = in_shards as f64 / in_copies as f64;
+    assert!(kept < 0.75, "{kept:.2} of the bytes are left");
+
+    assert!(convert(&cluster, "replica 3").to_string().contains("success"));
+    converted(&cluster);
+    let (expected, stall) = load.stop();
+    println!("a volume converted twice, its leader killed: longest call {stall:?}");
+    expected.check();
+    check_large(mount.path());
+    mount.unmount();
+    let refused = convert(&cluster, "replica 3");
+    assert!(refused.to_string().contains("is replica 3 already"), "{refused}");
+    cluster.stop(2);
+    cluster.fsck(2);
+}
+
 #[test]
 fn with_a_spare_node_and_five_metadata_replicas_any_two_nodes_may_be_down() {
     let mut cluster = Cluster::new(NODES_WITH_SPARE);

@@ -2,7 +2,9 @@
 
 use super::count;
 use super::table::Table;
-use crate::admin::{HealReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState};
+use crate::admin::{
+    ConversionReport, HealReport, RebalanceReport, RebalanceState, RemovalReport, RemovalState,
+};
 use crate::show;
 use std::fmt::Write;
 
@@ -52,6 +54,19 @@ pub fn rebalance(report: &RebalanceReport) -> String {
     let size = show::bytes(report.copied_bytes);
     table.row(&[&report.name, &report.moved, &size, &report.examined, &report.failures, &status]);
     table.render(true)
+}
+
+/// `volume convert NAME status`.
+pub fn conversion(report: &ConversionReport) -> String {
+    let mut table = Table::new(&["Blocks in", ">Number", ">Size", ">To convert"]);
+    for scheme in &report.schemes {
+        let stored =
+            scheme.shards.map_or("copies".to_owned(), |(data, parity)| format!("{data} + {parity} shards"));
+        table.row(&[&stored, &scheme.blocks, &show::bytes(scheme.bytes), &scheme.left]);
+    }
+    let left: u64 = report.schemes.iter().map(|scheme| scheme.left).sum();
+    let state = if left == 0 { "completed" } else { "in progress" };
+    format!("Volume: {}\nConversion: {state}\n\n{}", report.name, table.render(true))
 }
 
 /// `volume remove-brick NAME ... status`.

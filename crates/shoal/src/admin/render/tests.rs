@@ -303,6 +303,23 @@ web       300  1.00 GiB      900         0  completed",
 }
 
 #[test]
+fn conversion_shows_what_is_stored_in_which_way_and_what_is_left() {
+    let scheme = |shards, blocks, left| SchemeReport { shards, blocks, bytes: blocks << 20, left };
+    let schemes = vec![scheme(None, 40, 30), scheme(Some((4, 2)), 9, 0)];
+    same(
+        &conversion(&ConversionReport { name: "web".into(), schemes }),
+        "
+Volume: web
+Conversion: in progress
+
+Blocks in     Number      Size  To convert
+------------------------------------------
+copies            40  40.0 MiB          30
+4 + 2 shards       9  9.00 MiB           0",
+    );
+}
+
+#[test]
 fn every_answer_reads_back_as_it_was_said() {
     for answer in [
         AdminAnswer::Done,

@@ -26,8 +26,69 @@ const ARBITRATED_SET: usize = 3;
 /// HOST:/BRICK... [force]`.
 pub fn creation(words: &[String]) -> Result<Creation, String> {
     let (words, force) = without_force(words);
-    let (mut replica, mut places, mut arbitrated) = (None, Vec::new(), false);
-    let mut dispersed = Dispersed::default();
+    let Said { replica, arbitrated, dispersed, places } = said(words)?;
+    if dispersed != Dispersed::default() {
+        let (bricks, (data, parity)) = (names(&places)?, dispersed.shards(places.len())?);
+        let (replica, arbiters, shards) = (parity.saturating_add(1), Vec::new(), Some((data, parity)));
+        return Ok(Creation { replica, bricks, arbiters, shards, force });
+    }
+    let shards = None;
+    if arbitrated {
+        let (bricks, arbiters) = with_arbiters(replica, &places)?;
+        return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, shards, force });
+    }
+    let (bricks, arbiters) =
+        if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
+    match (replica, bricks.len()) {
+        (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
+        (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, shards, force }),
+        (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, shards, force }),
+        // GlusterFS's default is one copy on one of the bricks, which loses data with the first disk.
+        (None, count) => Err(format!(
+            "say how many copies of each block there shall be: `replica {}`, or `replica 1` for no protection",
+            count.min(3)
+        )),
+    }
+}
+
+/// The arguments of `volume convert`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Conversion {
+    pub replica: u8,
+    /// Data shards and parity shards of a block.
+    pub shards: Option<(u8, u8)>,
+    pub force: bool,
+}
+
+/// `replica N | disperse N [redundancy M] | disperse-data K redundancy M, [force]`.
+pub fn conversion(words: &[String]) -> Result<Conversion, String> {
+    let (words, force) = without_force(words);
+    let Said { replica, arbitrated, dispersed, places } = said(words)?;
+    if let Some(word) = places.first() {
+        return Err(format!("'{word}': the bricks stay as they are; `volume add-brick` adds some"));
+    }
+    match (replica, dispersed) {
+        (Some(replica), _) if !arbitrated => Ok(Conversion { replica, shards: None, force }),
+        (None, Dispersed { all: Some(_), .. } | Dispersed { data: Some(_), parity: Some(_), .. }) => {
+            let (data, parity) = dispersed.shards(0)?;
+            Ok(Conversion { replica: parity.saturating_add(1), shards: Some((data, parity)), force })
+        }
+        _ => Err("say what the volume shall be: `replica 3`, or `disperse 6 redundancy 2`".into()),
+    }
+}
+
+/// What the words after a volume's name say.
+#[derive(Default)]
+struct Said {
+    replica: Option<u8>,
+    arbitrated: bool,
+    dispersed: Dispersed,
+    /// All other words.
+    places: Vec<String>,
+}
+
+fn said(words: &[String]) -> Result<Said, String> {
+    let Said { mut replica, mut arbitrated, mut dispersed, mut places } = Said::default();
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
@@ -65,31 +126,10 @@ pub fn creation(words: &[String]) -> Result<Creation, String> {
             _ => places.push(word.clone()),
         }
     }
-    if dispersed != Dispersed::default() {
-        if replica.is_some() || arbitrated {
-            return Err("say `replica` or `disperse`: a block is in copies or in shards".into());
-        }
-        let (bricks, (data, parity)) = (names(&places)?, dispersed.shards(places.len())?);
-        let (replica, arbiters, shards) = (parity.saturating_add(1), Vec::new(), Some((data, parity)));
-        return Ok(Creation { replica, bricks, arbiters, shards, force });
+    if dispersed != Dispersed::default() && (replica.is_some() || arbitrated) {
+        return Err("say `replica` or `disperse`: a block is in copies or in shards".into());
     }
-    let shards = None;
-    if arbitrated {
-        let (bricks, arbiters) = with_arbiters(replica, &places)?;
-        return Ok(Creation { replica: shoal_cluster::ARBITRATED_COPIES, bricks, arbiters, shards, force });
-    }
-    let (bricks, arbiters) =
-        if places.is_empty() { Default::default() } else { (names(&places)?, Vec::new()) };
-    match (replica, bricks.len()) {
-        (_, 0) => Err("name at least one brick, as HOST:/PATH".into()),
-        (Some(replica), _) => Ok(Creation { replica, bricks, arbiters, shards, force }),
-        (None, 1) => Ok(Creation { replica: 1, bricks, arbiters, shards, force }),
-        // GlusterFS's default is one copy on one of the bricks, which loses data with the first disk.
-        (None, count) => Err(format!(
-            "say how many copies of each block there shall be: `replica {}`, or `replica 1` for no protection",
-            count.min(3)
-        )),
-    }
+    Ok(Said { replica, arbitrated, dispersed, places })
 }
 
 /// The numbers of a dispersed volume, as far as they were said.
@@ -624,6 +664,28 @@ mod tests {
             ("read oops", "list-cnt"),
         ] {
             let error = topmost(&words(bad)).unwrap_err();
+            assert!(error.contains(why), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn conversion_says_copies_or_shards_and_no_bricks() {
+        let converted = |text: &str| conversion(&words(text)).map(|it| (it.replica, it.shards, it.force));
+        assert_eq!(converted("replica 3"), Ok((3, None, false)));
+        for text in ["disperse 6 redundancy 2", "disperse-data 4 redundancy 2", "disperse 6 disperse-data 4"]
+        {
+            assert_eq!(converted(text), Ok((3, Some((4, 2)), false)), "{text}");
+        }
+        assert_eq!(converted("disperse 3 force"), Ok((2, Some((2, 1)), true)));
+        for (bad, why) in [
+            ("", "say what"),
+            ("redundancy 2", "say what"),
+            ("replica 3 arbiter 1", "say what"),
+            ("replica 3 a:/b", "the bricks stay"),
+            ("replica 3 disperse 6", "or in shards"),
+            ("disperse 4 redundancy 3", "fewer parity"),
+        ] {
+            let error = conversion(&words(bad)).unwrap_err();
             assert!(error.contains(why), "{bad}: {error}");
         }
     }

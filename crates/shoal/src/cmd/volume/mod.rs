@@ -72,6 +72,15 @@ Examples:
   shoal volume top web lookup              the directories in which names are looked for
   shoal volume top web write-perf";
 
+const CONVERT_HELP: &str = "\
+A block survives as many losses afterwards as before: `replica 3` becomes `disperse N redundancy 2`. Its new
+copies or shards are complete, and were read back, before the old ones are deleted.
+
+Examples:
+  shoal volume convert web disperse 6 redundancy 2
+  shoal volume convert web status
+  shoal volume convert web replica 3";
+
 const TIER_HELP: &str = "\
 The hot tier has a scheme of its own, and the volume keeps its own on all other bricks. Settings: tier.demote-after,
 tier.promote-reads, tier.high-watermark, tier.low-watermark, tier.bytes-per-second, tier.pause (`volume set help`).
@@ -274,6 +283,21 @@ enum Command {
         /// After info: numbers only
         #[arg(value_parser = ["summary", "split-brain"])]
         more: Option<String>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Changes a volume from copies to shards, or back, while it is used. Blocks that it has are stored anew
+    /// in the background, at most as fast as heal.bytes-per-second
+    #[command(
+        override_usage = "shoal volume convert NAME replica N | disperse N redundancy M [force]\n       \
+                          shoal volume convert NAME status",
+        after_help = CONVERT_HELP
+    )]
+    Convert {
+        /// The volume's name
+        name: String,
+        #[command(flatten)]
+        words: Words,
         #[command(flatten)]
         output: Output,
     },

@@ -74,6 +74,7 @@ impl Volume {
             Command::Tier { name, words, consent, output } => {
                 tier(local, mode, name, &words.words, consent, output)
             }
+            Command::Convert { name, words, output } => convert(local, name, &words.words, output),
             Command::Rebalance { name, what, output } => rebalance(local, name, &what, output),
             Command::Scrub { name, what, output } => {
                 scrub(local, name, or_usage(grammar::scrub(&what)), output)
@@ -358,6 +359,22 @@ fn heal(local: &Local, name: String, what: Option<&str>, more: Option<&str>, out
 
 fn is_healed(report: &HealReport) -> bool {
     report.degraded == 0 && !report.scanning
+}
+
+fn convert(local: &Local, name: String, words: &[String], output: Output) -> Outcome {
+    if words == ["status"] {
+        let request = AdminRequest::Conversion { name };
+        let report = the_answer!(local.ask(request)?, AdminAnswer::Conversion(report) => report);
+        output.print(&report, render::conversion)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let grammar::Conversion { replica, shards, force } = or_usage(grammar::conversion(words));
+    local.act(AdminRequest::Convert { name: name.clone(), replica, shards, force })?;
+    println!(
+        "volume convert: {name}: success: what is written from now on is stored so; `{}` shows how far the rest is",
+        local.command(&format!("volume convert {name} status"))
+    );
+    Ok(ExitCode::SUCCESS)
 }
 
 fn rebalance(local: &Local, name: String, what: &str, output: Output) -> Outcome {

@@ -5,8 +5,9 @@ use super::super::context::ServerContext;
 use super::names;
 use super::show::bricks;
 use crate::admin::*;
-use crate::limits::{ASK_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE};
-use shoal_cluster::{BrickState, Command};
+use crate::limits::{ASK_PATIENCE, COUNT_PATIENCE, EXECUTE_PAUSE, LEADER_PATIENCE, MAP_NEWS_PATIENCE};
+use shoal_cluster::{BrickState, Command, Shards};
+use shoal_meta::SchemeUse;
 use shoal_types::{BrickId, GroupId, NodeId};
 use std::time::Instant;
 
@@ -99,6 +100,38 @@ impl ServerContext {
             copied_bytes: heal.status.moved_bytes,
             failures: heal.status.failed_blocks,
         })
+    }
+
+    pub(super) fn conversion(&self, name: &str) -> Result<ConversionReport, String> {
+        let map = self.view.map();
+        let (volume, it) = names::volume(&map, name)?;
+        let schemes = match self.ask_leader(volume, &Ask::Schemes { volume }, COUNT_PATIENCE)? {
+            (_, Answer::Schemes(schemes)) => schemes,
+            (node, other) => return Err(format!("{node} answered something else: {other:?}")),
+        };
+        let report = |scheme: SchemeUse| SchemeReport {
+            shards: (scheme.data > 0).then(|| (scheme.data, scheme.all.saturating_sub(scheme.data))),
+            blocks: scheme.blocks,
+            bytes: scheme.bytes,
+            left: scheme.unwanted_blocks,
+        };
+        Ok(ConversionReport { name: it.name.clone(), schemes: schemes.into_iter().map(report).collect() })
+    }
+
+    /// A brick that repairs a damaged shard takes it to be of the volume's scheme. So shards of an earlier one
+    /// must be gone.
+    pub(super) fn check_no_other_scheme(&self, name: &str, wanted: Option<Shards>) -> Result<(), String> {
+        let Some(wanted) = wanted else { return Ok(()) };
+        let wanted = (wanted.data, wanted.parity);
+        let other = |(data, parity): (u8, u8)| (data, parity) != wanted;
+        match self.conversion(name)?.schemes.iter().find(|it| it.shards.is_some_and(other)) {
+            None => Ok(()),
+            Some(scheme) => Err(format!(
+                "volume {name} has {} blocks in another scheme of shards: convert it to copies first, and wait until \
+                 `shoal volume convert {name} status` shows that this is completed",
+                scheme.blocks
+            )),
+        }
     }
 
     pub(super) fn remove_bricks(

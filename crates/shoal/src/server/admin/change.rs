@@ -54,6 +54,11 @@ impl ServerContext {
             R::AttachTier { name, replica, shards, bricks, force } => {
                 self.attachment(&name, (replica, shards), (&bricks, force), note)?
             }
+            R::Convert { name, replica, shards, force } => {
+                let shards = shards.map(|(data, parity)| Shards { data, parity });
+                self.check_no_other_scheme(&name, shards)?;
+                Command::Convert { volume: id(&name)?, replica, shards, force }
+            }
             R::RevokeClient { name } => Command::RevokeClient { name },
             other => return Err(format!("a server of this version does not know {other:?}")),
         };

@@ -83,6 +83,7 @@ impl Admin for ServerContext {
             R::Sessions { name } => AdminAnswer::Sessions { volumes: self.session_reports(name.as_deref())? },
             R::Tasks { name } => AdminAnswer::Tasks { volumes: self.task_reports(name.as_deref())? },
             R::Tier { name, step } => self.tier(&name, step)?,
+            R::Conversion { name } => AdminAnswer::Conversion(self.conversion(&name)?),
             R::Scrub { name, step } => AdminAnswer::Scrub(self.scrub(&name, step)?),
             R::Profile { name, step } => AdminAnswer::Profile(self.profile(&name, step)?),
             R::Top { name, of } => AdminAnswer::Top(self.top(&name, of)?),

@@ -1,0 +1,70 @@
+//! Stores a block a second time: on the other tier, or in another scheme.
+//!
+//! **Promises.** The second group is complete, and each of its bricks has read back from its disk what it
+//! stored, before the caller hears of it. Until the caller has recorded that group, and discards what is in
+//! excess then, the first group stays untouched. So a block never has less redundancy than its group says,
+//! wherever the work is cut off.
+
+use super::call::Calls;
+use super::store::Target;
+use super::{Inner, names};
+use crate::limits::{STORE_WAIT_MAX, SURVEY_WAIT_MAX};
+use crate::map::ClusterMap;
+use shoal_runtime::time::Instant;
+use shoal_types::{BlockGroup, BlockId, BlockInfo, Tier};
+use shoal_wire::BlockError;
+use std::sync::Arc;
+
+impl Inner {
+    /// Whether a block is in copies or in shards as a new block of its length would be on its tier.
+    pub(super) fn has_wanted_scheme(&self, map: &ClusterMap, info: BlockInfo) -> bool {
+        let wanted = self.scheme_for(map, info.group.tier(), u64::from(info.len));
+        let wanted = wanted.map_or((0, 0), |scheme| (scheme.data(), scheme.shards()));
+        wanted == (info.group.data_shards(), info.group.all_shards())
+    }
+
+    /// Stores a whole block on a tier as a new block would be stored there.
+    pub(super) fn store_anew(
+        self: &Arc<Inner>,
+        map: &ClusterMap,
+        id: BlockId,
+        info: BlockInfo,
+        tier: Tier,
+    ) -> Result<BlockGroup, BlockError> {
+        let content = self.fetch(id, info.group, 0, info.len)?;
+        let target = Target { tier, whole: true, wait_max: STORE_WAIT_MAX };
+        let stored = self.store_on(map, target, id, &[content])?;
+        let stored = match map.tiers.get(&self.volume) {
+            Some(hot) if tier == Tier::Hot => stored.on_hot_tier(hot.replica),
+            _ => stored,
+        };
+        self.prove(id, &stored, info.len)?;
+        Ok(stored)
+    }
+
+    /// Checks that each brick of a group has all of what it should have: it reads that from its disk and
+    /// checks every byte.
+    fn prove(self: &Arc<Inner>, id: BlockId, group: &BlockGroup, len: u32) -> Result<(), BlockError> {
+        let wanted = if group.is_sharded() { group.shard_bytes() } else { len };
+        let mut calls = Calls::new();
+        for brick in group.bricks() {
+            let name = names::on_brick(id, group, brick);
+            calls.start(self, brick, move |it| it.check(name));
+        }
+        let (mut proven, until) = (0, Instant::now() + SURVEY_WAIT_MAX);
+        while let Some((brick, answer)) = calls.next(until) {
+            match answer {
+                Ok(found) if found == wanted => proven += 1,
+                Ok(found) => {
+                    let what = format!("{brick} has {found} bytes of it instead of {wanted}");
+                    return Err(BlockError::Corrupt { id, what });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if proven == group.len() && !group.is_short_of(1) {
+            return Ok(());
+        }
+        Err(BlockError::Unreachable(format!("{proven} of {} bricks have shown block {id}", group.len())))
+    }
+}
