@@ -26,5 +26,6 @@ mod programs;
 mod several;
 mod sparse;
 mod sqlite;
+mod stored;
 mod warm;
 mod xattrs;
