@@ -118,8 +118,8 @@ impl ServerContext {
         Ok(ConversionReport { name: it.name.clone(), schemes: schemes.into_iter().map(report).collect() })
     }
 
-    /// A brick that repairs a damaged shard takes it to be of the volume's scheme. So shards of an earlier one
-    /// must be gone.
+    /// Refuses a scheme of shards while blocks are in another one. A brick that repairs a damaged shard takes
+    /// it to be of the volume's scheme.
     pub(super) fn check_no_other_scheme(&self, name: &str, wanted: Option<Shards>) -> Result<(), String> {
         let Some(wanted) = wanted else { return Ok(()) };
         let wanted = (wanted.data, wanted.parity);
