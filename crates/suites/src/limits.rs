@@ -16,6 +16,8 @@ pub const FILES_PER_DIR: usize = 100;
 pub const UNTAR_FILES: usize = 17_477;
 /// Mean length of a file of that tree, in bytes.
 pub const UNTAR_FILE_BYTES: usize = 6_400;
+/// Parts into which `cluster` divides the tree that all mounts share: one to four mounts get equally many.
+pub const TREE_PARTS: usize = 12;
 /// Files of the suites `smallfile`, `web`, `maildir` and `git`.
 pub const FILES: usize = 4_000;
 /// Files of `build`: each is a run of the compiler.

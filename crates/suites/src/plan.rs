@@ -14,6 +14,8 @@ pub enum Suite {
     SmallRead,
     /// A tree unpacked, archived and removed, on one and on several mounts at once.
     Untar,
+    /// Trees unpacked, archived and removed by several mounts: a tree for each, and one for all.
+    Cluster,
     /// Threads that create, stat, read, rename and delete small files.
     Smallfile,
     /// Long files by several clients, in sequence, at random and in strides.
@@ -33,6 +35,7 @@ impl Suite {
     pub const ALL: &[Suite] = &[
         Suite::SmallRead,
         Suite::Untar,
+        Suite::Cluster,
         Suite::Smallfile,
         Suite::Stream,
         Suite::Web,
@@ -48,6 +51,7 @@ impl Suite {
         match self {
             Suite::SmallRead => "small-read",
             Suite::Untar => "untar",
+            Suite::Cluster => "cluster",
             Suite::Smallfile => "smallfile",
             Suite::Stream => "stream",
             Suite::Web => "web",
@@ -61,6 +65,7 @@ impl Suite {
     pub fn programs(self) -> &'static [&'static str] {
         match self {
             Suite::SmallRead | Suite::Untar => &["bash", "tar", "cat", "rm", "seq"],
+            Suite::Cluster => &["bash", "tar", "cat", "rm", "xargs"],
             Suite::Git => &["git"],
             Suite::Build => &["make", "cc"],
             Suite::Smallfile | Suite::Stream | Suite::Web | Suite::Maildir => &[],
@@ -125,7 +130,7 @@ impl Plan {
     pub fn files_of(&self, suite: Suite) -> usize {
         self.files.unwrap_or(match suite {
             Suite::SmallRead => SMALL_FILES,
-            Suite::Untar => UNTAR_FILES,
+            Suite::Untar | Suite::Cluster => UNTAR_FILES,
             Suite::Build => BUILD_FILES,
             Suite::Smallfile | Suite::Web | Suite::Git | Suite::Maildir => FILES,
             Suite::Stream => self.threads,
@@ -135,7 +140,7 @@ impl Plan {
     /// Length of a small file of a suite, in bytes.
     pub fn file_bytes_of(&self, suite: Suite) -> usize {
         self.file_bytes.unwrap_or(match suite {
-            Suite::Untar | Suite::Git => UNTAR_FILE_BYTES,
+            Suite::Untar | Suite::Cluster | Suite::Git => UNTAR_FILE_BYTES,
             _ => SMALL_FILE_BYTES,
         })
     }

@@ -5,10 +5,10 @@ use crate::outcome::{FORMAT, Outcome, Row, System};
 use crate::plan::{Plan, Suite};
 use crate::programs::missing;
 use crate::sandbox::{Sandbox, sync};
-pub use crate::turn::Counter;
+pub use crate::turn::{Hooks, Remount};
 use crate::turn::{Measured, Turn};
 use crate::{machine, suites};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -22,12 +22,21 @@ pub struct Subject {
 }
 
 /// Measures all systems.
-pub fn run(plan: &Plan, subjects: &[Subject], counter: Counter, version: &str) -> anyhow::Result<Outcome> {
+pub fn run(plan: &Plan, subjects: &[Subject], hooks: Hooks, version: &str) -> anyhow::Result<Outcome> {
     ensure!(!subjects.is_empty(), "name at least one directory");
     ensure!(subjects.len() <= SYSTEMS_MAX, "at most {SYSTEMS_MAX} directories can be compared");
     for suite in &plan.suites {
         let missing = missing(suite.programs());
         ensure!(missing.is_empty(), "suite {}: not installed: {}", suite.name(), missing.join(", "));
+    }
+    if plan.suites.contains(&Suite::Cluster)
+        && let Some(alone) = subjects.iter().find(|subject| subject.mounts.len() < 2)
+    {
+        bail!(
+            "suite cluster: {0} is one mount: name several of one file system, separated by commas; a plain directory \
+             may be named more than once, as in {0},{0}",
+            alone.label
+        );
     }
     let mut sandboxes = Vec::new();
     for (number, subject) in subjects.iter().enumerate() {
@@ -39,15 +48,15 @@ pub fn run(plan: &Plan, subjects: &[Subject], counter: Counter, version: &str) -
     // The input is in memory where /dev/shm is, and not on a disk that is measured.
     let memory = Path::new("/dev/shm");
     let inputs = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let input = match plan.suites.contains(&Suite::Untar) {
+    let input = match plan.suites.iter().any(|suite| matches!(suite, Suite::Untar | Suite::Cluster)) {
         true => {
             Some(Sandbox::create(&inputs, subjects.len() * SYSTEMS_MAX, 3 * plan.bytes_of(Suite::Untar))?)
         }
         false => None,
     };
-    let archive = input.as_ref().map(|input| suites::untar::archive(input.path(), plan)).transpose()?;
+    let archives = input.as_ref().map(|input| suites::trees::archives(input.path(), plan)).transpose()?;
 
-    let mut outcome = begin(plan, subjects, version)?;
+    let mut outcome = begin(plan, subjects, hooks, version)?;
     for &suite in &plan.suites {
         for round in 0..plan.rounds {
             for turn in 0..subjects.len() {
@@ -59,9 +68,9 @@ pub fn run(plan: &Plan, subjects: &[Subject], counter: Counter, version: &str) -
                     seed: round as u64,
                     tops,
                     mounts: &subjects[system].mounts,
-                    archive: archive.as_deref(),
+                    archives: archives.as_ref(),
                     label: &subjects[system].label,
-                    counter,
+                    hooks,
                     measured: Vec::new(),
                 };
                 one(&mut turn)?;
@@ -89,14 +98,14 @@ fn one(turn: &mut Turn) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn begin(plan: &Plan, subjects: &[Subject], version: &str) -> anyhow::Result<Outcome> {
+fn begin(plan: &Plan, subjects: &[Subject], hooks: Hooks, version: &str) -> anyhow::Result<Outcome> {
     let mut systems = Vec::new();
     for Subject { label, mounts } in subjects {
         let paths = mounts.iter().map(|mount| mount.display().to_string()).collect();
         systems.push(System { label: label.clone(), paths, filesystem: machine::filesystem(&mounts[0])? });
     }
     let root = nix::unistd::geteuid().is_root();
-    let note = match (plan.warm_only, root, &plan.remount) {
+    let note = match (plan.warm_only, root, hooks.remount) {
         (true, ..) => "warm only, as asked for",
         (_, true, Some(_)) => "cold: remounted by --remount, and the kernel's caches dropped",
         (_, true, None) => {
@@ -135,6 +144,9 @@ fn keep(outcome: &mut Outcome, suite: Suite, system: usize, measured: Vec<Measur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites::trees::split_mounts;
+
+    const NONE: Hooks = Hooks { counter: &|_| None, remount: None };
 
     /// Every suite in a small size: the tests run in parallel with others, so caches are left alone.
     fn tiny(suites: &[Suite]) -> Plan {
@@ -156,19 +168,26 @@ mod tests {
     fn every_suite_measures_every_system_in_every_round_and_leaves_nothing() {
         let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let [one, two, three] = [0, 1, 2].map(|number: usize| dirs[number].path().to_owned());
-        let subjects = [
-            Subject { label: "one".into(), mounts: vec![one] },
-            Subject { label: "two".into(), mounts: vec![two, three] },
+        let apart = [
+            Subject { label: "one".into(), mounts: vec![one.clone()] },
+            Subject { label: "two".into(), mounts: vec![two.clone(), three] },
         ];
+        let shared = [
+            Subject { label: "one".into(), mounts: vec![one.clone(), one] },
+            Subject { label: "two".into(), mounts: vec![two.clone(), two.clone(), two] },
+        ];
+        let counting = Hooks { counter: &|_| Some(7), ..NONE };
         for &suite in Suite::ALL {
+            let subjects = if suite == Suite::Cluster { &shared } else { &apart };
             if !missing(suite.programs()).is_empty() {
                 continue;
             }
-            let outcome = run(&tiny(&[suite]), &subjects, &|_| Some(7), "1").unwrap();
+            let outcome = run(&tiny(&[suite]), subjects, counting, "1").unwrap();
             assert!(outcome.rows.len() >= 3, "{suite:?}: {:?}", outcome.rows);
             for row in &outcome.rows {
-                let several = row.what.contains("2 mounts");
-                assert_eq!(row.seconds[0].len(), if several { 0 } else { 2 }, "{}", row.what);
+                let mounts = split_mounts(&row.what).1;
+                let is_there = mounts <= subjects[0].mounts.len();
+                assert_eq!(row.seconds[0].len(), if is_there { 2 } else { 0 }, "{}", row.what);
                 assert_eq!(row.seconds[1].len(), 2, "{}", row.what);
                 assert!(row.seconds.iter().flatten().all(|seconds| *seconds > 0.0), "{}", row.what);
                 assert_eq!(row.requests(1), Some(0.0), "the counter stands still");
@@ -180,14 +199,30 @@ mod tests {
     }
 
     #[test]
+    fn cluster_refuses_a_single_mount_and_mounts_of_different_file_systems() {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let [one, two] = [0, 1].map(|number: usize| dirs[number].path().to_owned());
+        let refused = |mounts: Vec<PathBuf>| {
+            let subject = Subject { label: "it".into(), mounts };
+            format!("{:#}", run(&tiny(&[Suite::Cluster]), &[subject], NONE, "1").unwrap_err())
+        };
+        assert!(refused(vec![one.clone()]).contains("it,it"));
+        assert!(refused(vec![one, two]).contains("not mounts of one file system"));
+        for dir in &dirs {
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
     fn failed_suite_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let subject = Subject { label: "it".into(), mounts: vec![dir.path().to_owned()] };
         let mut plan = tiny(&[Suite::Smallfile]);
         plan.warm_only = false;
-        plan.remount = Some("exit 3".into());
-        let error = format!("{:#}", run(&plan, &[subject], &|_| None, "1").unwrap_err());
-        assert!(error.contains("--remount"), "{error}");
+        let fails = |_: &Path| anyhow::bail!("it cannot be mounted");
+        let hooks = Hooks { remount: Some(&fails), ..NONE };
+        let error = format!("{:#}", run(&plan, &[subject], hooks, "1").unwrap_err());
+        assert!(error.contains("cannot be mounted"), "{error}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }

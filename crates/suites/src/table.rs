@@ -1,7 +1,9 @@
 //! The results as text.
 
 use crate::outcome::Outcome;
+use crate::plan::Suite;
 use crate::statistics::spread;
+use crate::suites::trees::split_mounts;
 use std::fmt::Write;
 
 /// Seconds in a unit that suits them.
@@ -44,10 +46,21 @@ pub fn table(outcome: &Outcome) -> String {
         line.extend((0..outcome.systems.len()).map(|system| cell(outcome, number, system)));
         lines.push(line);
     }
+    let mut text = format!("{}\n{}{LEGEND}\n", outcome.machine, aligned(&lines));
+    for note in &outcome.notes {
+        let _ = writeln!(text, "Note: {note}.");
+    }
+    text.push_str(&by_mounts(outcome));
+    text
+}
+
+/// Lines of equally many cells, in columns.
+pub fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
-    let mut text = format!("{}\n", outcome.machine);
-    for line in &lines {
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
         let mut padded = String::new();
         for (column, cell) in line.iter().enumerate() {
             let gap = if column == 0 { "" } else { "   " };
@@ -56,13 +69,46 @@ pub fn table(outcome: &Outcome) -> String {
         text.push_str(padded.trim_end());
         text.push('\n');
     }
-    text.push_str(LEGEND);
-    text.push('\n');
-    for note in &outcome.notes {
-        let _ = writeln!(text, "Note: {note}.");
-    }
     text
 }
+
+/// The suite `cluster` by number of mounts: the time of some work by one mount, by two, and so on, and how
+/// many times as long as by one that is. Empty if the suite did not run.
+fn by_mounts(outcome: &Outcome) -> String {
+    let rows: Vec<(&str, usize, usize)> = outcome
+        .rows
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.suite == Suite::Cluster.name())
+        .map(|(number, row)| {
+            let (work, mounts) = split_mounts(&row.what);
+            (work, mounts, number)
+        })
+        .collect();
+    let Some(most) = rows.iter().map(|(_, mounts, _)| *mounts).max() else { return String::new() };
+    let mut lines = vec![vec!["mounts at work".to_owned()]];
+    lines[0].extend((1..=most).map(|mounts| mounts.to_string()));
+    for system in 0..outcome.systems.len() {
+        for (work, _, first) in rows.iter().filter(|(_, mounts, _)| *mounts == 1) {
+            let alone = outcome.rows[*first].median(system).filter(|seconds| *seconds > 0.0);
+            let mut line = vec![format!("{}: {work}", outcome.systems[system].label)];
+            line.extend((1..=most).map(|mounts| {
+                let row = rows.iter().find(|row| row.0 == *work && row.1 == mounts);
+                let median = row.and_then(|row| outcome.rows[row.2].median(system));
+                match (median, alone) {
+                    (Some(median), Some(alone)) => format!("{} {:.2}x", seconds(median), median / alone),
+                    _ => "-".to_owned(),
+                }
+            }));
+            lines.push(line);
+        }
+    }
+    format!("\n{}{BY_MOUNTS}\n", aligned(&lines))
+}
+
+/// What the cells by number of mounts mean.
+const BY_MOUNTS: &str = "Own trees: each mount does the work of one; common tree: the mounts share that work, and each \
+                         of them reads all. 1.50x: takes 1.5 times as long as by one mount.";
 
 #[cfg(test)]
 mod tests {
@@ -76,5 +122,26 @@ mod tests {
         assert!(line.contains("2.00 s ±50%"), "{line}");
         assert!(line.contains("1.00 s ±25% 0.50x 11.00 req"), "{line}");
         assert!(text.contains("Note: as root."), "{text}");
+        assert!(!text.contains("mounts at work"), "{text}");
+    }
+
+    #[test]
+    fn cluster_is_also_shown_by_number_of_mounts() {
+        let mut outcome = example();
+        let row = &mut outcome.rows[0];
+        row.suite = "cluster".into();
+        row.what = "own trees: unpack".into();
+        let mut several = row.clone();
+        several.what = "own trees: unpack on 2 mounts at once".into();
+        several.seconds = vec![vec![3.0], vec![]];
+        outcome.rows.push(several);
+        let text = table(&outcome);
+        let shown = text.split("mounts at work").nth(1).unwrap();
+        assert!(
+            shown
+                .lines()
+                .any(|line| line.contains("plain: own trees: unpack") && line.contains("3.00 s 1.50x"))
+        );
+        assert!(shown.contains("1.00 s 1.00x   -"), "{shown}");
     }
 }

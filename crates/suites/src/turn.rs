@@ -3,7 +3,6 @@
 use crate::interrupt;
 use crate::limits::FORGOTTEN_WITHIN;
 use crate::plan::{Plan, Suite};
-use crate::programs::bash_with;
 use crate::sandbox::sync;
 use anyhow::Context;
 use std::fs;
@@ -15,6 +14,26 @@ pub type Counter<'a> = &'a (dyn Fn(&Path) -> Option<u64> + Sync);
 
 /// What one turn has measured: what, seconds, requests per file.
 pub type Measured = (String, f64, Option<f64>);
+
+/// Mounts a directory anew, so that its caches are cold.
+pub type Remount<'a> = &'a (dyn Fn(&Path) -> anyhow::Result<()> + Sync);
+
+/// What is unpacked by the suites with trees.
+pub struct Archives {
+    /// The whole tree.
+    pub tree: PathBuf,
+    /// Parts of it, each with files of all directories; none without the suite that needs them.
+    pub parts: Vec<PathBuf>,
+}
+
+/// What the caller of the suites can do for them.
+#[derive(Clone, Copy)]
+pub struct Hooks<'a> {
+    /// Counts requests.
+    pub counter: Counter<'a>,
+    /// Empties caches that the kernel does not keep.
+    pub remount: Option<Remount<'a>>,
+}
 
 /// One suite on one system.
 pub struct Turn<'a> {
@@ -28,12 +47,12 @@ pub struct Turn<'a> {
     pub tops: Vec<PathBuf>,
     /// The directories as the user named them.
     pub mounts: &'a [PathBuf],
-    /// The archive that is unpacked.
-    pub archive: Option<&'a Path>,
+    /// The archives that are unpacked.
+    pub archives: Option<&'a Archives>,
     /// The system's name, for messages of progress.
     pub label: &'a str,
-    /// Counts requests.
-    pub counter: Counter<'a>,
+    /// Counts requests, and empties caches.
+    pub hooks: Hooks<'a>,
     /// The results.
     pub measured: Vec<Measured>,
 }
@@ -47,6 +66,13 @@ impl Turn<'_> {
     /// The directory of a thread: threads are spread over the mounts.
     pub fn top(&self, thread: usize) -> &Path {
         &self.tops[thread % self.tops.len()]
+    }
+
+    /// The directory of the first mount, as another mount shows it; `None` if its path is not of the usual
+    /// form.
+    pub fn first_top_on(&self, mount: usize) -> Option<PathBuf> {
+        let (sandbox, work) = (self.tops[0].parent()?.file_name()?, self.tops[0].file_name()?);
+        Some(self.tops[mount].parent()?.parent()?.join(sandbox).join(work))
     }
 
     /// Measures some work on so many files.
@@ -70,7 +96,7 @@ impl Turn<'_> {
     }
 
     fn requests(&self) -> Option<u64> {
-        self.mounts.iter().map(|mount| (self.counter)(mount)).sum()
+        self.mounts.iter().map(|mount| (self.hooks.counter)(mount)).sum()
     }
 
     /// Returns when everything is on disk.
@@ -84,17 +110,15 @@ impl Turn<'_> {
             return Ok(false);
         }
         self.sync()?;
-        if let Some(script) = &self.plan.remount {
-            for mount in self.mounts {
-                bash_with(Path::new("/"), script, &[mount]).context("--remount")?;
-            }
+        if let Some(remount) = self.hooks.remount {
+            self.mounts.iter().try_for_each(|mount| remount(mount))?;
         }
         if nix::unistd::geteuid().is_root() {
             fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the kernel's caches")?;
             std::thread::sleep(FORGOTTEN_WITHIN);
             return Ok(true);
         }
-        Ok(self.plan.remount.is_some())
+        Ok(self.hooks.remount.is_some())
     }
 
     /// Does the work of all threads at once, each with its number.

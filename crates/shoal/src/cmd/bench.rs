@@ -1,17 +1,16 @@
 //! `shoal bench`.
 
+use super::sizes::{Sizes, number};
 use crate::control::{self, Request, Statistics};
 use crate::find;
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Args;
-use shoal_suites::limits::{
-    FILE_BYTES_MAX, FILES_MAX, RECORD_BYTES_MAX, ROUNDS_DEFAULT, ROUNDS_MAX, TARS, THREADS, THREADS_MAX,
-};
+use shoal_suites::limits::{ROUNDS_DEFAULT, ROUNDS_MAX};
 use shoal_suites::outcome::Outcome;
 use shoal_suites::plan::{Plan, Suite};
-use shoal_suites::rounds::{self, Subject};
+use shoal_suites::programs::bash_with;
+use shoal_suites::rounds::{self, Hooks, Remount, Subject};
 use shoal_suites::{interrupt, page, table};
-use shoal_types::parse_bytes;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,6 +24,7 @@ use std::process::ExitCode;
 Suites:
   small-read  small files, read by one tar and by 100 at once, with and without their data
   untar       a tree like the kernel's: unpack, tar, rm -rf; on each number of mounts at once
+  cluster     unpack, tar, rm on several mounts at once: a tree for each mount, and one for all
   smallfile   threads that create, stat, read, rename and delete files
   stream      clients that write and read long files: in sequence, at random, in strides
   web         files served at random, some of them most of the time
@@ -35,6 +35,7 @@ Suites:
 Examples:
   shoal bench /mnt/shoal /srv/plain                 the first four suites; ratios to /mnt/shoal
   shoal bench /srv/plain /mnt/a,/mnt/b --suite untar  two mounts of one file system in the second column
+  shoal bench /srv/plain,/srv/plain /mnt/a,/mnt/b --suite cluster  two programs in one directory, for comparison
   shoal bench /mnt/web --suite web,git --json monday.json --html monday.html
   shoal bench --compare monday.json friday.json --html both.html")]
 pub struct Bench {
@@ -48,24 +49,8 @@ pub struct Bench {
     /// How often everything is measured; the median counts
     #[arg(long, default_value_t = ROUNDS_DEFAULT, value_name = "N", value_parser = number(ROUNDS_MAX))]
     rounds: usize,
-    /// Files of each suite, instead of its own number
-    #[arg(long, value_name = "N", value_parser = number(FILES_MAX))]
-    files: Option<usize>,
-    /// Length of a small file, instead of the suite's own
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    file_size: Option<u64>,
-    /// Threads, and clients of `stream`
-    #[arg(long, default_value_t = THREADS, value_name = "N", value_parser = number(THREADS_MAX))]
-    threads: usize,
-    /// Concurrent tars of `small-read`
-    #[arg(long, default_value_t = TARS, value_name = "N", value_parser = number(THREADS_MAX))]
-    tars: usize,
-    /// What the clients of `stream` write together
-    #[arg(long, default_value = "1GB", value_name = "SIZE", value_parser = size)]
-    stream_size: u64,
-    /// Records of `stream`, one size or several
-    #[arg(long, default_value = "1MB", value_name = "SIZE", value_delimiter = ',', value_parser = size)]
-    record: Vec<u64>,
+    #[command(flatten)]
+    sizes: Sizes,
     /// No cold reads, and the machine's caches are left alone; otherwise root drops them
     #[arg(long, conflicts_with = "remount")]
     warm: bool,
@@ -83,18 +68,6 @@ pub struct Bench {
     html: Option<PathBuf>,
 }
 
-/// A number from 1 to a bound.
-fn number(max: usize) -> impl Fn(&str) -> Result<usize, String> + Clone + Send + Sync + 'static {
-    move |text| match text.parse() {
-        Ok(number) if (1..=max).contains(&number) => Ok(number),
-        _ => Err(format!("a number from 1 to {max} is wanted")),
-    }
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err("at least 1 byte".into()) })
-}
-
 impl Bench {
     pub fn run(self) -> anyhow::Result<ExitCode> {
         for file in self.json.iter().chain(&self.html) {
@@ -103,7 +76,11 @@ impl Bench {
         let outcome = if self.compare.is_empty() {
             let (plan, subjects) = (self.plan()?, self.subjects()?);
             interrupt::catch()?;
-            rounds::run(&plan, &subjects, &kernel_requests, env!("CARGO_PKG_VERSION"))?
+            let script = plan.remount.clone().unwrap_or_default();
+            let remount = |mount: &Path| bash_with(Path::new("/"), &script, &[mount]).context("--remount");
+            let remount = plan.remount.is_some().then_some(&remount as Remount);
+            let hooks = Hooks { counter: &kernel_requests, remount };
+            rounds::run(&plan, &subjects, hooks, env!("CARGO_PKG_VERSION"))?
         } else {
             let named = |path: &PathBuf| Ok((path.display().to_string(), Outcome::read(path)?));
             Outcome::merge(self.compare.iter().map(named).collect::<anyhow::Result<Vec<_>>>()?)?
@@ -119,35 +96,9 @@ impl Bench {
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {
-        let suites = if self.suite.is_empty() { Suite::DEFAULT.to_vec() } else { self.suite.clone() };
-        let file_bytes = self.file_size;
-        ensure!(file_bytes.is_none_or(|bytes| bytes <= FILE_BYTES_MAX), "--file-size: at most 64 MB");
-        for &record in &self.record {
-            ensure!(record <= RECORD_BYTES_MAX, "--record: at most 1 GB");
-            ensure!(
-                !suites.contains(&Suite::Stream) || self.stream_size / self.threads as u64 >= record,
-                "--stream-size leaves less than one record to each of {} clients",
-                self.threads
-            );
-        }
-        let mut once = Vec::new();
-        for suite in suites {
-            if !once.contains(&suite) {
-                once.push(suite);
-            }
-        }
-        Ok(Plan {
-            suites: once,
-            rounds: self.rounds,
-            files: self.files,
-            file_bytes: file_bytes.map(|bytes| bytes as usize),
-            threads: self.threads,
-            tars: self.tars,
-            stream_bytes: self.stream_size,
-            record_bytes: self.record.clone(),
-            warm_only: self.warm,
-            remount: self.remount.clone(),
-        })
+        let suites = if self.suite.is_empty() { Suite::DEFAULT } else { &self.suite };
+        let plan = self.sizes.plan(suites, self.rounds)?;
+        Ok(Plan { warm_only: self.warm, remount: self.remount.clone(), ..plan })
     }
 
     fn subjects(&self) -> anyhow::Result<Vec<Subject>> {
@@ -184,7 +135,7 @@ fn writable(file: &Path) -> anyhow::Result<()> {
 }
 
 /// Requests of the kernel that a mount has had; `None` of other file systems.
-fn kernel_requests(path: &Path) -> Option<u64> {
+pub(super) fn kernel_requests(path: &Path) -> Option<u64> {
     let mount = find::mount_of(path).ok()?;
     let stats: Statistics = control::ask(&mount.home(), &Request::Stats).ok()?;
     Some(stats.kernel_requests)

@@ -21,6 +21,7 @@ mod remount;
 mod scrub;
 mod serve;
 mod server;
+mod sizes;
 mod stats;
 mod status;
 mod sync;

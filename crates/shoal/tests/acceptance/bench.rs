@@ -3,7 +3,7 @@
 use crate::harness::command::wait_until;
 use crate::harness::tree::names;
 use crate::harness::volume::{scratch, shoal};
-use crate::harness::{Volume, plain};
+use crate::harness::{Shared, Volume, plain};
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -74,15 +74,40 @@ fn every_suite_runs_on_a_mount_beside_a_plain_directory() {
 }
 
 #[test]
+fn cluster_suite_shows_its_times_by_number_of_mounts() {
+    let shared = Shared::start("bench-cluster", 2);
+    let local = shared.local();
+    let twice = |dir: &Path, other: &Path| format!("{},{}", dir.display(), other.display());
+    let text = tiny(shoal())
+        .arg("--suite=cluster")
+        .arg("--warm")
+        .arg(twice(shared.path(0), shared.path(1)))
+        .arg(twice(&local, &local))
+        .ok();
+    for tree in ["own trees", "common tree"] {
+        for what in ["unpack, sync", "tar, data read, warm", "rm -rf, sync"] {
+            let alone = format!("cluster: {tree}: {what} ");
+            let both = format!("cluster: {tree}: {what} on 2 mounts at once");
+            assert!(text.contains(&alone) && text.contains(&both), "{alone}: {text}");
+        }
+    }
+    let table = text.split("mounts at work").nth(1).unwrap_or_default();
+    assert!(table.matches("1.00x").count() >= 12, "{text}");
+    assert!(names(shared.path(0)).is_empty() && names(&local).is_empty(), "it leaves something behind");
+    shared.finish();
+}
+
+#[test]
 fn invalid_arguments_are_refused_before_any_measurement() {
     let dir = scratch("bench-refused");
     let here = dir.path();
-    let cases: [(&[&Path], &str); 6] = [
+    let cases: [(&[&Path], &str); 7] = [
         (&[&here.join("none")], "is not a directory"),
         (&[Path::new("/proc")], "cannot be written to"),
         (&[here, here], "named twice"),
         (&[here, Path::new("--suite=smalfile")], "small-read, untar"),
         (&[here, Path::new("--json"), &here.join("no/such/file")], "cannot be written"),
+        (&[here, Path::new("--suite=cluster")], "is one mount"),
         (&[here, Path::new("--remount=true"), Path::new("--warm")], "cannot be used with"),
     ];
     for (words, why) in cases {

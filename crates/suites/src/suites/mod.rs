@@ -1,12 +1,14 @@
 //! The workloads, one file each.
 
 mod build;
+mod cluster;
 mod git;
 mod maildir;
 pub mod small_read;
 mod smallfile;
 mod stream;
-pub mod untar;
+pub mod trees;
+mod untar;
 mod web;
 
 use crate::interrupt;
@@ -21,6 +23,7 @@ pub(crate) fn run(turn: &mut Turn) -> anyhow::Result<()> {
     match turn.suite {
         Suite::SmallRead => small_read::run(turn),
         Suite::Untar => untar::run(turn),
+        Suite::Cluster => cluster::run(turn),
         Suite::Smallfile => smallfile::run(turn),
         Suite::Stream => stream::run(turn),
         Suite::Web => web::run(turn),
