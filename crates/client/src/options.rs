@@ -1,6 +1,7 @@
 //! The configuration of a client.
 
 use crate::limits;
+use shoal_types::limits::INLINE_BYTES_MAX;
 use shoal_types::{Origin, Process};
 use std::time::Duration;
 
@@ -18,6 +19,15 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Size of the cache of blocks and read-ahead, in bytes.
     pub block_cache_bytes: usize,
+    /// Content up to this size is kept in the metadata, if this is less than the volume's limit, in bytes.
+    pub inline_bytes_max: u32,
+    /// Longest time that an operation stays in the open batch of the journal. With zero, a batch holds what
+    /// is done while the one before is being sent.
+    pub journal_age_max: Duration,
+    /// Whether directories are prefetched for programs that walk through a tree.
+    pub tree_read_ahead: bool,
+    /// Whether blocks are fetched ahead of a program that reads a file in sequence.
+    pub file_read_ahead: bool,
     /// Opening the session fails when no metadata leader has answered for this long.
     pub open_wait: Duration,
     /// Calls that have waited this long for servers or bricks fail with `EIO`; `None`: they wait without a
@@ -35,6 +45,10 @@ impl Default for Options {
             has_ended: |_| false,
             cache_bytes: limits::CACHE_BYTES_DEFAULT,
             block_cache_bytes: limits::BLOCK_CACHE_BYTES_DEFAULT,
+            inline_bytes_max: INLINE_BYTES_MAX,
+            journal_age_max: limits::JOURNAL_AGE_MAX,
+            tree_read_ahead: true,
+            file_read_ahead: true,
             open_wait: limits::OPEN_WAIT_DEFAULT,
             fail_after: None,
             close_wait: limits::CLOSE_WAIT_DEFAULT,

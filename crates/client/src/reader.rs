@@ -78,6 +78,9 @@ impl BlockReader {
 
     /// Records a read. `Some` if the file is being read in sequence there: what is to be fetched ahead.
     fn record(&self, ino: InodeId, offset: u64, len: u64) -> Option<Ahead> {
+        if !self.context.shared.options.file_read_ahead {
+            return None;
+        }
         let mut files = self.sequences.lock();
         if files.len() >= SEQUENCE_FILES_MAX && !files.contains_key(&ino) {
             files.clear();

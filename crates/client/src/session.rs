@@ -52,7 +52,9 @@ impl Session {
         (opened, asked): (OpenReply, Moment),
     ) -> (Arc<Session>, Vec<JoinHandle<()>>) {
         let options = &shared.options;
-        let mut core = Core::new(opened.session, opened.inline_bytes, options.cache_bytes);
+        let inline_bytes = opened.inline_bytes.min(options.inline_bytes_max);
+        let mut core = Core::new(opened.session, inline_bytes, options.cache_bytes);
+        core.follows_walks = options.tree_read_ahead;
         take_grant(&mut core, opened.grant);
         core.rights.term = opened.term;
         let lease = Lease::new(asked, Duration::from_millis(opened.lease_ms));

@@ -3,7 +3,6 @@
 use crate::context::{Context, SessionState};
 use crate::core::Sealed;
 use crate::grants::{Grants, runs_low};
-use crate::limits::JOURNAL_AGE_MAX;
 use crate::put::BlockWriter;
 use bytes::Bytes;
 use shoal_namespace::Op;
@@ -64,7 +63,7 @@ impl Shipper {
             if state.stopping || state.core.alive().is_err() {
                 return;
             }
-            let due = Instant::now() + JOURNAL_AGE_MAX;
+            let due = Instant::now() + self.context.shared.options.journal_age_max;
             while !state.stopping && !state.core.journal.has_sealed() {
                 if self.work.wait_until(&mut state, due).timed_out() {
                     state.core.seal();

@@ -1,8 +1,7 @@
 //! The ways to answer a request.
 
 use crate::encode::{attributes, node};
-use crate::kernel::name_lifetime;
-use crate::limits::KERNEL_CACHE;
+use crate::kernel::{attr_lifetime, name_lifetime};
 use bytes::Bytes;
 use shoal_channel::{
     FileHandle, NodeId, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
@@ -46,7 +45,7 @@ fn shown(Entry { ino, inode }: &Entry, attr_lifetime: Duration) -> shoal_channel
 
 pub(crate) fn entry(reply: ReplyEntry, found: Result<Entry, Errno>) {
     match found {
-        Ok(found) => reply.entry(&shown(&found, KERNEL_CACHE)),
+        Ok(found) => reply.entry(&shown(&found, attr_lifetime())),
         Err(why) => reply.fail(why),
     }
 }
@@ -70,7 +69,7 @@ pub(crate) fn found(
 ) {
     match found {
         Ok(Some(found)) => {
-            let lifetime = if may_keep(&found.entry) { KERNEL_CACHE } else { Duration::ZERO };
+            let lifetime = if may_keep(&found.entry) { attr_lifetime() } else { Duration::ZERO };
             let (node, shown) = (node(&found), shown(&found.entry, lifetime));
             // The kernel creates its root without asking, with this generation.
             let generation = if node == NodeId::ROOT { 0 } else { shown.generation };
@@ -85,7 +84,7 @@ pub(crate) fn found(
 /// it is opened again.
 pub(crate) fn created(reply: ReplyCreate, handle: FileHandle, made: Result<Entry, Errno>) {
     match made {
-        Ok(made) => reply.created(&shown(&made, KERNEL_CACHE), handle, OpenFlags::KEEP_CACHE),
+        Ok(made) => reply.created(&shown(&made, attr_lifetime()), handle, OpenFlags::KEEP_CACHE),
         Err(why) => reply.fail(why),
     }
 }
@@ -100,7 +99,7 @@ pub(crate) fn attr(
 ) {
     match inode {
         Ok(inode) => {
-            let lifetime = if may_keep(&inode) { KERNEL_CACHE } else { Duration::ZERO };
+            let lifetime = if may_keep(&inode) { attr_lifetime() } else { Duration::ZERO };
             reply.attr(&lifetime, &attributes(ino, &inode));
         }
         Err(why) => reply.fail(why),

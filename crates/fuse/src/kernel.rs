@@ -59,16 +59,29 @@ const ABI_WITH_EPOCHS: (u32, u32) = (7, 44);
 /// Whether this kernel is older, for all mounts.
 static IS_OLD: AtomicBool = AtomicBool::new(false);
 
+/// Whether the kernel is to cache no names and attributes, for all mounts of this process.
+static CACHES_NOTHING: AtomicBool = AtomicBool::new(false);
+
+/// From now on, the kernel asks for every name and all attributes that it uses. This is for measurements.
+pub(crate) fn cache_nothing() {
+    CACHES_NOTHING.store(true, Relaxed);
+}
+
 /// Whether the kernel may cache names. Without `INC_EPOCH`, which takes no lock, it may not: an `INVAL_ENTRY`
 /// could deadlock with a local change (`docs/KERNEL_CACHE.md`, hazard 1). So an older kernel asks for every
 /// name that it uses.
 pub(crate) fn keeps_names() -> bool {
-    !IS_OLD.load(Relaxed)
+    !IS_OLD.load(Relaxed) && !CACHES_NOTHING.load(Relaxed)
 }
 
 /// For how long the kernel may use a name without asking.
 pub(crate) fn name_lifetime() -> Duration {
     if keeps_names() { KERNEL_CACHE } else { Duration::ZERO }
+}
+
+/// For how long the kernel may use attributes without asking.
+pub(crate) fn attr_lifetime() -> Duration {
+    if CACHES_NOTHING.load(Relaxed) { Duration::ZERO } else { KERNEL_CACHE }
 }
 
 /// Chooses the flags and limits of the mount.
@@ -84,11 +97,13 @@ pub(crate) fn negotiate(offer: &Offer, locks_are_ours: bool) -> io::Result<Setti
     let mut flags = (required | WANTED) & offer.flags;
     if offer.version < ABI_WITH_EPOCHS {
         IS_OLD.store(true, Relaxed);
-        // The inodes of a listing would be looked up again at once.
-        flags -= InitFlags::DO_READDIRPLUS;
         tracing::warn!(
             "this kernel is older than Linux 6.16: it has to ask for every name, which costs time"
         );
+    }
+    if !keeps_names() {
+        // The inodes of a listing would be looked up again at once.
+        flags -= InitFlags::DO_READDIRPLUS;
     }
     Ok(Settings { flags, request_bytes_max: REQUEST_BYTES_MAX, background_max: BACKGROUND_REQUESTS_MAX })
 }

@@ -4,6 +4,7 @@ use crate::affinity;
 use crate::dispatch::Dispatcher;
 use crate::filesystem::Filesystem;
 use crate::hot::{HotBy, HotInode};
+use crate::kernel;
 use crate::limits;
 use crate::locks::LockScope;
 use crate::mount_state::Shared;
@@ -58,6 +59,11 @@ pub struct MountOptions {
     pub noexec: bool,
     /// Which programs' locks exclude each other.
     pub locks: LockScope,
+    /// Whether the kernel may cache names and attributes. Otherwise it asks for them at each use, in all
+    /// mounts of this process from then on. This is for measurements.
+    pub kernel_cache: bool,
+    /// Whether requests are counted, for statistics.
+    pub statistics: bool,
     /// An operation that takes longer is logged, with what it waits for; `None`: none is.
     pub slow_operation: Option<Duration>,
     /// The directory of the volume that is the root of the mount. The client keeps a reference to it until
@@ -85,6 +91,8 @@ impl Default for MountOptions {
             nosuid: false,
             noexec: false,
             locks: LockScope::Local,
+            kernel_cache: true,
+            statistics: true,
             slow_operation: Some(limits::SLOW_OPERATION),
             root: InodeId::ROOT,
             contexts: Vec::new(),
@@ -160,6 +168,9 @@ struct End {
 /// volume is unmounted.
 pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> Result<Mounted, MountError> {
     let mountpoint = directory(mountpoint)?;
+    if !options.kernel_cache {
+        kernel::cache_nothing();
+    }
     let device = shoal_channel::open_device().map_err(MountError::Device)?;
     let watched = device.try_clone().map_err(MountError::Device)?;
     let slow_threads = options.slow_threads.max(1);
@@ -167,6 +178,9 @@ pub fn mount(client: Arc<Client>, mountpoint: &Path, options: MountOptions) -> R
     let dispatcher = Dispatcher::start(client.clone(), watched, slow_threads, locks, root, slow_operation)
         .map_err(MountError::Session)?;
     let shared = dispatcher.shared().clone();
+    if !options.statistics {
+        shared.counters.stop();
+    }
     affinity::remember();
     if options.transport != Transport::Dev {
         allow_uring(options.transport).map_err(MountError::Session)?;

@@ -11,7 +11,7 @@ use crate::hot::{HotBy, HotInode, HotInodes};
 use crate::invalidate::Drops;
 use crate::limits::COUNTER_SHARDS;
 use shoal_runtime::histogram::{BUCKETS, Histogram, Snapshot};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 impl Op {
@@ -113,6 +113,8 @@ pub(crate) struct Counters {
     /// Reading threads so far.
     readers: AtomicUsize,
     hot: HotInodes,
+    /// Nothing is counted any more.
+    is_off: AtomicBool,
 }
 
 impl Counters {
@@ -128,7 +130,13 @@ impl Counters {
             shards: (0..COUNTER_SHARDS).map(|_| shard()).collect(),
             readers: AtomicUsize::new(0),
             hot: HotInodes::new(Op::ALL.len()),
+            is_off: AtomicBool::new(false),
         }
+    }
+
+    /// From now on nothing is counted. This is for measuring what counting costs.
+    pub(crate) fn stop(&self) {
+        self.is_off.store(true, Relaxed);
     }
 
     /// The copy of the counters for one more reading thread: see [`Context::shard`].
@@ -138,6 +146,9 @@ impl Counters {
 
     /// The request has its answer.
     pub(crate) fn record(&self, context: &Context, failed: bool) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
         let op = context.op;
         let cell = &self.shards[context.shard].ops[op as usize];
         cell.latency.record(context.begun.elapsed());
@@ -155,12 +166,18 @@ impl Counters {
 
     /// A READ of a file returns this many bytes.
     pub(crate) fn read(&self, context: &Context, bytes: usize) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
         self.shards[context.shard].reads.add(bytes as u64);
         self.hot.add(Op::Read.hot(), context.ino, bytes as u64);
     }
 
     /// A WRITE of this many bytes to a file is carried out.
     pub(crate) fn written(&self, context: &Context, bytes: usize) {
+        if self.is_off.load(Relaxed) {
+            return;
+        }
         self.shards[context.shard].writes.add(bytes as u64);
         self.hot.add(Op::Write.hot(), context.ino, bytes as u64);
     }
@@ -238,6 +255,10 @@ mod tests {
         assert_eq!(hot("format"), None);
         let stats = Stats { ops, slow_queued: 0, reads, writes, drops: Drops::default() };
         assert_eq!(stats.requests(), 8001);
+        counters.stop();
+        counters.record(&Context::new(Op::Lookup, InodeId(1)), false);
+        counters.read(&Context::new(Op::Read, InodeId(1)), 5);
+        assert_eq!((counters.snapshot()[0].count, counters.sizes().0.total), (8000, 5));
     }
 
     #[test]

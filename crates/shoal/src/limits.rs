@@ -63,6 +63,8 @@ pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 
+/// Longest `journal-age`, in milliseconds: what is done in that time may be lost with the machine.
+pub const JOURNAL_AGE_MS_MAX: usize = 10_000;
 /// Largest cache of a mount, in bytes: a larger number is taken for a wrong unit.
 pub const MEMORY_BYTES_MAX: usize = 1 << 40;
 

@@ -199,6 +199,10 @@ pub fn client_options(mountpoint: &Path, options: &Options) -> shoal_client::Opt
         name: format!("{host}:{} (process {})", mountpoint.display(), std::process::id()),
         cache_bytes: options.cache_bytes.unwrap_or(defaults.cache_bytes),
         block_cache_bytes: options.block_cache_bytes.unwrap_or(defaults.block_cache_bytes),
+        inline_bytes_max: options.inline_bytes_max.unwrap_or(defaults.inline_bytes_max),
+        journal_age_max: options.journal_age_max.unwrap_or(defaults.journal_age_max),
+        tree_read_ahead: !options.no_tree_read_ahead,
+        file_read_ahead: !options.no_file_read_ahead,
         ..defaults
     }
 }

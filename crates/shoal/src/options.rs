@@ -5,9 +5,10 @@
 
 pub mod gluster;
 
-use crate::limits::{MEMORY_BYTES_MAX, SLOW_OPERATION_S_MAX};
+use crate::limits::{JOURNAL_AGE_MS_MAX, MEMORY_BYTES_MAX, SLOW_OPERATION_S_MAX};
 use gluster::Answer;
 use shoal_fuse::{LockScope, MountOptions, Transport};
+use shoal_types::limits::INLINE_BYTES_MAX;
 use shoal_types::parse_bytes;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -26,6 +27,14 @@ pub struct Options {
     pub cache_bytes: Option<usize>,
     /// Room for cached blocks, in bytes.
     pub block_cache_bytes: Option<usize>,
+    /// Content up to this size is kept in the metadata, in bytes.
+    pub inline_bytes_max: Option<u32>,
+    /// Longest time that a change waits for others before it is sent.
+    pub journal_age_max: Option<Duration>,
+    /// Directories are not prefetched for programs that walk through a tree.
+    pub no_tree_read_ahead: bool,
+    /// Blocks are not fetched ahead of a program that reads a file in sequence.
+    pub no_file_read_ahead: bool,
     /// Blocks of a brick on this machine are read through its server, too, not from its files.
     pub reads_through_server: bool,
     /// Directory of the client's credentials, for a volume of a cluster.
@@ -90,6 +99,14 @@ Mount options, separated by commas:
   locks=local        locks exclude between the programs of this mount, without messages: for web roots, builds, and
                      volumes that are mounted once (default of `shoal up`)
   local-reads=off    also blocks of a brick on this machine are read through its server, not from its files
+  kernel-cache=off   the kernel keeps no names and attributes, but asks for them at each use; this and the next
+                     five are for measurements, which `shoal tune` does
+  statistics=off     requests of the kernel are not counted: `shoal stats`, `top` and `profile` show none
+  tree-read-ahead=off  directories are not prefetched for programs that walk through a tree
+  file-read-ahead=off  blocks are not fetched ahead of a file that is read in sequence
+  inline-limit=KIB   content up to this size is kept in the metadata (64; a volume may have less; 0: none is)
+  journal-age=MS     how long a change may wait for more before it is sent: what a crash of this machine may lose
+                     without fsync (50)
   credentials=DIR    a client's ca.pem, cert.pem and key.pem, for a volume of a cluster
   backup-volfile-servers=HOST:HOST  further nodes to ask, as with GlusterFS
   slow-operation=S   log operations that take longer than S seconds, with what they wait for (5; 0: none)
@@ -151,6 +168,15 @@ impl Options {
             Some(Ok(number)) if (1..=max).contains(&number) => Ok(number),
             _ => Err(format!("'{name}' wants a number from 1 to {max}, as in '{name}=8'")),
         };
+        let from_zero = |max: usize| match value.map(usize::from_str) {
+            Some(Ok(number)) if number <= max => Ok(number),
+            _ => Err(format!("'{name}' wants a number from 0 to {max}, as in '{name}=8'")),
+        };
+        let is_off = || match value {
+            Some("on") => Ok(false),
+            Some("off") => Ok(true),
+            _ => Err(format!("'{name}' is '{name}=on' or '{name}=off'")),
+        };
         let text = || {
             value
                 .filter(|value| !value.is_empty())
@@ -186,9 +212,19 @@ impl Options {
                 let seconds = number(SLOW_OPERATION_S_MAX)?;
                 self.mount.slow_operation = Some(Duration::from_secs(seconds as u64));
             }
-            ("local-reads", Some("on")) => self.reads_through_server = false,
-            ("local-reads", Some("off")) => self.reads_through_server = true,
-            ("local-reads", _) => return Err("'local-reads' is 'local-reads=on' or 'local-reads=off'".into()),
+            ("local-reads", _) => self.reads_through_server = is_off()?,
+            ("kernel-cache", _) => self.mount.kernel_cache = !is_off()?,
+            ("statistics", _) => self.mount.statistics = !is_off()?,
+            ("tree-read-ahead", _) => self.no_tree_read_ahead = is_off()?,
+            ("file-read-ahead", _) => self.no_file_read_ahead = is_off()?,
+            ("inline-limit", _) => {
+                let kib = from_zero(INLINE_BYTES_MAX as usize >> 10)?;
+                self.inline_bytes_max = Some((kib as u32) << 10);
+            }
+            ("journal-age", _) => {
+                let milliseconds = from_zero(JOURNAL_AGE_MS_MAX)?;
+                self.journal_age_max = Some(Duration::from_millis(milliseconds as u64));
+            }
             ("inodes", _) => self.mount.inodes_max = number(1 << 32)?,
             // GlusterFS takes 0 for no limit.
             ("lru-limit", Some(limit)) if limit != "0" => self.mount.inodes_max = number(1 << 32)?,
@@ -408,6 +444,10 @@ mod tests {
         }
         assert_eq!("block-cache=1GB".parse::<Options>().unwrap().block_cache_bytes, Some(1 << 30));
         assert_eq!(options.mount.locks, LockScope::Local);
+        let layers = "kernel-cache=off,tree-read-ahead=off,file-read-ahead=off,inline-limit=0,journal-age=0";
+        let options: Options = layers.parse().unwrap();
+        assert!(!options.mount.kernel_cache && options.no_tree_read_ahead && options.no_file_read_ahead);
+        assert_eq!((options.inline_bytes_max, options.journal_age_max), (Some(0), Some(Duration::ZERO)));
         assert_eq!("locks=cluster".parse::<Options>().unwrap().mount.locks, LockScope::Cluster);
         assert_eq!("locks=cluster,locks=local".parse::<Options>().unwrap().mount.locks, LockScope::Local);
         assert!("".parse::<Options>().is_ok());
@@ -530,6 +570,12 @@ mod tests {
             "reader-thread-count",
             "transport",
             "local-reads",
+            "kernel-cache",
+            "statistics",
+            "tree-read-ahead",
+            "file-read-ahead",
+            "inline-limit",
+            "journal-age",
         ];
         let missing: Vec<&str> =
             gluster::names().chain(own).filter(|name| !guide.contains(&format!("`{name}"))).collect();
@@ -548,6 +594,10 @@ mod tests {
             ("readers=0", "readers"),
             ("transport=rdma", "transport"),
             ("inodes=0", "inodes"),
+            ("kernel-cache", "kernel-cache=on"),
+            ("tree-read-ahead=maybe", "tree-read-ahead=off"),
+            ("inline-limit=257", "0 to 256"),
+            ("journal-age=-1", "journal-age"),
             ("credentials", "credentials"),
             ("credentials=", "credentials"),
             ("locks", "locks=cluster"),

@@ -99,6 +99,8 @@ pub(crate) struct Core {
     pub(crate) rights: Rights,
     /// Directory trees that programs are reading, for prefetch.
     pub(crate) walks: Walks,
+    /// Whether they are recognised, and their next directories prefetched.
+    pub(crate) follows_walks: bool,
     refs: References,
     /// Losses that calls on the root have yet to report.
     root_unreported: Unreported,
@@ -123,6 +125,7 @@ impl Core {
             inline_bytes: u64::from(inline_bytes),
             rights: Rights::default(),
             walks: Walks::default(),
+            follows_walks: true,
             refs: References::default(),
             root_unreported: Unreported::default(),
             unseen: FxHashMap::default(),

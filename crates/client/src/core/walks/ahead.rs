@@ -10,6 +10,9 @@ use shoal_wire::{DirEntry, WalkReply};
 impl Core {
     /// A program lists a directory. `begins`: a new walk may begin with it.
     pub(in crate::core) fn walks_into(&mut self, dir: InodeId, begins: bool) {
+        if !self.follows_walks {
+            return;
+        }
         let walks = &self.walks;
         let known = walks.position_of(dir).is_some();
         if !known && (!begins || walks.walks.iter().any(|walk| walk.entered.contains(&dir))) {
