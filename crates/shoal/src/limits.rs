@@ -63,6 +63,14 @@ pub const NAMES_SHOWN_MAX: usize = 8;
 /// Programs shown that keep a mount busy.
 pub const USERS_SHOWN_MAX: usize = 8;
 
+/// Rounds of `shoal tune`: with five, a difference in all of them by chance is one in a hundred.
+pub const TUNE_ROUNDS_DEFAULT: usize = 5;
+/// Fewer tell nothing about noise.
+pub const TUNE_ROUNDS_MIN: usize = 2;
+/// Temporary mounts at once.
+pub const TUNE_MOUNTS_MAX: usize = 16;
+/// A smaller difference is none, whatever the noise: nothing would be gained by it.
+pub const TUNE_DIFFERENCE_MIN: f64 = 0.02;
 /// Longest `journal-age`, in milliseconds: what is done in that time may be lost with the machine.
 pub const JOURNAL_AGE_MS_MAX: usize = 10_000;
 /// Largest cache of a mount, in bytes: a larger number is taken for a wrong unit.

@@ -26,6 +26,7 @@ mod stats;
 mod status;
 mod sync;
 mod top;
+mod tune;
 mod umount;
 mod up;
 mod volume;
@@ -61,6 +62,7 @@ Anywhere:
   shoal dump /mnt/web                    what it holds, and what it waits for
   shoal metrics --listen 127.0.0.1:9747  figures of this machine, for Prometheus
   shoal bench /mnt/web /srv/plain        measure directories side by side
+  shoal tune web --suite untar           which caches pay for themselves under a workload
 
 SHOAL_LOG=debug makes it talk more; in the background it talks to DATA/shoal.log.";
 
@@ -88,6 +90,7 @@ enum Command {
     Events(events::Events),
     Metrics(metrics::Metrics),
     Bench(bench::Bench),
+    Tune(tune::Tune),
     Fsck(fsck::Fsck),
     Scrub(scrub::Scrub),
     Export(export::Export),
@@ -133,6 +136,7 @@ impl Cli {
                     Command::Events(events) => events.run(),
                     Command::Metrics(metrics) => metrics.run(),
                     Command::Bench(bench) => bench.run(),
+                    Command::Tune(tune) => tune.run(),
                     Command::Fsck(fsck) => fsck.run(),
                     Command::Scrub(scrub) => scrub.run(),
                     Command::Export(export) => export.run(),
@@ -231,6 +235,8 @@ mod tests {
             "shoal volume profile web info incremental peek",
             "shoal volume top web read-perf list-cnt 10",
             "shoal csi --servers node1,node2 --volume web -o noatime",
+            "shoal tune web --suite untar,git --layer locks,cache --try readers=8 --set --json",
+            "shoal tune node1:/web --suite small-read --files 100 -o cache=64 --rounds 3 --mounts 2",
             "shoal top",
             "shoal top web --interval 5",
             "shoal top web --batch 3 --json",
@@ -261,6 +267,11 @@ mod tests {
             "shoal bench /tmp --suite none",
             "shoal bench /tmp --rounds 0",
             "shoal bench /tmp --compare a.json",
+            "shoal tune web",
+            "shoal tune --suite untar",
+            "shoal tune web --suite none",
+            "shoal tune web --suite untar --layer luck",
+            "shoal tune web --suite untar --try luck=1",
             "shoal top web --interval 0.1",
             "shoal top web --once --batch 3",
             "shoal top web --batch 0",

@@ -27,5 +27,6 @@ mod several;
 mod sparse;
 mod sqlite;
 mod stored;
+mod tune;
 mod warm;
 mod xattrs;

@@ -170,7 +170,8 @@ impl Shared {
         }
     }
 
-    fn shoal(&self) -> Run {
+    /// A command for the server.
+    pub fn shoal(&self) -> Run {
         shoal().env("SHOAL_DATA", self.data())
     }
 
