@@ -63,7 +63,7 @@ all_passed() {
 
 # --- machines. `address` is set by the script: by machine, in one network of 24 bits.
 
-declare -A holder
+declare -A holder server
 
 # on MACHINE COMMAND...: a command on a machine.
 on() {
@@ -124,6 +124,42 @@ end() {
     within 60 not kill -0 "$process" 2>/dev/null
 }
 
+# name_machines: /etc/hosts has the names of all.
+name_machines() {
+    local machine
+    { cat /etc/hosts; for machine in "${!address[@]}"; do echo "${address[$machine]} $machine"; done; } >"$work/hosts"
+    mount --bind "$work/hosts" /etc/hosts
+}
+
+# --- a cluster of Shoal on the machines in `nodes`, of which the first is node1
+
+# shoal MACHINE ARGUMENT...: a command of Shoal on a machine.
+shoal() {
+    on "$1" env "SHOAL_DATA=$work/$1/shoal" "HOME=$work/$1" "$program" "${@:2}"
+}
+
+# A directory of a machine, as seen from here.
+seen() { echo "/proc/${holder[$1]}/root$2"; }
+
+start_server() {
+    forever_on "$1" env "SHOAL_DATA=$work/$1/shoal" "HOME=$work/$1" "$program" server >>"$work/$1/log" 2>&1 &
+    server[$1]=$!
+    within 60 test -S "$work/$1/shoal/control.sock"
+}
+
+cluster_starts() {
+    local node token
+    for node in "${nodes[@]}"; do
+        local own=(--name "$node" --listen "${address[$node]}" --address "${address[$node]}" --no-start)
+        if [ "$node" = node1 ]; then
+            token=$(shoal node1 cluster init "${own[@]}" | grep -o 'shoal1/[^ ]*' | head -1)
+        else
+            shoal "$node" peer join "$token" "${own[@]}" || return 1
+        fi
+        start_server "$node" || return 1
+    done
+}
+
 # --- GlusterFS
 
 gluster_directories=(/var/lib/glusterd /run/gluster /var/log/glusterfs)
@@ -131,6 +167,27 @@ gluster_directories=(/var/lib/glusterd /run/gluster /var/log/glusterfs)
 # gluster ARGUMENT...: its command; what it says is of interest only if it fails.
 gluster() {
     command gluster --mode=script "$@" >>"$work/gluster.log" 2>&1 || { tail -20 "$work/gluster.log"; return 1; }
+}
+
+gluster_on() {
+    on "$1" gluster --mode=script "${@:2}"
+}
+
+all_connected() {
+    [ "$(gluster_on node1 pool list | grep -c Connected)" = ${#nodes[@]} ]
+}
+
+# gluster_pool_starts: a pool of the machines in `nodes`, of which the first is node1.
+gluster_pool_starts() {
+    local node
+    for node in "${nodes[@]}"; do
+        on "$node" glusterd --pid-file="$work/$node/glusterd.pid" || return 1
+    done
+    within 60 gluster_on node1 pool list || return 1
+    for node in "${nodes[@]:1}"; do
+        gluster_on node1 peer probe "$node" || return 1
+    done
+    within 60 all_connected
 }
 
 # --- users, and Samba with the file of dist/
