@@ -101,6 +101,21 @@ lunch: build ## Move in from a real GlusterFS with 20,000 files: import, mounts,
 	@scripts/setup gluster samba
 	@scripts/lunch $(if $(SHORT),short)
 
+.PHONY: peers
+peers: build ## Measure Shoal beside GlusterFS, MooseFS and a plain directory, write README.md's table (SHORT=1: a few files, no table)
+	@scripts/setup gluster moosefs
+	@scripts/peers $(if $(SHORT),short)
+
+.PHONY: overhead
+overhead: build ## What it costs to count and to be looked at, on small-read and untar (SHORT=1: a few files)
+	@scripts/setup test
+	@scripts/overhead $(if $(SHORT),short)
+
+.PHONY: exercises
+exercises: build ## Three slow workloads and what the tools show of them: docs/EXERCISES.md
+	@scripts/setup test
+	@scripts/exercises
+
 .PHONY: test-csi
 test-csi: build ## csi-sanity and restarts against the CSI driver, on a cluster of one node; the manifests of Kubernetes
 	@scripts/setup csi
