@@ -64,7 +64,7 @@ fn fill_second(top: &Path) {
     sys::ftruncate(&block, 250_000).expect("cut");
     sys::removexattr(&dir, OsStr::new("user.long")).expect("removed");
     for entry in tree::read(top).keys() {
-        sys::utimens(&top.join(entry), (1_600_000_000, 5), (1_50_000_000, 123_456_789))
+        sys::utimens(&top.join(entry), (1_600_000_000, 5), (150_000_000, 123_456_789))
             .expect("times are set");
     }
 }
