@@ -48,6 +48,18 @@ fn with_a_node_down_a_majority_of_copies_counts_and_less_does_not() {
 }
 
 #[test]
+fn brick_that_fails_while_it_is_read_back_is_not_said_to_have_other_bytes() {
+    let (world, blocks) = World::new(2, 2, &[1, 2]);
+    let block = [content(1, 9)];
+    blocks.store(id(1), &block).unwrap();
+    for gets in 0..2 {
+        world.mem(BrickId(2)).set_gets_left(gets);
+        let error = blocks.store(id(1), &block).unwrap_err().to_string();
+        assert!(error.contains("it has failed"), "after {gets} reads: {error}");
+    }
+}
+
+#[test]
 fn one_copy_counts_where_an_arbiter_is_and_the_other_brick_is_down() {
     let (world, blocks) = World::arbitrated(&[1, 2]);
     let both = blocks.store(id(1), &[content(1, 9)]).unwrap();

@@ -25,6 +25,8 @@ struct State {
     spoils: bool,
     reads: BTreeMap<BlockId, u32>,
     gets: u64,
+    /// Reads fail after so many more of them.
+    gets_left: Option<u64>,
     /// Writes so far, and the last write of each block.
     puts: u64,
     put: BTreeMap<BlockId, u64>,
@@ -49,6 +51,9 @@ impl MemBrick {
     }
     pub fn set_full(&self, full: bool) {
         self.state.lock().full = full;
+    }
+    pub fn set_gets_left(&self, gets: u64) {
+        self.state.lock().gets_left = Some(gets);
     }
     pub fn set_spoils(&self, spoils: bool) {
         self.state.lock().spoils = spoils;
@@ -110,6 +115,10 @@ impl BlockService for MemBrick {
     fn get(&self, id: BlockId, offset: u32, len: u32) -> Result<Bytes, BlockError> {
         let mut state = self.enter()?;
         state.gets += 1;
+        state.gets_left = match state.gets_left {
+            Some(0) => return Err(BlockError::Unreachable("it has failed".into())),
+            left => left.map(|left| left - 1),
+        };
         if state.damaged.contains(&id) {
             return Err(BlockError::Corrupt { id, what: "damaged by the test".into() });
         }
